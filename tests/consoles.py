@@ -108,7 +108,7 @@ def ended(console: OwnerAtConsole, path: str) -> str:
         text = console.see(path)
         return None if RUNNING in text else text
 
-    return str(eventually(look, what=f"the end of {path}"))
+    return eventually(look, what=f"the end of {path}")
 
 
 def heading(text: str) -> str:

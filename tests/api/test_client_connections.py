@@ -1,5 +1,3 @@
-"""How the server answers and ends."""
-
 import socket
 
 import pytest

@@ -1,5 +1,3 @@
-"""Accounts and second factors in a browser."""
-
 from collections.abc import Iterator
 
 import pyotp
@@ -10,9 +8,7 @@ from tests.browser import looks
 from tests.browser.looks import IS_THOROUGH, Keep, Open, require_accessible
 from tests.ports import free_port
 from tests.stack import Stack
-from tests.visiting import PASSWORD, Visitor, a_visitor, new_account, new_address
-
-OTHER_PASSWORD = "an altogether other one"
+from tests.visiting import OTHER_PASSWORD, PASSWORD, Visitor, a_visitor, new_account, new_address
 
 
 @pytest.fixture

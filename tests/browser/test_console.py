@@ -1,5 +1,3 @@
-"""The console in a browser."""
-
 import csv
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Pages that anybody opens."""
-
 import httpx2
 import pytest
 from playwright.sync_api import expect

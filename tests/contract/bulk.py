@@ -89,9 +89,7 @@ def finished(client: httpx2.Client, job_id: int, within: float = 20) -> dict[str
         job: dict[str, Any] = data(client.get(f"/jobs/{job_id}"))
         return job if job["status"] in FINISHED else None
 
-    found = eventually(look, within=within, what="the job's end")
-    assert isinstance(found, dict)
-    return found
+    return eventually(look, within=within, what="the job's end")
 
 
 def fail_job(stack: Stack, job_id: int, error: DomainError) -> None:
@@ -103,8 +101,7 @@ def fail_job(stack: Stack, job_id: int, error: DomainError) -> None:
 
 
 def newest_job(client: httpx2.Client) -> dict[str, Any]:
-    found: dict[str, Any] = data(client.get("/jobs", params={"limit": 1}))["items"][0]
-    return found
+    return dict(data(client.get("/jobs", params={"limit": 1}))["items"][0])
 
 
 def errors(url: str) -> list[dict[str, Any]]:

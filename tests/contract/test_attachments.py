@@ -375,12 +375,11 @@ def test_failure_after_a_202_ends_as_status_3_without_the_original(
         record = data(reply, 202)
     path = reply.headers["location"]
 
-    def failed() -> object:
-        found = data(client.get(path))
+    def failed() -> dict[str, Any] | None:
+        found: dict[str, Any] = data(client.get(path))
         return found if found["status"] == 3 else None
 
     found = eventually(failed, what="the failure")
-    assert isinstance(found, dict)
     assert found["error"]["code"].startswith("image.")
     assert found["error"]["message"]
     assert (found["size"], found["checksum"], found["width"]) == (0, "", None)

@@ -32,8 +32,7 @@ FIELDS = ("challenge-provider", "challenge-token", "challenge-action")
 
 def guarded(client: httpx2.Client, provider: str, **fields: object) -> int:
     made = new_list(client, challenge_enabled=True, challenge_provider=provider, **fields)
-    list_id: int = made["id"]
-    return list_id
+    return int(made["id"])
 
 
 def token(kind: str) -> str:

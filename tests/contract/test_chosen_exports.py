@@ -21,8 +21,7 @@ def file_of(client: httpx2.Client, list_id: int, kind: str = "members", **choice
     reply = client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice})
     job = data(reply)
     assert job["status"] == "succeeded"
-    url: str = job["result"]["url"]
-    return url
+    return str(job["result"]["url"])
 
 
 def objects_in(url: str) -> list[dict[str, Any]]:

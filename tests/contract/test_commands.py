@@ -19,8 +19,7 @@ from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import count, known_member, new_address
 from tests.contract.test_replies import TIMESTAMP
 from tests.stack import Owner, Stack
-
-PASSWORD = "correct horse battery"
+from tests.visiting import PASSWORD
 
 
 def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:

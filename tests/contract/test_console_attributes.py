@@ -127,7 +127,7 @@ def until(console: OwnerAtConsole, path: str, words: str) -> str:
         text = console.see(path)
         return text if words in text else ""
 
-    return str(eventually(says, what=words))
+    return eventually(says, what=words)
 
 
 def test_members_who_were_chosen_are_tagged_and_it_is_undone(

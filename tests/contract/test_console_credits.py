@@ -1,11 +1,8 @@
 """The console's pages of credits: the balance, its ledger, orders and receipts."""
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
-
-import pytest
 
 from tests.consoles import OwnerAtConsole, calls_of, forms_of, heading, rows_of, shown, wrong_beside
 from tests.contract import topups
@@ -15,13 +12,6 @@ from tests.payments import SandboxPayments
 from tests.stack import Stack, eventually
 
 CREDITS, BUY, ORDERS = "/console/credits", "/console/credits/buy", "/console/credits/orders"
-
-
-@pytest.fixture
-def sandbox(stack: Stack) -> Iterator[SandboxPayments]:
-    running = SandboxPayments(stack.sandbox_url)
-    yield running
-    running.close()
 
 
 def entries_of(text: str) -> list[list[str]]:

@@ -58,8 +58,7 @@ def looked_at(
 
 
 def import_of(console: OwnerAtConsole, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = data(console.api.get(f"/imports/{path.rpartition('/')[2]}"))
-    return found
+    return dict(data(console.api.get(f"/imports/{path.rpartition('/')[2]}")))
 
 
 def numbers(text: str) -> dict[str, str]:

@@ -37,8 +37,7 @@ def found(console: OwnerAtConsole, list_id: int, **query: str) -> list[str]:
 
 
 def member(console: OwnerAtConsole, list_id: int, email: str) -> dict[str, Any]:
-    known: dict[str, Any] = data(console.api.get(f"/lists/{list_id}/members/{email}"))
-    return known
+    return dict(data(console.api.get(f"/lists/{list_id}/members/{email}")))
 
 
 def page_of(console: OwnerAtConsole, list_id: int, email: str) -> str:

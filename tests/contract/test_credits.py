@@ -224,8 +224,7 @@ def fill(stack: Stack, owner: Owner, count: int) -> None:
 
 
 def page(client: httpx2.Client, **query: Any) -> dict[str, Any]:
-    found: dict[str, Any] = data(client.get(LEDGER, params=query))
-    return found
+    return dict(data(client.get(LEDGER, params=query)))
 
 
 def places(found: dict[str, Any]) -> list[int]:

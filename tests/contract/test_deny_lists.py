@@ -165,7 +165,7 @@ def test_a_mailed_link_confirms_no_denied_address(
     assert waiting.stands()[0] == "active"
 
 
-def test_a_transfer_brings_no_denied_address(
+def test_a_transfer_brings_no_denied_address_but_to_a_list_that_has_the_member(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     target = new_list(client)["id"]
@@ -175,15 +175,9 @@ def test_a_transfer_brings_no_denied_address(
     problem(client.post(path, params={"dst_list_id": target}), 409, "member.denied")
     assert reader.stands(list_id) == ("active", True)
     assert member(client, target, reader.email) is None
-
-
-def test_a_transfer_to_a_list_that_has_the_member_is_no_new_member(
-    client: httpx2.Client, reader: Reader, list_id: int
-) -> None:
-    target = new_list(client)["id"]
-    reader.joins(list_id).joins(target)
+    data(client.put(PATH, json=EMPTY))
+    reader.joins(target)
     deny(client, reader.email)
-    path = f"/subscriptions/{list_id}/members/{reader.user_id}/transfer"
     assert data(client.post(path, params={"dst_list_id": target})) == 1
     assert (reader.stands(list_id)[0], reader.stands(target)[0]) == ("removed", "active")
 

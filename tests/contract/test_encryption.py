@@ -20,15 +20,13 @@ def record(client: httpx2.Client) -> dict[str, object]:
     """An encrypted attachment of `owner`."""
     reply = client.post("/attachments?encrypted=true", files={"file": ("p.jpg", photo())})
     assert reply.status_code == 200, reply.text
-    found: dict[str, object] = reply.json()["data"]
-    return found
+    return dict(reply.json()["data"])
 
 
 def new_link(client: httpx2.Client, record: dict[str, object], expires_in: int = 60) -> str:
     reply = client.post(f"/attachments/{record['hash_id']}/links", json={"expires_in": expires_in})
     assert reply.status_code == 200, reply.text
-    url: str = reply.json()["data"]["url"]
-    return url
+    return str(reply.json()["data"]["url"])
 
 
 def stored_key(record: dict[str, object]) -> str:

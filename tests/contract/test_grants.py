@@ -122,8 +122,7 @@ def agree(person: Person, asking: str) -> str:
     """Where the browser of the person is sent after they pressed the button."""
     path = asking.removeprefix(person.stack.api_url)
     assert path.startswith("/oauth/authorize?")
-    location: str = person.answer(path, "credit.read").headers["location"]
-    return location
+    return str(person.answer(path, "credit.read").headers["location"])
 
 
 def test_authlibs_client_reads_the_balance_and_may_not_consume(

@@ -30,8 +30,7 @@ JOINED = "2019-05-06T07:08:09.000000Z"
 @pytest.fixture
 def company(client: httpx2.Client) -> dict[str, Any]:
     body = {"key": "company", "label": "Company", "type": "text"}
-    made: dict[str, Any] = data(client.post("/fields", json=body))
-    return made
+    return dict(data(client.post("/fields", json=body)))
 
 
 @pytest.mark.usefixtures("company")

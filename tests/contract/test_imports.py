@@ -171,8 +171,7 @@ def test_a_confirmed_lists_member_who_waits_is_made_active_by_the_owner(
 def history(client: httpx2.Client, list_id: int, email: str, **page: int) -> list[dict[str, Any]]:
     found = known_member(client, list_id, email)
     reply = client.get(f"/lists/{list_id}/members/{found['user_id']}/history", params=page)
-    items: list[dict[str, Any]] = data(reply)["items"]
-    return items
+    return list(data(reply)["items"])
 
 
 def test_the_imports_entry_has_its_place_on_the_pages_of_a_history(
@@ -374,8 +373,7 @@ def test_an_undo_leaves_what_other_imports_kept_for_theirs(
 ) -> None:
     def named(*people: tuple[str, str]) -> int:
         file = sheet(["Email", "Name"], *people)
-        import_id: int = imported(client, list_id, file, on_existing="update")["import_id"]
-        return import_id
+        return int(imported(client, list_id, file, on_existing="update")["import_id"])
 
     one, other = addresses(2)
     named((one, "Same"), (other, "First"))

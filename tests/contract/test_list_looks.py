@@ -28,8 +28,7 @@ WORDS = "One letter each morning.\nIn two minutes."
 
 def picture(client: httpx2.Client, encrypted: str = "0") -> str:
     """A new attachment, by its hash id."""
-    made: str = data(send(client, encrypted=encrypted))["hash_id"]
-    return made
+    return str(data(send(client, encrypted=encrypted))["hash_id"])
 
 
 def change(client: httpx2.Client, list_id: int, **fields: object) -> httpx2.Response:

@@ -212,8 +212,7 @@ def test_archived_list_can_be_left(
 
 
 def stats(client: httpx2.Client, list_id: int, **asked: str) -> dict[str, Any]:
-    found: dict[str, Any] = data(client.get(f"/lists/{list_id}/stats", params=asked))
-    return found
+    return dict(data(client.get(f"/lists/{list_id}/stats", params=asked)))
 
 
 def rows(client: httpx2.Client, list_id: int, **asked: str) -> dict[str, tuple[int, int, int]]:

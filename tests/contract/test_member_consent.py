@@ -37,8 +37,7 @@ def consent(
     client: httpx2.Client, list_id: int, user_id: int, **query: Any
 ) -> list[dict[str, Any]]:
     reply = client.get(f"/lists/{list_id}/members/{user_id}/consent", params=query)
-    items: list[dict[str, Any]] = data(reply)["items"]
-    return items
+    return list(data(reply)["items"])
 
 
 def subscribe(client: httpx2.Client, list_id: int, email: str, **headers: str) -> None:
@@ -48,8 +47,7 @@ def subscribe(client: httpx2.Client, list_id: int, email: str, **headers: str) -
 
 
 def user_of(client: httpx2.Client, list_id: int, email: str) -> int:
-    found: int = known_member(client, list_id, email)["user_id"]
-    return found
+    return int(known_member(client, list_id, email)["user_id"])
 
 
 def shown(entry: dict[str, Any], *names: str) -> dict[str, Any]:

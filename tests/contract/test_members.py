@@ -170,8 +170,7 @@ def history(
     client: httpx2.Client, list_id: int, user_id: int, **query: int
 ) -> list[dict[str, Any]]:
     reply = client.get(f"/lists/{list_id}/members/{user_id}/history", params=query)
-    items: list[dict[str, Any]] = data(reply)["items"]
-    return items
+    return list(data(reply)["items"])
 
 
 def test_each_action_of_a_person_is_kept(

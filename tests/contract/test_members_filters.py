@@ -57,8 +57,7 @@ def ask(stack: Stack, module_owner: Owner) -> Iterator[Callable[..., Item]]:
 
         def get(**query: object) -> Item:
             wanted = {name: str(value) for name, value in query.items() if value is not None}
-            found: Item = data(client.get(f"/lists/{list_id}/subscriptions", params=wanted))
-            return found
+            return dict(data(client.get(f"/lists/{list_id}/subscriptions", params=wanted)))
 
         yield get
 
@@ -152,14 +151,12 @@ Json = dict[str, Any]
 
 def search(client: httpx2.Client, list_id: int, sent: object, **more: object) -> Json:
     body = {"filter": sent, **more}
-    found: Json = data(client.post(f"/lists/{list_id}/members/search", json=body))
-    return found
+    return dict(data(client.post(f"/lists/{list_id}/members/search", json=body)))
 
 
 def listed(client: httpx2.Client, list_id: int, sent: object, **more: str | int) -> Json:
     query: dict[str, str | int] = {"filter": json.dumps(sent), **more}
-    found: Json = data(client.get(f"/lists/{list_id}/subscriptions", params=query))
-    return found
+    return dict(data(client.get(f"/lists/{list_id}/subscriptions", params=query)))
 
 
 def names(page: Json) -> list[str]:

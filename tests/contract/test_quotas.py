@@ -58,8 +58,7 @@ def free(stack: Stack, frugal: Owner) -> Iterator[httpx2.Client]:
 
 
 def quotas(client: httpx2.Client) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = data(client.get("/users/me"))["quotas"]
-    return found
+    return dict(data(client.get("/users/me"))["quotas"])
 
 
 def exceeded(reply: httpx2.Response, quota: str, *, used: int, limit: int) -> None:

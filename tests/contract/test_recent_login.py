@@ -13,10 +13,17 @@ from tests.contract.subscribers import new_address as new_reader
 from tests.oauth import Person, fields_of, register
 from tests.pictures import photo
 from tests.stack import Owner, Stack
-from tests.visiting import PASSWORD, Visitor, a_visitor, hidden, new_account, user_id_of
+from tests.visiting import (
+    OTHER_PASSWORD,
+    PASSWORD,
+    Visitor,
+    a_visitor,
+    hidden,
+    new_account,
+    user_id_of,
+)
 
 EVERYBODY = {"field": "email", "exists": True}
-OTHER_PASSWORD = "an altogether other one"
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from services.accounts.account_mails import MAX_MAILS_PER_ADDRESS
 from tests.contract.replies import data
 from tests.stack import Stack, eventually
 from tests.visiting import (
+    OTHER_PASSWORD,
     PASSWORD,
     SESSION,
     Visitor,
@@ -26,7 +27,6 @@ FINISH = "Finish your registration"
 EXISTS = "You have an account already"
 NEW = "Choose a new password"
 CHANGED = "Your password was changed"
-OTHER_PASSWORD = "an altogether other one"
 
 
 @pytest.fixture

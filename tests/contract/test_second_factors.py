@@ -29,9 +29,16 @@ from tests.commands import printed
 from tests.contract.replies import data, problem
 from tests.contract.test_recent_login import age
 from tests.stack import Stack
-from tests.visiting import PASSWORD, SESSION, Visitor, hidden, new_account, user_id_of
+from tests.visiting import (
+    OTHER_PASSWORD,
+    PASSWORD,
+    SESSION,
+    Visitor,
+    hidden,
+    new_account,
+    user_id_of,
+)
 
-OTHER_PASSWORD = "an altogether other one"
 CHANGED = "Your second factors were changed"
 
 

@@ -1,5 +1,3 @@
-"""Segments and tags of a list."""
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -50,8 +48,7 @@ def test_a_segment_is_kept_shown_counted_changed_and_deleted(
 
 
 def segments(client: httpx2.Client, list_id: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = data(client.get(f"/lists/{list_id}/segments"))["items"]
-    return found
+    return list(data(client.get(f"/lists/{list_id}/segments"))["items"])
 
 
 def test_a_count_is_of_active_members_unless_the_filter_names_others(
@@ -247,8 +244,7 @@ def email(client: httpx2.Client, list_id: int) -> str:
 
 def change(client: httpx2.Client, list_id: int | str, email: str, **values: object) -> list[str]:
     reply = client.patch(f"/lists/{list_id}/members/{email}", json=values)
-    found: list[str] = data(reply)["tags"]
-    return found
+    return list(data(reply)["tags"])
 
 
 def test_tags_are_set_whole_added_and_removed(

@@ -24,8 +24,7 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 @pytest.fixture
 def list_id(client: httpx2.Client) -> int:
-    made: int = new_list(client, title=TITLE)["id"]
-    return made
+    return int(new_list(client, title=TITLE)["id"])
 
 
 def send(

@@ -40,7 +40,6 @@ def confirm(stack: Stack, email: str, count: int = 1) -> None:
         return found if len(found) >= count else []
 
     tokens = eventually(arrived, what="the mail")
-    assert isinstance(tokens, list)
     use(stack, tokens[0])
 
 

@@ -47,7 +47,6 @@ class Joining:
             return found if len(found) >= count else []
 
         found = eventually(arrived, what=f"{count} mails")
-        assert isinstance(found, list)
         assert len(found) == count
         return found
 
@@ -69,8 +68,7 @@ class Joining:
 
     def members(self, **query: str) -> list[dict[str, Any]]:
         page = data(self.owner.get(f"/lists/{self.list_id}/subscriptions", params=query))
-        found: list[dict[str, Any]] = page["items"]
-        return found
+        return list(page["items"])
 
     def status(self) -> str | None:
         for status in ("pending", "active", "unsubscribed", "removed"):
@@ -191,7 +189,6 @@ def mailed(stack: Stack, email: str, count: int) -> list[dict[str, Any]]:
         lambda: stack.mails(email) if len(stack.mails(email)) >= count else [],
         what=f"{count} mails",
     )
-    assert isinstance(found, list)
     assert len(found) == count
     return found
 

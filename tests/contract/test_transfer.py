@@ -35,8 +35,7 @@ SOONER, LATER = "2030-01-01T00:00:00.000000Z", "2035-01-01T00:00:00.000000Z"
 @pytest.fixture
 def target(client: httpx2.Client) -> int:
     """Another list of the same owner."""
-    found: int = new_list(client)["id"]
-    return found
+    return int(new_list(client)["id"])
 
 
 def move(client: httpx2.Client, source: object, user_id: object, target: object) -> httpx2.Response:

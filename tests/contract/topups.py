@@ -33,8 +33,7 @@ def ordered(client: httpx2.Client, numbers: str = '"amount": 5') -> dict[str, An
     """A new order, its numbers exact."""
     reply = topup(client, numbers)
     data(reply)
-    found: dict[str, Any] = credits.exactly(reply.text)["data"]
-    return found
+    return dict(credits.exactly(reply.text)["data"])
 
 
 def paid(stack: Stack, client: httpx2.Client, sandbox: SandboxPayments) -> int:
@@ -48,8 +47,7 @@ def paid(stack: Stack, client: httpx2.Client, sandbox: SandboxPayments) -> int:
 def read(client: httpx2.Client, order_id: int) -> dict[str, Any]:
     reply = client.get(f"{ORDERS}/{order_id}")
     data(reply)
-    found: dict[str, Any] = credits.exactly(reply.text)["data"]
-    return found
+    return dict(credits.exactly(reply.text)["data"])
 
 
 def status_by_token(client: httpx2.Client, token: str) -> str:

@@ -143,9 +143,6 @@ def test_unfinished_bodies_of_one_address_refuse_that_address_alone(
     assert {answer_of(each) for each in unchecked} == {(401, "auth.credentials_missing")}
 
 
-# -- what everybody gets -------------------------------------------------------------------------
-
-
 def test_a_login_over_tls_leaves_cookies_of_this_host_alone(live: Production, email: str) -> None:
     with live.visitor() as person:
         reply = person.log_in(email)

@@ -17,9 +17,17 @@ from tests.contract.replies import data
 from tests.hooks import new_endpoint
 from tests.oauth import Person, Program, register
 from tests.stack import Owner, Stack, eventually
-from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_address, user_id_of
+from tests.visiting import (
+    OTHER_PASSWORD,
+    PASSWORD,
+    SESSION,
+    Visitor,
+    a_visitor,
+    hidden,
+    new_address,
+    user_id_of,
+)
 
-OTHER_PASSWORD = "an altogether other one"
 FORGOTTEN = "/password/forgotten"
 
 

@@ -32,10 +32,18 @@ from tests.authenticator import (
     send_passkey,
 )
 from tests.stack import Stack
-from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_account, user_id_of
+from tests.visiting import (
+    OTHER_PASSWORD,
+    PASSWORD,
+    SESSION,
+    Visitor,
+    a_visitor,
+    hidden,
+    new_account,
+    user_id_of,
+)
 
 FIRST_STEP, FORM = "pressroom_first_step", "pressroom_form"
-OTHER_PASSWORD = "an altogether other one"
 FORMS = ("/login", "/login/passkey", "/login/factor", FACTORS, APP, PASSKEY, f"{FACTORS}/codes")
 
 

@@ -251,8 +251,7 @@ def test_answer_that_trickles_is_waited_for_within_the_limit_of_a_call(
 
 
 def _port_of(server: socket.socket) -> int:
-    port: int = server.getsockname()[1]
-    return port
+    return int(server.getsockname()[1])
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "100.128.0.1", "2600:1f00::1"])
