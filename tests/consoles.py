@@ -16,11 +16,12 @@ import httpx2
 from services.access import sessions
 from services.accounts import accounts
 from tests.authenticator import add_app
-from tests.stack import Owner, Stack
+from tests.stack import Owner, Stack, eventually
 from tests.visiting import SESSION, Visitor, a_visitor
 
 # What a page has that changes by itself, for who has no JavaScript.
 LOOK_AGAIN = "autofocus>Refresh</a></p></noscript>"
+RUNNING = 'aria-busy="true"'
 _CALL = re.compile(r"<code>(curl .*?)</code>", re.DOTALL)
 _INLINE = re.compile(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=|(?:href|src)=.javascript:")
 _DATA = {"--data": "body", "--request": "method"}
@@ -90,10 +91,7 @@ def shown(reply: httpx2.Response, status: int = 200) -> str:
     assert "unsafe" not in policy
     text = reply.text
     # No script and no style stands in the page: the policy would keep them from working.
-    assert (
-        re.findall(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=|(?:href|src)=.javascript:", text)
-        == []
-    )
+    assert _INLINE.findall(text) == []
     assert len(re.findall("<h1>", text)) == 1
     assert "{{" not in text
     # A page that loads itself takes the focus away each time.
@@ -101,6 +99,16 @@ def shown(reply: httpx2.Response, status: int = 200) -> str:
     ids = re.findall(r'\sid="([^"]*)"', text)
     assert len(ids) == len(set(ids))
     return text
+
+
+def ended(console: OwnerAtConsole, path: str) -> str:
+    """The page once it changes no more by itself."""
+
+    def look() -> str | None:
+        text = console.see(path)
+        return None if RUNNING in text else text
+
+    return eventually(look, what=f"the end of {path}")
 
 
 def heading(text: str) -> str:

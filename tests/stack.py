@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import psycopg2
@@ -38,6 +38,8 @@ from tests.embedded import BUCKET_PREFIX, Services
 from tests.ports import free_port
 from tests.zygote import Zygote
 
+Found = TypeVar("Found")
+
 _READY_WITHIN_SECONDS = 90.0
 
 # In the ring of every stack behind its own key, as after a rotation.
@@ -49,8 +51,8 @@ QUOTA_PAID = "members=10000000"
 
 
 def eventually(
-    condition: Callable[[], object], *, within: float = 60.0, what: str = "the condition"
-) -> object:
+    condition: Callable[[], Found | None], *, within: float = 60.0, what: str = "the condition"
+) -> Found:
     """Poll until the condition holds and return what it gave; fail after `within` seconds."""
     began = time.monotonic()
     while True:

@@ -14,7 +14,7 @@ from services.access import sessions
 from services.accounts import accounts
 from tests.stack import Stack, eventually, plain_client
 
-PASSWORD = "correct horse battery"
+PASSWORD, OTHER_PASSWORD = "correct horse battery", "an altogether other one"
 SESSION = "pressroom_session"
 _HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 _FORM = re.compile(r"<form.*?</form>", re.DOTALL)
@@ -64,7 +64,6 @@ class Visitor:
             return [each["text"] for each in mails] if len(mails) >= number else []
 
         found = eventually(find, what=f"mail to {email}: {subject}")
-        assert isinstance(found, list)
         return str(found[0])
 
     def mailed_path(self, email: str, subject: str, *, number: int = 1) -> str:

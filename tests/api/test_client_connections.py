@@ -1,6 +1,6 @@
-"""What is sent of an answer when the API is killed: all or nothing, up to what fits a packet."""
-
 import socket
+
+import pytest
 
 from devstack import LOOPBACK
 from tests.stack import Stack
@@ -22,3 +22,11 @@ def test_an_answer_is_sent_whole(stack: Stack) -> None:
             ]
             assert end
             assert len(body) == length > 0
+
+
+@pytest.mark.full("processes")
+def test_a_server_ends_where_its_port_is_taken(stack: Stack) -> None:
+    """Also while it connects to Redis, when its loops are told to end."""
+    for _ in range(3):
+        second = stack.start("second", "serve", "--port", str(stack.api_port))
+        assert second.process.wait(60) != 0

@@ -45,11 +45,7 @@ def test_a_moment_is_told_by_its_distance(ago: timedelta, words: str) -> None:
 
 def test_numbers_have_their_thousands_and_things_their_plural() -> None:
     assert number(1_234_567) == "1,234,567"
-    assert [signed(each) for each in (1_234, 0, -5)] == [
-        "+1,234",
-        "0",
-        "\N{MINUS SIGN}5",
-    ]
+    assert [signed(each) for each in (1_234, 0, -5)] == ["+1,234", "0", "\N{MINUS SIGN}5"]
     assert [counted(each, "member") for each in (0, 1, 2_000)] == [
         "0 members",
         "1 member",

@@ -40,5 +40,4 @@ def mailed_link(person: Subscriber, path: str) -> str:
         ]
 
     found = eventually(find, what=f"mail that leads to {path}")
-    assert isinstance(found, list)
     return str(found[0])

@@ -15,20 +15,12 @@ from core.scopes import EXPLANATIONS
 from services.accounts.mailed_tokens import Purpose
 from tests.browser.consoles import log_in_browser
 from tests.browser.keyboards import Keyboard
-from tests.browser.looks import (
-    IS_THOROUGH,
-    LONG_WORD,
-    NARROW,
-    WIDE,
-    Keep,
-    fits,
-    require_accessible,
-)
+from tests.browser.looks import IS_THOROUGH, LONG_WORD, NARROW, WIDE, Keep, fits, require_accessible
 from tests.browser.readers import make_list
 from tests.consoles import at_operators_console
 from tests.contract.bulk import sheet, upload
 from tests.contract.replies import data
-from tests.contract.test_orders_commands import order, payment, tell
+from tests.contract.test_credits_commands import order, payment, tell
 from tests.oauth import log_in, register
 from tests.security import world as worlds
 from tests.security.console_calls import CONSOLE_CALLS
@@ -200,8 +192,7 @@ def at(browser: Browser, stack: Stack, users: dict[str, Owner], reader: Subscrib
     "name",
     [
         pytest.param(
-            name,
-            marks=(pytest.mark.both if name in IN_BOTH_TIERS else pytest.mark.full)("browser"),
+            name, marks=(pytest.mark.both if name in IN_BOTH_TIERS else pytest.mark.full)("browser")
         )
         for name in PAGES
     ],

@@ -40,10 +40,7 @@ def test_a_segment_is_built_counted_and_saved(
     stack: Stack, browser: Browser, keep: Keep, scripts: bool
 ) -> None:
     owner = stack.new_owner()
-    with (
-        console_in(browser, stack, owner, scripts=scripts) as page,
-        stack.client(owner.key) as api,
-    ):
+    with console_in(browser, stack, owner, scripts=scripts) as page, stack.client(owner.key) as api:
         list_id = new_list(api)["id"]
         new_field(api, "city")
         for name, city, tag in (("ada", "Berlin", "press"), ("bob", "Rome", "press")):

@@ -32,9 +32,6 @@ def five_thousand(tmp_path: Path) -> Path:
     return path
 
 
-# -- from a first visit to an import that is undone -----------------------------------------------
-
-
 @both
 def test_a_stranger_registers_makes_a_list_and_imports_and_undoes(
     stack: Stack, browser: Browser, five_thousand: Path, circumstances: Circumstances
@@ -145,9 +142,6 @@ def _begins_at_what_is_wrong(keys: Keyboard, label: str) -> None:
     assert all(told), told
 
 
-# -- credits --------------------------------------------------------------------------------------
-
-
 @both
 def test_an_owner_buys_credits_and_reads_the_receipt(
     stack: Stack, browser: Browser, owner: Owner, circumstances: Circumstances
@@ -186,9 +180,6 @@ def _changes_by_itself(keys: Keyboard, part: str) -> None:
     keys.page.locator(part).evaluate("each => { each.dataset.old = 'yes'; }")
     expect(keys.page.locator(f"{part}[data-old]")).to_have_count(0)
     expect(keys.page.locator(part)).to_be_visible()
-
-
-# -- what programs need ---------------------------------------------------------------------------
 
 
 @both

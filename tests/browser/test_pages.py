@@ -1,5 +1,3 @@
-"""The pages that people look at, in a real browser."""
-
 import httpx2
 import pytest
 from playwright.sync_api import expect
@@ -55,3 +53,20 @@ def test_sandbox_introduces_itself(stack: Stack, open_page: Open, keep: Keep) ->
     expect(page.get_by_role("heading", name="Providers")).to_be_visible()
     assert "{{" not in page.content()
     keep(page, "sandbox")
+
+
+@pytest.mark.full("browser")
+def test_the_status_draws_what_the_stack_does(stack: Stack, open_page: Open, keep: Keep) -> None:
+    page = open_page(f"{stack.sandbox_url}/")
+    page.get_by_role("link", name="Status").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Status")
+    expect(page.get_by_text("database: up")).to_be_visible()
+    requests = page.get_by_role("img", name="Requests:")
+    # Two looks make a line.
+    for _ in range(20):
+        httpx2.get(f"{stack.api_url}/healthz")
+    expect(requests.locator("polyline[points*=' ']")).to_have_count(1)
+    keep(page, "status")
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    keep(page, "status-narrow")

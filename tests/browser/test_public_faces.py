@@ -44,9 +44,6 @@ def fill(page: Page, email: str) -> None:
     page.get_by_label("Tea").select_option("Black")
 
 
-# -- the page of a list ---------------------------------------------------------------------------
-
-
 def test_a_person_corrects_an_answer_and_is_subscribed(
     stack: Stack, client: httpx2.Client, page: Page, keep: Keep
 ) -> None:
@@ -91,9 +88,6 @@ def test_a_german_reads_german(
     german.get_by_label("E-Mail-Adresse").fill("ada@example.com")
     german.get_by_role("button", name="Anmelden").click()
     shows(german, "Vielen Dank")
-
-
-# -- the form on another site ---------------------------------------------------------------------
 
 
 def test_the_pasted_form_subscribes_on_another_site_and_leads_back(
@@ -147,9 +141,6 @@ def test_the_form_of_the_api_page_leads_back_once_a_wrong_address_is_corrected(
     page.get_by_role("button", name="Subscribe").click()
     looked_at(page, "Thanks")
     assert known_member(client, mailing_list, "reader@example.com")["source"] == "form"
-
-
-# -- preferences ----------------------------------------------------------------------------------
 
 
 def test_a_reader_changes_what_they_get_reads_what_is_known_and_is_erased(
@@ -230,9 +221,6 @@ def test_a_person_says_why_they_leave(
     looked_at(page, "You have unsubscribed")
     path = f"/lists/{reader.list_id}/members/{reader.user_id}/history"
     assert data(client.get(path))["items"][0]["reason"] == "too_many"
-
-
-# -- mails ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.full("browser")

@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx2
 
+from core.errors import DomainError
+from services.jobs import lease as leases
 from tests.contract.replies import data
 from tests.contract.subscribers import members
 from tests.stack import Stack, eventually
@@ -87,14 +89,19 @@ def finished(client: httpx2.Client, job_id: int, within: float = 20) -> dict[str
         job: dict[str, Any] = data(client.get(f"/jobs/{job_id}"))
         return job if job["status"] in FINISHED else None
 
-    found = eventually(look, within=within, what="the job's end")
-    assert isinstance(found, dict)
-    return found
+    return eventually(look, within=within, what="the job's end")
+
+
+def fail_job(stack: Stack, job_id: int, error: DomainError) -> None:
+    """End the job as a worker does whose work failed."""
+    with stack.resources.unit_of_work() as uow:
+        lease = leases.claim(uow, job_id)
+        assert lease is not None
+        leases.fail(uow, lease, error)
 
 
 def newest_job(client: httpx2.Client) -> dict[str, Any]:
-    found: dict[str, Any] = data(client.get("/jobs", params={"limit": 1}))["items"][0]
-    return found
+    return dict(data(client.get("/jobs", params={"limit": 1}))["items"][0])
 
 
 def errors(url: str) -> list[dict[str, Any]]:

@@ -90,8 +90,7 @@ def letter(client: httpx2.Client) -> dict[str, Any]:
 
 @pytest.fixture
 def list_id(letter: dict[str, Any]) -> int:
-    found: int = letter["id"]
-    return found
+    return int(letter["id"])
 
 
 @pytest.fixture

@@ -22,8 +22,7 @@ def grant(stack: Stack, user_id: int, amount: str) -> dict[str, Any]:
 
 def exactly(text: str) -> dict[str, Any]:
     """JSON whose fractions are the decimals that are written there."""
-    found: dict[str, Any] = json.loads(text, parse_float=Decimal)
-    return found
+    return dict(json.loads(text, parse_float=Decimal))
 
 
 def consume(
@@ -46,5 +45,4 @@ def balance(client: httpx2.Client) -> Decimal:
 
 
 def entries(client: httpx2.Client, **query: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = data(client.get(LEDGER, params=query))["items"]
-    return found
+    return list(data(client.get(LEDGER, params=query))["items"])

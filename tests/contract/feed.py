@@ -37,8 +37,7 @@ class Scene:
 
 
 def page(client: httpx2.Client, **query: Any) -> dict[str, Any]:
-    found: dict[str, Any] = data(client.get("/events", params=query))
-    return found
+    return dict(data(client.get("/events", params=query)))
 
 
 def events(client: httpx2.Client, count: int = 1, **query: Any) -> list[Event]:
@@ -48,9 +47,7 @@ def events(client: httpx2.Client, count: int = 1, **query: Any) -> list[Event]:
         items: list[Event] = page(client, limit=1000, **query)["items"]
         return items if len(items) >= count else []
 
-    found = eventually(there, what=f"{count} events")
-    assert isinstance(found, list)
-    return found
+    return eventually(there, what=f"{count} events")
 
 
 def _subscribe(scene: Scene) -> None:
@@ -122,10 +119,7 @@ def _delete_upload(scene: Scene) -> None:
 
 
 def _paid(scene: Scene) -> int:
-    order_id: int = topups.ordered(scene.client)["order_id"]
-    scene.sandbox.pay(order_id)
-    topups.await_status(scene.stack, order_id, "paid")
-    return order_id
+    return topups.paid(scene.stack, scene.client, scene.sandbox)
 
 
 def _refund(scene: Scene) -> None:

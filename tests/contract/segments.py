@@ -38,14 +38,12 @@ def new_segment(
     client: httpx2.Client, list_id: int, written: Any = VIP, name: str = "VIPs"
 ) -> dict[str, Any]:
     body = {"name": name, "filter": written}
-    made: dict[str, Any] = data(client.post(f"/lists/{list_id}/segments", json=body))
-    return made
+    return dict(data(client.post(f"/lists/{list_id}/segments", json=body)))
 
 
 def new_field(client: httpx2.Client, key: str, kind: str = "text", **others: Any) -> dict[str, Any]:
     body = {"key": key, "label": key.title(), "type": kind, **others}
-    made: dict[str, Any] = data(client.post("/fields", json=body))
-    return made
+    return dict(data(client.post("/fields", json=body)))
 
 
 def filter_of_bytes(size: int) -> dict[str, Any]:
@@ -67,8 +65,7 @@ def acted(client: httpx2.Client, list_id: int, action: str, **body: Any) -> dict
     begun = bulk_action(client, list_id, action, **body)
     job = finished(client, data(begun, 202)["id"])
     assert (job["kind"], job["status"]) == ("members.bulk", "succeeded"), job
-    result: dict[str, Any] = job["result"]
-    return result
+    return dict(job["result"])
 
 
 def undo(client: httpx2.Client, bulk_id: int, **headers: str) -> httpx2.Response:
@@ -82,8 +79,7 @@ def standing(client: httpx2.Client, list_id: int, emails: Sequence[str]) -> list
 
 def put(client: httpx2.Client, list_id: int, email: str, **values: object) -> dict[str, Any]:
     """The member of this address, made or changed."""
-    made: dict[str, Any] = data(client.put(f"/lists/{list_id}/members/{email}", json=values))
-    return made
+    return dict(data(client.put(f"/lists/{list_id}/members/{email}", json=values)))
 
 
 def tag_names(client: httpx2.Client, list_id: int | str) -> list[str]:

@@ -41,8 +41,7 @@ class Reader:
 
     def standing(self, list_id: int) -> dict[str, Any]:
         """The person's own record on the list."""
-        found: dict[str, Any] = data(self.client.get(f"/subscriptions/{list_id}/rel"))
-        return found
+        return dict(data(self.client.get(f"/subscriptions/{list_id}/rel")))
 
     def stands(self, list_id: int) -> tuple[str, bool]:
         """The status, and whether mail goes to the person."""
@@ -69,8 +68,7 @@ def new_address() -> str:
 
 def new_list(client: httpx2.Client, **fields: object) -> dict[str, Any]:
     body = {"title": "The Daily Demo", "slug": new_slug(), "confirm_required": False, **fields}
-    made: dict[str, Any] = data(client.post("/lists", json=body))
-    return made
+    return dict(data(client.post("/lists", json=body)))
 
 
 def subscribe(client: httpx2.Client, list_id: int, email: str, **fields: str) -> httpx2.Response:
@@ -80,8 +78,7 @@ def subscribe(client: httpx2.Client, list_id: int, email: str, **fields: str) ->
 def members(client: httpx2.Client, list_id: int, **filters: object) -> list[dict[str, Any]]:
     """What the owner is shown."""
     reply = client.get(f"/lists/{list_id}/subscriptions", params=dict(filters))  # type: ignore[arg-type]
-    items: list[dict[str, Any]] = data(reply)["items"]
-    return items
+    return list(data(reply)["items"])
 
 
 def member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any] | None:

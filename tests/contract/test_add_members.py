@@ -1,40 +1,18 @@
 """Up to 100,000 members in one call."""
 
 import json
-from secrets import token_hex
 from typing import Any
 
 import httpx2
-import pytest
 
 from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
-from tests.contract.bulk import (
-    COUNTS,
-    add,
-    addresses,
-    counts,
-    errors,
-    newest_job,
-    objects,
-)
+from tests.contract.bulk import COUNTS, add, addresses, counts, errors, newest_job, objects
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
-    Reader,
-    count,
-    known_member,
-    new_address,
-    new_list,
-    trace_for,
-)
+from tests.contract.subscribers import Reader, count, known_member, new_address, new_list, trace_for
 from tests.contract.test_body_limits import Raw
 from tests.stack import Owner, Stack, eventually
 
 MEGABYTE = 1024 * 1024
-
-
-@pytest.fixture
-def key() -> str:
-    return token_hex(16)
 
 
 def test_new_members_are_active_and_counted(
@@ -118,9 +96,6 @@ def test_whom_the_owner_removed_can_be_added_again_unless_they_had_opted_out(
     assert known_member(client, list_id, leaves)["status"] == "removed"
 
 
-# -- bodies --------------------------------------------------------------------------------------
-
-
 def test_a_body_of_another_shape_is_422(client: httpx2.Client, list_id: int) -> None:
     for body, field in [
         ({}, "body.members"),
@@ -161,9 +136,6 @@ def test_a_body_has_at_most_32_megabytes(
     with Raw(stack, *head) as request:
         status, error = request.answer()
     assert (status, error["code"]) == (413, "body.too_large")
-
-
-# -- waiting --------------------------------------------------------------------------------------
 
 
 def test_a_wait_that_runs_out_is_202_and_its_job_can_be_cancelled(

@@ -36,7 +36,7 @@ def test_record_names_each_rendition(stack: Stack, record: dict[str, Any]) -> No
     found = record["renditions"]
     assert [each["name"] for each in found] == ["320", "640", "1280", "mail"]
     assert [(each["width"], each["height"]) for each in found] == [
-        *((320, 160), (640, 320), (1280, 640), (1280, 640)),
+        *((320, 160), (640, 320), (1280, 640), (1280, 640))
     ]
     assert [each["mime_type"] for each in found] == [*3 * ["image/webp"], "image/jpeg"]
     for each in found:
@@ -108,12 +108,6 @@ def test_other_names_are_not_there(
     problem(stranger.get(url), 404, "media.not_found")
 
 
-def test_renditions_are_not_there_before_the_picture_is(quiet_client: httpx2.Client) -> None:
-    waiting = data(send(quiet_client, prefer="respond-async", renditions="1"), 202)
-    assert waiting["renditions"] == []
-    problem(quiet_client.get(f"/media/{waiting['hash_id']}-320.webp"), 404, "media.not_found")
-
-
 def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
     quiet: Stack, quiet_client: httpx2.Client
 ) -> None:
@@ -129,9 +123,6 @@ def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
         quiet.query(made, waiting["id"])
         (each,) = data(quiet_client.get(f"/attachments/{waiting['hash_id']}"))["renditions"]
         assert each["view_url"] == f"{base}/media/{waiting['hash_id']}-320.webp"
-
-
-# -- encrypted -----------------------------------------------------------------------------------
 
 
 def test_encrypted_renditions_rest_encrypted(

@@ -1,7 +1,16 @@
+"""Uploads: what is kept of them, and that those which are refused leave nothing behind."""
+
 import hashlib
 import io
+import os
 import re
+import signal
+import struct
+import zlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
 
 import httpx2
 import pytest
@@ -10,7 +19,8 @@ from PIL import Image
 from core.errors import DomainError
 from core.errors.jobs import JOB_BROKE, JOB_CANCELLED, JOB_GIVEN_UP
 from core.errors.media import IMAGE_UNREADABLE
-from services.jobs import lease as leases
+from core.upload_limits import MAX_IMAGE_BYTES
+from tests.contract.bulk import fail_job
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_replies import TIMESTAMP
 from tests.pictures import encoded, photo
@@ -152,22 +162,18 @@ def test_uploader_whose_job_fails_is_told_whose_fault_it_is(
         upload = pool.submit(send, quiet_client, prefer="wait=30")
         eventually(lambda: data(quiet_client.get("/jobs"))["items"], what="the job")
         [job] = data(quiet_client.get("/jobs"))["items"]
-        with quiet.resources.unit_of_work() as uow:
-            lease = leases.claim(uow, job["id"])
-            assert lease is not None
-            leases.fail(uow, lease, error)
+        fail_job(quiet, job["id"], error)
         reply = upload.result()
     problem(reply, status, error.code)
     assert reply.headers.get("retry-after") == retry_after
 
 
-# -- words ----------------------------------------------------------------------------------------
-
-
 WORDS = {"alt_text": "Boats at dusk", "title": "The harbour", "tags": ["harbour", "Lisbon"]}
 
 
-def test_words_are_set_and_come_with_the_record(client: httpx2.Client) -> None:
+def test_words_are_set_come_with_the_record_and_stay_unless_they_are_named(
+    client: httpx2.Client,
+) -> None:
     record = data(send(client))
     path = f"/attachments/{record['hash_id']}"
     changed = data(client.patch(path, json=WORDS))
@@ -175,11 +181,6 @@ def test_words_are_set_and_come_with_the_record(client: httpx2.Client) -> None:
     assert changed["updated_at"] > record["updated_at"]
     assert data(client.get(path)) == changed
     assert data(client.get("/attachments"))["items"] == [changed]
-
-
-def test_fields_that_are_not_named_stay(client: httpx2.Client) -> None:
-    path = f"/attachments/{data(send(client))['hash_id']}"
-    data(client.patch(path, json=WORDS))
     for body, expected in (
         ({}, WORDS),
         ({"title": "Boats"}, WORDS | {"title": "Boats"}),
@@ -237,3 +238,166 @@ def test_words_of_a_picture_that_is_not_ready_stay_when_it_is(client: httpx2.Cli
     after = data(client.get(path))
     assert {name: after[name] for name in WORDS} == WORDS
     assert after["renditions"]
+
+
+@contextmanager
+def leaves_nothing(stack: Stack, client: httpx2.Client) -> Iterator[None]:
+    def objects() -> set[str]:
+        return set(stack.stored())
+
+    before = objects()
+    yield
+    assert data(client.get("/attachments"))["items"] == []
+    eventually(lambda: objects() <= before, what="the objects of the refused upload gone")
+
+
+def padded(length: int) -> bytes:
+    """A JPEG of exactly that many bytes: decoders ignore what follows its end."""
+    return photo(64, 64).ljust(length, b"\0")
+
+
+FORM = MULTIPART["Content-Type"]
+PICTURE = encoded("PNG")
+NO_UPLOADS: dict[str, list[tuple[str, bytes]]] = {
+    "attachment.file_missing": [
+        (FORM, multipart()),
+        (FORM, multipart(b'name="file"', PICTURE)),
+        (FORM, multipart(b'name="picture"; filename="a.png"', PICTURE)),
+        (FORM, multipart(b'name="file"; filename=""', b"")),
+    ],
+    "attachment.several_files": [
+        (FORM, multipart(*(b'name="file"; filename="a.png"', PICTURE) * 2)),
+    ],
+    "body.malformed": [(FORM, multipart(*[b'name="a"', b""] * 5000))],
+    "body.not_multipart": [
+        (kind, PICTURE)
+        for kind in (
+            *("image/png", "application/json", "application/x-www-form-urlencoded"),
+            *("multipart/form-data", "multipart/mixed; boundary=x"),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("code", NO_UPLOADS)
+def test_a_body_is_a_form_with_one_file(stack: Stack, client: httpx2.Client, code: str) -> None:
+    with leaves_nothing(stack, client):
+        for kind, body in NO_UPLOADS[code]:
+            reply = client.post("/attachments", content=body, headers={"Content-Type": kind})
+            problem(reply, 400, code)
+        problem(client.post("/attachments"), 400, "body.not_multipart")
+
+
+def test_broken_multipart_is_400(stack: Stack, client: httpx2.Client) -> None:
+    whole = multipart(b'name="file"; filename="a.png"', encoded("PNG"))
+    with leaves_nothing(stack, client):
+        for body in (b"", b"garbage", whole[:40], whole[: len(whole) // 2], whole[:-30]):
+            reply = client.post("/attachments", content=body, headers=MULTIPART)
+            assert reply.status_code == 400, body
+            assert reply.json()["code"] in ("body.malformed", "attachment.file_missing")
+
+
+def test_other_extensions_and_other_bytes_are_415(stack: Stack, client: httpx2.Client) -> None:
+    with leaves_nothing(stack, client):
+        for name in ["a.svg", "a.png.exe", "a", ".png", "png", "a.png."]:
+            problem(send(client, name=name), 415, "attachment.unsupported_type")
+        for content in (encoded("TIFF"), b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"x"):
+            problem(send(client, content), 415, "attachment.unsupported_type")
+        problem(send(client, b""), 422, "attachment.empty")
+
+
+def test_five_megabytes_pass_and_one_byte_more_does_not(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    assert MAX_IMAGE_BYTES == 5 * 1024 * 1024
+    with leaves_nothing(stack, client):
+        for extra in (1, 1000, 64 * 1024, 1024 * 1024):
+            reply = send(client, padded(MAX_IMAGE_BYTES + extra), "a.jpg")
+            problem(reply, 413, "attachment.too_large")
+    assert data(send(client, padded(MAX_IMAGE_BYTES), "a.jpg"))["original_size"] == MAX_IMAGE_BYTES
+
+
+def huge_png(width: int, height: int) -> bytes:
+    """A header that promises much, and no pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        checksum = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + checksum
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pixels = chunk(b"IDAT", zlib.compress(b"\0" * 64))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + pixels + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"\x89PNG\r\n\x1a\n", None),
+        (b"\xff\xd8\xff\xe0junk" * 10, None),
+        (b"GIF89a", None),
+        (encoded("PNG")[:-40], None),
+        (photo(200, 200)[:-2000], None),
+        (huge_png(16_384, 10), "image.side_too_long"),
+        (huge_png(8_000, 8_000), "image.too_many_pixels"),
+    ],
+    ids=["only magic", "junk jpeg", "only gif", "cut png", "cut jpeg", "side", "pixels"],
+)
+def test_unreadable_pictures_are_422_and_leave_nothing(
+    stack: Stack, client: httpx2.Client, content: bytes, code: str | None
+) -> None:
+    with leaves_nothing(stack, client):
+        reply = send(client, content)
+        body = problem(reply, 422, code or reply.json()["code"])
+        assert body["code"].startswith("image.")
+        # What went wrong stays known to its owner.
+        [job] = data(client.get("/jobs"))["items"]
+        assert (job["status"], job["error"]["code"]) == ("failed", body["code"])
+
+
+@contextmanager
+def paused(stack: Stack, name: str) -> Iterator[None]:
+    pids = [running.pid for running in stack.processes if running.name == name]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_failure_after_a_202_ends_as_status_3_without_the_original(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    # Such a picture is refused in a moment: the worker must not look before the answer is out.
+    with paused(stack, "worker-media-bulk-export"):
+        reply = send(client, photo(1500, 1500)[:-5000], "a.jpg", prefer="respond-async")
+        record = data(reply, 202)
+    path = reply.headers["location"]
+
+    def failed() -> dict[str, Any] | None:
+        found: dict[str, Any] = data(client.get(path))
+        return found if found["status"] == 3 else None
+
+    found = eventually(failed, what="the failure")
+    assert found["error"]["code"].startswith("image.")
+    assert found["error"]["message"]
+    assert (found["size"], found["checksum"], found["width"]) == (0, "", None)
+    problem(client.get(f"/{found['pathname']}"), 404, "media.not_found")
+    eventually(lambda: not objects_of(stack, record), what="the original gone")
+    assert data(client.delete(path)) == 1
+
+
+@pytest.mark.parametrize("name", ["encrypted", "renditions"])
+def test_what_is_neither_yes_nor_no_is_400(stack: Stack, client: httpx2.Client, name: str) -> None:
+    with leaves_nothing(stack, client):
+        for flag in ["", "yes", "2", " true", "true,"]:
+            asked: dict[str, Any] = {name: flag}
+            body = problem(send(client, **asked), 400, "request.invalid")
+            assert [each["field"] for each in body["errors"]] == [f"query.{name}"]
+
+
+def test_encrypted_is_a_flag_in_any_case(quiet_client: httpx2.Client) -> None:
+    for flag, expected in (("TRUE", True), ("1", True), ("False", False), ("0", False)):
+        record = data(send(quiet_client, prefer="respond-async", encrypted=flag), 202)
+        assert record["encrypted"] is expected

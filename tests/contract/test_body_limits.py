@@ -7,12 +7,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+import pytest
 
 from core.upload_limits import MAX_IMAGE_BYTES
 from tests.contract.replies import data, problem
 from tests.contract.test_attachments import multipart
+from tests.contract.test_replies import log_lines
 from tests.pictures import photo
-from tests.stack import Owner, Stack
+from tests.stack import Owner, Stack, eventually
 
 MEGABYTE = 1024 * 1024
 
@@ -108,20 +110,14 @@ def test_endless_chunked_upload_is_answered_before_it_is_all_sent(
     assert request.sent < MAX_IMAGE_BYTES + 16 * MEGABYTE
 
 
+@pytest.mark.parametrize("asks_first", [(), ("Expect: 100-continue",)])
 def test_declared_length_beyond_the_limit_is_refused_before_any_byte(
-    stack: Stack, owner: Owner
+    stack: Stack, owner: Owner, asks_first: tuple[str, ...]
 ) -> None:
     length = f"Content-Length: {50 * MEGABYTE}"
-    with Raw(stack, *upload_head(owner, length)) as request:
+    with Raw(stack, *upload_head(owner, length, *asks_first)) as request:
         status, body = request.answer()
     assert (status, body["code"], request.sent) == (413, "attachment.too_large", 0)
-
-
-def test_caller_who_asks_first_sends_nothing_in_vain(stack: Stack, owner: Owner) -> None:
-    head = upload_head(owner, f"Content-Length: {50 * MEGABYTE}", "Expect: 100-continue")
-    with Raw(stack, *head) as request:
-        status, _ = request.answer()
-    assert status == 413
 
 
 def test_length_that_is_no_number_is_400(stack: Stack, owner: Owner) -> None:
@@ -132,9 +128,6 @@ def test_length_that_is_no_number_is_400(stack: Stack, owner: Owner) -> None:
 
 
 def test_caller_who_leaves_in_the_middle_is_no_error(stack: Stack, owner: Owner) -> None:
-    from tests.contract.test_replies import log_lines
-    from tests.stack import eventually
-
     token = "left-in-the-middle"
     head = upload_head(owner, f"Content-Length: {MEGABYTE}", f"X-Request-ID: {token}")
     with Raw(stack, *head) as request:

@@ -185,7 +185,7 @@ def _required(place: str, old: Json, new: Json, *, is_sent: bool) -> Iterator[st
 DECLARED: dict[str, str] = {
     "DELETE /bulk/{bulk_id}: is called undo_bulk_action, and was undo_bulk_act": (
         "One word for bulk actions everywhere, before release 1.0.0 freezes the names."
-    ),
+    )
 }
 
 

@@ -145,9 +145,6 @@ def test_mail_that_was_switched_since_stays_as_it_is(client: httpx2.Client, list
     assert [each["email_enabled"] for each in shown] == [False, True]
 
 
-# -- opt-outs ------------------------------------------------------------------------------------
-
-
 def test_no_undo_brings_back_or_mails_a_person_who_said_no(
     client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
@@ -190,9 +187,6 @@ def test_an_erased_person_is_nobodys_member_and_leaves_nothing_to_undo(
     # In whatever status their record is.
     written = {"field": "status", "in": ["active", "removed"]}
     assert acted(client, list_id, "tag", filter=written, value="x")["matched"] == 1
-
-
-# -- errors ------------------------------------------------------------------------------------
 
 
 def test_a_value_that_does_not_go_with_the_action_is_422(

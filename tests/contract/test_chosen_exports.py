@@ -9,21 +9,10 @@ import httpx2
 
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
-from tests.contract.bulk import (
-    add,
-    addresses,
-    everybody,
-    export,
-    unpacked,
-)
+from tests.contract.bulk import add, addresses, everybody, export, unpacked
 from tests.contract.replies import data, problem
 from tests.contract.segments import VIP, new_field, new_segment, set_member, some_members
-from tests.contract.subscribers import (
-    Reader,
-    known_member,
-    new_address,
-    new_list,
-)
+from tests.contract.subscribers import Reader, known_member, new_address, new_list
 from tests.stack import Stack
 
 
@@ -32,8 +21,7 @@ def file_of(client: httpx2.Client, list_id: int, kind: str = "members", **choice
     reply = client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice})
     job = data(reply)
     assert job["status"] == "succeeded"
-    url: str = job["result"]["url"]
-    return url
+    return str(job["result"]["url"])
 
 
 def objects_in(url: str) -> list[dict[str, Any]]:
@@ -128,9 +116,6 @@ def test_each_format_has_an_address_of_its_own(client: httpx2.Client, list_id: i
     assert disposition == f'attachment; filename="{slug}-members.jsonl.gz"'
     other = url.copy_with(path=url.path.replace("jsonl", "csv"))
     problem(httpx2.get(other), 403, "link.invalid")
-
-
-# -- rosters -------------------------------------------------------------------------------------
 
 
 def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(

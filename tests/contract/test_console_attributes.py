@@ -2,14 +2,7 @@
 
 import pytest
 
-from tests.consoles import (
-    OwnerAtConsole,
-    at_console,
-    heading,
-    rows_of,
-    shown,
-    wrong_beside,
-)
+from tests.consoles import OwnerAtConsole, at_console, heading, rows_of, shown, wrong_beside
 from tests.contract.replies import data
 from tests.contract.segments import new_field, new_segment, some_members, standing
 from tests.contract.subscribers import new_list
@@ -21,9 +14,6 @@ FIELDS = "/console/fields"
 @pytest.fixture
 def list_id(console: OwnerAtConsole) -> int:
     return int(new_list(console.api)["id"])
-
-
-# -- fields --------------------------------------------------------------------------------------
 
 
 def test_a_field_is_made_changed_and_retired(console: OwnerAtConsole) -> None:
@@ -60,9 +50,6 @@ def test_a_field_that_breaks_a_rule_is_not_made(console: OwnerAtConsole) -> None
     assert [each["key"] for each in data(console.api.get("/fields"))] == ["city"]
 
 
-# -- tags ----------------------------------------------------------------------------------------
-
-
 def test_a_tag_is_renamed_and_taken_off_all_members(console: OwnerAtConsole, list_id: int) -> None:
     [email, _] = some_members(console.api, list_id, 2, vips=1)
     [tag] = data(console.api.get(f"/lists/{list_id}/tags"))["items"]
@@ -76,9 +63,6 @@ def test_a_tag_is_renamed_and_taken_off_all_members(console: OwnerAtConsole, lis
     assert "No member has the tag “Patron” any more." in console.do(path, 1)
     assert data(console.api.get(member))["tags"] == ["other"]
     console.see(path, 404)
-
-
-# -- segments ------------------------------------------------------------------------------------
 
 
 def test_a_segment_is_made_counted_changed_and_deleted(
@@ -125,9 +109,6 @@ def test_a_segment_whose_field_was_retired_says_so(console: OwnerAtConsole, list
     console.do(path, filter='{"field": "tag", "is": "vip"}', use="json")
 
 
-# -- bulk actions ----------------------------------------------------------------------------------
-
-
 def bulk_actions_of(list_id: int, rest: str = "") -> str:
     return f"/console/lists/{list_id}/bulk-actions{rest}"
 
@@ -146,7 +127,7 @@ def until(console: OwnerAtConsole, path: str, words: str) -> str:
         text = console.see(path)
         return text if words in text else ""
 
-    return str(eventually(says, what=words))
+    return eventually(says, what=words)
 
 
 def test_members_who_were_chosen_are_tagged_and_it_is_undone(

@@ -167,9 +167,7 @@ def priced(make_stack: Callable[[str], Stack]) -> Modelled:
     return modelled
 
 
-def test_a_model_s_answers_have_their_price_and_too_few_credits_are_told(
-    priced: Modelled,
-) -> None:
+def test_a_model_s_answers_have_their_price_and_too_few_credits_are_told(priced: Modelled) -> None:
     priced.steer(None)
     typed = post()
     with at_console(priced.stack) as owner:

@@ -1,21 +1,10 @@
 """The console's pages of credits: the balance, its ledger, orders and receipts."""
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
-import pytest
-
-from tests.consoles import (
-    OwnerAtConsole,
-    calls_of,
-    forms_of,
-    heading,
-    rows_of,
-    shown,
-    wrong_beside,
-)
+from tests.consoles import OwnerAtConsole, calls_of, forms_of, heading, rows_of, shown, wrong_beside
 from tests.contract import topups
 from tests.contract.credits import consume, grant
 from tests.contract.replies import data
@@ -23,13 +12,6 @@ from tests.payments import SandboxPayments
 from tests.stack import Stack, eventually
 
 CREDITS, BUY, ORDERS = "/console/credits", "/console/credits/buy", "/console/credits/orders"
-
-
-@pytest.fixture
-def sandbox(stack: Stack) -> Iterator[SandboxPayments]:
-    running = SandboxPayments(stack.sandbox_url)
-    yield running
-    running.close()
 
 
 def entries_of(text: str) -> list[list[str]]:
@@ -84,10 +66,7 @@ def test_credits_are_bought_and_their_receipt_tells_of_a_refund(
     assert heading(text) == f"Receipt {order_id}"
     rows = rows_of(text)
     assert rows[1] == ["1,234.5 credits, at 100 for one US dollar", "11.36 EUR"]
-    assert [row[1] for row in rows[2:]] == [
-        "\N{MINUS SIGN}3.00 EUR",
-        "8.36 EUR",
-    ]
+    assert [row[1] for row in rows[2:]] == ["\N{MINUS SIGN}3.00 EUR", "8.36 EUR"]
     [row] = [row for row in rows_of(console.see(ORDERS)) if row[0] == str(order_id)]
     assert [*row[1:5], row[6]] == ["paid", "1,234.5", "11.36 EUR", "3.00 EUR", "Receipt"]
     assert "Taken back with a refund" in console.see(CREDITS)

@@ -4,16 +4,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from core.errors.jobs import JOB_GIVEN_UP
-from services.jobs import lease as leases
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
-from tests.consoles import LOOK_AGAIN, OwnerAtConsole, at_console, heading, rows_of, shown
-from tests.contract.bulk import export, imported, of_addresses, sheet, unpacked
+from tests.consoles import (
+    LOOK_AGAIN,
+    RUNNING,
+    OwnerAtConsole,
+    at_console,
+    ended,
+    heading,
+    rows_of,
+    shown,
+)
+from tests.contract.bulk import export, fail_job, imported, of_addresses, sheet, unpacked
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
-from tests.stack import Stack, eventually
-
-RUNNING = 'aria-busy="true"'
+from tests.stack import Stack
 
 
 def path_of(list_id: Any) -> str:
@@ -25,14 +31,6 @@ def ordered(console: OwnerAtConsole, list_id: Any, **typed: str) -> str:
     reply = console.send(path_of(list_id), **typed)
     assert reply.status_code == 303, reply.text
     return urlsplit(reply.headers["location"]).path
-
-
-def ended(console: OwnerAtConsole, path: str) -> str:
-    def look() -> str | None:
-        text = console.see(path)
-        return None if RUNNING in text else text
-
-    return str(eventually(look, what=f"the end of {path}"))
 
 
 def downloaded(console: OwnerAtConsole, path: str) -> list[dict[str, str]]:
@@ -131,11 +129,7 @@ def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(quiet: St
         data(export(console.api, list_id, "members", Prefer="respond-async"), 202)
         [job] = data(console.api.get("/jobs", params={"limit": 1}))["items"]
         assert job["kind"] == EXPORT_JOBS[ExportKind.MEMBERS].name
-        with quiet.resources.unit_of_work() as uow:
-            lease = leases.claim(uow, job["id"])
-        assert lease is not None
-        with quiet.resources.unit_of_work() as uow:
-            leases.fail(uow, lease, JOB_GIVEN_UP(reason="It broke.", hours=24))
+        fail_job(quiet, job["id"], JOB_GIVEN_UP(reason="It broke.", hours=24))
         [newest] = quiet.query("SELECT max(id) FROM exports")
         text = console.see(f"/console/exports/{newest[0]}")
         assert "There is no file" in text

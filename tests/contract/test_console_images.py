@@ -28,8 +28,7 @@ def added(console: OwnerAtConsole, content: bytes | None = None, **typed: str) -
     """The path of a new image."""
     reply = add(console, content, **typed)
     assert reply.status_code == 303, reply.text
-    path: str = httpx2.URL(reply.headers["location"]).path
-    return path
+    return str(httpx2.URL(reply.headers["location"]).path)
 
 
 def pictures(text: str) -> list[str]:

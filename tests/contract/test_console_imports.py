@@ -10,24 +10,24 @@ import httpx2
 import pytest
 
 from core.errors.jobs import JOB_GIVEN_UP
-from services.jobs import lease as leases
 from tests.consoles import (
     LOOK_AGAIN,
+    RUNNING,
     OwnerAtConsole,
     at_console,
+    ended,
     forms_of,
     rows_of,
     shown,
     wrong_beside,
 )
-from tests.contract.bulk import everybody, finished, imported, of_addresses, sheet, upload
+from tests.contract.bulk import everybody, fail_job, finished, imported, of_addresses, sheet, upload
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
 from tests.importing import Importing
-from tests.stack import Stack, eventually
+from tests.stack import Stack
 
 NEW = "/console/imports/new"
-RUNNING = 'aria-busy="true"'
 
 
 def people(count: int) -> list[str]:
@@ -57,19 +57,8 @@ def looked_at(
     return path
 
 
-def ended(console: OwnerAtConsole, path: str) -> str:
-    """The page once it changes no more by itself."""
-
-    def look() -> str | None:
-        text = console.see(path)
-        return None if RUNNING in text else text
-
-    return str(eventually(look, what=f"the end of {path}"))
-
-
 def import_of(console: OwnerAtConsole, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = data(console.api.get(f"/imports/{path.rpartition('/')[2]}"))
-    return found
+    return dict(data(console.api.get(f"/imports/{path.rpartition('/')[2]}")))
 
 
 def numbers(text: str) -> dict[str, str]:
@@ -293,17 +282,13 @@ def test_an_import_that_broke_goes_on_when_its_owner_asks(quiet: Stack) -> None:
         list_id = new_list(console.api)["id"]
         reply = upload(console.api, list_id, of_addresses(*people(1)), prefer="respond-async")
         job_id = data(reply, 202)["id"]
-        work = Importing(quiet)
-        lease = work.claim(job_id)
-        assert lease is not None
-        with quiet.resources.unit_of_work() as uow:
-            leases.fail(uow, lease, JOB_GIVEN_UP(reason="It broke.", hours=24))
+        fail_job(quiet, job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
         [task] = data(console.api.get("/imports"))["items"]
         path = f"/console/imports/{task['id']}"
         assert "Try again" in console.see(path)
         assert "The import goes on." in console.do(path)
         assert RUNNING in console.see(path)
-        work.work(job_id)
+        Importing(quiet).work(job_id)
         assert numbers(ended(console, path))["were added"] == "1"
 
 

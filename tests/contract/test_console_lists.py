@@ -46,7 +46,7 @@ def test_the_overview_leads_on_from_nothing_to_a_list_and_its_members(
     assert "What to do next" not in text
     assert [f"The <i>Daily</i> Demo {made['slug']}", "1", "just now"] in rows_of(text)
     assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)[:3] == [
-        *(("Members", "1"), ("In 7 days", "+1"), ("In 30 days", "+1")),
+        *(("Members", "1"), ("In 7 days", "+1"), ("In 30 days", "+1"))
     ]
     assert "Needs attention" not in text
     assert "An import or a dry run ended: " in text.split("Who came and went")[1]
@@ -165,9 +165,6 @@ def test_the_call_that_a_page_shows_does_what_its_form_does(console: OwnerAtCons
     assert lists_of(console) == []
 
 
-# -- the finder -----------------------------------------------------------------------------------
-
-
 def found(console: OwnerAtConsole, words: str) -> list[str]:
     text = console.see("/console/find", q=words)
     [part] = re.findall(r'<div id="found">(.*?)(?:<h2>|</div>)', text, re.DOTALL)
@@ -208,9 +205,6 @@ def test_nothing_of_other_owners_and_of_archived_lists_is_found(
         imported(other.api, theirs["id"], of_addresses("tale@example.com"))
         assert found(other, "tale") == ["Tale of others", "tale@example.com"]
     assert found(console, "tale") == []
-
-
-# -- what readers see -----------------------------------------------------------------------------
 
 
 BLUE = "#1d4ed8"

@@ -8,14 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.consoles import (
-    OwnerAtConsole,
-    forms_of,
-    heading,
-    rows_of,
-    shown,
-    wrong_beside,
-)
+from tests.consoles import OwnerAtConsole, forms_of, heading, rows_of, shown, wrong_beside
 from tests.contract.bulk import imported, of_addresses, sheet
 from tests.contract.replies import data
 from tests.contract.segments import new_field, new_segment
@@ -44,15 +37,11 @@ def found(console: OwnerAtConsole, list_id: int, **query: str) -> list[str]:
 
 
 def member(console: OwnerAtConsole, list_id: int, email: str) -> dict[str, Any]:
-    known: dict[str, Any] = data(console.api.get(f"/lists/{list_id}/members/{email}"))
-    return known
+    return dict(data(console.api.get(f"/lists/{list_id}/members/{email}")))
 
 
 def page_of(console: OwnerAtConsole, list_id: int, email: str) -> str:
     return path_of(list_id, f"/{member(console, list_id, email)['user_id']}")
-
-
-# -- finding them --------------------------------------------------------------------------------
 
 
 FOUND: list[tuple[dict[str, str], list[str]]] = [
@@ -130,9 +119,6 @@ def test_pages_lead_on_with_what_was_asked(console: OwnerAtConsole, list_id: int
                 break
             text = console.see(url + following[1].replace("&amp;", "&"))
         assert len(seen) == len(set(seen)) == (63 if not query else 60)
-
-
-# -- one of them ---------------------------------------------------------------------------------
 
 
 def test_a_person_is_added_and_shown(console: OwnerAtConsole, list_id: int) -> None:
@@ -290,9 +276,7 @@ def test_ticked_members_are_changed_together(console: OwnerAtConsole) -> None:
     eventually(tagged, what="the tag on two members")
 
 
-def test_a_page_and_a_search_of_each_list_are_found_by_their_names(
-    console: OwnerAtConsole,
-) -> None:
+def test_a_page_and_a_search_of_each_list_are_found_by_their_names(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     page = console.see("/console/find?q=webhook")
     assert "/console/developers/webhooks" in page

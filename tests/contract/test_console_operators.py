@@ -14,7 +14,6 @@ from core.settings.notations import PlanQuota
 from models import Plan
 from services.access import sessions
 from services.accounts import accounts
-from services.jobs import lease as leases
 from tests.commands import printed
 from tests.consoles import (
     OwnerAtConsole,
@@ -25,11 +24,11 @@ from tests.consoles import (
     shown,
     wrong_beside,
 )
-from tests.contract.bulk import export
+from tests.contract.bulk import export, fail_job
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
+from tests.contract.test_credits_commands import order, payment, tell
 from tests.contract.test_operator_commands import KINDS
-from tests.contract.test_orders_commands import order, payment, tell
 from tests.maintenance import resting_maintenance
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.stack import Owner, Stack, eventually
@@ -190,9 +189,7 @@ def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
     operator.see(f"{HOME}/orders/12345", 404)
 
 
-def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(
-    quiet: Stack,
-) -> None:
+def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(quiet: Stack) -> None:
     with at_operators_console(quiet) as operator, at_console(quiet) as owner:
         list_id = new_list(owner.api)["id"]
         for _ in range(2):
@@ -208,11 +205,7 @@ def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(
         assert str(broken) not in {row[0] for row in rows_of(text)}
         assert "It stops at its next step." in operator.do(f"{HOME}/jobs/{waiting}", act="cancel")
         assert data(owner.api.get(f"/jobs/{waiting}"))["status"] == "cancelled"
-        with quiet.resources.unit_of_work() as uow:
-            lease = leases.claim(uow, broken)
-        assert lease is not None
-        with quiet.resources.unit_of_work() as uow:
-            leases.fail(uow, lease, JOB_GIVEN_UP(reason="It broke.", hours=24))
+        fail_job(quiet, broken, JOB_GIVEN_UP(reason="It broke.", hours=24))
         [row] = [each for each in rows_of(operator.see(f"{HOME}/jobs")) if each[0] == str(broken)]
         assert row[3] == "failed"
         assert "It broke." in row[4]

@@ -98,9 +98,7 @@ def test_links_of_the_frame_lead_somewhere(owner: OwnerAtConsole) -> None:
         shown(owner.visitor.client.get(url))
 
 
-def test_a_page_of_nothing_and_of_a_list_that_is_none_are_told_alike(
-    owner: OwnerAtConsole,
-) -> None:
+def test_a_page_of_nothing_and_of_a_list_that_is_none_are_told_alike(owner: OwnerAtConsole) -> None:
     own = f"/console/lists/{new_list(owner.api)['id']}"
     paths = (
         *("/console/nowhere", "/console/lists/1", "/console/lists/never-was"),

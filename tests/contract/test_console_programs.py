@@ -28,9 +28,6 @@ HOOKS, EVENTS = f"{PROGRAMS}/webhooks", f"{PROGRAMS}/feed"
 KEYS, NEW_KEY, ACCESS = f"{PROGRAMS}/keys", f"{PROGRAMS}/keys/new", f"{PROGRAMS}/access"
 
 
-# -- keys ----------------------------------------------------------------------------------------
-
-
 def made_key(console: OwnerAtConsole, *ticked: Scope, **typed: str) -> str:
     boxes = {f"scope.{scope}": "on" for scope in ticked}
     reply = console.send(NEW_KEY, name="Upload <script>", **boxes, **typed)
@@ -113,9 +110,6 @@ def test_a_key_beyond_the_plan_is_refused_with_the_reason(stack: Stack) -> None:
         assert "quota.refused" in {each["type"] for each in noted}
 
 
-# -- other programs ------------------------------------------------------------------------------
-
-
 def test_access_is_shown_and_taken_back_after_a_question(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
@@ -136,9 +130,6 @@ def test_access_is_shown_and_taken_back_after_a_question(
     assert "has no access any more." in console.do(end)
     assert not stack.opens(given["access_token"])
     console.see(end, 404)
-
-
-# -- webhooks ------------------------------------------------------------------------------------
 
 
 def made_hook(console: OwnerAtConsole, **typed: str) -> tuple[str, str]:
@@ -232,9 +223,6 @@ def test_what_no_webhook_can_be_is_told_beside_its_field(
     assert (endpoint["url"], endpoint["state"]) == (receiver.url, "active")
 
 
-# -- events --------------------------------------------------------------------------------------
-
-
 def event_rows(console: OwnerAtConsole, **query: str) -> list[list[str]]:
     """The rows of events, without those of their days."""
     return [row for row in rows_of(console.see(EVENTS, **query))[1:] if len(row) > 1]
@@ -256,9 +244,6 @@ def test_the_newest_events_are_shown_in_words(console: OwnerAtConsole, stack: St
     [call] = calls_of(console.see(EVENTS, type="key.created"))
     assert len(data(console.api.get(call.path))["items"]) == len(found)
     assert "Nothing has happened of that kind" in console.see(EVENTS, type="order.disputed")
-
-
-# -- replays --------------------------------------------------------------------------------------
 
 
 def since(moment: datetime) -> dict[str, str]:

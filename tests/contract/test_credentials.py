@@ -115,17 +115,13 @@ def test_key_without_scopes_has_all_of_its_users(client: httpx2.Client, stack: S
 
 
 def test_restricted_key_works_within_its_scopes_and_makes_no_keys(
-    stack: Stack,
-    client: httpx2.Client,
+    stack: Stack, client: httpx2.Client
 ) -> None:
     made = data(client.post("/apikeys", json={"name": "uploads", "scopes": ["attachment"]}))
     assert made["scopes"] == ["attachment"]
     with stack.client(made["key"]) as restricted:
         data(restricted.get("/attachments"))
-        for method, path in (
-            ("GET", "/apikeys"),
-            ("DELETE", f"/apikeys/{made['id']}"),
-        ):
+        for method, path in (("GET", "/apikeys"), ("DELETE", f"/apikeys/{made['id']}")):
             problem(restricted.request(method, path), 403, "auth.restricted_credential")
         reply = restricted.post("/apikeys", json={"name": "more"})
         problem(reply, 403, "auth.restricted_credential")
@@ -173,23 +169,15 @@ def test_last_use_of_a_key_is_noted(stack: Stack, owner: Owner) -> None:
         assert eventually(lambda: last_use() > first)
 
 
-# -- expiry ---------------------------------------------------------------------------------------
-
-
 def in_days(days: float) -> str:
     return (datetime.now(UTC) + timedelta(days=days)).isoformat()
-
-
-def expire(stack: Stack, key_id: int) -> None:
-    stack.query(
-        "UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = %s", key_id
-    )
 
 
 def test_a_key_works_until_it_expires(stack: Stack, client: httpx2.Client) -> None:
     made = data(client.post("/apikeys", json={"name": "short", "expires_at": in_days(1)}))
     assert stack.opens(made["key"])
-    expire(stack, made["id"])
+    age = "UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = %s"
+    stack.query(age, made["id"])
     with stack.client(made["key"]) as late:
         problem(late.get("/users/me"), 401, "auth.invalid_credentials")
     [listed] = [each for each in data(client.get("/apikeys")) if each["id"] == made["id"]]

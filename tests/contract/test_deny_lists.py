@@ -44,9 +44,6 @@ def error_places(client: httpx2.Client, method: str, body: dict[str, Any]) -> li
     return [each["field"] for each in found["errors"]]
 
 
-# -- reading and writing -------------------------------------------------------------------------
-
-
 def test_it_is_empty_at_first_and_what_was_put_after_that(client: httpx2.Client) -> None:
     assert data(client.get(PATH)) == EMPTY
     body = {
@@ -132,9 +129,6 @@ def test_each_owner_has_their_own(client: httpx2.Client, neighbour: httpx2.Clien
     assert data(add(client, new_list(client)["id"], address)) == 0
 
 
-# -- the ways onto a list ------------------------------------------------------------------------
-
-
 def test_a_stranger_gets_the_same_answer_and_comes_not(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
@@ -171,7 +165,7 @@ def test_a_mailed_link_confirms_no_denied_address(
     assert waiting.stands()[0] == "active"
 
 
-def test_a_transfer_brings_no_denied_address(
+def test_a_transfer_brings_no_denied_address_but_to_a_list_that_has_the_member(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     target = new_list(client)["id"]
@@ -181,15 +175,9 @@ def test_a_transfer_brings_no_denied_address(
     problem(client.post(path, params={"dst_list_id": target}), 409, "member.denied")
     assert reader.stands(list_id) == ("active", True)
     assert member(client, target, reader.email) is None
-
-
-def test_a_transfer_to_a_list_that_has_the_member_is_no_new_member(
-    client: httpx2.Client, reader: Reader, list_id: int
-) -> None:
-    target = new_list(client)["id"]
-    reader.joins(list_id).joins(target)
+    data(client.put(PATH, json=EMPTY))
+    reader.joins(target)
     deny(client, reader.email)
-    path = f"/subscriptions/{list_id}/members/{reader.user_id}/transfer"
     assert data(client.post(path, params={"dst_list_id": target})) == 1
     assert (reader.stands(list_id)[0], reader.stands(target)[0]) == ("removed", "active")
 
@@ -224,9 +212,6 @@ def test_members_stay_and_do_as_they_like(
     assert reader.stands(list_id)[0] == "unsubscribed"
 
 
-# -- in bulk -------------------------------------------------------------------------------------
-
-
 def test_an_import_counts_and_names_the_rows_that_are_kept_out(
     client: httpx2.Client, reader: Reader, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
@@ -259,9 +244,6 @@ def test_an_import_counts_and_names_the_rows_that_are_kept_out(
     data(client.put(PATH, json=EMPTY))
     again = imported(client, list_id, sheet(["Email"], [by_star], [has_left]))
     assert counts(again) == {"received": 2, "added": 1, "opted_out": 1}
-
-
-# -- the people that it names --------------------------------------------------------------------
 
 
 def test_no_deny_list_keeps_the_address_of_an_erased_person(

@@ -31,13 +31,7 @@ from tests.contract.bulk import (
     unpacked,
 )
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
-    Reader,
-    known_member,
-    member,
-    new_address,
-    new_list,
-)
+from tests.contract.subscribers import Reader, known_member, member, new_address, new_list
 from tests.contract.test_chosen_exports import file_of
 from tests.product_files import PRODUCT_FILES
 from tests.stack import Stack
@@ -48,9 +42,6 @@ COLUMNS = [
     *("consent_url", "consent_wording", "consent_confirmed_at", "consent_confirmed_ip"),
     *("consent_claimed_by", "tags"),
 ]
-
-
-# -- members -------------------------------------------------------------------------------------
 
 
 def test_the_owner_gets_all_members_but_those_who_were_removed(
@@ -220,9 +211,6 @@ def stop_after_a_part(stack: Stack, lease: leases.Lease) -> None:
     lease.check_cancelled()
 
 
-# -- what rests in storage ---------------------------------------------------------------------
-
-
 def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
@@ -243,9 +231,6 @@ def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
     problem(httpx2.get(url), 500, "media.damaged")
     # A rotation of the keys stops at a row whose key is gone.
     stack.query(wrapped, key, export_id)
-
-
-# -- who may -------------------------------------------------------------------------------------
 
 
 def test_the_roster_is_for_who_has_the_operators_key(
@@ -285,9 +270,6 @@ def test_a_list_that_is_not_sent_by_mail_has_no_roster(
     silent = new_list(client, email_channel_enabled=False)["id"]
     problem(export(sender, silent, "delivery"), 409, "list.email_channel_disabled")
     assert data(export(client, silent, "members"))["result"]["rows"] == 0
-
-
-# -- round trips ----------------------------------------------------------------------------------
 
 
 # What a member is to the owner of a list; another record has ids and moments of its own.

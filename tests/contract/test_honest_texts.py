@@ -73,9 +73,6 @@ def test_the_command_that_creates_a_list_refuses_it_too(stack: Stack, owner: Own
     fails_with(stack, "text.leads_away", "lists", "create", owner.email, *options)
 
 
-# -- labels ---------------------------------------------------------------------------------------
-
-
 def test_a_label_asks_for_no_secret(client: httpx2.Client) -> None:
     for label in (
         *("Your Pressroom password, to confirm that it is you", "P1N", "P.I.N."),
@@ -109,16 +106,10 @@ def test_a_column_with_such_a_name_gets_another_label(client: httpx2.Client, lis
     assert labels["your_password"] == "Column 2"
 
 
-# -- senders --------------------------------------------------------------------------------------
-
-
 def test_no_sender_has_the_name_of_the_installation(client: httpx2.Client, list_id: int) -> None:
     for name in ("Pressroom Security", "PRESS ROOM", "Pr\u0435ssr\u043eom", "Pr3ssr00m team"):
         reply = client.patch(f"/lists/{list_id}", json={"sender_name": name})
         assert fields_at_fault(problem(reply, 422, "text.misleading")) == ["body.sender_name"]
-
-
-# -- suspicious words -----------------------------------------------------------------------------
 
 
 def test_suspicious_words_are_for_an_operator_to_look_at(
@@ -158,9 +149,6 @@ def test_suspicious_words_are_for_an_operator_to_look_at(
     assert str(list_id) not in {
         str(each["id"]) for each in printed(stack, "lists", "suspicious", "--limit", "1000")
     }
-
-
-# -- what is seen ---------------------------------------------------------------------------------
 
 
 OF_ALL_SCRIPTS = [

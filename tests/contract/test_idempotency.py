@@ -255,9 +255,6 @@ def test_key_is_ignored_elsewhere(client: httpx2.Client) -> None:
     data(client.get("/users/me", headers={"Idempotency-Key": "bad"}))
 
 
-# -- uploads -------------------------------------------------------------------------------------
-
-
 def test_202_is_answered_from_the_present_state(client: httpx2.Client, key: str) -> None:
     first = data(send(client, photo(), "a.jpg", key=key, prefer="respond-async"), 200, 202)
     again = send(client, photo(), "a.jpg", key=key)
@@ -295,9 +292,6 @@ def test_replay_of_a_deleted_attachment_makes_no_new_one(client: httpx2.Client, 
     data(client.delete(f"/attachments/{record['hash_id']}"))
     problem(send(client, key=key), 404, "attachment.not_found")
     assert data(client.get("/attachments"))["items"] == []
-
-
-# -- charges -------------------------------------------------------------------------------------
 
 
 def test_answer_stays_the_first_one_whatever_happens_after(
@@ -342,9 +336,6 @@ def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
         connection.rollback()
     assert not replayed(consume(client, key=key))
     assert credits.balance(client) == 9
-
-
-# -- added members -------------------------------------------------------------------------------
 
 
 def test_a_202_is_answered_again_from_the_jobs_present_state(

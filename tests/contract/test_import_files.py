@@ -1,6 +1,7 @@
 """How a file comes in, what is told of the rows that were not added, and how long that is kept."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any, cast
 
 import httpx2
@@ -10,25 +11,27 @@ from starlette.types import Message, Receive, Scope, Send
 from api.bodies.upload_stream import store_upload
 from api.limits.body_budgets import BodyBudget
 from api.middleware import body_limits
-from api.middleware.body_limits import (
-    LIMITS,
-    BoundedBody,
-)
+from api.middleware.body_limits import LIMITS, BoundedBody
 from api.middleware.layers import DeadlineMiddleware, extend_deadline
+from core import clock
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
+from services.subscriptions import bulk_files
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter
 from tests.contract.bulk import (
+    OURS,
     addresses,
     counts,
+    errors,
     everybody,
     imported,
     objects,
+    of_addresses,
     sheet,
     upload,
 )
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import count
+from tests.contract.subscribers import Reader, count, known_member, new_address, new_list
 from tests.contract.test_attachments import multipart
 from tests.contract.test_body_limits import Raw
 from tests.pictures import encoded
@@ -40,9 +43,6 @@ FORM = {"Content-Type": 'multipart/form-data; boundary="cut here"'}
 
 def post(client: httpx2.Client, list_id: int, content: bytes, **headers: str) -> httpx2.Response:
     return client.post(f"/lists/{list_id}/imports", content=content, headers=headers)
-
-
-# -- the ways in ---------------------------------------------------------------------------------
 
 
 def test_the_body_itself_may_be_the_file(client: httpx2.Client, list_id: int) -> None:
@@ -110,9 +110,6 @@ def test_a_file_of_several_parts_is_put_together_again(
     assert counts(imported(client, list_id, content)) == {"received": 100, "added": 100}
     assert set(everybody(client, list_id)) == set(emails)
     eventually(lambda: objects(stack) <= before)
-
-
-# -- bounds --------------------------------------------------------------------------------------
 
 
 def test_a_declared_length_over_two_gigabytes_is_refused_before_any_byte(
@@ -210,3 +207,117 @@ def test_a_body_that_goes_on_arriving_is_not_cut_by_the_deadline() -> None:
 
     assert within(0.2, arriving)[0]["status"] == 200
     assert within(0.2, silent)[0]["status"] == 504
+
+
+MIXED = (
+    "Mail,Full name,Notes\r\n"
+    '{first},First,"over\nthree\nlines"\r\n'
+    "nobody,=2+3,here\r\n"
+    "\r\n"
+    "{left},Left\r\n"
+    "{first},Twice,x,beyond,the header\r\n"
+)
+
+
+@pytest.fixture
+def mixed(client: httpx2.Client, reader: Reader, list_id: int) -> dict[str, Any]:
+    """The result of an import that left some rows out."""
+    reader.joins(list_id).leaves(list_id)
+    text = MIXED.format(first=new_address(), left=reader.email)
+    return imported(client, list_id, text.encode())
+
+
+def test_errors_have_the_original_columns_and_the_line_where_the_row_begins(
+    reader: Reader, mixed: dict[str, Any]
+) -> None:
+    found = errors(mixed["errors_url"])
+    assert list(found[0])[:6] == ["Mail", "Full name", "Notes", *OURS]
+    assert [[each[name] for name in ("line", "code")] for each in found] == [
+        ["5", "email.invalid"],
+        ["7", "member.opted_out"],
+        ["8", "row.duplicate"],
+    ]
+    assert [each["Full name"] for each in found] == ["'=2+3", "Left", "Twice"]
+    assert found[1]["Mail"] == reader.email
+    assert found[1]["Notes"] == ""
+    # What had no column of its own comes after ours.
+    assert [*found[2].values()][-1] == ["beyond", "the header"]
+
+
+def test_errors_can_be_mended_and_uploaded_again_and_again(
+    client: httpx2.Client, list_id: int, mixed: dict[str, Any]
+) -> None:
+    sent = httpx2.get(mixed["errors_url"]).content
+    again = imported(client, list_id, sent, "errors.csv")
+    # The one that came twice in one file is a member by now.
+    assert counts(again) == {"received": 3, "already": 1, "opted_out": 1, "invalid": 1}
+    mended = new_address()
+    sent = httpx2.get(again["errors_url"]).content.replace(b"nobody", mended.encode())
+    third = imported(client, list_id, sent, "errors.csv")
+    assert counts(third) == {"received": 3, "added": 1, "already": 1, "opted_out": 1}
+    assert known_member(client, list_id, mended)["name"] == "=2+3"
+
+
+def test_errors_are_a_csv_that_no_page_can_run(mixed: dict[str, Any]) -> None:
+    reply = httpx2.get(mixed["errors_url"])
+    assert reply.headers["content-type"] == "text/csv; charset=utf-8"
+    assert reply.headers["content-disposition"].startswith("attachment; ")
+    assert reply.headers["cache-control"] == "private, no-store"
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    head = httpx2.head(mixed["errors_url"])
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == reply.headers["content-type"]
+
+
+def test_each_look_at_a_job_or_an_import_renews_the_link(
+    client: httpx2.Client, mixed: dict[str, Any]
+) -> None:
+    job = data(client.get("/jobs"))["items"][0]
+    for path in (f"/jobs/{job['id']}", f"/imports/{mixed['import_id']}"):
+        shown = data(client.get(path))
+        assert errors((shown.get("result") or shown)["errors_url"])
+
+
+def test_files_are_kept_for_seven_days(
+    stack: Stack, client: httpx2.Client, list_id: int, mixed: dict[str, Any]
+) -> None:
+    export = data(client.post(f"/lists/{list_id}/exports", json={"kind": "members"}))["result"]
+    written = objects(stack, "exports")
+    assert written
+    # Counted from the end: a job may wait for a server for long.
+    stack.query("UPDATE exports SET created_at = now() - interval '20 days'")
+    bulk_files.sweep(stack.resources, now=clock.now() + timedelta(days=6, hours=23))
+    assert errors(mixed["errors_url"])
+    assert httpx2.get(export["url"]).status_code == 200
+    bulk_files.sweep(stack.resources, now=clock.now() + timedelta(days=7, minutes=1))
+    problem(httpx2.get(mixed["errors_url"]), 404, "import.errors_gone")
+    problem(httpx2.get(export["url"]), 404, "export.not_found")
+    assert objects(stack, "exports") == set()
+    # A copy of the file that was kept elsewhere opens no more.
+    for table in ("imports", "exports"):
+        keys = stack.query(
+            f"SELECT DISTINCT wrapped_key FROM {table} WHERE files_removed_at IS NOT NULL"
+        )
+        assert keys == [(None,)]
+    assert data(client.get(f"/imports/{mixed['import_id']}"))["invalid"] == 1
+
+
+def test_what_a_crash_left_behind_is_removed_after_a_day(quiet: Stack) -> None:
+    of_others = stored(quiet)
+    with quiet.client(quiet.new_owner().key) as client:
+        list_id = new_list(client)["id"]
+        data(upload(client, list_id, of_addresses(new_address()), prefer=None), 202)
+    own = stored(quiet) - of_others
+    for key in ("imports/stray/file/00000", "imports/stray/chunks/000000", "exports/stray/x"):
+        quiet.resources.objects.put(key, b"x", "text/plain")
+    strays = stored(quiet) - of_others - own
+    assert (len(own), len(strays)) == (1, 3)
+    bulk_files.sweep(quiet.resources, now=clock.now() + timedelta(hours=23))
+    assert own | strays <= stored(quiet)
+    bulk_files.sweep(quiet.resources, now=clock.now() + timedelta(days=30))
+    # The import still waits for a worker, however long it takes.
+    assert stored(quiet) & (own | strays) == own
+
+
+def stored(stack: Stack) -> set[str]:
+    return objects(stack) | objects(stack, "exports")

@@ -28,15 +28,11 @@ WORDS = "One letter each morning.\nIn two minutes."
 
 def picture(client: httpx2.Client, encrypted: str = "0") -> str:
     """A new attachment, by its hash id."""
-    made: str = data(send(client, encrypted=encrypted))["hash_id"]
-    return made
+    return str(data(send(client, encrypted=encrypted))["hash_id"])
 
 
 def change(client: httpx2.Client, list_id: int, **fields: object) -> httpx2.Response:
     return client.patch(f"/lists/{list_id}", json=fields)
-
-
-# -- the colour -----------------------------------------------------------------------------------
 
 
 def test_pages_have_the_colour_in_light_and_dark_windows(
@@ -95,9 +91,6 @@ def test_grounds_are_those_of_the_pages() -> None:
     assert f"--paper: {DARK_INK};" in dark
 
 
-# -- the logo -------------------------------------------------------------------------------------
-
-
 def test_pages_show_the_logo_and_the_policy_lets_them(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
@@ -125,9 +118,6 @@ def test_no_other_image_is_a_logo(client: httpx2.Client, neighbour: httpx2.Clien
     assert data(client.get(f"/lists/{made['id']}"))["logo_hash_id"] is None
 
 
-# -- the words ------------------------------------------------------------------------------------
-
-
 def test_words_stand_on_their_pages(client: httpx2.Client, stranger: httpx2.Client) -> None:
     made = new_list(client, sign_up_text=f"  {WORDS} <b> ", thanks_text="Until <tomorrow>.")
     page = stranger.get(f"/s/{made['slug']}")
@@ -147,9 +137,6 @@ def test_words_are_bounded(client: httpx2.Client, list_id: int) -> None:
 def test_sender_is_a_name_and_no_header(client: httpx2.Client, list_id: int) -> None:
     for name in ('A" <b@c', "=?utf-8?q?x?=", "a, b", "a\r\nBcc: b", "Ada (x)"):
         assert change(client, list_id, sender_name=name).status_code == 422
-
-
-# -- the mails ------------------------------------------------------------------------------------
 
 
 def test_confirmation_mail_has_the_look_and_names_the_installation(

@@ -40,6 +40,13 @@ def reported(stranger: httpx2.Client, reader: Subscriber) -> httpx2.Response:
     return follow(stranger, reply)
 
 
+def reported_list(stack: Stack, list_id: int) -> dict[str, object]:
+    """As the operator sees it."""
+    listed = printed(stack, "lists", "reports", "--limit", "1000")
+    [found] = [each for each in listed if each["list_id"] == list_id]
+    return dict(found)
+
+
 def reports(stack: Stack, list_id: int) -> list[tuple[object, ...]]:
     return stack.query("SELECT user_id FROM list_reports WHERE list_id = %s", list_id)
 
@@ -48,7 +55,6 @@ def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
     stack: Stack, stranger: httpx2.Client, waiting: Subscriber
 ) -> None:
     mailed = eventually(lambda: stack.mails(waiting.email), what="the mail")
-    assert isinstance(mailed, list)
     [link] = [word for word in mailed[0]["text"].split() if "/report?" in word]
     assert html.escape(link) in mailed[0]["html"]
     path = httpx2.URL(link).raw_path.decode()
@@ -99,24 +105,16 @@ def test_the_operator_sees_which_lists_are_reported(
     old = "UPDATE list_reports SET created_at = now() - interval '8 days' WHERE user_id = %s"
     stack.query(old, readers[0].user_id)
 
-    def row() -> dict[str, object]:
-        [found] = [
-            each
-            for each in printed(stack, "lists", "reports", "--limit", "1000")
-            if each["list_id"] == list_id
-        ]
-        return dict(found)
-
     [(owner_id, owner)] = stack.query(
         "SELECT users.id, email FROM users JOIN lists ON user_id = users.id WHERE lists.id = %s",
         list_id,
     )
-    found = row()
+    found = reported_list(stack, list_id)
     assert (found["title"], found["owner_id"], found["owner"]) == (TITLE, owner_id, owner)
     assert (found["reports"], found["reports_in_7_days"]) == (3, 2)
     # Erased people are not named, and their reports count.
     erase(stack.resources, readers[1].email)
-    assert row()["reports"] == 3
+    assert reported_list(stack, list_id)["reports"] == 3
     assert (None,) in reports(stack, list_id)
 
 
@@ -146,11 +144,7 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
         assert heading(follow(stranger, done)) == THANKS
     # A network reports a list once.
     assert reports(stack, list_id) == [(None,)]
-    [row] = [
-        each
-        for each in printed(stack, "lists", "reports", "--limit", "1000")
-        if each["list_id"] == list_id
-    ]
+    row = reported_list(stack, list_id)
     assert (row["reports"], row["by_strangers"]) == (1, 1)
 
 

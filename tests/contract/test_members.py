@@ -1,4 +1,4 @@
-"""What an owner does with one member: take off, switch mail, edit, see their other lists."""
+"""A list's members as its owner sees them, and what the owner does with one of them."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,9 @@ from tests.contract.subscribers import (
     TIMESTAMP,
     Reader,
     count,
+    fill,
     known_member,
+    new_address,
     new_list,
     subscribe,
     trace_for,
@@ -32,15 +34,6 @@ def record(reader: Reader, list_id: int, path: str) -> str:
     return f"/lists/{list_id}/members/{reader.user_id}"
 
 
-def test_one_member_is_read_as_the_list_shows_them_in_any_status(
-    client: httpx2.Client, reader: Reader, list_id: int, path: str, record: str
-) -> None:
-    assert data(client.get(record)) == known_member(client, list_id, reader.email)
-    assert data(client.get(record))["user"] == {"id": reader.user_id, "name": reader.name}
-    assert data(client.delete(path)) == 1
-    assert data(client.get(record))["status"] == "removed"
-
-
 def test_removing_is_1_then_0(
     client: httpx2.Client, reader: Reader, list_id: int, path: str
 ) -> None:
@@ -50,17 +43,12 @@ def test_removing_is_1_then_0(
     assert data(client.delete(path)) == 0
 
 
-def test_mail_is_switched_by_the_owner_who_hears_what_changed(
+def test_mail_is_switched_by_the_owner_who_hears_what_changed_and_on_by_the_person_too(
     client: httpx2.Client, reader: Reader, list_id: int, path: str
 ) -> None:
     for enabled, expected in ((True, 0), (False, 1), (False, 0), (True, 1)):
         assert data(client.put(f"{path}/email", json={"enabled": enabled})) == expected
         assert reader.stands(list_id) == ("active", enabled)
-
-
-def test_what_the_owner_switched_off_the_person_may_switch_on(
-    client: httpx2.Client, reader: Reader, list_id: int, path: str
-) -> None:
     assert data(client.put(f"{path}/email", json={"enabled": False})) == 1
     reader.wants_mail(list_id, enabled=True)
     assert reader.stands(list_id) == ("active", True)
@@ -178,15 +166,11 @@ def check_objects(found: list[dict[str, Any]], reader: Reader) -> None:
         assert one["list"]["id"] == one["list_id"]
 
 
-# -- history --------------------------------------------------------------------------------------
-
-
 def history(
     client: httpx2.Client, list_id: int, user_id: int, **query: int
 ) -> list[dict[str, Any]]:
     reply = client.get(f"/lists/{list_id}/members/{user_id}/history", params=query)
-    items: list[dict[str, Any]] = data(reply)["items"]
-    return items
+    return list(data(reply)["items"])
 
 
 def test_each_action_of_a_person_is_kept(
@@ -273,3 +257,91 @@ def test_what_changes_nothing_leaves_no_entry(
     assert data(client.put(f"{path}/email", json={"enabled": True})) == 0
     data(client.patch(f"/lists/{list_id}/members/{reader.user_id}", json={"type": "free"}))
     assert history(client, list_id, reader.user_id) == before
+
+
+def page(client: httpx2.Client, list_id: int, **query: object) -> dict[str, Any]:
+    reply = client.get(f"/lists/{list_id}/subscriptions", params=dict(query))  # type: ignore[arg-type]
+    found: dict[str, Any] = data(reply)
+    assert set(found) == {"items", "pagination"}
+    assert found["pagination"]["next_offset"] == found["pagination"]["offset"] + len(found["items"])
+    return found
+
+
+def addresses(found: list[dict[str, Any]]) -> list[str]:
+    return [each["email"] for each in found]
+
+
+@pytest.fixture
+def many(stack: Stack, list_id: int) -> list[str]:
+    """The addresses of 120 members, newest first."""
+    made = [f"m{number:03}.{new_address()}" for number in range(120)]
+    fill(stack, list_id, made)
+    return made[::-1]
+
+
+def test_members_come_newest_first_with_every_field(
+    client: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
+) -> None:
+    people = [make_reader().joins(list_id) for _ in range(2)]
+    found = page(client, list_id)["items"]
+    assert [each["user_id"] for each in found] == [each.user_id for each in people][::-1]
+    for each, person in zip(found, people[::-1], strict=True):
+        assert each["user"] == {"id": person.user_id, "name": person.name}
+        assert each["list"] is None
+        # What the owner alone is shown.
+        own = {"user": each["user"], "fields": {}, "tags": [], "joined_at": each["created_at"]}
+        assert each == {**person.standing(list_id), **own, "list": None}
+
+
+def test_bad_values_are_400_and_named(client: httpx2.Client, list_id: int) -> None:
+    for query in ["premium=2", "premium=platinum", "premium=", "status=", "status=ACTIVE"]:
+        reply = client.get(f"/lists/{list_id}/subscriptions?{query}")
+        body = problem(reply, 400, "request.invalid")
+        name = query.partition("=")[0]
+        assert {each["field"] for each in body["errors"]} == {f"query.{name}"}
+
+
+def test_a_walk_by_cursor_sees_each_member_once_while_others_come_and_go(
+    stack: Stack, client: httpx2.Client, list_id: int, many: list[str]
+) -> None:
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        found = page(client, list_id, limit=25, **cursor)
+        seen += addresses(found["items"])
+        fill(stack, list_id, [new_address() for _ in range(7)])
+        gone = found["items"][3]["user_id"]
+        assert data(client.delete(f"/subscriptions/{list_id}/members/{gone}")) == 1
+        if found["pagination"]["next_cursor"] is None:
+            break
+        cursor = {"cursor": found["pagination"]["next_cursor"]}
+    assert seen == many
+
+
+def test_subscriber_count_is_true_right_after_every_change(
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
+) -> None:
+    other = new_list(client)["id"]
+    path = f"/subscriptions/{list_id}/members/{reader.user_id}"
+
+    def both() -> tuple[int, int]:
+        return count(client, list_id), count(client, other)
+
+    assert both() == (0, 0)
+    reader.joins(list_id)
+    assert both() == (1, 0)
+    reader.wants_mail(list_id, enabled=False)
+    assert both() == (1, 0)
+    assert data(client.post(f"{path}/transfer", params={"dst_list_id": other})) == 1
+    assert both() == (0, 1)
+    reader.leaves(other)
+    assert both() == (0, 0)
+    stranger.post(f"/subscriptions/{other}", json={"email": reader.email})
+    assert both() == (0, 0)
+    reader.joins(other).joins(list_id)
+    assert both() == (1, 1)
+    assert data(client.delete(path)) == 1
+    assert both() == (0, 1)
+    assert {
+        each["id"]: each["subscriber_count"] for each in data(client.get("/lists"))["items"]
+    } == {list_id: 0, other: 1}

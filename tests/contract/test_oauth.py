@@ -103,7 +103,7 @@ def test_the_page_explains_each_scope_and_names_the_program(stack: Stack, person
     assert "access-control-allow-origin" not in shown.headers
 
 
-def test_a_person_may_agree_to_less_than_was_asked(
+def test_a_person_may_agree_to_less_than_was_asked_and_not_to_nothing(
     stack: Stack, program: Program, person: Person
 ) -> None:
     path = program.request("credit.read", "attachment")
@@ -113,11 +113,7 @@ def test_a_person_may_agree_to_less_than_was_asked(
     with stack.client(given["access_token"]) as client:
         data(client.get("/attachments"))
         problem(client.get(SEEN), 403, "auth.insufficient_scope")
-
-
-def test_agreeing_to_nothing_is_an_error(program: Program, person: Person) -> None:
-    location = person.answer(program.request()).headers["location"]
-    assert fields_of(location)["error"] == "access_denied"
+    assert fields_of(person.answer(path).headers["location"])["error"] == "access_denied"
 
 
 def test_without_a_scope_a_program_asks_for_what_it_is_for(
@@ -212,9 +208,6 @@ def test_tokens_of_a_retired_key_still_count(
     assert stack.opens(given["access_token"])
 
 
-# -- revocation and introspection --------------------------------------------------------------
-
-
 def test_revoking_a_refresh_token_ends_the_whole_login(
     stack: Stack, program: Program, person: Person
 ) -> None:
@@ -238,11 +231,6 @@ def test_revoking_an_access_token_ends_it_alone(
         assert program.post("/oauth/revoke", form).status_code == 200
         assert not stack.opens(given["access_token"])
     assert program.refresh(given["refresh_token"]).status_code == 200
-
-
-@pytest.fixture(scope="module")
-def public_program(stack: Stack) -> Program:
-    return register(stack, public=True)
 
 
 def test_revoking_what_is_no_token_is_fine(program: Program) -> None:
@@ -278,13 +266,11 @@ def test_introspection_tells_nothing_of_what_does_not_count(
         assert (told.status_code, told.json()) == (200, {"active": False})
 
 
-def test_introspection_needs_a_secret(public_program: Program, person: Person) -> None:
-    given = public_program.tokens(person)
-    reply = public_program.post("/oauth/introspect", {"token": given["access_token"]})
+def test_introspection_needs_a_secret(stack: Stack, person: Person) -> None:
+    public = register(stack, public=True)
+    given = public.tokens(person)
+    reply = public.post("/oauth/introspect", {"token": given["access_token"]})
     assert is_error(reply, 401, "invalid_client")
-
-
-# -- metadata, userinfo, CORS ------------------------------------------------------------------
 
 
 def test_metadata_is_as_its_rfc_says_and_leads_to_the_doors(
@@ -322,9 +308,6 @@ def test_pages_of_any_origin_may_exchange_codes_and_none_may_read_the_consent(
     assert "access-control-allow-credentials" not in reply.headers
     shown = person.browser.get(program.request(), headers=origin)
     assert "access-control-allow-origin" not in shown.headers
-
-
-# -- what is malformed -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -27,14 +27,13 @@ def path_of(list_id: int | str, named: object) -> str:
     return f"/lists/{list_id}/members/{named}"
 
 
-# -- read ------------------------------------------------------------------------------------------
-
-
-def test_a_member_is_read_by_the_address_in_any_spelling_and_status(
+def test_a_member_is_read_as_the_list_shows_them_by_the_address_in_any_spelling_and_status(
     client: httpx2.Client, reader: Reader, letter: dict[str, Any], list_id: int
 ) -> None:
     reader.joins(list_id)
     by_id = data(client.get(path_of(list_id, reader.user_id)))
+    assert by_id == known_member(client, list_id, reader.email)
+    assert by_id["user"] == {"id": reader.user_id, "name": reader.name}
     for named in (reader.email, reader.email.upper(), reader.email.replace("@", "%40")):
         assert data(client.get(path_of(list_id, named))) == by_id
     assert data(client.get(path_of(letter["slug"], reader.email))) == by_id
@@ -43,7 +42,8 @@ def test_a_member_is_read_by_the_address_in_any_spelling_and_status(
         (lambda: client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"), "removed"),
     ):
         action()
-        assert data(client.get(path_of(list_id, reader.email)))["status"] == status
+        for name in (reader.email, reader.user_id):
+            assert data(client.get(path_of(list_id, name)))["status"] == status
 
 
 def test_what_names_no_person_is_refused(client: httpx2.Client, list_id: int) -> None:
@@ -83,9 +83,6 @@ def test_no_log_keeps_the_address_of_a_path(
     logs = "".join(running.log.read_text() for running in stack.processes)
     assert path_of(list_id, "{address}") in logs
     assert email.partition("@")[0] not in logs
-
-
-# -- made and changed ------------------------------------------------------------------------------
 
 
 def test_a_member_is_made_once_and_changed_by_the_same_call(
@@ -237,9 +234,6 @@ def test_the_feed_tells_what_changed_and_no_field_of_it(
     assert not {"ailment", "gout", "patient"} & set(str(changed).replace("'", " ").split())
 
 
-# -- what others see -------------------------------------------------------------------------------
-
-
 def test_fields_and_tags_are_the_owners_alone(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
@@ -262,13 +256,7 @@ def test_a_person_on_several_lists_is_shown_with_each_lists_own(
     put(client, other, email, fields={"city": "Rome"}, tags=["press"])
     path = f"/subscriptions/{list_id}/members/{first['user_id']}/subs"
     found = {each["list_id"]: (each["fields"], each["tags"]) for each in data(client.get(path))}
-    assert found == {
-        list_id: ({"city": "Paris"}, ["VIP"]),
-        other: ({"city": "Rome"}, ["press"]),
-    }
-
-
-# -- erased and moved ------------------------------------------------------------------------------
+    assert found == {list_id: ({"city": "Paris"}, ["VIP"]), other: ({"city": "Rome"}, ["press"])}
 
 
 def test_an_erasure_blanks_what_the_owner_kept_of_the_person(

@@ -200,9 +200,6 @@ def test_two_collectors_cost_the_database_one_read(
     eventually(lambda: shown(stranger, label) == 0, what="the next read")
 
 
-# -- canaries -------------------------------------------------------------------------------------
-
-
 def test_metrics_say_how_long_each_queue_takes(stack: Stack) -> None:
     token = stack.settings().metrics_token
     assert token is not None

@@ -13,9 +13,7 @@ from tests.contract.replies import data, send
 from tests.contract.test_replies import TIMESTAMP
 from tests.maintenance import run_maintenance
 from tests.stack import Owner, Stack
-from tests.visiting import a_visitor
-
-PASSWORD, OTHER = "correct horse battery", "staple wagon lantern"
+from tests.visiting import OTHER_PASSWORD, PASSWORD, a_visitor
 
 
 def test_a_password_comes_by_stdin_and_is_set_anew(stack: Stack) -> None:
@@ -35,12 +33,12 @@ def test_a_password_comes_by_stdin_and_is_set_anew(stack: Stack) -> None:
     with a_visitor(stack) as visitor:
         assert visitor.log_in(email, PASSWORD).status_code == 303
         change = ("users", "password", email, "--password-stdin")
-        printed(stack, *change, stdin=OTHER)
+        printed(stack, *change, stdin=OTHER_PASSWORD)
         assert not visitor.is_in()
         visitor.mailed(email, "Your password was changed")
     with a_visitor(stack) as visitor:
         assert visitor.log_in(email, PASSWORD).status_code != 303
-        assert visitor.log_in(email, OTHER).status_code == 303
+        assert visitor.log_in(email, OTHER_PASSWORD).status_code == 303
     [changed] = [
         each
         for each in printed(stack, "events", "account", email)
@@ -137,10 +135,6 @@ def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: http
     assert len(followed) == 3
     table = pressroom(stack, *wanted)
     assert str(followed[0]["id"]) in table.stdout
-
-
-# -- maintenance
-# ---------------------------------------------------------------------------------------
 
 
 KINDS = {

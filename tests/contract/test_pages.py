@@ -80,9 +80,6 @@ def look(client: httpx2.Client, reader: Subscriber) -> httpx2.Response:
     return client.get("/unsubscribe", params={"trace_id": reader.trace_id})
 
 
-# -- the unsubscribe page ------------------------------------------------------------------------
-
-
 def test_page_offers_to_unsubscribe_and_to_stop_the_mail(
     stranger: httpx2.Client, reader: Subscriber
 ) -> None:
@@ -200,9 +197,6 @@ def test_titles_are_text_and_nothing_else(
         assert title in html.unescape(page.text)
 
 
-# -- looking changes nothing ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])
 def test_only_a_post_changes_anything(
     stranger: httpx2.Client, waiting: Subscriber, method: str
@@ -222,9 +216,6 @@ def test_only_a_post_changes_anything(
             )
             stranger.request(method, "/confirm", params={"token": token}, headers=headers)
     assert waiting.kept() == before
-
-
-# -- one click (RFC 8058) ------------------------------------------------------------------------
 
 
 def _urlencoded(client: httpx2.Client, url: str) -> httpx2.Response:
@@ -281,9 +272,6 @@ def test_what_is_neither_one_click_nor_a_button_does_nothing(
     reply = stranger.post(reader.unsubscribe_url, data=body)
     assert heading(reply, 422) == "That didn’t work"
     assert reader.kept() == before
-
-
-# -- links that lead nowhere ---------------------------------------------------------------------
 
 
 def _cases(reader: Subscriber) -> dict[str, str]:
@@ -358,9 +346,6 @@ def test_an_erased_persons_link_names_nobody(
     assert "@" not in re.sub(r"<style>.*?</style>", "", page.text, flags=re.S)
 
 
-# -- the confirmation page -----------------------------------------------------------------------
-
-
 def test_confirming_by_the_mailed_link(stranger: httpx2.Client, waiting: Subscriber) -> None:
     url = waiting.confirm_url()
     page = stranger.get(url)
@@ -425,9 +410,6 @@ def test_expired_forged_and_missing_tokens_get_a_page(
     assert waiting.kept() == before
 
 
-# -- whatever is asked of a page, a person can read the answer -------------------------------------
-
-
 @pytest.mark.parametrize("path", ["/unsubscribe", "/confirm", "/report"])
 def test_errors_of_any_kind_are_pages(stranger: httpx2.Client, path: str) -> None:
     wrong_method = stranger.put(path)
@@ -449,7 +431,9 @@ def test_scripts_of_other_origins_see_the_api_and_no_page(
     origin = {"Origin": "https://elsewhere.test"}
     preflight = {**origin, "Access-Control-Request-Method": "POST"}
     assert stranger.get("/healthz", headers=origin).headers["access-control-allow-origin"] == "*"
-    for path in ("/unsubscribe", "/confirm", "/report", "/unsubscribe/"):
+    # A page of a list is found by its id too.
+    of_list = f"/s/{reader.list_id}"
+    for path in ("/unsubscribe", "/confirm", "/report", "/unsubscribe/", of_list, f"{of_list}/"):
         for reply in (
             stranger.get(path, params={"trace_id": reader.trace_id}, headers=origin),
             stranger.options(path, headers=preflight),

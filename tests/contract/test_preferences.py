@@ -58,7 +58,6 @@ def mailed_link(client: httpx2.Client, reader: Subscriber) -> str:
         return found if len(found) > before else []
 
     found = eventually(arrived, what="the link")
-    assert isinstance(found, list)
     return str(found[0])
 
 
@@ -97,11 +96,7 @@ def press(
 def known(browser: httpx2.Client) -> dict[str, Any]:
     reply = browser.get("/preferences/data.json")
     assert reply.status_code == 200, reply.text
-    found: dict[str, Any] = json.loads(reply.content)
-    return found
-
-
-# -- asking for the link --------------------------------------------------------------------------
+    return dict(json.loads(reply.content))
 
 
 def test_page_of_a_trace_id_offers_the_link(stranger: httpx2.Client, reader: Subscriber) -> None:
@@ -179,9 +174,6 @@ def test_forged_and_revoked_trace_ids_ask_for_nothing(
     assert stack.query("SELECT id FROM account_mails WHERE email = %s", reader.email) == []
 
 
-# -- the link and the visit -----------------------------------------------------------------------
-
-
 def test_a_trace_id_opens_nothing_but_its_own_list(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
@@ -249,8 +241,7 @@ def test_links_and_visits_end_after_an_hour(
     visit(browser, reader)
     token = mailed_link(browser, reader)
     stack.query(
-        "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s RETURNING id",
-        reader.user_id,
+        "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s RETURNING id", reader.user_id
     )
     assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
     reply = open_link(browser, token, {}, Origin=stack.api_url)
@@ -300,9 +291,6 @@ def test_forms_of_other_sites_change_nothing(browser: httpx2.Client, reader: Sub
             assert reply.status_code == 403
     assert reader.kept() == before
     assert heading(browser.get("/preferences")) == "Your subscriptions"
-
-
-# -- the owner's lists ----------------------------------------------------------------------------
 
 
 def test_visit_shows_the_lists_of_one_owner_and_changes_each(
@@ -370,9 +358,6 @@ def test_reader_changes_name_and_open_fields_alone(
     closed = browser.post(path, data={"fields.note": "x", "csrf_token": csrf(page)})
     assert closed.status_code == 422
     assert known_member(client, reader.list_id, reader.email)["fields"]["note"] == "kept"
-
-
-# -- what is known, and its erasure ---------------------------------------------------------------
 
 
 def test_what_is_known_is_a_page_and_a_file(
@@ -464,9 +449,6 @@ def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
     with stack.client(stack.new_owner().key) as other:
         put(other, new_list(other), reader.email)
     assert told in browser.get("/preferences/erase").text
-
-
-# -- why a reader left ----------------------------------------------------------------------------
 
 
 def test_a_reason_that_is_no_text_is_none(stranger: httpx2.Client, reader: Subscriber) -> None:

@@ -11,7 +11,7 @@ import pytest
 from core.scopes import Scope
 from models import Plan
 from services.access.quotas import row_bytes
-from tests.contract.bulk import OURS, add, errors, everybody, export, of_addresses, sheet, upload
+from tests.contract.bulk import OURS, add, errors, everybody, export, sheet, upload
 from tests.contract.composing import METADATA, ask, fresh
 from tests.contract.replies import data, problem, send
 from tests.contract.segments import VIP, acted, bulk_action, filter_of_bytes, new_segment
@@ -58,8 +58,7 @@ def free(stack: Stack, frugal: Owner) -> Iterator[httpx2.Client]:
 
 
 def quotas(client: httpx2.Client) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = data(client.get("/users/me"))["quotas"]
-    return found
+    return dict(data(client.get("/users/me"))["quotas"])
 
 
 def exceeded(reply: httpx2.Response, quota: str, *, used: int, limit: int) -> None:
@@ -71,9 +70,6 @@ def exceeded(reply: httpx2.Response, quota: str, *, used: int, limit: int) -> No
 
 def set_plan(stack: Stack, owner: Owner, plan: Plan) -> None:
     stack.query("UPDATE users SET plan = %s WHERE id = %s", plan, owner.user_id)
-
-
-# -- what is shown -------------------------------------------------------------------------------
 
 
 def errors_told(client: httpx2.Client) -> int:
@@ -94,9 +90,6 @@ def test_what_a_plan_does_not_name_has_no_limit(client: httpx2.Client) -> None:
     assert found.pop("members") == {"used": 0, "limit": MOST_MEMBERS}
     assert set(found) == set(FREE) - {"members"}
     assert {each["limit"] for each in found.values()} == {None}
-
-
-# -- lists ---------------------------------------------------------------------------------------
 
 
 def test_a_list_more_than_the_plan_allows_is_refused(free: httpx2.Client) -> None:
@@ -121,9 +114,6 @@ def test_a_downgrade_takes_nothing_away(stack: Stack, client: httpx2.Client, own
     data(client.patch(f"/lists/{made[0]}", json={"title": "Another title"}))
 
 
-# -- keys ----------------------------------------------------------------------------------------
-
-
 def test_a_key_more_than_the_plan_allows_is_refused(stack: Stack, free: httpx2.Client) -> None:
     made = [data(free.post("/apikeys", json={"name": "n"}))["id"] for _ in range(9)]
     exceeded(free.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
@@ -134,9 +124,6 @@ def test_a_key_more_than_the_plan_allows_is_refused(stack: Stack, free: httpx2.C
     for _ in range(2):
         data(free.post("/apikeys", json={"name": "n"}))
     exceeded(free.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
-
-
-# -- storage -------------------------------------------------------------------------------------
 
 
 def test_stored_bytes_are_those_of_the_objects(
@@ -272,18 +259,6 @@ def test_an_owner_without_room_makes_no_rows_and_a_reader_is_let_in(
         data(client.post(segments, json={"name": "Another", "filter": VIP}))
 
 
-# -- imports and exports -------------------------------------------------------------------------
-
-
-def test_an_import_needs_the_paid_plan_and_a_dry_run_does_not(free: httpx2.Client) -> None:
-    list_id = new_list(free)["id"]
-    file = of_addresses(new_address())
-    problem(upload(free, list_id, file), 403, "plan.required")
-    job = data(upload(free, list_id, file, dry_run="1"))
-    assert (job["status"], job["result"]["added"]) == ("succeeded", 1)
-    assert everybody(free, list_id) == {}
-
-
 def test_the_sender_is_not_bounded(stack: Stack, frugal: Owner, free: httpx2.Client) -> None:
     list_id = new_list(free)["id"]
     begin_jobs(stack, frugal.user_id, 3)
@@ -306,9 +281,6 @@ def test_a_job_is_started_again_only_where_there_is_room(
     assert data(free.get(f"/jobs/{job['id']}"))["status"] == "failed"
 
 
-# -- the composer --------------------------------------------------------------------------------
-
-
 def test_calls_of_the_composer_are_counted_by_the_day(
     stack: Stack, frugal: Owner, free: httpx2.Client
 ) -> None:
@@ -328,9 +300,6 @@ def test_calls_of_the_composer_are_counted_by_the_day(
     assert quotas(free)["composer_per_day"] == {"used": 0, "limit": 50}
     assert ask(free, METADATA, post).status_code == 200
     assert quotas(free)["composer_per_day"] == {"used": 1, "limit": 50}
-
-
-# -- members -------------------------------------------------------------------------------------
 
 
 def test_an_import_that_meets_the_bound_keeps_every_opt_out_and_fails(
@@ -426,10 +395,7 @@ def test_a_reader_gets_in_beyond_the_bound_and_the_owner_is_told_once_a_day(
     joins_and_folds(stack, list_id)
     assert len(told(stack, owner)) == 2
     exceeded(
-        add(client, list_id, new_address()),
-        "members",
-        used=MOST_MEMBERS + 3,
-        limit=MOST_MEMBERS,
+        add(client, list_id, new_address()), "members", used=MOST_MEMBERS + 3, limit=MOST_MEMBERS
     )
 
 

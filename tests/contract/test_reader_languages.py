@@ -86,7 +86,6 @@ def mail_of(stack: Stack, email: str, subject: str) -> dict[str, Any]:
         return [mail for mail in stack.mails(to=email) if mail["subject"] == subject]
 
     found = eventually(arrived, what=subject)
-    assert isinstance(found, list)
     return dict(found[0])
 
 

@@ -13,10 +13,17 @@ from tests.contract.subscribers import new_address as new_reader
 from tests.oauth import Person, fields_of, register
 from tests.pictures import photo
 from tests.stack import Owner, Stack
-from tests.visiting import PASSWORD, Visitor, a_visitor, hidden, new_account, user_id_of
+from tests.visiting import (
+    OTHER_PASSWORD,
+    PASSWORD,
+    Visitor,
+    a_visitor,
+    hidden,
+    new_account,
+    user_id_of,
+)
 
 EVERYBODY = {"field": "email", "exists": True}
-OTHER_PASSWORD = "an altogether other one"
 
 
 @pytest.fixture
@@ -227,9 +234,6 @@ def test_consent_asks_once_more_and_comes_back_to_the_program(
     assert passed.headers["location"] == stack.api_url + path
     given = person.answer(path, "credit.read")
     assert "code" in fields_of(given.headers["location"])
-
-
-# -- mails ---------------------------------------------------------------------------------------
 
 
 def test_a_mail_tells_of_each_new_key_whoever_made_it(

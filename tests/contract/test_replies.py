@@ -126,9 +126,6 @@ def test_user_ids_are_random_and_safe_in_javascript(stack: Stack) -> None:
     assert max(ids) - min(ids) > 2**40
 
 
-# -- request id ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("token", ["a", "A.b_c-9", "x" * 128])
 def test_sane_request_id_is_echoed(client: httpx2.Client, token: str) -> None:
     assert client.get("/healthz", headers={"X-Request-ID": token}).headers["x-request-id"] == token
@@ -162,9 +159,6 @@ def test_request_id_is_in_the_log_of_the_api_and_of_the_worker(
         return any(line.get("request_id") == token and line.get("job_id") for line in lines)
 
     eventually(worker_wrote, what="a line of the worker with the request's id")
-
-
-# -- slashes, HEAD, CORS -------------------------------------------------------------------------
 
 
 def test_trailing_slash_is_accepted_without_a_redirect(client: httpx2.Client) -> None:
@@ -231,9 +225,6 @@ def test_preflight_allows_what_the_api_takes(stranger: httpx2.Client) -> None:
     assert reply.headers["access-control-allow-headers"].lower() == asked
 
 
-# -- what breaks ---------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def broken(stack: Stack) -> FastAPI:
     """The application with a route that breaks, since we know of none."""
@@ -296,9 +287,6 @@ def test_a_value_of_the_query_is_refused_by_its_place(
     assert told["errors"][0]["message"] == told["message"]
 
 
-# -- words ----------------------------------------------------------------------------------------
-
-
 FOREIGN = ("Value error", "Assertion failed")
 
 
@@ -333,9 +321,6 @@ def test_a_wrong_setting_is_refused_in_our_words(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SettingsError) as caught:
         read_settings(DatabaseSettings)
     assert str(caught.value) == "PRESSROOM_DATABASE_URL: must begin with postgresql://"
-
-
-# -- headers for scripts --------------------------------------------------------------------------
 
 
 # Those that browsers let scripts read always, and those that are for browsers and proxies alone.
@@ -390,6 +375,6 @@ def test_scripts_may_read_every_header_that_an_answer_has(
         assert set(reply.headers) <= exposed | _SAFELISTED | _FOR_BROWSERS
         seen |= set(reply.headers) & exposed
     # Each is there for an answer that has it. Here nothing is refused for a time, or limited, and
-    # no operation is deprecated; test_versions has one that is.
+    # no operation is deprecated; test_service has one that is.
     elsewhere = {"retry-after", "ratelimit", "ratelimit-policy", "deprecation", "sunset"}
     assert seen == {each.lower() for each in EXPOSED_HEADERS} - elsewhere

@@ -29,9 +29,16 @@ from tests.commands import printed
 from tests.contract.replies import data, problem
 from tests.contract.test_recent_login import age
 from tests.stack import Stack
-from tests.visiting import PASSWORD, SESSION, Visitor, hidden, new_account, user_id_of
+from tests.visiting import (
+    OTHER_PASSWORD,
+    PASSWORD,
+    SESSION,
+    Visitor,
+    hidden,
+    new_account,
+    user_id_of,
+)
 
-OTHER_PASSWORD = "an altogether other one"
 CHANGED = "Your second factors were changed"
 
 
@@ -57,9 +64,6 @@ def device(stack: Stack) -> Device:
 def location(reply: httpx2.Response) -> str:
     assert reply.status_code == 303, reply.text
     return reply.headers["location"]
-
-
-# -- an authenticator app ------------------------------------------------------------------------
 
 
 def test_a_login_asks_for_a_code_of_the_app(
@@ -126,9 +130,6 @@ def test_a_rotation_wraps_secrets_anew(stack: Stack, member: Visitor, email: str
         uow.session.close()
 
 
-# -- recovery codes ------------------------------------------------------------------------------
-
-
 def test_a_recovery_code_stands_for_a_lost_app_once(
     make_visitor: Callable[[], Visitor], member: Visitor, email: str
 ) -> None:
@@ -163,9 +164,6 @@ def test_recovery_codes_are_shown_with_the_first_factor_alone(
     assert not any(code in member.get(FACTORS).text for code in app.recovery_codes)
 
 
-# -- passkeys ------------------------------------------------------------------------------------
-
-
 def test_a_passkey_of_a_device_that_does_not_count_works_again_and_again(
     stack: Stack, member: Visitor, visitor: Visitor
 ) -> None:
@@ -192,9 +190,6 @@ def test_a_device_is_registered_once_and_a_person_has_a_bounded_number(
 
 def test_a_name_is_asked_for(member: Visitor, device: Device) -> None:
     assert add_passkey(member, device, name=" ").status_code == 422
-
-
-# -- adding and removing -------------------------------------------------------------------------
 
 
 def test_the_person_is_mailed_of_each_change(member: Visitor, email: str, device: Device) -> None:
@@ -272,9 +267,6 @@ def test_a_login_once_more_asks_for_the_factor_and_counts_as_recent(
     assert member.get(PASSKEY).status_code == 200
 
 
-# -- people who need one -------------------------------------------------------------------------
-
-
 def test_an_operator_sets_a_factor_up_before_all_else(
     stack: Stack, visitor: Visitor, email: str
 ) -> None:
@@ -297,10 +289,7 @@ def test_an_operator_sets_a_factor_up_before_all_else(
     assert visitor.get("/account").status_code == 200
 
 
-def test_everyone_needs_one_where_the_deployment_says_so(
-    stack: Stack,
-    member: Visitor,
-) -> None:
+def test_everyone_needs_one_where_the_deployment_says_so(stack: Stack, member: Visitor) -> None:
     resources = stack.resources
     opened = (resources.database, resources.keyring, member.cookie)
     with pytest.raises(DomainError, match="second factor"):
@@ -308,9 +297,6 @@ def test_everyone_needs_one_where_the_deployment_says_so(
     assert sessions.authenticate(*opened, everyone_needs_factor=False).session_id
     add_app(member)
     assert sessions.authenticate(*opened, everyone_needs_factor=True).session_id
-
-
-# -- ways back -----------------------------------------------------------------------------------
 
 
 def reset_link(visitor: Visitor, email: str) -> str:
@@ -418,6 +404,3 @@ def test_the_operator_lets_a_person_in_who_lost_all_factors(
     assert not visitor.is_in()
     assert visitor.log_in(email).status_code == 303
     assert visitor.is_in()
-
-
-# -- what is kept --------------------------------------------------------------------------------

@@ -15,11 +15,18 @@ from tests.contract.subscribers import new_list
 from tests.oauth import log_in as log_in_owner
 from tests.oauth import register
 from tests.stack import Owner, Stack
-from tests.visiting import PASSWORD, Visitor, a_visitor, new_account, new_address, user_id_of
+from tests.visiting import (
+    OTHER_PASSWORD,
+    PASSWORD,
+    Visitor,
+    a_visitor,
+    new_account,
+    new_address,
+    user_id_of,
+)
 
 PATH = "/users/me/security-events"
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
-OTHER_PASSWORD = "an altogether other one"
 
 
 @pytest.fixture
@@ -30,8 +37,7 @@ def visitor(stack: Stack) -> Iterator[Visitor]:
 
 
 def events(client: httpx2.Client, **query: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = data(client.get(PATH, params=query))["items"]
-    return items
+    return list(data(client.get(PATH, params=query))["items"])
 
 
 def types(client: httpx2.Client) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a stranger finds at the address itself, and at those that are the same on any host."""
+"""What the service says of itself, and the versions of its contract."""
 
 import re
 from datetime import datetime, timedelta
@@ -51,9 +51,6 @@ def test_other_usual_addresses_lead_to_ours(stranger: httpx2.Client) -> None:
     assert {each for each in loaded if not each.startswith("/docs/")} == {"data:,"}
 
 
-# -- well-known addresses -------------------------------------------------------------------------
-
-
 PLACE = "/.well-known/security.txt"
 
 
@@ -98,3 +95,52 @@ def test_a_password_manager_finds_the_page_that_changes_a_password(
     # By which a program knows that this host doesn't answer 200 to everything.
     probe = "resource-that-should-not-exist-whose-status-code-should-not-be-200"
     assert stranger.get(f"/.well-known/{probe}").status_code == 404
+
+
+VERSION = "Pressroom-Version"
+
+
+def test_every_answer_of_the_api_says_its_version(
+    client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    for reply in (
+        client.get("/users/me"),
+        client.get("/healthz"),
+        client.get("/nowhere"),
+        client.delete("/users/me"),
+        client.post("/lists", content=b"{", headers={"Content-Type": "application/json"}),
+        client.post("/lists", json={}),
+        client.post("/oauth/token", data={}),
+        client.get("/openapi.json"),
+        client.head("/users/me"),
+        stranger.get("/users/me"),
+    ):
+        # The oldest: for which one a program was written that asks for none is unknown.
+        assert reply.headers.get_list(VERSION) == [VERSIONS[-1]], reply.request.url
+
+
+def test_a_page_for_people_has_no_version(stranger: httpx2.Client) -> None:
+    for headers in ({}, {VERSION: "1999-01-01"}):
+        reply = stranger.get("/login", headers=headers)
+        assert reply.status_code == 200
+        assert VERSION not in reply.headers
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_call_may_ask_for_a_version(client: httpx2.Client, version: str) -> None:
+    reply = client.get("/users/me", headers={VERSION: version})
+    data(reply)
+    assert reply.headers[VERSION] == version
+
+
+def test_an_unknown_version_is_refused_with_those_that_are_known(client: httpx2.Client) -> None:
+    for asked in ["1999-01-01", "2999-01-01", "latest", "", f"{VERSIONS[0]}, {VERSIONS[0]}", "é"]:
+        sent = httpx2.Headers({VERSION: asked}, encoding="utf-8")
+        error = problem(client.post("/lists", json={}, headers=sent), 400, "version.unknown")
+        for version in VERSIONS:
+            assert version in error["message"]
+
+
+def test_two_versions_at_once_are_refused(client: httpx2.Client) -> None:
+    both = [(VERSION, VERSIONS[0]), (VERSION, "1999-01-01")]
+    problem(client.get("/users/me", headers=both), 400, "version.unknown")

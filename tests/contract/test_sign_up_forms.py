@@ -24,8 +24,7 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 @pytest.fixture
 def list_id(client: httpx2.Client) -> int:
-    made: int = new_list(client, title=TITLE)["id"]
-    return made
+    return int(new_list(client, title=TITLE)["id"])
 
 
 def send(
@@ -136,12 +135,7 @@ def test_no_hostile_address_is_led_to(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     data(client.patch(f"/lists/{list_id}", json={"redirect_origins": [OWN]}))
-    owned = [
-        f"{OWN}@evil.example/",
-        f"{OWN}.evil.example/",
-        f"{OWN}:444/",
-        "//evil.example",
-    ]
+    owned = [f"{OWN}@evil.example/", f"{OWN}.evil.example/", f"{OWN}:444/", "//evil.example"]
     email = new_address()
     # Topups refuse the others for the names in their query alone.
     hostile = [url for url in HOSTILE if not url.startswith(f"https://{GOOD}/?")]

@@ -207,16 +207,6 @@ def test_what_is_no_form_is_refused_by_a_page(stranger: httpx2.Client, path: str
     assert wrong_method.headers["allow"] == "GET, HEAD, POST"
 
 
-def test_scripts_of_other_origins_read_no_page(stranger: httpx2.Client, path: str) -> None:
-    for each in (path, f"{path}/"):
-        reply = stranger.get(each, headers={"Origin": "https://elsewhere.test"})
-        assert reply.status_code == 200
-        assert not [name for name in reply.headers if name.startswith("access-control")]
-
-
-# -- the form for another site -------------------------------------------------------------------
-
-
 def test_pasted_form_has_the_same_inputs_and_no_frame_style_or_script(
     stack: Stack, client: httpx2.Client
 ) -> None:

@@ -106,10 +106,7 @@ def test_what_is_kept_of_a_search_expires_and_its_name_tells_nothing(
     ],
 )
 def test_a_provider_in_trouble_is_told_as_it_is_and_nothing_of_it_is_kept(
-    client: httpx2.Client,
-    provider: httpx2.Client,
-    trouble: str,
-    error: tuple[int, str, str | None],
+    client: httpx2.Client, provider: httpx2.Client, trouble: str, error: tuple[int, str, str | None]
 ) -> None:
     query = fresh(trouble)
     for count in (1, 2):
@@ -164,10 +161,7 @@ def test_a_download_needs_an_endpoint(client: httpx2.Client) -> None:
     ],
 )
 def test_a_download_that_the_provider_refuses_is_told_as_it_is(
-    stack: Stack,
-    client: httpx2.Client,
-    photo_id: str,
-    error: tuple[int, str, str | None],
+    stack: Stack, client: httpx2.Client, photo_id: str, error: tuple[int, str, str | None]
 ) -> None:
     endpoint = f"{stack.sandbox_url}{UNSPLASH_PREFIX}/photos/{photo_id}/download"
     reply = client.get(DOWNLOAD, params={"endpoint": endpoint})

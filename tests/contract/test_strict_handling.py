@@ -167,9 +167,6 @@ def test_every_operation_knows_what_its_callers_send_and_answers_no_more_than_it
             assert undocumented(schema, reply.json(), operation) == []
 
 
-# -- options --------------------------------------------------------------------------------------
-
-
 Part = tuple[str, tuple[str | None, str | bytes]]
 
 

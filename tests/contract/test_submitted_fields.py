@@ -12,14 +12,7 @@ from services.subscriptions import sign_up as joining
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract.replies import data, problem
 from tests.contract.segments import new_field, put
-from tests.contract.subscribers import (
-    Reader,
-    known_member,
-    member,
-    members,
-    new_address,
-    new_list,
-)
+from tests.contract.subscribers import Reader, known_member, member, members, new_address, new_list
 from tests.stack import Stack, eventually
 
 READER = Actor(ActorKind.USER, Via.CONFIRMATION)
@@ -47,7 +40,6 @@ def confirm(stack: Stack, email: str, count: int = 1) -> None:
         return found if len(found) >= count else []
 
     tokens = eventually(arrived, what="the mail")
-    assert isinstance(tokens, list)
     use(stack, tokens[0])
 
 
@@ -221,9 +213,6 @@ def test_what_waits_goes_with_a_transfer(
     data(client.post(f"{base}/transfer", params={"dst_list_id": target}))
     confirm(stack, email)
     assert known_member(client, target, email)["fields"] == {"city": "Rome"}
-
-
-# -- what the form of one list asks ---------------------------------------------------------------
 
 
 def inputs_of(stranger: httpx2.Client, slug: str) -> set[str]:

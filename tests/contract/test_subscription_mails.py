@@ -1,7 +1,10 @@
-"""What a person reads who subscribes where a confirmation is wanted, and what they do with it."""
+"""Mails of a list to those who sign up, and one reminder of a sign-up that nobody confirmed."""
 
 import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import httpx2
@@ -9,10 +12,16 @@ import pytest
 
 from core.errors import DomainError
 from core.ids import random_hash_id
+from services.subscriptions import deny_lists
 from services.subscriptions import sign_up as joining
 from services.subscriptions.members import mails
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract.replies import data
+from tests.contract.subscribers import known_member, new_address, new_list, trace_for
+from tests.erasing import erase
+from tests.maintenance import run_maintenance
+from tests.services.jobs.conftest import claim
+from tests.services.privacy.test_erasing import NoMailer
 from tests.stack import Stack, eventually
 
 READER = Actor(ActorKind.USER, Via.CONFIRMATION)
@@ -38,7 +47,6 @@ class Joining:
             return found if len(found) >= count else []
 
         found = eventually(arrived, what=f"{count} mails")
-        assert isinstance(found, list)
         assert len(found) == count
         return found
 
@@ -60,8 +68,7 @@ class Joining:
 
     def members(self, **query: str) -> list[dict[str, Any]]:
         page = data(self.owner.get(f"/lists/{self.list_id}/subscriptions", params=query))
-        found: list[dict[str, Any]] = page["items"]
-        return found
+        return list(page["items"])
 
     def status(self) -> str | None:
         for status in ("pending", "active", "unsubscribed", "removed"):
@@ -155,3 +162,194 @@ def test_a_mail_server_that_is_busy_is_tried_again(reader: Joining) -> None:
     patient = replace(reader, address=f"later+{random_hash_id()}@example.com")
     patient.subscribe()
     eventually(lambda: patient.stack.mails(to=patient.address), within=30, what="the third attempt")
+
+
+_DUE = """
+    UPDATE subscriptions SET remind_at = now(), updated_at = updated_at
+    WHERE email = ANY(%s) AND remind_at IS NOT NULL RETURNING id
+"""
+_ORDERED = """
+    SELECT j.id FROM jobs AS j JOIN subscriptions AS s ON s.id = j.subject_id
+    WHERE j.kind = 'subscription.mail_reminder' AND s.list_id = ANY(%s)
+"""
+_TIMES = """
+    SELECT remind_at, remind_at - confirmation_asked_at FROM subscriptions
+    WHERE email = %s ORDER BY remind_at
+"""
+
+
+def ask(stranger: httpx2.Client, list_id: int, email: str, **headers: str) -> None:
+    reply = stranger.post(f"/subscriptions/{list_id}", json={"email": email}, headers=headers)
+    assert data(reply) == 1
+
+
+def mailed(stack: Stack, email: str, count: int) -> list[dict[str, Any]]:
+    """The mails to the address, the newest first, once there are so many."""
+    found = eventually(
+        lambda: stack.mails(email) if len(stack.mails(email)) >= count else [],
+        what=f"{count} mails",
+    )
+    assert len(found) == count
+    return found
+
+
+def token_of(mail: dict[str, Any]) -> str:
+    [token] = re.findall(r"/confirm\?token=([\w-]+)", mail["text"])
+    return str(token)
+
+
+def remind(stack: Stack, *addresses: str) -> None:
+    stack.query(_DUE, list(addresses))
+    run_maintenance(stack, "maintenance.remind")
+
+
+def test_a_person_is_reminded_once_in_their_language_by_a_link_of_its_own(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    made, email = new_list(client, title="Tee", confirm_required=True), new_address()
+    ask(stranger, made["id"], email, **{"Accept-Language": "de"})
+    [first] = mailed(stack, email, 1)
+    [(_, after)] = stack.query(_TIMES, email)
+    assert after == timedelta(hours=24)
+    # Not before its time.
+    run_maintenance(stack, "maintenance.remind")
+    assert stack.query(_ORDERED, [made["id"]]) == []
+    before = known_member(client, made["id"], email)
+    remind(stack, email)
+    reminder, _ = mailed(stack, email, 2)
+    assert reminder["subject"] == "Erinnerung – bitte bestätigen: “Tee”"
+    for written in (reminder["text"], reminder["html"]):
+        assert "Wir erinnern Sie nur einmal." in written
+        assert "/report?" in written
+    assert token_of(reminder) != token_of(first)
+    assert known_member(client, made["id"], email) == before
+    # Nor a second time, whoever asks for the address again.
+    stack.query(
+        "UPDATE subscriptions SET confirmation_asked_at = now() - interval '1 hour'"
+        " WHERE email = %s",
+        email,
+    )
+    ask(stranger, made["id"], email)
+    mailed(stack, email, 3)
+    assert stack.query(_TIMES, email) == [(None, None)]
+    confirmed = stranger.post("/confirm", params={"token": token_of(reminder)})
+    assert confirmed.status_code == 303
+    assert known_member(client, made["id"], email)["status"] == "active"
+
+
+def test_an_address_is_reminded_of_one_list_a_day(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    lists = [new_list(client, confirm_required=True)["id"] for _ in range(3)]
+    name = new_address().partition("@")[0]
+    # Two spellings of one mailbox.
+    addresses = [f"{name}@example.com", f"{name}+tea@example.com"]
+    for number, list_id in enumerate(lists):
+        ask(stranger, list_id, addresses[number % 2])
+    mailed(stack, addresses[0], 2)
+    remind(stack, *addresses)
+    assert len(stack.query(_ORDERED, lists)) == 1
+    put_off = [row for each in addresses for row in stack.query(_TIMES, each) if row[0]]
+    [(is_later,)] = stack.query("SELECT %s > now() + interval '23 hours'", put_off[0][0])
+    assert (len(put_off), is_later) == (2, True)
+    # The next day, the next list.
+    stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")
+    remind(stack, *addresses)
+    assert len(stack.query(_ORDERED, lists)) == 2
+    # Until the first mail's link has ended.
+    stack.query(
+        "UPDATE subscriptions SET confirmation_asked_at = now() - interval '6 days 1 hour'"
+        " WHERE email = ANY(%s)",
+        addresses,
+    )
+    remind(stack, *addresses)
+    assert len(stack.query(_ORDERED, lists)) == 2
+    assert not [row for each in addresses for row in stack.query(_TIMES, each) if row[0]]
+
+
+def _comes_back(stack: Stack, stranger: httpx2.Client, list_id: int, email: str) -> None:
+    """Somebody asks for the address again, which then is to be reminded if the product errs."""
+    stack.query(
+        "UPDATE subscriptions SET confirmation_asked_at = NULL WHERE email = %s RETURNING id", email
+    )
+    ask(stranger, list_id, email)
+    [(status,)] = stack.query("SELECT status FROM subscriptions WHERE email = %s", email)
+    assert status == "pending"
+
+
+def test_nobody_is_reminded_to_whom_a_no_was_said(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    def leaves(list_id: int, email: str, user_id: int) -> None:
+        trace = {"trace_id": trace_for(stack, list_id, user_id)}
+        assert data(stranger.delete(f"/subscriptions/{list_id}", params=trace)) == 1
+        _comes_back(stack, stranger, list_id, email)
+
+    def is_removed(list_id: int, email: str, user_id: int) -> None:
+        data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+        _comes_back(stack, stranger, list_id, email)
+
+    def reports(list_id: int, email: str, user_id: int) -> None:
+        trace = {"trace_id": trace_for(stack, list_id, user_id)}
+        assert stranger.post("/report", params=trace).status_code == 303
+        _comes_back(stack, stranger, list_id, email)
+
+    def is_denied(list_id: int, email: str, user_id: int) -> None:
+        data(client.patch("/deny-list", json={"add_addresses": [email]}))
+
+    def is_archived(list_id: int, email: str, user_id: int) -> None:
+        data(client.delete(f"/lists/{list_id}"))
+
+    def is_erased(list_id: int, email: str, user_id: int) -> None:
+        erase(stack.resources, email)
+
+    def confirms(list_id: int, email: str, user_id: int) -> None:
+        [mail] = mailed(stack, email, 1)
+        stranger.post("/confirm", params={"token": token_of(mail)})
+
+    actions: list[Callable[[int, str, int], None]] = [
+        *(leaves, is_removed, reports, is_denied, is_archived, is_erased, confirms)
+    ]
+    made = {}
+    for action in actions:
+        list_id, email = new_list(client, confirm_required=True)["id"], new_address()
+        ask(stranger, list_id, email)
+        mailed(stack, email, 1)
+        action(list_id, email, known_user(stack, list_id))
+        made[action.__name__] = list_id
+    # One who is reminded, to see that the run was one.
+    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
+    ask(stranger, list_id, email)
+    stack.query(
+        "UPDATE subscriptions SET remind_at = now() WHERE list_id = ANY(%s)",
+        [*made.values(), list_id],
+    )
+    run_maintenance(stack, "maintenance.remind")
+    reminded = {name for name, each in made.items() if stack.query(_ORDERED, [each])}
+    assert reminded == set()
+    assert len(stack.query(_ORDERED, [list_id])) == 1
+
+
+def known_user(stack: Stack, list_id: int) -> int:
+    [(user_id,)] = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
+    return int(str(user_id))
+
+
+def test_hosts_that_run_at_once_order_it_once_and_a_late_no_stops_the_mail(
+    quiet: Stack, quiet_client: httpx2.Client
+) -> None:
+    list_id, email = new_list(quiet_client, confirm_required=True)["id"], new_address()
+    with quiet.client() as stranger:
+        ask(stranger, list_id, email)
+    quiet.query(_DUE, [email])
+    with ThreadPoolExecutor(4) as pool:
+        ordered = pool.map(lambda _: mails.order_due(quiet.resources), range(4))
+        assert sum(ordered) == 1
+    [(job_id,)] = quiet.query(_ORDERED, [list_id])
+    [(owner_id,)] = quiet.query("SELECT user_id FROM lists WHERE id = %s", list_id)
+    with quiet.resources.unit_of_work() as uow:
+        deny_lists.change(uow, int(str(owner_id)), add=[email], remove=[])
+    lease = claim(quiet.resources, int(str(job_id)))
+    assert lease is not None
+    mails.send_reminder(quiet.resources, lease, NoMailer())
+    assert quiet.query("SELECT result FROM jobs WHERE id = %s", job_id) == [({"sent": False},)]

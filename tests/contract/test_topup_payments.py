@@ -1,15 +1,20 @@
-"""What a payment does to an order and its ledger, and what takes it back."""
+"""Orders that are paid, and those of strangers who claim them later."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 import httpx2
 
 from tests.contract import topups
 from tests.contract.credits import balance, grant
-from tests.contract.replies import data
+from tests.contract.replies import data, problem
 from tests.contract.test_replies import TIMESTAMP
+from tests.contract.topups import CLAIM, STATUS, claim, status_by_token
+from tests.erasing import erase
 from tests.payments import SandboxPayments
-from tests.stack import Owner, Stack, eventually
+from tests.stack import RETIRED, Owner, Stack, eventually
 
 
 def test_paid_order_is_credited_once_though_the_webhook_comes_three_times(
@@ -68,9 +73,7 @@ def test_a_promised_payment_counts_once_it_has_come(
 def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
     stack: Stack, client: httpx2.Client, owner: Owner, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
-    topups.await_status(stack, order_id, "paid")
+    order_id = topups.paid(stack, client, sandbox)
     sandbox.refund(order_id, 100)
     eventually(lambda: balance(client) == 400, what="the first refund")
     part = topups.read(client, order_id)
@@ -80,9 +83,7 @@ def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
     topups.await_status(stack, order_id, "refunded")
     assert (str(balance(client)), str(topups.debt(client))) == ("0.0000", "350.0000")
     assert topups.read(client, order_id)["refunded_amount"] == 5
-    again = topups.ordered(client)["order_id"]
-    sandbox.pay(again)
-    topups.await_status(stack, again, "paid")
+    topups.paid(stack, client, sandbox)
     assert (str(balance(client)), str(topups.debt(client))) == ("150.0000", "0.0000")
     assert topups.moves(client) == [
         ("topup", 500, 500),
@@ -101,9 +102,7 @@ def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
 def test_credits_come_back_when_a_refund_fails(
     stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
-    topups.await_status(stack, order_id, "paid")
+    order_id = topups.paid(stack, client, sandbox)
     data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
     sandbox.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
@@ -133,9 +132,7 @@ def test_credits_come_back_when_a_refund_fails(
 def test_a_refund_that_failed_before_we_heard_of_it_takes_nothing(
     stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
-    topups.await_status(stack, order_id, "paid")
+    order_id = topups.paid(stack, client, sandbox)
     sandbox.hold()
     sandbox.refund(order_id, 300)
     sandbox.fail_refund(order_id)
@@ -166,9 +163,7 @@ def test_the_credits_of_an_unclaimed_order_can_be_claimed_when_its_refund_fails(
 def test_a_dispute_takes_the_credits_until_it_is_won(
     stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
-    topups.await_status(stack, order_id, "paid")
+    order_id = topups.paid(stack, client, sandbox)
     sandbox.dispute(order_id)
     topups.await_status(stack, order_id, "disputed")
     assert balance(client) == 0
@@ -187,3 +182,150 @@ def test_an_order_of_another_amount_or_currency_waits_for_an_operator(
         sandbox.pay(order_id)
         topups.await_status(stack, order_id, "review")
     assert balance(client) == 0
+
+
+def paid(stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments) -> tuple[int, str]:
+    order = topups.ordered(stranger)
+    assert order["is_claimed"] is False
+    sandbox.pay(order["order_id"])
+    topups.await_status(stack, order["order_id"], "paid_unclaimed")
+    return order["order_id"], order["claim_token"]
+
+
+def test_unclaimed_order_waits_for_whoever_has_its_token(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
+) -> None:
+    order_id, token = paid(stack, stranger, sandbox)
+    assert status_by_token(stranger, token) == "paid_unclaimed"
+    taken = data(claim(client, token))
+    assert (taken["order_id"], taken["status"], taken["is_claimed"]) == (order_id, "paid", True)
+    assert balance(client) == 500
+    assert topups.read(client, order_id)["status"] == "paid"
+    assert [each["order_id"] for each in data(client.get(topups.ORDERS))["items"]] == [order_id]
+    assert status_by_token(stranger, token) == "paid"
+    problem(claim(client, token), 409, "order.claimed")
+    assert balance(client) == 500
+
+
+def test_two_claims_at_once_are_one(
+    stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments
+) -> None:
+    tokens = [paid(stack, stranger, sandbox)[1] for _ in range(3)]
+    with ExitStack() as opened:
+        callers = [opened.enter_context(stack.client(stack.new_owner().key)) for _ in range(6)]
+        for token in tokens:
+            with ThreadPoolExecutor(6) as pool:
+                replies = list(pool.map(lambda each, token=token: claim(each, token), callers))
+            assert sorted(reply.status_code for reply in replies) == [200, *[409] * 5]
+            for reply in replies:
+                if reply.status_code == 409:
+                    assert "user" not in problem(reply, 409, "order.claimed")["message"]
+        assert sum(balance(each) for each in callers) == 1500
+
+
+def test_an_order_may_be_claimed_before_it_is_paid(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
+) -> None:
+    order = topups.ordered(stranger)
+    assert data(claim(client, order["claim_token"]))["status"] == "pending"
+    sandbox.pay(order["order_id"])
+    topups.await_status(stack, order["order_id"], "paid")
+    assert balance(client) == 500
+
+
+def test_what_went_back_before_the_claim_is_taken_at_once(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
+) -> None:
+    order_id, token = paid(stack, stranger, sandbox)
+    sandbox.refund(order_id, 200)
+    eventually(
+        lambda: stack.query(
+            "SELECT 1 FROM payment_orders WHERE id = %s AND refunded_minor = 200", order_id
+        ),
+        what="the refund",
+    )
+    assert data(claim(client, token))["refunded_amount"] == 2
+    assert topups.moves(client) == [("topup", 500, 500), ("topup_refund", 200, -200)]
+
+
+def test_a_disputed_order_can_be_claimed_and_won(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
+) -> None:
+    order_id, token = paid(stack, stranger, sandbox)
+    sandbox.dispute(order_id)
+    topups.await_status(stack, order_id, "disputed")
+    assert data(claim(client, token))["status"] == "disputed"
+    assert balance(client) == 0
+    sandbox.win(order_id)
+    topups.await_status(stack, order_id, "paid")
+    assert balance(client) == 500
+
+
+def test_a_wrong_token_finds_nothing(client: httpx2.Client, stranger: httpx2.Client) -> None:
+    for token in ["", "x", "A" * 43, "ü" * 43, "A" * 255, "../" * 14 + "A"]:
+        problem(claim(client, token), 404, "order.not_found")
+        problem(stranger.post(STATUS, json={"claim_token": token}), 404, "order.not_found")
+
+
+def test_a_missing_token_is_422(client: httpx2.Client) -> None:
+    for body in [{}, {"claim_token": None}, {"claim_token": 7}, []]:
+        for path in (CLAIM, STATUS):
+            problem(client.post(path, json=body), 422, "body.invalid")
+
+
+def test_an_owned_orders_token_reads_and_does_not_take(
+    client: httpx2.Client, neighbour: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    token = topups.ordered(client)["claim_token"]
+    assert status_by_token(stranger, token) == "pending"
+    problem(claim(neighbour, token), 409, "order.claimed")
+
+
+def test_a_token_rests_nowhere(
+    stack: Stack, stranger: httpx2.Client, client: httpx2.Client
+) -> None:
+    token = topups.ordered(stranger)["claim_token"]
+    data(claim(client, token))
+    rows = stack.query("SELECT to_jsonb(o)::text FROM payment_orders AS o")
+    jobs = stack.query("SELECT to_jsonb(j)::text FROM jobs AS j WHERE kind = 'topup.open'")
+    assert not [row for row in (*rows, *jobs) if token in str(row)]
+    logs: list[Path] = [running.log for running in stack.processes]
+    assert not [log for log in logs if token in log.read_text(errors="replace")]
+
+
+def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx2.Client) -> None:
+    from core.keyring import Keyring
+    from services.credits import checkout
+
+    with stack.client() as stranger:
+        order = topups.ordered(stranger)
+    old = Keyring([RETIRED])
+    token = checkout.make_token(old, order["order_id"])
+    stack.query(
+        "UPDATE payment_orders SET claim_token_hmac = %s WHERE id = %s",
+        checkout.token_hmac(old, token),
+        order["order_id"],
+    )
+    problem(claim(client, order["claim_token"]), 404, "order.not_found")
+    data(claim(client, token))
+
+
+def test_erased_persons_orders_keep_the_money_and_not_the_person(
+    stack: Stack, sandbox: SandboxPayments
+) -> None:
+    person = stack.new_owner()
+    with stack.client(person.key) as client:
+        order = topups.ordered(client)
+    erase(stack.resources, person.email)
+    [row] = stack.query(
+        "SELECT redirect_url, payment_url, claim_token_hmac, amount_minor, user_id"
+        " FROM payment_orders WHERE id = %s",
+        order["order_id"],
+    )
+    assert row == (None, None, None, 500, person.user_id)
+    # Who pays all the same has paid, and is sent to a page that says so.
+    back = sandbox.pay(order["order_id"])
+    topups.await_status(stack, order["order_id"], "paid")
+    reply = httpx2.get(back)
+    assert reply.status_code == 403
+    assert "your payment counts" in reply.text

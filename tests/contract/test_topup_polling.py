@@ -22,6 +22,12 @@ def _no_webhooks(sandbox: SandboxPayments) -> None:
     sandbox.hold()
 
 
+@pytest.fixture
+def order_id(client: httpx2.Client) -> int:
+    """A new order that waits for its payment."""
+    return int(topups.ordered(client)["order_id"])
+
+
 def poll(stack: Stack) -> int:
     return polling.poll(stack.resources, PaymentChannels(topups.settings_of(stack)))
 
@@ -53,9 +59,8 @@ def test_a_paid_order_is_found_by_a_worker(
     ("age_minutes", "next_minutes"), [(0, 1), (2, 5), (6, 20), (30, 61), (59, 61)]
 )
 def test_an_unpaid_order_is_asked_about_less_and_less(
-    stack: Stack, client: httpx2.Client, age_minutes: int, next_minutes: int
+    stack: Stack, order_id: int, age_minutes: int, next_minutes: int
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
     age(stack, order_id, f"{age_minutes} minutes")
     poll(stack)
     [(minutes,)] = stack.query(
@@ -80,9 +85,8 @@ def age(stack: Stack, order_id: int, by: str) -> None:
 
 
 def test_an_order_whose_time_is_over_is_closed_at_the_provider(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, order_id: int, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
     topups.end_time_of(stack, order_id)
     poll(stack)
     assert topups.status_of(stack, order_id) == "expired"
@@ -122,12 +126,11 @@ def test_a_late_payment_of_an_expired_order_is_found(
 )
 def test_a_promised_payment_is_asked_about_for_two_weeks(
     stack: Stack,
-    client: httpx2.Client,
+    order_id: int,
     sandbox: SandboxPayments,
     hours: int,
     next_hours: int | None,
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
     sandbox.promise(order_id)
     age(stack, order_id, f"{hours} hours")
     poll(stack)
@@ -140,9 +143,8 @@ def test_a_promised_payment_is_asked_about_for_two_weeks(
 
 
 def test_a_promised_payment_that_fell_through_is_not_asked_about(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, order_id: int, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
     sandbox.promise(order_id)
     topups.end_time_of(stack, order_id)
     poll(stack)
@@ -154,9 +156,8 @@ def test_a_promised_payment_that_fell_through_is_not_asked_about(
 
 
 def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
-    stack: Stack, client: httpx2.Client
+    stack: Stack, order_id: int
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
     off = topups.settings_of(stack).model_copy(update={"payments_sandbox_secret_key": None})
     for hours, is_over in ((2, False), (24, False), (72, False), (14 * 24, True)):
         age(stack, order_id, f"{hours} hours")
@@ -166,7 +167,7 @@ def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
 
 
 def test_an_abandoned_order_costs_five_calls(
-    stack: Stack, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, order_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
     send = StripeHttpClient.request
@@ -175,7 +176,6 @@ def test_an_abandoned_order_costs_five_calls(
         calls.append(method)
         return send(self, method, *sent, **more)
 
-    order_id = topups.ordered(client)["order_id"]
     monkeypatch.setattr(StripeHttpClient, "request", counting)
     looks = 0
     while (seconds := next_check(stack, order_id)) is not None:
@@ -189,9 +189,8 @@ def test_an_abandoned_order_costs_five_calls(
 
 
 def test_a_provider_that_is_away_is_asked_again_later(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, order_id: int, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
     sandbox.pay(order_id)
     topups.make_due(stack, order_id)
     sandbox.trouble(count=100, status=500)
@@ -280,9 +279,8 @@ def test_a_channel_that_hangs_stops_no_other_one(
 
 
 def test_more_orders_than_one_batch_are_checked_in_one_round(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, order_id: int, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
     many = polling.MAX_ORDERS_AT_ONCE + 1
     stack.query(
         "INSERT INTO payment_orders (id, status, changed_via, channel, currency, amount,"

@@ -104,9 +104,6 @@ def test_any_credential_may_order_and_reading_needs_credit_read(stack: Stack, ow
         topups.read(reader, order["order_id"])
 
 
-# -- slow and broken providers -------------------------------------------------------------------
-
-
 def test_a_provider_that_refuses_is_502_and_the_order_has_failed(
     stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
@@ -148,16 +145,10 @@ def test_a_hiccup_of_the_provider_is_not_noticed(
         assert len(mine) == 1
 
 
-# -- Idempotency-Key -----------------------------------------------------------------------------
-
-
 def test_without_credentials_a_key_is_ignored(stranger: httpx2.Client) -> None:
     key = token_hex(16)
     orders = {data(topup(stranger, '"amount": 5', key=key))["order_id"] for _ in range(2)}
     assert len(orders) == 2
-
-
-# -- orders and prices ----------------------------------------------------------------------------
 
 
 PRICES = "/auxilia/credits/prices"
@@ -207,9 +198,6 @@ def test_strangers_read_prices_and_caches_keep_them(stranger: httpx2.Client) -> 
             "credits_per_unit": Decimal("108.6956"),
         },
     ]
-
-
-# -- the way back ---------------------------------------------------------------------------------
 
 
 def led_to(address: str, **more: str) -> httpx2.Response:

@@ -30,8 +30,7 @@ PENDING = "SELECT id FROM webhook_deliveries WHERE endpoint_id = %s AND status =
 
 
 def deliveries(client: httpx2.Client, endpoint: dict[str, Any]) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = data(client.get(f"{PATH}/{endpoint['id']}/deliveries"))["items"]
-    return items
+    return list(data(client.get(f"{PATH}/{endpoint['id']}/deliveries"))["items"])
 
 
 def are_delivered(client: httpx2.Client, endpoint: dict[str, Any], count: int) -> bool:
@@ -45,8 +44,7 @@ def until_followers_see_it(client: httpx2.Client) -> None:
 
 
 def shown(client: httpx2.Client, endpoint: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = data(client.get(f"{PATH}/{endpoint['id']}"))
-    return found
+    return dict(data(client.get(f"{PATH}/{endpoint['id']}")))
 
 
 def test_events_arrive_in_order_signed_and_as_the_feed_shows_them(
@@ -173,7 +171,6 @@ def test_receiver_says_when_to_come_again(
         lambda: next((each for each in deliveries(client, endpoint) if each["status_code"]), None),
         what="the first answer",
     )
-    assert isinstance(found, dict)
     pause = _moment(found["next_attempt_at"]) - _moment(found["last_attempt_at"])
     assert timedelta(minutes=59) < pause < timedelta(minutes=61)
     assert (found["status"], found["status_code"]) == ("pending", 503)
@@ -193,7 +190,7 @@ def test_receiver_that_is_gone_ends_the_endpoint(
     problem(client.patch(path, json={"state": "active"}), 409, "webhook.ended")
     problem(client.post(f"{path}/rotate"), 409, "webhook.ended")
     stopped = eventually(lambda: _mails(stack, owner, "stopped"), what="the mail")
-    assert f"endpoint {endpoint['id']} is ended" in stopped[0]["text"]  # type: ignore[index]
+    assert f"endpoint {endpoint['id']} is ended" in stopped[0]["text"]
 
 
 @pytest.mark.full("faults")

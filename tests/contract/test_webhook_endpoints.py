@@ -1,7 +1,9 @@
-"""Webhook endpoints: who makes them, what they may name, how they change and end."""
+"""Webhook endpoints, and what is sent of each type."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,7 +17,7 @@ from tests.commands import printed
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, new_list
 from tests.erasing import erase
-from tests.hooks import CREATED, LEFT, hooked, new_endpoint
+from tests.hooks import CREATED, LEFT, HookReceiver, event_ids, happen, hooked, new_endpoint
 from tests.ports import free_port
 from tests.probe.silent_names import SILENT
 from tests.stack import Owner, Stack, eventually, plain_client
@@ -43,7 +45,6 @@ def test_endpoint_is_made_shown_and_mailed_and_its_secret_is_shown_once(
     assert data(client.get(f"{PATH}/{made['id']}")) == made
     assert data(client.get(PATH)) == [made]
     mails = eventually(lambda: stack.mails(owner.email), what="the mail")
-    assert isinstance(mails, list)
     assert "webhook" in mails[0]["subject"]
     stored = stack.query("SELECT s::text FROM webhook_secrets s")
     assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored)
@@ -199,12 +200,6 @@ def test_unknown_delivery_and_cursor_are_refused(client: httpx2.Client) -> None:
     problem(client.post(f"{path}/1/resend"), 404, "webhook.delivery_not_found")
 
 
-# -- credentials ---------------------------------------------------------------------------------
-
-
-# -- with their keys -------------------------------------------------------------------------------
-
-
 def endpoint_of_a_key(stack: Stack, owner: Owner, maker_id: int | None = None) -> tuple[int, int]:
     """A key, made by the key ``maker_id``, and an endpoint that it made."""
     key = stack.new_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
@@ -310,10 +305,7 @@ def test_endpoints_of_a_key_that_expires_pause_after_a_mail_and_get_what_they_mi
     assert len(mails_of_keys(stack, owner)) == 2
 
 
-def test_no_mail_of_an_expiry_comes_after_an_erasure(
-    stack: Stack,
-    owner: Owner,
-) -> None:
+def test_no_mail_of_an_expiry_comes_after_an_erasure(stack: Stack, owner: Owner) -> None:
     key_id, _ = endpoint_of_a_key(stack, owner)
     stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", key_id)
     stack.query("UPDATE users SET erased_at = now() WHERE id = %s", owner.user_id)
@@ -333,9 +325,6 @@ def test_mails_that_one_key_causes_hide_none_of_another_key(
     assert mails() == [(3,)]
     endpoint_of_a_key(stack, owner)
     assert sorted(mails()) == [(1,), (3,)]
-
-
-# -- erasure --------------------------------------------------------------------------------------
 
 
 def test_endpoints_of_an_erased_person_go_with_all_they_have(stack: Stack) -> None:
@@ -371,3 +360,121 @@ def test_answers_about_an_erased_member_are_blanked(
         assert hook.content["data"]["data"]["email"] == reader.email
         erase(stack.resources, reader.email)
         assert stack.query(answers, endpoint["id"]) == [(None,)]
+
+
+CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
+
+
+def change(client: httpx2.Client, endpoint: dict[str, Any], **to: object) -> None:
+    data(client.patch(f"{PATH}/{endpoint['id']}", json=to))
+
+
+def happen_and_be_seen(
+    stack: Stack, owner: Owner, client: httpx2.Client, kind: FeedEventType, *, count: int = 1
+) -> None:
+    """While an older transaction of another test is open, an event counts as one to come."""
+
+    happen(stack, owner, kind, count=count)
+    all_of_them = len(event_ids(stack, owner, kind))
+    query = {"type": kind.value}
+    eventually(
+        lambda: len(data(client.get("/events", params=query))["items"]) == all_of_them,
+        what="the events",
+    )
+
+
+def arrived(receiver: HookReceiver, expected: list[str]) -> bool:
+    """Whether these events came, in their order; none comes twice while nothing fails."""
+    assert set(receiver.ids) <= set(expected), "an event that is none of the endpoint's"
+    return receiver.ids == expected
+
+
+def test_added_type_begins_with_what_happens_from_now_on(
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, receiver.url, LEFT)
+    happen(stack, owner, LEFT)
+    eventually(lambda: receiver.hooks, what="the first event")
+    happen_and_be_seen(stack, owner, client, CREATED, count=3)
+    change(client, endpoint, types=[LEFT, CREATED])
+    happen(stack, owner, CREATED)
+    happen(stack, owner, LEFT)
+    created, left = event_ids(stack, owner, CREATED), event_ids(stack, owner, LEFT)
+    expected = [left[0], created[-1], left[1]]
+    eventually(lambda: arrived(receiver, expected), what="what is new")
+
+
+def test_paused_endpoint_gets_what_it_missed_of_its_former_types_and_nothing_old_of_others(
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, receiver.url, LEFT)
+    change(client, endpoint, state="paused")
+    happen(stack, owner, LEFT)
+    happen(stack, owner, CHANGED)
+    happen_and_be_seen(stack, owner, client, CREATED)
+    change(client, endpoint, types=[LEFT, CREATED])
+    happen(stack, owner, LEFT)
+    happen_and_be_seen(stack, owner, client, CREATED)
+    happen_and_be_seen(stack, owner, client, CHANGED)
+    # What was added before keeps where it began.
+    change(client, endpoint, types=[LEFT, CREATED, CHANGED])
+    for kind in (CHANGED, CREATED):
+        happen(stack, owner, kind)
+    created, left = event_ids(stack, owner, CREATED), event_ids(stack, owner, LEFT)
+    changed = event_ids(stack, owner, CHANGED)
+    change(client, endpoint, state="active")
+    expected = [left[0], left[1], created[1], changed[2], created[2]]
+    eventually(lambda: arrived(receiver, expected), what="what it missed")
+
+
+def test_type_that_is_taken_away_and_added_again_begins_anew(
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, receiver.url, LEFT, CREATED)
+    change(client, endpoint, state="paused")
+    happen(stack, owner, LEFT)
+    happen(stack, owner, CREATED)
+    change(client, endpoint, types=[LEFT])
+    happen_and_be_seen(stack, owner, client, CREATED)
+    change(client, endpoint, types=[LEFT, CREATED])
+    happen(stack, owner, CREATED)
+    change(client, endpoint, state="active")
+    expected = [event_ids(stack, owner, LEFT)[0], event_ids(stack, owner, CREATED)[-1]]
+    eventually(lambda: arrived(receiver, expected), what="what it is to get")
+
+
+@pytest.mark.full("faults")
+def test_no_event_is_lost_while_types_change_and_events_are_taken(
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, receiver.url, LEFT)
+    enough = threading.Event()
+
+    def go_on() -> None:
+        while not enough.is_set():
+            for kind in (LEFT, CREATED, CHANGED):
+                happen(stack, owner, kind)
+
+    def add(kind: FeedEventType) -> None:
+        with stack.client(owner.key) as other:
+            change(other, endpoint, types=[LEFT, CREATED, kind])
+
+    writer = threading.Thread(target=go_on)
+    writer.start()
+    eventually(lambda: len(receiver.hooks) > 5, what="the first events")
+    # One of them finds CREATED there already.
+    adding = [threading.Thread(target=add, args=[kind]) for kind in (CREATED, CHANGED)]
+    for each in adding:
+        each.start()
+    for each in adding:
+        each.join()
+    known = len(event_ids(stack, owner, CREATED))
+    eventually(lambda: len(event_ids(stack, owner, CREATED)) > known + 5, what="more events")
+    enough.set()
+    writer.join()
+    left, created = event_ids(stack, owner, LEFT), event_ids(stack, owner, CREATED)
+    later = {*left, *created[known:]}
+    eventually(lambda: later <= set(receiver.ids), what="all events", within=60)
+    got = [each for each in receiver.ids if each in created]
+    assert got == created[-len(got) :]
+    assert len(got) < len(created)

@@ -9,6 +9,7 @@ from core.settings import Settings
 from tests.contract import credits
 from tests.contract.replies import data
 from tests.maintenance import run_maintenance
+from tests.payments import SandboxPayments
 from tests.stack import Stack, eventually
 
 TOPUP = "/auxilia/credits/topup"
@@ -32,15 +33,21 @@ def ordered(client: httpx2.Client, numbers: str = '"amount": 5') -> dict[str, An
     """A new order, its numbers exact."""
     reply = topup(client, numbers)
     data(reply)
-    found: dict[str, Any] = credits.exactly(reply.text)["data"]
-    return found
+    return dict(credits.exactly(reply.text)["data"])
+
+
+def paid(stack: Stack, client: httpx2.Client, sandbox: SandboxPayments) -> int:
+    """A new order of the client's that was paid."""
+    order_id: int = ordered(client)["order_id"]
+    sandbox.pay(order_id)
+    await_status(stack, order_id, "paid")
+    return order_id
 
 
 def read(client: httpx2.Client, order_id: int) -> dict[str, Any]:
     reply = client.get(f"{ORDERS}/{order_id}")
     data(reply)
-    found: dict[str, Any] = credits.exactly(reply.text)["data"]
-    return found
+    return dict(credits.exactly(reply.text)["data"])
 
 
 def status_by_token(client: httpx2.Client, token: str) -> str:

@@ -33,9 +33,7 @@ class Bench:
             job = self.job(job_id)
             return job if job.status in FINISHED else None
 
-        job = eventually(ended, within=within, what=f"the end of job {job_id}")
-        assert isinstance(job, Job)
-        return job
+        return eventually(ended, within=within, what=f"the end of job {job_id}")
 
     def all_finished(self, *, within: float) -> None:
         def none_left() -> bool:
@@ -51,8 +49,7 @@ class Bench:
             within=within,
             what=f"attempt {attempt} of job {job_id}",
         )
-        assert isinstance(rows, list)
-        return int(rows[0][0])
+        return int(str(rows[0][0]))
 
     def starts(self, job_id: int) -> int:
         return self._count("probe_starts", job_id)

@@ -25,11 +25,7 @@ FEW = 12
 AT_ONCE = 4
 # 5.6 standard deviations of so many fair coins.
 MOST_UNEVEN = 5.6 * 0.5 / PAIRS**0.5
-FORMS = {
-    "/register": {},
-    "/password/forgotten": {},
-    "/login": {"password": "not the password"},
-}
+FORMS = {"/register": {}, "/password/forgotten": {}, "/login": {"password": "not the password"}}
 
 
 @pytest.fixture(scope="module")

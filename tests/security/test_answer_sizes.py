@@ -186,12 +186,7 @@ def fill(world: World) -> None:
         columns=literal(kept),
     )
     copies(
-        stack,
-        "jobs",
-        "id = %s",
-        world.values["job_id"],
-        100,
-        result=f"result || {literal(kept)}",
+        stack, "jobs", "id = %s", world.values["job_id"], 100, result=f"result || {literal(kept)}"
     )
     copies(
         stack,

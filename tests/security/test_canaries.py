@@ -72,11 +72,7 @@ class Aviary:
             stack.start_worker("media"),
             stack.start_worker("bulk", concurrency=1),
             stack.start(
-                "flower",
-                "flower",
-                "--port",
-                str(port),
-                ready=lambda: answers(port, "/healthcheck"),
+                "flower", "flower", "--port", str(port), ready=lambda: answers(port, "/healthcheck")
             ),
         ]
 

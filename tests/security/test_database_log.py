@@ -14,8 +14,7 @@ from devstack.supervisor.home_folder import Home
 from models import User
 from services.accounts import accounts
 from tests.stack import Stack, eventually
-
-PASSWORD = "correct horse battery"
+from tests.visiting import PASSWORD
 
 
 def test_log_of_the_database_has_errors_without_their_values(stack: Stack, home: Path) -> None:

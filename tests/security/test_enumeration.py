@@ -53,9 +53,6 @@ def told(reply: httpx2.Response) -> tuple[int, dict[str, Any], dict[str, str]]:
 _OF_THE_MOMENT = {"ts", "request_id", "x-request-id", "date"}
 
 
-# -- the answers ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("confirm_required", [False, True])
 def test_subscribing_answers_alike_whoever_the_address_is_of(
     stack: Stack, keeper: Owner, stranger: httpx2.Client, confirm_required: bool
@@ -86,11 +83,7 @@ def test_subscribing_answers_alike_whoever_the_address_is_of(
     ],
 )
 def test_refusing_to_subscribe_answers_alike_whoever_the_address_is_of(
-    stack: Stack,
-    keeper: Owner,
-    stranger: httpx2.Client,
-    fields: dict[str, Any],
-    status: int,
+    stack: Stack, keeper: Owner, stranger: httpx2.Client, fields: dict[str, Any], status: int
 ) -> None:
     fenced = {"challenge_enabled": True, "challenge_provider": "turnstile"}
     list_id = new_list(stack, keeper, **fenced)
@@ -151,9 +144,6 @@ def test_other_owners_learn_nothing_of_who_is_a_member(stack: Stack, keeper: Own
             ]
             assert answers == [answers[0]] * len(answers)
             assert answers[0][0] == 403
-
-
-# -- the time ------------------------------------------------------------------------------------
 
 
 class Stopwatch:

@@ -153,9 +153,6 @@ def test_what_was_held_is_given_back(stack: Stack, port: int, neighbour: Neighbo
     eventually(neighbour.is_served, what="the room that the others left")
 
 
-# -- every route ---------------------------------------------------------------------------------
-
-
 def operations(wanted: Callable[[Access], bool]) -> Iterator[str]:
     for route in api_routes(create_app(Settings.model_construct())):
         access = access_of(route)

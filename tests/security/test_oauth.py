@@ -38,11 +38,6 @@ def public_program(stack: Stack) -> Program:
     return register(stack, redirect_uris=(REGISTERED, LOOPBACK), public=True)
 
 
-def opens(stack: Stack, token: str) -> bool:
-    with stack.client(token) as client:
-        return client.get(ME).status_code == 200
-
-
 def given_to(stack: Stack, owner: Owner) -> int:
     """How many codes and tokens there are in this person's name."""
     [(count,)] = stack.query(
@@ -55,9 +50,6 @@ def given_to(stack: Stack, owner: Owner) -> int:
     return count
 
 
-# -- codes -------------------------------------------------------------------------------------
-
-
 def test_a_code_that_comes_twice_ends_what_it_gave(
     stack: Stack, program: Program, person: Person
 ) -> None:
@@ -67,10 +59,10 @@ def test_a_code_that_comes_twice_ends_what_it_gave(
     apart = program.tokens(person)
     assert is_error(program.exchange(code), 400, "invalid_grant")
     for given in (first, second):
-        assert not opens(stack, given["access_token"])
+        assert not stack.opens(given["access_token"])
         assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
     # Another login of the same person has nothing to do with it.
-    assert opens(stack, apart["access_token"])
+    assert stack.opens(apart["access_token"])
 
 
 def at_once(count: int, call: Any) -> list[httpx2.Response]:
@@ -97,7 +89,7 @@ def test_a_code_sent_many_times_at_once_gives_once_and_that_is_taken_back(
     replies = at_once(8, lambda: program.exchange(code))
     given = [reply.json() for reply in replies if reply.status_code == 200]
     assert len(given) == 1
-    assert not opens(stack, given[0]["access_token"])
+    assert not stack.opens(given[0]["access_token"])
 
 
 def test_a_refresh_token_that_comes_twice_ends_its_family(
@@ -108,7 +100,7 @@ def test_a_refresh_token_that_comes_twice_ends_its_family(
     assert is_error(program.refresh(first["refresh_token"]), 400, "invalid_grant")
     assert is_error(program.refresh(second["refresh_token"]), 400, "invalid_grant")
     for given in (first, second):
-        assert not opens(stack, given["access_token"])
+        assert not stack.opens(given["access_token"])
 
 
 def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
@@ -119,11 +111,8 @@ def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
     given = [reply.json() for reply in replies if reply.status_code == 200]
     assert len(given) == 1
     for each in (first, given[0]):
-        assert not opens(stack, each["access_token"])
+        assert not stack.opens(each["access_token"])
         assert is_error(public_program.refresh(each["refresh_token"]), 400, "invalid_grant")
-
-
-# -- mixed-up clients --------------------------------------------------------------------------
 
 
 def test_a_client_gets_nothing_for_anothers_secrets(
@@ -140,7 +129,7 @@ def test_a_client_gets_nothing_for_anothers_secrets(
             assert other.post("/oauth/revoke", {"token": given[kind]}).status_code == 200
         assert given_to(stack, person.owner) == before
     # Nothing of that harmed the client whose they are.
-    assert opens(stack, given["access_token"])
+    assert stack.opens(given["access_token"])
     assert program.refresh(given["refresh_token"]).status_code == 200
     assert program.exchange(code).status_code == 200
 
@@ -202,8 +191,6 @@ def test_a_code_counts_for_the_redirect_uri_it_was_sent_to(
         assert is_error(public_program.exchange(code), 400, "invalid_grant")
 
 
-# -- PKCE --------------------------------------------------------------------------------------
-
 VERIFIER = "v" * 43
 DOWNGRADES: list[dict[str, str | None]] = [
     {"code_challenge": None, "code_challenge_method": None},
@@ -242,16 +229,7 @@ def test_nobody_is_asked_without_a_proof_by_s256(
     assert person.browser.get(twice).status_code == 400
 
 
-WRONG_VERIFIERS = [
-    "",
-    "x",
-    "v" * 42,
-    "v" * 44,
-    "v" * 129,
-    challenge_of(VERIFIER),
-    "V" * 43,
-    "ü" * 43,
-]
+WRONG_VERIFIERS = ["", "x", "v" * 42, "v" * 44, "v" * 129, "V" * 43, "ü" * 43, VERIFIER + "\n"]
 
 
 @pytest.mark.parametrize("kind", ["confidential", "public"])
@@ -261,7 +239,7 @@ def test_a_code_needs_the_verifier_that_was_meant(
     asking = program if kind == "confidential" else public_program
     own, asking.verifier = asking.verifier, VERIFIER
     try:
-        for wrong in (*WRONG_VERIFIERS, VERIFIER + "\n"):
+        for wrong in (*WRONG_VERIFIERS, challenge_of(VERIFIER)):
             code = asking.code(person)
             reply = asking.exchange(code, code_verifier=wrong)
             assert reply.status_code == 400, wrong
@@ -276,9 +254,6 @@ def test_a_code_needs_the_verifier_that_was_meant(
         person.owner.user_id,
     )
     assert tokens == 0
-
-
-# -- redirects ---------------------------------------------------------------------------------
 
 
 def test_nobody_is_sent_where_the_client_is_not_registered(
@@ -368,19 +343,10 @@ def test_clients_are_registered_with_plain_redirect_uris_only(stack: Stack) -> N
         clients.require_registrable(uri)
 
 
-# -- scopes ------------------------------------------------------------------------------------
-
 TOO_MUCH = [
     *("delivery", "composer", "credit.read composer", "credit.read delivery", "*", "admin", "all"),
-    *(
-        "credit.*",
-        "Credit.Read",
-        "credit.read,credit.full",
-        "openid",
-        "offline_access",
-        "ü",
-        "\x01",
-    ),
+    *("credit.*", "Credit.Read", "credit.read,credit.full", "openid", "offline_access"),
+    *("ü", "\x01"),
     *("credit.read\x0bcomposer", "subscription.full", "credit", "credit.read credit.admin"),
 ]
 
@@ -454,9 +420,6 @@ def test_a_token_never_makes_or_ends_credentials(
         assert token.get(everything.request()).headers["location"].startswith(stack.api_url)
 
 
-# -- consent -----------------------------------------------------------------------------------
-
-
 def test_a_consent_counts_from_our_own_page_of_the_same_session_alone(
     stack: Stack, program: Program, person: Person
 ) -> None:
@@ -490,9 +453,6 @@ def test_opening_the_page_gives_nothing(stack: Stack, program: Program, person: 
     assert stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", person.owner.user_id) == []
 
 
-# -- taken back --------------------------------------------------------------------------------
-
-
 def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(
     stack: Stack, person: Person, client: httpx2.Client
 ) -> None:
@@ -500,17 +460,17 @@ def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(
     given = program.tokens(person)
     code = program.code(person)
     [grant] = data(client.get("/grants"))
-    assert opens(stack, given["access_token"])
+    assert stack.opens(given["access_token"])
     assert data(client.delete(f"/grants/{grant['id']}")) == 1
-    assert not opens(stack, given["access_token"])
+    assert not stack.opens(given["access_token"])
     assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
     assert is_error(program.exchange(code), 400, "invalid_grant")
     again = program.tokens(person)
-    assert opens(stack, again["access_token"])
-    assert not opens(stack, given["access_token"])
+    assert stack.opens(again["access_token"])
+    assert not stack.opens(given["access_token"])
     with stack.resources.unit_of_work() as uow:
         assert clients.revoke(uow, program.client_id) == 1
-    assert not opens(stack, again["access_token"])
+    assert not stack.opens(again["access_token"])
     assert is_error(program.refresh(again["refresh_token"]), 401, "invalid_client")
     assert person.browser.get(program.request()).status_code == 400
 

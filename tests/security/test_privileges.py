@@ -34,9 +34,6 @@ OF_ORDERS = {
 }
 
 
-# -- Postgres ------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def cursor(stack: Stack) -> Iterator[Cursor]:
     """The application's own login."""
@@ -182,9 +179,6 @@ def test_what_runs_with_the_owners_rights_can_not_be_misled(cursor: Cursor) -> N
         assert not is_open, f"{name} is open to every role"
 
 
-# -- roles ---------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def database(stack: Stack) -> Iterator[Callable[[str], Settings]]:
     """Makes settings for a new database, as an older installation has one, by this owner's URL."""
@@ -254,9 +248,7 @@ def test_an_installation_with_one_role_gets_a_second_one_by_a_setting(
     rows(application, "INSERT INTO of_the_next_release DEFAULT VALUES")
 
 
-def test_a_right_that_was_given_by_hand_is_taken_back(
-    database: Callable[[str], Settings],
-) -> None:
+def test_a_right_that_was_given_by_hand_is_taken_back(database: Callable[[str], Settings]) -> None:
     before = database("pressroom")
     application = login(before, "third_role", "word")
     named = {"database_url": application, "migration_database_url": before.database_url}
@@ -290,9 +282,6 @@ def test_an_owner_who_may_not_make_roles_says_which_one_is_missing(
     assert rows(application, "SHOW lock_timeout") == [("3s",)]
 
 
-# -- Redis ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -320,9 +309,6 @@ def test_redis_asks_for_the_applications_user_and_password(stack: Stack) -> None
             pytest.raises(redis.AuthenticationError),
         ):
             client.ping()
-
-
-# -- object storage ------------------------------------------------------------------------------
 
 
 def minio(stack: Stack, access_key: str, secret_key: str) -> Minio:

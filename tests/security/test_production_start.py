@@ -116,9 +116,6 @@ def attacker(live: Production) -> Iterator[Attacker]:
         yield made
 
 
-# -- connections and bodies ----------------------------------------------------------------------
-
-
 def is_served(live: Production, email: str) -> bool:
     """A charge and a login of somebody else, from elsewhere."""
     key = live.stack.new_key(user_id_of(live.stack, email))
@@ -144,12 +141,6 @@ def test_unfinished_bodies_of_one_address_refuse_that_address_alone(
     assert first_answer(held) == (429, "body.too_many_unfinished")
     assert is_served(live, email)
     assert {answer_of(each) for each in unchecked} == {(401, "auth.credentials_missing")}
-
-
-# -- accounts ------------------------------------------------------------------------------------
-
-
-# -- what everybody gets -------------------------------------------------------------------------
 
 
 def test_a_login_over_tls_leaves_cookies_of_this_host_alone(live: Production, email: str) -> None:

@@ -87,10 +87,7 @@ ROADS = {
         "keys", 10, _fill_keys, lambda client: client.post("/apikeys", json={"name": "n"})
     ),
     "uploads": Road(
-        "storage_mb",
-        6,
-        _fill_storage,
-        lambda client: send(client, PICTURE, prefer="respond-async"),
+        "storage_mb", 6, _fill_storage, lambda client: send(client, PICTURE, prefer="respond-async")
     ),
     "segments": Road(
         "storage_mb",

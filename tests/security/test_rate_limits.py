@@ -96,11 +96,7 @@ def limited(stack: Stack, home: Path, redis: Proxy) -> Iterator[Callable[..., ht
 
 def _low(redis_url: str) -> dict[str, str]:
     named = {f"PRESSROOM_RATE_LIMIT_{rate.upper()}": f"{MOST[rate]}/day" for rate in RateLimitName}
-    return {
-        **named,
-        "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
-        "PRESSROOM_REDIS_URL": redis_url,
-    }
+    return {**named, "PRESSROOM_TRUSTED_PROXIES": LOOPBACK, "PRESSROOM_REDIS_URL": redis_url}
 
 
 def new_address() -> str:
@@ -109,9 +105,6 @@ def new_address() -> str:
 
 def statuses(call: Callable[[], httpx2.Response], count: int) -> list[int]:
     return [call().status_code for _ in range(count)]
-
-
-# -- what counts ---------------------------------------------------------------------------------
 
 
 def test_every_route_counts_but_for_those_that_are_named_here() -> None:
@@ -132,9 +125,6 @@ def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx2.Clie
             examples = reply.get("application/problem+json", {}).get("examples", {})
             counted = f"{method.upper()} {path}" not in UNCOUNTED
             assert ("rate.limited" in examples) == counted, path
-
-
-# -- credentials ---------------------------------------------------------------------------------
 
 
 def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
@@ -215,9 +205,6 @@ def test_two_processes_count_together(
         stack.processes.remove(second)
 
 
-# -- addresses -----------------------------------------------------------------------------------
-
-
 def test_an_address_without_credentials_is_refused_beyond_its_limit(
     limited: Callable[..., httpx2.Client],
 ) -> None:
@@ -288,9 +275,6 @@ def test_forms_about_passwords_count_by_address_and_are_refused_as_pages(
     assert client.get(path).status_code != 429
 
 
-# -- while Redis is away -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("how", ["refuse", "hang"])
 def test_without_redis_only_what_must_be_bounded_is(
     stack: Stack, redis: Proxy, limited: Callable[..., httpx2.Client], how: str
@@ -314,9 +298,6 @@ def test_without_redis_only_what_must_be_bounded_is(
         return "ratelimit" in client.get("/users/me").headers
 
     eventually(is_counted, what="counting after Redis came back")
-
-
-# -- counting ------------------------------------------------------------------------------------
 
 
 def test_a_high_limit_is_kept_by_processes_that_take_numbers_by_the_block(stack: Stack) -> None:
@@ -344,9 +325,6 @@ def test_one_process_gives_out_every_number_of_a_high_limit(stack: Stack) -> Non
     left = [counters.count(item, "test", name) for _ in range(901)]
     counters.close()
     assert [each.remaining for each in left if each] == list(range(899, -2, -1))
-
-
-# -- settings ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

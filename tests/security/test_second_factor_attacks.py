@@ -32,19 +32,19 @@ from tests.authenticator import (
     send_passkey,
 )
 from tests.stack import Stack
-from tests.visiting import PASSWORD, SESSION, Visitor, a_visitor, hidden, new_account, user_id_of
+from tests.visiting import (
+    OTHER_PASSWORD,
+    PASSWORD,
+    SESSION,
+    Visitor,
+    a_visitor,
+    hidden,
+    new_account,
+    user_id_of,
+)
 
 FIRST_STEP, FORM = "pressroom_first_step", "pressroom_form"
-OTHER_PASSWORD = "an altogether other one"
-FORMS = (
-    "/login",
-    "/login/passkey",
-    "/login/factor",
-    FACTORS,
-    APP,
-    PASSKEY,
-    f"{FACTORS}/codes",
-)
+FORMS = ("/login", "/login/passkey", "/login/factor", FACTORS, APP, PASSKEY, f"{FACTORS}/codes")
 
 
 @pytest.fixture
@@ -68,9 +68,6 @@ def owner_id(stack: Stack) -> int:
 @pytest.fixture
 def device(stack: Stack) -> Device:
     return Device(stack.api_url)
-
-
-# -- codes ---------------------------------------------------------------------------------------
 
 
 def test_a_code_that_was_seen_is_worth_nothing(
@@ -163,9 +160,6 @@ def test_guessing_at_a_reset_counts_with_the_guesses_at_logins(
     asked = begin(other, email)
     assert send_code(other, asked, app.recovery_codes[0]).status_code == 429
     assert member.is_in()
-
-
-# -- half a login --------------------------------------------------------------------------------
 
 
 def test_half_a_login_is_no_session(
@@ -278,9 +272,6 @@ def test_a_session_that_was_planted_before_the_login_is_not_the_one_after_it(
     victim.client.cookies.delete(SESSION, domain="")
     attacker.client.cookies.set(SESSION, planted)
     assert not attacker.is_in()
-
-
-# -- passkeys ------------------------------------------------------------------------------------
 
 
 def sends(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
@@ -429,9 +420,6 @@ def test_an_answer_that_is_no_json_is_refused(attacker: Visitor, answer: str) ->
     shown = attacker.get("/login")
     form = {**hidden(shown), "passkey": answer}
     assert attacker.client.post("/login/passkey", data=form).status_code == 403
-
-
-# -- other sites ---------------------------------------------------------------------------------
 
 
 def test_no_form_is_taken_from_another_site(

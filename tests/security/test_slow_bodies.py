@@ -4,8 +4,10 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
+
+import pytest
 
 from tests.contract.subscribers import new_list
 from tests.pictures import photo
@@ -20,13 +22,7 @@ class SlowUpload:
     """An upload whose sender has sent its head and a first piece of the file."""
 
     def __init__(
-        self,
-        stack: Stack,
-        owner: Owner,
-        *,
-        declared: int,
-        sent: bytes,
-        address: str = "127.0.0.1",
+        self, stack: Stack, owner: Owner, *, declared: int, sent: bytes, address: str = "127.0.0.1"
     ) -> None:
         self.socket = socket.create_connection(
             ("127.0.0.1", stack.api_port), timeout=30, source_address=(address, 0)
@@ -78,19 +74,13 @@ def trickling(connection: socket.socket) -> Iterator[None]:
         sender.join()
 
 
-def test_a_sender_who_falls_silent_is_told_408(
-    impatient: tuple[Stack, Running], patience_owner: Owner
-) -> None:
-    with SlowUpload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload:
-        assert upload.status() == 408
-
-
-def test_a_sender_who_trickles_is_told_408(
-    impatient: tuple[Stack, Running], patience_owner: Owner
+@pytest.mark.parametrize("trickles", [False, True])
+def test_a_sender_who_falls_silent_or_trickles_is_told_408(
+    impatient: tuple[Stack, Running], patience_owner: Owner, trickles: bool
 ) -> None:
     with (
         SlowUpload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload,
-        trickling(upload.socket),
+        trickling(upload.socket) if trickles else nullcontext(),
     ):
         assert upload.status() == 408
 

@@ -55,11 +55,7 @@ def spray(stack: Stack, addresses: Callable[[int], str], accounts: int) -> int:
         try:
             with stack.resources.unit_of_work() as uow:
                 logins.begin(
-                    uow,
-                    stack.resources.keyring,
-                    email=new_address(),
-                    client=client,
-                    known=None,
+                    uow, stack.resources.keyring, email=new_address(), client=client, known=None
                 )
             through += 1
         except DomainError as error:

@@ -18,8 +18,7 @@ OPPONENT = "/subscriptions/opponent"
 
 @pytest.fixture
 def list_id(client: httpx2.Client) -> int:
-    found: int = new_list(client)["id"]
-    return found
+    return int(new_list(client)["id"])
 
 
 @pytest.fixture

@@ -54,8 +54,7 @@ class Mailing:
         """A list of a new owner's that asks for confirmation."""
         with self.stack.client(self.stack.new_owner().key) as client:
             body = {"title": "A list", "slug": random_hash_id(), "confirm_required": True}
-            made: int = data(client.post("/lists", json=body))["id"]
-            return made
+            return int(data(client.post("/lists", json=body))["id"])
 
     def ask(self, asked: Sequence[tuple[int, str]], network: str | None = None) -> None:
         """Strangers subscribe addresses to lists, through both processes at once."""

@@ -205,8 +205,7 @@ def test_redirect_is_an_answer_and_is_not_followed() -> None:
 
 
 def test_proxies_of_the_environment_are_not_asked(
-    listener: Listener,
-    monkeypatch: pytest.MonkeyPatch,
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{listener.port}")
@@ -252,8 +251,7 @@ def test_answer_that_trickles_is_waited_for_within_the_limit_of_a_call(
 
 
 def _port_of(server: socket.socket) -> int:
-    port: int = server.getsockname()[1]
-    return port
+    return int(server.getsockname()[1])
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "100.128.0.1", "2600:1f00::1"])

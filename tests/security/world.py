@@ -161,8 +161,6 @@ def tokens_of(world: World, program: Program) -> Any:
         return program.tokens(person, "credit.read")
 
 
-# -- looking at all of it ------------------------------------------------------------------------
-
 # The minute of a key's last use is all that a request with it may leave behind.
 _UNSTEADY = {"last_used_at"}
 # The views of the standard's information schema take a hundred times as long, and now and then a

@@ -1,11 +1,16 @@
+"""Bulkheads, the budget of bodies, and how many passwords are hashed at once."""
+
 import asyncio
 import threading
 
 import pytest
 
-from api.limits.bulkheads import Bulkhead, Shares
+from api.limits import body_budgets
+from api.limits.body_budgets import MAX_SMALL_BODY_BYTES, SHARES, BodyBudget, HeldBody
+from api.limits.bulkheads import PASSWORDS, Bulkhead, Shares
 from core.errors import DomainError
 from core.errors.mailing import LIST_BUSY
+from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 
 
 @pytest.fixture
@@ -110,3 +115,78 @@ def test_one_key_never_takes_all_threads(gate: threading.Event) -> None:
         assert await shares.run(1, lambda: 9) == 9
 
     asyncio.run(rush())
+
+
+LARGE, SMALL = 8 * SHARES * MAX_SMALL_BODY_BYTES, 4 * SHARES * MAX_SMALL_BODY_BYTES
+
+
+@pytest.fixture
+def budget(monkeypatch: pytest.MonkeyPatch) -> BodyBudget:
+    """A share is eight of the largest small bodies, and four of them in the reserve for those."""
+    monkeypatch.setattr(body_budgets, "MAX_HELD_LARGE_BODY_BYTES", LARGE)
+    monkeypatch.setattr(body_budgets, "MAX_HELD_SMALL_BODY_BYTES", SMALL)
+    return BodyBudget()
+
+
+def test_small_bodies_find_room_when_there_is_none_for_large_ones(budget: BodyBudget) -> None:
+    for number in range(SHARES):
+        assert HeldBody(budget, str(number)).take(LARGE // SHARES) is None
+    assert HeldBody(budget, "anna").take(MAX_SMALL_BODY_BYTES + 1) is SERVICE_BUSY
+    assert HeldBody(budget, "anna").take(MAX_SMALL_BODY_BYTES) is None
+    assert HeldBody(budget, "1").take(MAX_SMALL_BODY_BYTES) is None
+
+
+def test_a_body_that_grows_leaves_the_reserve_for_small_ones(budget: BodyBudget) -> None:
+    growing = [HeldBody(budget, "anna") for _ in range(4)]
+    for body in growing:
+        assert body.take(MAX_SMALL_BODY_BYTES) is None
+    assert HeldBody(budget, "anna").take(1) is BODY_TOO_MANY_UNFINISHED
+    for body in growing:
+        assert body.take(1) is None
+    assert HeldBody(budget, "anna").take(1) is None
+
+
+def test_a_body_that_stays_leaves_the_reserve_too(budget: BodyBudget) -> None:
+    waiting = [HeldBody(budget, "anna") for _ in range(8)]
+    for body in waiting:
+        assert body.take(MAX_SMALL_BODY_BYTES) is None
+        assert body.keep() is None
+    another = HeldBody(budget, "anna")
+    assert another.take(1) is None
+    assert another.keep() is BODY_TOO_MANY_UNFINISHED
+    waiting[0].release()
+    assert another.keep() is None
+
+
+MAX_CALLERS = 60
+
+
+def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
+    go_on, all_busy = threading.Event(), threading.Event()
+    guard = threading.Lock()
+    running: list[int] = []
+    most: list[int] = []
+
+    def work() -> int:
+        with guard:
+            running.append(1)
+            most.append(len(running))
+            if len(running) == PASSWORDS.threads:
+                all_busy.set()
+        go_on.wait(30)
+        with guard:
+            running.pop()
+        return 7
+
+    async def rush() -> None:
+        waiting = [asyncio.create_task(PASSWORDS.run(work)) for _ in range(MAX_CALLERS)]
+        assert await asyncio.to_thread(all_busy.wait, 30)
+        with pytest.raises(DomainError) as caught:
+            await PASSWORDS.run(work)
+        assert (caught.value.code, caught.value.retry_after) == ("login.busy", 5)
+        go_on.set()
+        assert await asyncio.gather(*waiting) == [7] * MAX_CALLERS
+        assert await PASSWORDS.run(lambda: 8) == 8
+
+    asyncio.run(rush())
+    assert max(most) == PASSWORDS.threads == 4
