@@ -48,8 +48,6 @@ class Importing:
                 fields={"confirm_required": False},
             ).id
 
-    # -- asking ------------------------------------------------------------------------------
-
     def begin(
         self,
         owner: Owner,
@@ -88,8 +86,6 @@ class Importing:
     def is_undone(self, owner: Owner, import_id: int) -> bool:
         with self.resources.unit_of_work() as uow:
             return records.undo(uow, self.caller(owner), import_id, None) is None
-
-    # -- working, in this process --------------------------------------------------------------
 
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:
@@ -164,8 +160,6 @@ class Importing:
         assert job.result is not None
         assert job.result["kept"] or self.is_undone(owner, import_id)
         return job.result
-
-    # -- looking -------------------------------------------------------------------------------
 
     def job(self, job_id: int) -> Job:
         with self.resources.unit_of_work() as uow:

@@ -1,5 +1,3 @@
-"""A broker apart from the cache: messages go there, and all else stays."""
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

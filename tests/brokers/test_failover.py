@@ -1,5 +1,3 @@
-"""A Redis that its Sentinels watch is lost while callers ask and upload: another takes over."""
-
 import os
 import re
 import signal

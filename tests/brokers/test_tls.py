@@ -1,5 +1,3 @@
-"""Broker and cache behind TLS: a server's certificate is checked by every client that we have."""
-
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""`pressroom doctor`: what works is found to work, and each fault is named, whatever hangs."""
-
 import json
 import re
 import socket

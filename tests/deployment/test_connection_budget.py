@@ -1,5 +1,3 @@
-"""No process has more connections to Postgres than our documents tell operators to count with."""
-
 import re
 import threading
 import time
@@ -241,9 +239,6 @@ def test_a_computing_worker_under_load_has_no_more(
         eventually(lambda: ended(counted, COMPUTING), within=60, what="the jobs")
     most = most_of_computing(serving(COMPUTING))
     assert 1 < most_at(count, Queue.EXPORT) + count.most["pressroom-sweep"] <= most
-
-
-# -- how they are shared -------------------------------------------------------------------------
 
 
 @pytest.fixture

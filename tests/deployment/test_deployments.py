@@ -1,5 +1,3 @@
-"""What holds of our processes in the Compose file and in the manifests of Kubernetes alike."""
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,5 +1,3 @@
-"""Through PgBouncer, as our documents set it up, all is as without: work, limits, releases."""
-
 import configparser
 import io
 import signal

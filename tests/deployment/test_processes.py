@@ -1,5 +1,3 @@
-"""Each process as a container runs it: on every address, ended by SIGTERM, in order."""
-
 import signal
 import socket
 from collections.abc import Callable

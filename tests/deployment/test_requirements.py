@@ -1,5 +1,3 @@
-"""Do the pinned requirements suffice? In a process that may import nothing but what they name."""
-
 import json
 import re
 import subprocess

@@ -1,5 +1,3 @@
-"""Each secret of the Compose file: who makes it, and which process is shown it."""
-
 import json
 import subprocess
 from pathlib import Path

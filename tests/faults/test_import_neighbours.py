@@ -1,5 +1,3 @@
-"""One owner's import, however large or hostile, and what others notice of it."""
-
 import random
 import threading
 import zlib

@@ -73,9 +73,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(bench, services)
 
 
-# -- Postgres, Redis and S3 ------------------------------------------------------------------------
-
-
 @pytest.mark.fast
 def test_killed_services_are_found_again_by_every_process(site: Site) -> None:
     owner = site.stack.new_owner()
@@ -130,9 +127,6 @@ def _served(stack: Stack, owner: Owner) -> bool:
     return upload(stack, owner, wait=5).status_code == 200
 
 
-# -- charges -----------------------------------------------------------------------------------
-
-
 @pytest.mark.fast
 def test_acknowledged_charges_survive_killed_databases(site: Site) -> None:
     bank = Bank(site.stack)
@@ -174,9 +168,6 @@ def _require_all_there(bank: Bank, owner: Owner, spenders: Spenders) -> None:
     assert [seq for seq, *_ in kept] == list(range(2, len(kept) + 2))
     assert bank.balance(owner) == 1_000_000 - Decimal("0.0007") * len(kept)
     bank.require_clean_books()
-
-
-# -- workers -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

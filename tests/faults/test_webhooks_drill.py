@@ -1,5 +1,3 @@
-"""Events are neither lost nor invented: a bad receiver, and processes killed at random."""
-
 import base64
 import json
 import random

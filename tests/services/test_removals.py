@@ -1,5 +1,3 @@
-"""What a transaction forgets goes from the object storage, whatever fails meanwhile."""
-
 import json
 import signal
 from collections.abc import Callable, Iterator

@@ -1,5 +1,3 @@
-"""What strangers make goes, and nothing that anybody relies on."""
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

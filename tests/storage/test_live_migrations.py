@@ -1,5 +1,3 @@
-"""Migrations beside running code: hosts take turns, and steps wait for nobody's convenience."""
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,3 @@
-"""Exports and checks of the ledger read from a replica, and miss nothing for it."""
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -164,9 +162,6 @@ def vacuum(stack: Stack) -> None:
     with closing(psycopg2.connect(stack.owner_url)) as session:
         session.autocommit = True
         session.cursor().execute("VACUUM seen")
-
-
-# -- who reads so --------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-"""The database holds orders to their states, their terms and their past, whoever writes."""
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,5 +1,3 @@
-"""The database keeps what subscriptions refer to, by triggers that look at whole statements."""
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

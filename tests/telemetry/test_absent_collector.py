@@ -1,5 +1,3 @@
-"""Without a collector nothing is loaded, and one that is away or hangs costs callers nothing."""
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,5 +1,3 @@
-"""Settings of the object storage that only make sense together, or in one form."""
-
 import os
 
 import pytest

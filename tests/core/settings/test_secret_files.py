@@ -1,5 +1,3 @@
-"""Secrets that are given as files, and settings of processes that need few of them."""
-
 import os
 from pathlib import Path
 

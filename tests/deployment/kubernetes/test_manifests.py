@@ -1,5 +1,3 @@
-"""Are the manifests what Kubernetes takes? By its own schemas, offline."""
-
 import json
 import re
 import shutil

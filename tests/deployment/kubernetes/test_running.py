@@ -1,5 +1,3 @@
-"""Do our processes work with no more rights and settings than their manifests give them?"""
-
 import json
 import os
 import platform

@@ -1,5 +1,3 @@
-"""The page that shows a stack's figures with plots of the last minutes."""
-
 import asyncio
 import http.server
 import threading

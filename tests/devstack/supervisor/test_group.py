@@ -1,5 +1,3 @@
-"""Restarts and stops, with small programs that behave badly on purpose."""
-
 import os
 import signal
 import socket

@@ -1,5 +1,3 @@
-"""The three embedded services, really running."""
-
 import json
 import os
 import shutil

@@ -1,5 +1,3 @@
-"""The whole stack, run as a person runs it."""
-
 import json
 import os
 import shlex

@@ -1,5 +1,3 @@
-"""Providers that don't answer, or that are somebody else."""
-
 import contextlib
 import socket
 import ssl

@@ -1,5 +1,3 @@
-"""What the adapter makes of replies, and what it sends."""
-
 import gzip
 import json
 

@@ -1,5 +1,3 @@
-"""What a server's answers mean for a mail: it is theirs, it is tried again, or it is given up."""
-
 import socket
 import traceback
 

@@ -1,5 +1,3 @@
-"""What the adapter reads from webhooks that were really signed and really posted."""
-
 import time
 from dataclasses import replace
 from datetime import timedelta

@@ -1,5 +1,3 @@
-"""What the adapter learns by asking, over HTTP, from a server that speaks Stripe's protocol."""
-
 import logging
 from datetime import timedelta
 

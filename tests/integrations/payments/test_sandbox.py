@@ -1,5 +1,3 @@
-"""The stand-in's own side of Stripe's protocol, where the adapter doesn't go."""
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -1,5 +1,3 @@
-"""Providers that refuse, fail or hang, played by a server that says what a test tells it to."""
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""A backup that is not whole, not ours, or not for this release is told apart before it is used."""
-
 import base64
 import dataclasses
 import os

@@ -1,5 +1,3 @@
-"""The drill: a backup that was made under load is restored elsewhere, and nothing is missing."""
-
 import json
 import subprocess
 import threading

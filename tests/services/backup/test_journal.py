@@ -1,5 +1,3 @@
-"""The journal tells who left and who was erased, and a restore believes it."""
-
 from secrets import token_hex
 
 import orjson

@@ -1,5 +1,3 @@
-"""A run from checkpoints reads what is new, and is misled by nothing that is not signed."""
-
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -218,9 +216,6 @@ def test_charges_go_on_while_runs_verify(books: Stack, holder: int) -> None:
     [(entries,)] = books.query("SELECT count(*) FROM credit_entries")
     assert last.faults == []
     assert 5 + sum(report.entries for report in [*reports, last]) == entries
-
-
-# -- orders --------------------------------------------------------------------------------------
 
 
 def paid_order(books: Stack) -> int:

@@ -1,5 +1,3 @@
-"""The jobs of all users, as an operator looks through them."""
-
 from models import JobStatus
 from services.jobs import records
 from services.paging import PageRequest

@@ -1,5 +1,3 @@
-"""Maintenance: one process does what is due, whatever becomes of messages and processes."""
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,5 +1,3 @@
-"""One worker of four processes, and what becomes of jobs that end in every way they can."""
-
 from dataclasses import dataclass
 from datetime import timedelta
 

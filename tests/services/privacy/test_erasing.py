@@ -1,5 +1,3 @@
-"""The job of an erasure: in batches, and a person is gone from its first moment on."""
-
 from itertools import pairwise
 
 import pytest
@@ -152,9 +150,6 @@ def test_a_worker_that_lost_the_job_erases_nothing(
     finish(quiet.resources, job_id)
 
 
-# -- from the first moment on ----------------------------------------------------------------------
-
-
 def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_shown(
     quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
 ) -> None:
@@ -260,9 +255,6 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
     assert kept == [(again.id, OptOutKind.LIST)]
 
 
-# -- again, and what comes late --------------------------------------------------------------------
-
-
 def test_asked_for_again_it_is_the_same_job_until_it_has_ended(
     quiet: Importing, address: str, user_id: int
 ) -> None:
@@ -332,8 +324,6 @@ def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
         leases.hand_back(uow, lease)
     assert finish(quiet.resources, job_id).subscriptions == 1
 
-
-# -- completeness, and its price -------------------------------------------------------------------
 
 # These stay without a name: the ledger, and what belongs to the list or proves the erasure.
 KEPT = {"credit_accounts", "credit_checkpoints", "credit_entries", "erasures"}

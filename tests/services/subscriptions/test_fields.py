@@ -1,5 +1,3 @@
-"""What is stored of a value, and that a file brings back what it was written with."""
-
 from typing import Any
 
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""The job that shows a person's lists the new address of the account."""
-
 from collections.abc import Callable
 
 import pytest

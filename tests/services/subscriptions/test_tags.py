@@ -1,5 +1,3 @@
-"""What becomes of the members who had a tag that was deleted."""
-
 from collections.abc import Callable
 
 import pytest

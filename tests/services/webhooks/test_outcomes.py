@@ -1,5 +1,3 @@
-"""What failures mean for an endpoint: it is paused after three days without a success."""
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,5 +1,3 @@
-"""The look of each second: it starts each endpoint's job once, and costs by what is new."""
-
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,3 @@
-"""A folder and a bucket are the same to a backup."""
-
 import errno
 import os
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Who is told of a result: each process whose callers wait, once, and no other."""
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -104,8 +104,6 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._serve()
 
-    # -- objects -----------------------------------------------------------------------------
-
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         host = self.headers["Host"]
@@ -180,8 +178,6 @@ class _Handler(BaseHTTPRequestHandler):
         )
         self._answer_error(400, "AuthorizationHeaderMalformed", message)
 
-    # -- keys --------------------------------------------------------------------------------
-
     def _answer_as_sts(self) -> None:
         asked = {name: value[0] for name, value in parse_qs(urlsplit(self.path).query).items()}
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -217,8 +213,6 @@ class _Handler(BaseHTTPRequestHandler):
             "Expiration": f"{keys.expiration:%Y-%m-%dT%H:%M:%SZ}",
         }
         self._answer(200, json.dumps(answer).encode())
-
-    # -- answers -----------------------------------------------------------------------------
 
     def _answer_error(self, status: int, code: str, message: str) -> None:
         xml = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()

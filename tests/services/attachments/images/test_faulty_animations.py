@@ -1,5 +1,3 @@
-"""APNGs whose animation chunks are wrong: shown as browsers show them, and not refused."""
-
 import struct
 from collections.abc import Callable, Sequence
 

@@ -96,9 +96,6 @@ def assert_agrees(data: bytes, *, lossy: bool) -> None:
         assert max(found) == 0
 
 
-# -- orientation ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp", "lossy webp"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_still_is_turned_as_its_exif_says(name: str, orientation: int) -> None:

@@ -1,5 +1,3 @@
-"""In whichever order news come, and however often, what is known at the end is the same."""
-
 import itertools
 from dataclasses import replace
 from datetime import timedelta

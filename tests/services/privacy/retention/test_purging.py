@@ -1,5 +1,3 @@
-"""What is past its time goes, table by table, and nothing else does."""
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""What has begun means the same members to its end, whatever becomes of tags and fields."""
-
 import threading
 from typing import Any
 

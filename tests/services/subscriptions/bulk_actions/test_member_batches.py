@@ -1,5 +1,3 @@
-"""Bulk actions in batches: each member once, whatever happens between two of them."""
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""What files say of consent: kept as claims, bounded, taken back with their import."""
-
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -284,9 +282,6 @@ def test_the_erasure_of_an_owner_blanks_the_wordings_of_their_lists(
     assert importing.stack.query(texts, made.id) == [("Erased",)]
 
 
-# -- what the application's role may not -----------------------------------------------------------
-
-
 def test_the_applications_role_takes_back_no_claim_of_an_import_that_stands(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
@@ -322,9 +317,6 @@ def test_the_applications_role_erases_nothing_of_a_person_who_is_there(
     after = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
     assert after == before
     assert claims_of(importing, task.id) == 1
-
-
-# -- many at once --------------------------------------------------------------------------------
 
 
 def test_an_export_gets_the_consent_of_many_members_at_once(

@@ -1,5 +1,3 @@
-"""The columns beyond name, tier and status: what they become, and what of them can't be read."""
-
 import csv
 import io
 

@@ -1,5 +1,3 @@
-"""Any list, any file, any option: each row's verdict, every record after it, and back again."""
-
 import copy
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,5 +1,3 @@
-"""Exports in the form that each product writes them, with people who do not exist."""
-
 from datetime import UTC, datetime
 
 import pytest

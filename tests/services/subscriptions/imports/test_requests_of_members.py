@@ -1,5 +1,3 @@
-"""The members of one request: added as they are read, each once, whatever becomes of the worker."""
-
 import json
 import time
 from collections.abc import Callable, Iterator

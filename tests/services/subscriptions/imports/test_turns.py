@@ -1,5 +1,3 @@
-"""What an import's turns, and its owner's end, do to it."""
-
 import pytest
 
 from core.ids import random_hash_id

@@ -1,5 +1,3 @@
-"""Taking an import back: whom nobody touched since is exactly as before, column by column."""
-
 from collections import Counter
 
 import pytest

@@ -1,5 +1,3 @@
-"""How far an undo has come, and until when it is offered."""
-
 from typing import Any
 
 import pytest
@@ -118,9 +116,6 @@ def test_a_record_that_was_there_before_stays_though_what_it_was_is_lost(
         "kept": PEOPLE,
     }
     assert len(importing.records(list_id)) == PEOPLE
-
-
-# -- until when -----------------------------------------------------------------------------------
 
 
 def asked_for(importing: Importing, import_id: int, ago: str) -> None:

@@ -1,5 +1,3 @@
-"""How many subscribe is known exactly, whatever happens at once or breaks in the middle."""
-
 import itertools
 import random
 import threading

@@ -1,5 +1,3 @@
-"""The locks of a list are held by nobody whose transaction has ended."""
-
 import random
 import threading
 import time
