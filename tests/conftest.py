@@ -116,6 +116,12 @@ def make_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
         yield make
 
 
+@pytest.fixture(scope="module")
+def bare(request: pytest.FixtureRequest, make_stack: MakeStack) -> Stack:
+    """A stack of the file's own, without processes."""
+    return make_stack(request.path.stem.removeprefix("test_").replace("_", "-"))
+
+
 @pytest.fixture(scope="session")
 def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
     """Makes stacks that several files share."""

@@ -12,8 +12,9 @@ import pytest
 from devstack.supervisor.child import Program
 from devstack.supervisor.home_folder import StackError
 from devstack.supervisor.supervision import Group
-from tests.devstack.supervisor.waiting import runs, until
+from tests.devstack.supervisor.waiting import runs
 from tests.embedded import await_ready
+from tests.stack import eventually
 
 # Programs start, fail and are waited for.
 pytestmark = pytest.mark.slow
@@ -38,7 +39,7 @@ def until_ticked(group: Group, condition: Callable[[], bool]) -> None:
         group.tick()
         return condition()
 
-    until(holds)
+    eventually(holds)
 
 
 def test_a_child_whose_port_another_program_has_is_not_ready(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_restarts_back_off_exponentially(tmp_path: Path) -> None:
             starts.append(group["crash"].started_at)
         return len(said) >= 3 and group["crash"].failures == 3
 
-    until(third_end)
+    eventually(third_end)
     assert starts[2] - starts[1] >= 0.5
     assert starts[3] - starts[2] >= 1.0
     assert looked <= group["crash"].start_again_at - 2.0 <= time.monotonic()
@@ -91,7 +92,7 @@ def test_what_a_killed_child_left_behind_ends_with_it(tmp_path: Path) -> None:
     group = Group([pool], lambda _: None)
     await_ready(group)
     leader = group.pids["pool"]
-    until(lambda: len(members(leader)) == 2)
+    eventually(lambda: len(members(leader)) == 2)
     (left,) = members(leader) - {leader}
     os.kill(leader, signal.SIGKILL)
     until_ticked(group, lambda: not runs(left))

@@ -21,8 +21,9 @@ from minio.error import S3Error
 from core.settings import Settings
 from tests.devstack.supervisor.open_checkout import Checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
-from tests.devstack.supervisor.waiting import runs, until, users_of
+from tests.devstack.supervisor.waiting import runs, users_of
 from tests.embedded import Services, embedded_services
+from tests.stack import eventually
 
 RUN_UNTIL_KILLED = """
 import sys, time
@@ -180,7 +181,7 @@ def test_a_killed_run_leaves_nothing_and_its_home_starts_again_at_once(tmp_path:
     with embedded_services(tmp_path) as services:
         assert not any(map(runs, pids))
         assert query(services, "SELECT 1") == [(1,)]
-    until(lambda: not users_of(tmp_path))
+    eventually(lambda: not users_of(tmp_path))
 
 
 @pytest.mark.full("processes")

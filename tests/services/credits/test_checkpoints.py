@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
@@ -23,16 +23,11 @@ TABLES = (
 NOT_SIGNED = "the checkpoint was not signed by us"
 
 
-@pytest.fixture(scope="module")
-def _books(make_stack: Callable[[str], Stack]) -> Stack:
-    return make_stack("checkpoints")
-
-
 @pytest.fixture
-def books(_books: Stack) -> Iterator[Stack]:
+def books(bare: Stack) -> Iterator[Stack]:
     """A database whose ledger may be falsified."""
-    yield _books
-    falsify(_books, f"TRUNCATE {TABLES}")
+    yield bare
+    falsify(bare, f"TRUNCATE {TABLES}")
 
 
 @pytest.fixture
@@ -258,10 +253,7 @@ def test_a_new_order_without_its_entry_is_found(books: Stack) -> None:
     age_changes(books)
     new = paid_order(books)
     check(books)
-    falsify(
-        books,
-        f"UPDATE payment_orders SET credited = 0 WHERE id = {new}",
-    )
+    falsify(books, f"UPDATE payment_orders SET credited = 0 WHERE id = {new}")
     assert {each.order_id for each in check(books).faults} == {new}
 
 

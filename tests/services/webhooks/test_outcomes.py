@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -61,12 +60,6 @@ class Tries:
         query = "SELECT status FROM webhook_deliveries WHERE id = %s"
         [(status,)] = self.stack.query(query, delivery_id)
         return status
-
-
-@pytest.fixture(scope="module")
-def bare(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without processes."""
-    return make_stack("outcomes")
 
 
 @pytest.fixture
