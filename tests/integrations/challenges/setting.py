@@ -7,9 +7,7 @@ from typing import TypeVar
 
 from core.errors import DomainError
 from core.settings import Settings
-from devstack.sandbox.sandbox_settings import (
-    challenge_settings,
-)
+from devstack.sandbox.sandbox_settings import challenge_settings
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
 
@@ -74,15 +72,21 @@ def asking(given: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
 
 
 def check(
-    given: Settings,
-    provider: ChallengeProviderName,
-    token: str,
-    *,
-    action: str = "subscribe",
-    remote_ip: str | None = None,
+    given: Settings, provider: ChallengeProviderName, token: str, *, remote_ip: str | None = None
 ) -> str:
-    answer = ChallengeResponse(token, action, remote_ip)
+    answer = ChallengeResponse(token, "subscribe", remote_ip)
     return asking(given, lambda all_: outcome(all_.challenge_for(provider).check(answer)))
+
+
+def check_repeatedly(given: Settings, times: int) -> list[str]:
+    """What one client of Turnstile makes of a token each time."""
+
+    async def repeat(challenges: Challenges) -> list[str]:
+        challenge = challenges.challenge_for(ChallengeProviderName.TURNSTILE)
+        answer = ChallengeResponse("t", "subscribe")
+        return [await outcome(challenge.check(answer)) for _ in range(times)]
+
+    return asking(given, repeat)
 
 
 def check_everywhere(given: Settings, token: str) -> list[str]:

@@ -65,10 +65,7 @@ def test_one_that_is_not_on_says_so(provider: ChallengeProviderName) -> None:
 
     with pytest.raises(DomainError) as raised:
         asking(settings(), ask)
-    assert (raised.value.kind, raised.value.code) == (
-        Kind.UNAVAILABLE,
-        "challenge.not_configured",
-    )
+    assert (raised.value.kind, raised.value.code) == (Kind.UNAVAILABLE, "challenge.not_configured")
 
 
 @each_provider
