@@ -86,9 +86,7 @@ def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(apart: Betwee
     )
 
 
-def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(
-    apart: Between,
-) -> None:
+def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(apart: Between) -> None:
     apart.proxy.refuse()
     jobs = [apart.enqueue() for _ in range(5)]
     apart.proxy.resume()

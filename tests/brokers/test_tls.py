@@ -111,10 +111,7 @@ def test_server_with_a_certificate_for_another_name_is_not_used(encrypted: Encry
 def test_worker_takes_jobs_through_tls_and_is_alive(encrypted: Encrypted, tmp_path: Path) -> None:
     bench = make_bench(encrypted.stack)
     alive = tmp_path / "alive"
-    environment = {
-        "PRESSROOM_REDIS_URL": encrypted.trusted,
-        "PRESSROOM_ALIVE_FILE": str(alive),
-    }
+    environment = {"PRESSROOM_REDIS_URL": encrypted.trusted, "PRESSROOM_ALIVE_FILE": str(alive)}
     bench.start_worker(concurrency=1, **environment)
     assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
     eventually(alive.exists, what="its sign of life")

@@ -239,8 +239,7 @@ def with_password(url: str, password: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("part", "setting"),
-    [("database", "PRESSROOM_DATABASE_URL"), ("redis", "PRESSROOM_REDIS_URL")],
+    ("part", "setting"), [("database", "PRESSROOM_DATABASE_URL"), ("redis", "PRESSROOM_REDIS_URL")]
 )
 def test_a_wrong_password_is_found_and_not_shown(stack: Stack, part: str, setting: str) -> None:
     url = with_password(stack.environment[setting], "hunter2")

@@ -217,9 +217,7 @@ def test_a_session_that_others_get_after_us_is_as_it_was(
 
 
 @contextmanager
-def sessions_of(
-    pooled: tuple[Stack, RunningPooler],
-) -> Iterator[list[psycopg2.extensions.cursor]]:
+def sessions_of(pooled: tuple[Stack, RunningPooler]) -> Iterator[list[psycopg2.extensions.cursor]]:
     """Each connection that the pool has to the server, in a transaction, at the same time."""
     _, pooler = pooled
     with ExitStack() as held:

@@ -55,12 +55,7 @@ def test_a_body_that_was_changed_on_its_way_is_400(bank: Stack, poster: Poster) 
 
 @pytest.mark.parametrize(
     "difference",
-    [
-        {"amount_total": 499},
-        {"amount_total": 50_000},
-        {"currency": "jpy"},
-        {"amount_total": 0},
-    ],
+    [{"amount_total": 499}, {"amount_total": 50_000}, {"currency": "jpy"}, {"amount_total": 0}],
 )
 def test_a_payment_of_something_else_goes_to_review(
     bank: Stack, poster: Poster, difference: Json

@@ -24,9 +24,7 @@ VALID = (
 @pytest.fixture
 def scratch(idle_stack: Stack) -> Iterator[ScratchDatabase]:
     with scratch_database(idle_stack) as opened:
-        opened.execute(
-            "CREATE TABLE things (id bigint, twice bigint)",
-        )
+        opened.execute("CREATE TABLE things (id bigint, twice bigint)")
         yield opened
 
 

@@ -26,8 +26,7 @@ class Slow:
 @pytest.fixture(scope="module", autouse=True)
 def slow(bench: Bench) -> Slow:
     return Slow(
-        long=bench.enqueue(sleep=6.5),
-        stubborn=bench.enqueue(steps=4, step_kills=[1, 2, 3]),
+        long=bench.enqueue(sleep=6.5), stubborn=bench.enqueue(steps=4, step_kills=[1, 2, 3])
     )
 
 

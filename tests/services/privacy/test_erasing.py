@@ -66,11 +66,7 @@ def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
-    quiet: Importing,
-    keeper: Owner,
-    address: str,
-    user_id: int,
-    monkeypatch: pytest.MonkeyPatch,
+    quiet: Importing, keeper: Owner, address: str, user_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_small(monkeypatch)
     list_ids = [quiet.new_list(keeper) for _ in range(5)]

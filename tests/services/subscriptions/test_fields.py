@@ -17,8 +17,7 @@ def field_of(type_: FieldType) -> MemberField:
 VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
     FieldType.TEXT: st.text(st.characters(exclude_characters="\0"), max_size=1000),
     FieldType.NUMBER: st.one_of(
-        st.integers(-MAX_NUMBER, MAX_NUMBER),
-        st.floats(-MAX_NUMBER, MAX_NUMBER, allow_nan=False),
+        st.integers(-MAX_NUMBER, MAX_NUMBER), st.floats(-MAX_NUMBER, MAX_NUMBER, allow_nan=False)
     ),
     FieldType.DATE: st.dates().map(lambda day: day.isoformat()),
     FieldType.BOOLEAN: st.booleans(),

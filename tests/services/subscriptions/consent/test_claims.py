@@ -183,11 +183,7 @@ def test_long_texts_and_odd_times_of_a_file_do_no_harm(
         ConsentClaimed(people[1], ConsentHow.FORM, nothing, url="javascript:alert(1)"),
         ConsentClaimed(people[2], ConsentHow.FORM, datetime(1, 1, 1, tzinfo=UTC)),
         ConsentClaimed(
-            people[3],
-            ConsentHow.FORM,
-            THEN,
-            ip="192.0.2.7",
-            url="https://x.example/" + "a" * 9_000,
+            people[3], ConsentHow.FORM, THEN, ip="192.0.2.7", url="https://x.example/" + "a" * 9_000
         ),
     ]
     assert claim(importing, task.id, *claims) == 4
@@ -227,11 +223,7 @@ def test_an_undo_takes_the_claims_back_and_no_others(
     assert importing.take_back(owner, second.id)["undone"] == 2
     assert (claims_of(importing, first.id), claims_of(importing, second.id)) == (3, 0)
     assert [each.import_id for each in consent_of(importing, list_id, kept)] == [first.id] * 2
-    assert importing.take_back(owner, first.id) == {
-        "import_id": first.id,
-        "undone": 2,
-        "kept": 1,
-    }
+    assert importing.take_back(owner, first.id) == {"import_id": first.id, "undone": 2, "kept": 1}
     assert claims_of(importing, first.id) == 0
     assert [each.how for each in consent_of(importing, list_id, kept)] == ["import"]
 

@@ -129,11 +129,7 @@ def test_a_worker_that_lost_its_lease_adds_nobody(
 
 
 def test_the_plan_has_room_for_the_first_members_of_a_request(
-    importing: Importing,
-    owner: Owner,
-    list_id: int,
-    job_id: int,
-    monkeypatch: pytest.MonkeyPatch,
+    importing: Importing, owner: Owner, list_id: int, job_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when a chunk is the first to look for room, and the one before it is late."""
     commit = apply.commit
