@@ -91,6 +91,12 @@ class Importing:
         with self.resources.unit_of_work() as uow:
             return leases.claim(uow, job_id)
 
+    def lease(self, job_id: int) -> Lease:
+        """Claim a job that nobody works on."""
+        lease = self.claim(job_id)
+        assert lease is not None
+        return lease
+
     def work(self, job_id: int) -> Job:
         """Take turns at the job until it has ended, as a worker does."""
         job = self.job(job_id)

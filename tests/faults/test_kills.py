@@ -90,7 +90,11 @@ def _restart_under_load(site: Site, owner: Owner, name: str) -> None:
         bench.started(jobs[0])
         site.services.restart(name)
     eventually(lambda: answers(stack.api_port, "/readyz"), within=HEALTHY_WITHIN, what="/readyz")
-    eventually(lambda: _served(stack, owner), within=HEALTHY_WITHIN, what="an upload")
+    eventually(
+        lambda: upload(stack, owner, wait=5).status_code == 200,
+        within=HEALTHY_WITHIN,
+        what="an upload",
+    )
     for job_id in [*jobs, bench.enqueue(kind=probe)]:
         assert bench.finished(job_id, within=HEALTHY_WITHIN).status == "succeeded"
         assert bench.effects(job_id) == 1
@@ -121,10 +125,6 @@ def _load(stack: Stack, owner: Owner) -> Iterator[None]:
         stop.set()
         thread.join()
     assert strange == []
-
-
-def _served(stack: Stack, owner: Owner) -> bool:
-    return upload(stack, owner, wait=5).status_code == 200
 
 
 @pytest.mark.fast

@@ -95,7 +95,7 @@ class Collector:
 
         def look() -> list[Exported]:
             known = self.spans()
-            before = {each.trace_id for body in [self.bodies[:after]] for each in _of(body)}
+            before = {each.trace_id for each in Collector(bodies=self.bodies[:after]).spans()}
             roots = [
                 each
                 for each in known
@@ -118,10 +118,6 @@ class Collector:
 
     def close(self) -> None:
         self._closing.set()
-
-
-def _of(bodies: list[bytes]) -> list[Exported]:
-    return Collector(bodies=bodies).spans()
 
 
 def _plain(pairs: Any) -> dict[str, str | int]:

@@ -8,6 +8,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 
@@ -61,13 +62,10 @@ def services(home: Path) -> Iterator[Services]:
 
 
 def query(services: Services, statement: str) -> list[tuple[object, ...]]:
-    session = psycopg2.connect(services.environment["PRESSROOM_MIGRATION_DATABASE_URL"])
-    try:
-        with session, session.cursor() as cursor:
-            cursor.execute(statement)
-            return cursor.fetchall() if cursor.description else []
-    finally:
-        session.close()
+    url = services.environment["PRESSROOM_MIGRATION_DATABASE_URL"]
+    with closing(psycopg2.connect(url)) as session, session, session.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall() if cursor.description else []
 
 
 def valkey(services: Services, *lines: str, password: str | None = None) -> bytes:

@@ -10,26 +10,10 @@ from core.settings import Settings
 from devstack.sandbox.sandbox_settings import challenge_settings
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
+from tests.given_settings import settings
 
-KEY = "k1:" + "A" * 43
 T = TypeVar("T")
 _numbers = itertools.count()
-
-
-def settings(**chosen: object) -> Settings:
-    return Settings.model_validate(
-        {
-            "database_url": "postgresql://u:p@localhost/db",
-            "redis_url": "redis://localhost/0",
-            "s3_endpoint": "http://localhost",
-            "s3_access_key": "a",
-            "s3_secret_key": "s",
-            "public_url": "http://localhost",
-            "secret_keys": KEY,
-            "encryption_keys": KEY,
-            **chosen,
-        }
-    )
 
 
 def of_sandbox(url: str, **chosen: str) -> Settings:

@@ -9,7 +9,7 @@ from devstack.sandbox.sandbox_settings import payment_settings
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import PaymentChannel
 from integrations.payments.registry import PaymentChannels
-from tests.integrations.challenges.setting import settings
+from tests.given_settings import settings
 from tests.integrations.payments.reading import a_paid_session, signed
 
 STRIPE = {"stripe_secret_key": "sk_test_real", "stripe_webhook_secret": "whsec_real"}

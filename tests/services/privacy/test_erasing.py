@@ -136,8 +136,7 @@ def test_a_worker_that_lost_the_job_erases_nothing(
     fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=2)
     job_id = erasure.begin(quiet.resources, address)
     before = left(quiet.stack, user_id)
-    lost = claim(quiet.resources, job_id)
-    assert lost is not None
+    lost = quiet.lease(job_id)
     with quiet.resources.unit_of_work() as uow:
         leases.hand_back(uow, lost)
     with pytest.raises(LeaseLost):
@@ -226,8 +225,7 @@ def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
         " WHERE j.kind = 'subscription.mail_confirmation' AND s.user_id = %s",
         user_id,
     )
-    lease = claim(quiet.resources, int(str(job_id)))
-    assert lease is not None
+    lease = quiet.lease(int(str(job_id)))
     mails.send_confirmation(quiet.resources, lease, NoMailer())
     assert quiet.job(int(str(job_id))).result == {"sent": False}
 
@@ -310,8 +308,7 @@ def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
 ) -> None:
     join(quiet, list_id, user_id)
     job_id = erasure.begin(quiet.resources, address)
-    lease = claim(quiet.resources, job_id)
-    assert lease is not None
+    lease = quiet.lease(job_id)
     with quiet.resources.unit_of_work() as uow:
         locks.lock_list(uow, list_id)
         with pytest.raises(TransientError, match="busy"):

@@ -101,12 +101,9 @@ def test_still_is_turned_as_its_exif_says(name: str, orientation: int) -> None:
     format_name, options = FORMATS[name]
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = orientation
-    data = encoded(quarters(), format_name, exif=exif, **options)
-    with opened(data) as image:
-        turned = ImageOps.exif_transpose(image).convert("RGB")
-    result = convert(data)
-    assert (result.width, result.height) == turned.size
-    assert CORNERS[orientation] == "".join(corners(opened(result.data).convert("RGB")))
+    assert_turned_as_by_pillow(
+        encoded(quarters(), format_name, exif=exif, **options), to=orientation
+    )
 
 
 # Where the quarters of "RGBW", read as rows, are to be seen: by the definition in EXIF.

@@ -57,8 +57,7 @@ def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
 def broken(importing: Importing, owner: Owner, list_id: int, file: bytes) -> tuple[int, int]:
     """An import whose job was given up, by no fault of the file, with the ids of both."""
     job_id = importing.begin(owner, list_id, file)
-    lease = importing.claim(job_id)
-    assert lease is not None
+    lease = importing.lease(job_id)
     with importing.resources.unit_of_work() as uow:
         leases.fail(uow, lease, JOB_GIVEN_UP(reason="It broke.", hours=24))
     return importing.of_job(job_id).id, job_id
