@@ -8,7 +8,7 @@ import http.client
 import json
 import socket
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from devstack import LOOPBACK
@@ -19,6 +19,8 @@ from tests.http_servers import QuietHandler, http_server, running
 ERRORS = {"429": (429, "0"), "503": (503, "0"), "wait": (429, "1"), "hour": (429, "3600")}
 LOST = "lost"
 CUT = "cut"
+
+NOTHING: Mapping[str, str] = {}
 
 _Seen = dict[str, str | None]
 
@@ -51,7 +53,7 @@ class _Handler(QuietHandler):
         if fault in ERRORS:
             status, seconds = ERRORS[fault]
             problem = {"status": status, "code": "rate.limited", "detail": "Too many calls."}
-            self._answer(status, json.dumps(problem).encode(), **{"Retry-After": seconds})
+            self._answer(status, json.dumps(problem).encode(), {"Retry-After": seconds})
         else:
             self._forward(path, body, fault)
 
@@ -65,8 +67,8 @@ class _Handler(QuietHandler):
             return b"".join(chunks)
         return self.read_body()
 
-    def _answer(self, status: int, content: bytes, **headers: str) -> None:
-        self.reply(status, content, {"Content-Type": "application/problem+json", **headers})
+    def _answer(self, status: int, content: bytes, more: Mapping[str, str] = NOTHING) -> None:
+        self.reply(status, content, {"Content-Type": "application/problem+json", **more})
 
     def _forward(self, path: str, body: bytes, fault: str) -> None:
         upstream = http.client.HTTPConnection(LOOPBACK, self.upstream_port, timeout=60)

@@ -1,10 +1,9 @@
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from core.queues import Queue
 from storage.database import Database, Statement, open_database
 from tests.contract.bulk import addresses, of_addresses
 from tests.docs.markdown import ROOT
+from tests.load import repeated
 from tests.pictures import photo
 from tests.stack import Running, Stack, eventually
 from tests.subscribers import new_list
@@ -67,28 +67,16 @@ class Count:
 
     stack: Stack
     most: Counter[str] = field(default_factory=Counter)
-    _over: threading.Event = field(default_factory=threading.Event)
 
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._look_again_and_again)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
+    def going_on(self) -> AbstractContextManager[None]:
+        return repeated(self._look, pause=0.02)
 
-    def _look_again_and_again(self) -> None:
-        with closing(psycopg2.connect(self.stack.owner_url)) as connected:
-            connected.autocommit = True
-            while not self._over.wait(0.02):
-                with connected.cursor() as cursor:
-                    cursor.execute(
-                        "SELECT application_name, count(*) FROM pg_stat_activity"
-                        " WHERE datname = current_database() GROUP BY application_name"
-                    )
-                    self.most |= Counter(dict(cursor.fetchall()))
+    def _look(self) -> None:
+        found = self.stack.query(
+            "SELECT application_name, count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() GROUP BY application_name"
+        )
+        self.most |= Counter({str(name): int(str(count)) for name, count in found})
 
 
 @contextmanager

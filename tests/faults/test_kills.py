@@ -30,6 +30,7 @@ from tests.faults.conftest import kill_all
 from tests.faults.held_rows import await_waiter, uncommitted
 from tests.faults.uploads import upload
 from tests.importing import Importing
+from tests.load import repeated
 from tests.ports import free_port
 from tests.probe.bench import Bench, make_bench
 from tests.probe.kind import PROBES
@@ -103,27 +104,20 @@ def _restart_under_load(site: Site, owner: Owner, name: str) -> None:
 @contextmanager
 def _load(stack: Stack, owner: Owner) -> Iterator[None]:
     """Uploads one after another; what they are answered meanwhile must be an answer of ours."""
-    stop, strange = threading.Event(), list[str]()
+    strange: list[str] = []
 
     def call() -> None:
-        while not stop.is_set():
-            try:
-                reply = upload(stack, owner, wait=2)
-            except httpx2.HTTPError as error:
-                strange.append(repr(error))
-                continue
-            if reply.status_code not in {200, 202, 503}:
-                strange.append(reply.text)
-            stop.wait(0.05)
+        try:
+            reply = upload(stack, owner, wait=2)
+        except httpx2.HTTPError as error:
+            strange.append(repr(error))
+            return
+        if reply.status_code not in {200, 202, 503}:
+            strange.append(reply.text)
 
-    thread = threading.Thread(target=call)
-    thread.start()
-    time.sleep(0.2)
-    try:
+    with repeated(call, pause=0.05):
+        time.sleep(0.2)
         yield
-    finally:
-        stop.set()
-        thread.join()
     assert strange == []
 
 

@@ -1,4 +1,3 @@
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -14,6 +13,7 @@ from services.credits.settlement import settle
 from services.credits.verify import LedgerReport
 from storage.resources import Resources
 from tests.faults import till
+from tests.load import repeated
 from tests.stack import Stack
 
 TABLES = (
@@ -190,21 +190,8 @@ def test_without_its_key_a_checkpoint_does_not_count(books: Stack, holder: int) 
 
 
 def test_charges_go_on_while_runs_verify(books: Stack, holder: int) -> None:
-    stop = threading.Event()
-
-    def spend() -> None:
-        while not stop.is_set():
-            give(books, holder, 1)
-
-    spenders = [threading.Thread(target=spend) for _ in range(3)]
-    for each in spenders:
-        each.start()
-    try:
+    with repeated(*[lambda: give(books, holder, 1)] * 3):
         reports = [check(books) for _ in range(20)]
-    finally:
-        stop.set()
-        for each in spenders:
-            each.join()
     assert [report.faults for report in reports] == [[]] * 20
     assert any(report.entries for report in reports)
     last = check(books)
