@@ -40,7 +40,8 @@ class Device:
     )
 
     def make(self, options: dict[str, Any]) -> dict[str, Any]:
-        self.handle = _bytes(options["user"]["id"])
+        user_id = options["user"]["id"]
+        self.handle = base64.urlsafe_b64decode(user_id + "=" * (-len(user_id) % 4))
         point = self._key.public_key().public_numbers()
         public = {1: 2, 3: -7, -1: 1, -2: point.x.to_bytes(32), -3: point.y.to_bytes(32)}
         name = struct.pack(">H", len(self.credential_id)) + self.credential_id
@@ -143,10 +144,6 @@ def let_half_a_minute_pass(visitor: Visitor, email: str) -> None:
     """The next code of the person's app counts again, as it would half a minute later."""
     earlier = "UPDATE totp_secrets SET last_step = last_step - 10 WHERE user_id = %s"
     visitor.stack.query(earlier, user_id_of(visitor.stack, email))
-
-
-def _bytes(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def _text(data: bytes) -> str:

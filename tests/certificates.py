@@ -72,9 +72,7 @@ def _named(name: str) -> x509.Name:
 
 def _write(path: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> Path:
     private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
     return path

@@ -24,7 +24,7 @@ from tests.tiers import PARTS, of_the_tier
 from tests.visiting import Visitor, a_visitor, new_account
 from tests.zygote import Zygote
 
-pytest_plugins = ["tests.order", "tests.stack_logs"]
+pytest_plugins = ["tests.given_settings", "tests.order", "tests.stack_logs"]
 
 # The same examples in every run but `make test-full SIZE=full`, which looks for new ones. A machine
 # with other work to do may be slow at either.
@@ -114,6 +114,12 @@ def make_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
     """
     with open_stacks() as make:
         yield make
+
+
+@pytest.fixture(scope="module")
+def bare(request: pytest.FixtureRequest, make_stack: MakeStack) -> Stack:
+    """A stack of the file's own, without processes."""
+    return make_stack(request.path.stem.removeprefix("test_").replace("_", "-"))
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,7 @@
 
 import base64
 import contextlib
-import http.server
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from standardwebhooks import Webhook
 from services.feed import catalogue
 from services.feed.catalogue import FeedEventType
 from tests.contract.replies import data
+from tests.http_servers import QuietHandler, http_server, running
 from tests.stack import Owner, Stack
 
 CREATED = FeedEventType.SUBSCRIPTION_CREATED
@@ -63,8 +62,8 @@ class HookReceiver:
         return [each.id for each in self.hooks]
 
 
-def _handler_of(receiver: HookReceiver) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
+def _handler_of(receiver: HookReceiver) -> type[QuietHandler]:
+    class Handler(QuietHandler):
         # Connections stay open.
         protocol_version = "HTTP/1.1"
 
@@ -83,16 +82,8 @@ def _handler_of(receiver: HookReceiver) -> type[http.server.BaseHTTPRequestHandl
             hook = Hook(headers, body, time.monotonic())
             receiver.hooks.append(hook)
             status, more = receiver.answer(hook)
-            self.send_response(status)
-            for name, value in more.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(receiver.body)))
-            self.end_headers()
-            self.wfile.write(receiver.body)
+            self.reply(status, receiver.body, more)
             self.close_connection = receiver.closes_silently
-
-        def log_message(self, *_: object) -> None:
-            pass
 
     return Handler
 
@@ -100,15 +91,9 @@ def _handler_of(receiver: HookReceiver) -> type[http.server.BaseHTTPRequestHandl
 @contextlib.contextmanager
 def hooked(port: int = 0) -> Iterator[HookReceiver]:
     receiver = HookReceiver()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _handler_of(receiver))
-    server.daemon_threads = True
-    with server:
-        receiver.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield receiver
-        finally:
-            server.shutdown()
+    with running(http_server(_handler_of(receiver), port)) as url:
+        receiver.url = f"{url}/hook"
+        yield receiver
 
 
 def new_endpoint(

@@ -48,8 +48,6 @@ class Importing:
                 fields={"confirm_required": False},
             ).id
 
-    # -- asking ------------------------------------------------------------------------------
-
     def begin(
         self,
         owner: Owner,
@@ -89,11 +87,15 @@ class Importing:
         with self.resources.unit_of_work() as uow:
             return records.undo(uow, self.caller(owner), import_id, None) is None
 
-    # -- working, in this process --------------------------------------------------------------
-
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:
             return leases.claim(uow, job_id)
+
+    def lease(self, job_id: int) -> Lease:
+        """Claim a job that nobody works on."""
+        lease = self.claim(job_id)
+        assert lease is not None
+        return lease
 
     def work(self, job_id: int) -> Job:
         """Take turns at the job until it has ended, as a worker does."""
@@ -164,8 +166,6 @@ class Importing:
         assert job.result is not None
         assert job.result["kept"] or self.is_undone(owner, import_id)
         return job.result
-
-    # -- looking -------------------------------------------------------------------------------
 
     def job(self, job_id: int) -> Job:
         with self.resources.unit_of_work() as uow:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -76,6 +77,26 @@ class Caller:
 
 
 Action = Callable[[Caller], None]
+
+
+@contextmanager
+def repeated(*actions: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
+    """Do each action again and again, in a thread of its own, until the block ends."""
+    over = threading.Event()
+
+    def repeat(action: Callable[[], object]) -> None:
+        while not over.is_set():
+            action()
+            over.wait(pause)
+
+    with ThreadPoolExecutor(len(actions) or 1) as threads:
+        going = [threads.submit(repeat, action) for action in actions]
+        try:
+            yield
+        finally:
+            over.set()
+    for each in going:
+        each.result()
 
 
 @dataclass

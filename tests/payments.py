@@ -38,8 +38,6 @@ class SandboxPayments:
     def __init__(self, base_url: str) -> None:
         self._http = plain_client(base_url=f"{base_url}/stripe", trust_env=False)
 
-    # -- what a payer does, at the payment page ----------------------------------------------
-
     def pay(self, checkout: str | int) -> str:
         """Pay by card on the page; where the browser is sent then."""
         return self._choose(checkout, "pay")
@@ -63,8 +61,6 @@ class SandboxPayments:
 
     def fall_through(self, checkout: str | int) -> None:
         self._do(checkout, "fall_through")
-
-    # -- what happens to money ---------------------------------------------------------------
 
     def alter(
         self, checkout: str | int, amount: int | None = None, currency: str | None = None
@@ -94,8 +90,6 @@ class SandboxPayments:
 
     def lose(self, checkout: str | int, amount: int | None = None) -> None:
         self._do(checkout, "lose", amount=amount)
-
-    # -- webhooks ----------------------------------------------------------------------------
 
     def mode(
         self, *, times: int = 1, delay: float = 0.0, shuffle: bool = False, hold: bool = False
@@ -135,8 +129,6 @@ class SandboxPayments:
             path, given = f"{path}_changed", {**given, "amount": amount, "currency": currency}
         found: list[int | str] = self._post(path, given)["attempts"]
         return found
-
-    # -- the API -----------------------------------------------------------------------------
 
     def trouble(
         self,

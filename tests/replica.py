@@ -127,7 +127,7 @@ def running_replica(
         name="replica",
         argv=(*prefix, RUNS_POSTGRES, "-D", str(place), *flags),
         log=primary.log.with_name("replica.log"),
-        ready=lambda: _answers(url),
+        ready=lambda: answers_postgres(url),
         prepare=lambda: None,
     )
     group = Group([placed(program)], say=lambda _: None)
@@ -149,8 +149,8 @@ def wait_for_replicas(stack: Stack) -> None:
     eventually(lambda: stack.query(waits) == [("sync",)], what="a synchronous replica")
 
 
-def _answers(url: str) -> bool:
-    with suppress(psycopg2.OperationalError), closing(psycopg2.connect(url)):
+def answers_postgres(url: str) -> bool:
+    with suppress(psycopg2.OperationalError), closing(psycopg2.connect(url, connect_timeout=2)):
         return True
     return False
 

@@ -169,8 +169,6 @@ class Stack:
     def settings(self) -> Settings:
         return self.resources.settings
 
-    # -- processes ---------------------------------------------------------------------------
-
     def start(
         self,
         name: str,
@@ -333,8 +331,6 @@ class Stack:
 
         eventually(is_ready, within=_READY_WITHIN_SECONDS, what=f"{running.name}'s readiness")
 
-    # -- people ------------------------------------------------------------------------------
-
     def new_owner(self, *, plan: Plan = Plan.PAID) -> Owner:
         self._users += 1
         email = f"owner{self._users}.{time.time_ns()}@example.com"
@@ -366,8 +362,6 @@ class Stack:
             reply = client.get(f"{self.sandbox_url}/mail/messages", params={"to": to})
         listed: list[dict[str, Any]] = reply.raise_for_status().json()
         return listed
-
-    # -- looking behind ----------------------------------------------------------------------
 
     def query(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:
         """Rows of one SQL statement, which has been committed; as the owner of the tables."""

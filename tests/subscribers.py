@@ -39,12 +39,7 @@ class Subscriber:
         keyring = self.stack.resources.keyring
         with self.stack.resources.unit_of_work() as uow:
             return mailed_tokens.make(
-                uow,
-                keyring,
-                purpose,
-                user_id=self.user_id,
-                list_id=self.list_id,
-                email=self.email,
+                uow, keyring, purpose, user_id=self.user_id, list_id=self.list_id, email=self.email
             )
 
     def confirm_url(self) -> str:

@@ -1,11 +1,10 @@
 """A webhook that keeps what it is sent, and answers what a test wants."""
 
 import contextlib
-import http.server
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tests.http_servers import QuietHandler, http_server, running
 from tests.stack import eventually
 
 
@@ -36,29 +35,16 @@ class Receiver:
         return found
 
 
-def _handler(receiver: Receiver) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.received.append(Received(body, self.headers.get("Stripe-Signature", "")))
-            self.send_response(receiver.statuses.pop(0) if receiver.statuses else 200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    return Handler
-
-
 @contextlib.contextmanager
 def receiving() -> Iterator[Receiver]:
     receiver = Receiver()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(receiver)) as listener:
-        listener.daemon_threads = True
-        receiver.url = f"http://127.0.0.1:{listener.server_address[1]}/webhooks/stripe"
-        threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield receiver
-        finally:
-            listener.shutdown()
+
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:
+            signature = self.headers.get("Stripe-Signature", "")
+            receiver.received.append(Received(self.read_body(), signature))
+            self.reply(receiver.statuses.pop(0) if receiver.statuses else 200)
+
+    with running(http_server(Handler)) as url:
+        receiver.url = f"{url}/webhooks/stripe"
+        yield receiver

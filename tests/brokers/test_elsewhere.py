@@ -1,5 +1,3 @@
-"""A broker apart from the cache: messages go there, and all else stays."""
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -88,9 +86,7 @@ def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(apart: Betwee
     )
 
 
-def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(
-    apart: Between,
-) -> None:
+def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(apart: Between) -> None:
     apart.proxy.refuse()
     jobs = [apart.enqueue() for _ in range(5)]
     apart.proxy.resume()

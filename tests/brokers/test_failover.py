@@ -1,16 +1,12 @@
-"""A Redis that its Sentinels watch is lost while callers ask and upload: another takes over."""
-
 import os
 import re
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from threading import Event
 
 import httpx2
 import pytest
@@ -21,9 +17,10 @@ from devstack.supervisor.programs import answers
 from storage.broker import Broker, queue_name
 from tests.contract import composing
 from tests.faults.uploads import ready, upload
+from tests.load import repeated
 from tests.ports import free_port
 from tests.sentinels import WatchedRedis, watched_redis
-from tests.stack import Owner, Stack, eventually
+from tests.stack import Stack, eventually
 
 MAX_FAILOVER_SECONDS = 60.0
 PAUSE_SECONDS = 0.1
@@ -34,45 +31,30 @@ COMPOSING_THREADS = 4
 
 
 @dataclass
-class Load:
-    """Uploads that do not wait and composer calls that do, one after another in some threads.
+class Answered:
+    """The statuses of the composer's answers and of the uploads', in their order."""
 
-    Attributes:
-        statuses: those of the composer's answers and those of the uploads', in their order.
-    """
-
-    stack: Stack
-    owner: Owner
-    over: Event = field(default_factory=Event)
     composed: list[int] = field(default_factory=list)
     uploaded: list[int] = field(default_factory=list)
 
-    def compose(self) -> None:
-        with self.stack.client(self.owner.key) as client:
-            while not self.over.is_set():
-                post = composing.fresh()
-                reply = composing.ask(client, composing.METADATA, post, headers=PATIENCE)
-                self.composed.append(reply.status_code)
-                time.sleep(PAUSE_SECONDS)
-
-    def upload(self) -> None:
-        while not self.over.is_set():
-            self.uploaded.append(upload(self.stack, self.owner, wait=0).status_code)
-            time.sleep(UPLOAD_EVERY_SECONDS)
-
 
 @contextmanager
-def under_load(stack: Stack) -> Iterator[Load]:
-    load = Load(stack, stack.new_owner())
-    with ThreadPoolExecutor(COMPOSING_THREADS + 1) as threads:
-        under_way: list[Future[None]] = [threads.submit(load.upload)]
-        under_way += [threads.submit(load.compose) for _ in range(COMPOSING_THREADS)]
-        try:
+def under_load(stack: Stack) -> Iterator[Answered]:
+    """Uploads that do not wait and composer calls that do, one after another in some threads."""
+    load, owner = Answered(), stack.new_owner()
+    with stack.client(owner.key) as client:
+
+        def compose() -> None:
+            post = composing.fresh()
+            reply = composing.ask(client, composing.METADATA, post, headers=PATIENCE)
+            load.composed.append(reply.status_code)
+
+        def send() -> None:
+            load.uploaded.append(upload(stack, owner, wait=0).status_code)
+
+        composing_calls = repeated(*[compose] * COMPOSING_THREADS, pause=PAUSE_SECONDS)
+        with composing_calls, repeated(send, pause=UPLOAD_EVERY_SECONDS):
             yield load
-        finally:
-            load.over.set()
-    for each in under_way:
-        each.result()
 
 
 def is_whole(stack: Stack) -> bool:
@@ -133,7 +115,7 @@ def _start(stack: Stack, watched: WatchedRedis, home: Path) -> list[Path]:
 
 
 def _becomes_whole(
-    stack: Stack, watched: WatchedRedis, load: Load, alive_files: list[Path], *, lost: str
+    stack: Stack, watched: WatchedRedis, load: Answered, alive_files: list[Path], *, lost: str
 ) -> None:
     def is_promoted() -> bool:
         return watched.master() not in (None, lost)

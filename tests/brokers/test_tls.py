@@ -1,5 +1,3 @@
-"""Broker and cache behind TLS: a server's certificate is checked by every client that we have."""
-
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -113,10 +111,7 @@ def test_server_with_a_certificate_for_another_name_is_not_used(encrypted: Encry
 def test_worker_takes_jobs_through_tls_and_is_alive(encrypted: Encrypted, tmp_path: Path) -> None:
     bench = make_bench(encrypted.stack)
     alive = tmp_path / "alive"
-    environment = {
-        "PRESSROOM_REDIS_URL": encrypted.trusted,
-        "PRESSROOM_ALIVE_FILE": str(alive),
-    }
+    environment = {"PRESSROOM_REDIS_URL": encrypted.trusted, "PRESSROOM_ALIVE_FILE": str(alive)}
     bench.start_worker(concurrency=1, **environment)
     assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
     eventually(alive.exists, what="its sign of life")

@@ -1,5 +1,3 @@
-"""`pressroom doctor`: what works is found to work, and each fault is named, whatever hangs."""
-
 import json
 import re
 import socket
@@ -236,16 +234,11 @@ def test_a_backup_that_is_missing_or_old_is_found(stack: Stack, tmp_path: Path) 
         assert doctor(stack, **given)[1]["backup", "newest"]["state"] == state
 
 
-def with_password(url: str, password: str) -> str:
-    return re.sub(r":[^:@/]+@", f":{password}@", url)
-
-
 @pytest.mark.parametrize(
-    ("part", "setting"),
-    [("database", "PRESSROOM_DATABASE_URL"), ("redis", "PRESSROOM_REDIS_URL")],
+    ("part", "setting"), [("database", "PRESSROOM_DATABASE_URL"), ("redis", "PRESSROOM_REDIS_URL")]
 )
 def test_a_wrong_password_is_found_and_not_shown(stack: Stack, part: str, setting: str) -> None:
-    url = with_password(stack.environment[setting], "hunter2")
+    url = re.sub(r":[^:@/]+@", ":hunter2@", stack.environment[setting])
     code, found = doctor(stack, **{setting: url})
     assert code == 1
     assert {name for name, _ in faults(found)} == {part}

@@ -1,5 +1,3 @@
-"""`pressroom env`: what it writes is complete, secret, and of use to Compose as it is."""
-
 import os
 import pty
 import re

@@ -1,5 +1,3 @@
-"""What the command says of itself, and how little it needs for that."""
-
 import subprocess
 import sys
 from importlib.metadata import version

@@ -1,5 +1,3 @@
-"""Tables hold what people copy from them and programs read from them: whole words."""
-
 import os
 import pty
 import subprocess

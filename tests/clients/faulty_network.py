@@ -7,14 +7,12 @@ API as ``/path`` once there are none left. ``<url>/<name>.…/seen`` lists what 
 import http.client
 import json
 import socket
-import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from devstack import LOOPBACK
+from tests.http_servers import QuietHandler, http_server, running
 
 # Faults: an error, with the seconds that it asks to wait; an answer that is lost on its way; and a
 # stream that breaks off after its first event.
@@ -22,10 +20,12 @@ ERRORS = {"429": (429, "0"), "503": (503, "0"), "wait": (429, "1"), "hour": (429
 LOST = "lost"
 CUT = "cut"
 
+NOTHING: Mapping[str, str] = {}
+
 _Seen = dict[str, str | None]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     upstream_port: int
     seen: defaultdict[str, list[_Seen]]
 
@@ -37,9 +37,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._meet_faults(script, f"/{path}")
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 # names of http.server
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
     def _meet_faults(self, script: str, path: str) -> None:
         body = self._body()
@@ -68,16 +65,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self.rfile.readline()
             self.rfile.readline()
             return b"".join(chunks)
-        return self.rfile.read(int(self.headers["Content-Length"] or 0))
+        return self.read_body()
 
-    def _answer(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", "application/problem+json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+    def _answer(self, status: int, content: bytes, more: Mapping[str, str] = NOTHING) -> None:
+        self.reply(status, content, {"Content-Type": "application/problem+json", **more})
 
     def _forward(self, path: str, body: bytes, fault: str) -> None:
         upstream = http.client.HTTPConnection(LOOPBACK, self.upstream_port, timeout=60)
@@ -107,13 +98,5 @@ class _Handler(BaseHTTPRequestHandler):
 def faulty_network(api_port: int) -> Iterator[str]:
     """The URL of such a way to the API on this port."""
     handler = type("Handler", (_Handler,), {"upstream_port": api_port, "seen": defaultdict(list)})
-    server = ThreadingHTTPServer((LOOPBACK, 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://{LOOPBACK}:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with running(http_server(handler)) as url:
+        yield url

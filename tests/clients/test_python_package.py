@@ -1,6 +1,5 @@
 import inspect
 import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -11,12 +10,11 @@ import pytest
 from clients.generator import files
 from clients.generator.operations import operations
 from tests.clients import readme_examples
+from tests.clients.building import run_program
 from tests.openapi import openapi_document
 from tests.stack import Owner, Stack
 
 pytestmark = pytest.mark.full("clients")
-
-_SECONDS = 100
 
 _USE = """
 from pressroom_client import Page, Pressroom
@@ -54,16 +52,8 @@ def test_the_package_and_its_users_are_typed_strictly(python_project: Path) -> N
 
 def test_the_wheel_holds_all_of_the_package(python_project: Path, tmp_path: Path) -> None:
     options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
-    _run(
-        "-m",
-        "pip",
-        "wheel",
-        *options,
-        "--wheel-dir",
-        str(tmp_path),
-        str(python_project),
-        folder=tmp_path,
-    )
+    words = ("-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path), str(python_project))
+    _run(*words, folder=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
     sources = python_project / "src"
@@ -85,16 +75,5 @@ def test_the_examples_of_its_readme_work_as_they_are_written(
 
 
 def _run(*words: str, folder: Path, **environment: str) -> str:
-    """Run Python; returns what it says. Fails with that too."""
-    done = subprocess.run(
-        [sys.executable, *words],
-        check=False,
-        cwd=folder,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_SECONDS,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    given = {**os.environ, **environment}
+    return run_program(sys.executable, *words, folder=folder, environment=given)

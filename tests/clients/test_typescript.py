@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,13 @@ from clients.generator.operations import operations
 from core.scopes import Scope
 from tests import javascript_client, oauth
 from tests.clients import building, readme_examples, signed_messages
-from tests.clients.building import are_built, build_typescript, run_tool, write_document
+from tests.clients.building import (
+    are_built,
+    build_typescript,
+    run_program,
+    run_tool,
+    write_document,
+)
 from tests.openapi import openapi_document
 from tests.pictures import photo
 from tests.prerequisites import pass_over
@@ -25,7 +30,6 @@ pytestmark = pytest.mark.full("clients")
 TESTS = Path(__file__).parent / "typescript"
 # Of the package's tests, those that `make test` runs.
 _FEW = "a file is uploaded|an error has its code|iterating goes on"
-_SECONDS = 100
 
 
 @pytest.fixture(scope="module")
@@ -151,16 +155,6 @@ def _compile(project: Path, entry: str, options: dict[str, str]) -> None:
 
 
 def _run_node(*words: str, folder: Path, **environment: str) -> str:
-    """Run Node.js; returns what it says. Fails with that too."""
-    done = subprocess.run(
-        [javascript_client.node(files.TYPESCRIPT, "the TypeScript client"), *words],
-        check=False,
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_SECONDS,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    node = javascript_client.node(files.TYPESCRIPT, "the TypeScript client")
+    given = {"PATH": os.environ["PATH"], **environment}
+    return run_program(node, *words, folder=folder, environment=given)

@@ -107,8 +107,6 @@ class Cluster:
                 environment=host.environment,
             )
 
-    # -- what may happen to a host -----------------------------------------------------------
-
     def lose_power(self, *names: str) -> None:
         for name in names:
             self.hosts[name].unplug()
@@ -164,8 +162,6 @@ class Cluster:
         finally:
             for one, other in pairs:
                 self.hosts[one].reach(self.hosts[other])
-
-    # -- how it is ---------------------------------------------------------------------------
 
     def require_healthy(self) -> None:
         """Each host serves again, within a minute, and no process has ended by itself."""

@@ -13,10 +13,7 @@ from tests.embedded import Plan
 
 
 def on_hosts(
-    programs: list[Program],
-    environment: dict[str, str],
-    hosts: Mapping[str, Host],
-    database: str,
+    programs: list[Program], environment: dict[str, str], hosts: Mapping[str, Host], database: str
 ) -> Plan:
     """The servers on the hosts of their names, and the settings that lead there.
 

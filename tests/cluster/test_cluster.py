@@ -1,5 +1,3 @@
-"""Many hosts: whatever becomes of one of them, committed work is done once, and all serve again."""
-
 import logging
 import random
 import time
@@ -130,9 +128,6 @@ def work(cluster: Cluster) -> Work:
         slug = f"of-{owner.user_id}"
         list_id = lists.create(uow, owner_id=owner.user_id, title="A list", slug=slug).id
     return Work(cluster, owner, list_id, Load(cluster.front.url))
-
-
-# -- what happens to hosts ---------------------------------------------------------------------
 
 
 def hosts_lose_power(cluster: Cluster, api: str = "api1", worker: str = "worker2") -> None:

@@ -43,10 +43,7 @@ def _full(name: str) -> str:
 
 def prepare(engine: Engine) -> bool:
     """Get the base images, unless they are there; whether they are stand-ins."""
-    images = [
-        python_image(),
-        *(_full(files.services()[service]["image"]) for service in _TARGETS),
-    ]
+    images = [python_image(), *(_full(files.services()[service]["image"]) for service in _TARGETS)]
     wanted = [image for image in images if not engine.succeeds("image", "exists", image)]
     if not _pulled(engine, wanted):
         say("No registry of images is reached: Debian's packages and pinned wheels stand in for")

@@ -69,8 +69,6 @@ class Project:
         (self.folder / ".env").write_text("\n".join([*lines, ""]))
         run(["sh", str(self.folder / "deploy" / "compose" / "secrets.sh")])
 
-    # -- podman-compose ----------------------------------------------------------------------
-
     def compose(self, *words: str, timeout: float = 200) -> None:
         run(
             [str(self._program), "--project-name", self._name, "--in-pod", "false", *words],
@@ -109,8 +107,6 @@ class Project:
             self.engine.succeeds("healthcheck", "run", each) for each in containers
         )
 
-    # -- containers --------------------------------------------------------------------------
-
     def containers(self, service: str) -> list[str]:
         label = f"label=com.docker.compose.service={service}"
         words = ("--all", "--filter", label, "--format", "{{.Names}}")
@@ -126,8 +122,6 @@ class Project:
     def pressroom(self, *words: str) -> Any:
         """What a command of ours says, run beside the API."""
         return json.loads(self.inside("api", "pressroom", *words, "--json"))
-
-    # -- callers -----------------------------------------------------------------------------
 
     def client(self, key: str | None = None) -> httpx2.Client:
         """Calls by HTTPS, and believes the proxy's own authority alone."""

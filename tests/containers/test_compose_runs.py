@@ -1,5 +1,3 @@
-"""What people do with the Compose file, done with it."""
-
 import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor

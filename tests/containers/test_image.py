@@ -1,5 +1,3 @@
-"""What is in our image, and what it may do."""
-
 import json
 import time
 

@@ -10,7 +10,7 @@ from api.middleware.headers import VERSIONS
 from core import clock
 from tests.contract.conftest import CONTACTS, POLICY
 from tests.contract.replies import data, problem
-from tests.integrations.challenges.setting import settings
+from tests.given_settings import settings
 from tests.stack import Stack
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

@@ -1,5 +1,3 @@
-"""A server that fails is asked by one caller now and then, and by all once it works."""
-
 import threading
 
 import pytest

@@ -1,5 +1,3 @@
-"""The catalogue of errors: what each entry must be, whatever it says."""
-
 import ast
 import importlib
 import pkgutil

@@ -1,5 +1,3 @@
-"""What a process asks of Python while it starts. Each is asked of a process of its own."""
-
 import subprocess
 import sys
 

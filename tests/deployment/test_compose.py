@@ -119,7 +119,8 @@ def test_the_script_pins_each_image_of_others_by_what_its_registry_says(tmp_path
         return done.returncode, "\n".join(texts)
 
     digest = """printf 'sha256:%s' "$(printf %s "$6-{}" | sha256sum | cut --bytes 1-64)\""""
-    theirs = [each["image"] for each in (_theirs() | files.observers()).values()]
+    services = (files.services() | files.observers()).values()
+    theirs = [each["image"] for each in services if "build" not in each]
     for answer in ("exit 1", "echo nothing"):
         code, before = pinned(answer)
         assert code != 0
@@ -183,7 +184,3 @@ def _answers(client: redis.Redis) -> bool:
         return bool(client.ping())
     except redis.ConnectionError:
         return False
-
-
-def _theirs() -> dict[str, dict[str, Any]]:
-    return {name: each for name, each in files.services().items() if "build" not in each}

@@ -1,12 +1,9 @@
-"""No process has more connections to Postgres than our documents tell operators to count with."""
-
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,6 +17,7 @@ from core.queues import Queue
 from storage.database import Database, Statement, open_database
 from tests.contract.bulk import addresses, of_addresses
 from tests.docs.markdown import ROOT
+from tests.load import repeated
 from tests.pictures import photo
 from tests.stack import Running, Stack, eventually
 from tests.subscribers import new_list
@@ -69,28 +67,16 @@ class Count:
 
     stack: Stack
     most: Counter[str] = field(default_factory=Counter)
-    _over: threading.Event = field(default_factory=threading.Event)
 
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._look_again_and_again)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
+    def going_on(self) -> AbstractContextManager[None]:
+        return repeated(self._look, pause=0.02)
 
-    def _look_again_and_again(self) -> None:
-        with closing(psycopg2.connect(self.stack.owner_url)) as connected:
-            connected.autocommit = True
-            while not self._over.wait(0.02):
-                with connected.cursor() as cursor:
-                    cursor.execute(
-                        "SELECT application_name, count(*) FROM pg_stat_activity"
-                        " WHERE datname = current_database() GROUP BY application_name"
-                    )
-                    self.most |= Counter(dict(cursor.fetchall()))
+    def _look(self) -> None:
+        found = self.stack.query(
+            "SELECT application_name, count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() GROUP BY application_name"
+        )
+        self.most |= Counter({str(name): int(str(count)) for name, count in found})
 
 
 @contextmanager
@@ -111,30 +97,25 @@ def at_once(calls: Iterable[Callable[[], object]]) -> ThreadPoolExecutor:
 
 
 @pytest.fixture(scope="module")
-def counted(make_stack: Callable[[str], Stack]) -> Stack:
-    return make_stack("counted")
-
-
-@pytest.fixture(scope="module")
-def loaded(counted: Stack) -> None:
+def loaded(bare: Stack) -> None:
     """With an API to call."""
-    counted.start_sandbox()
-    counted.start_api()
+    bare.start_sandbox()
+    bare.start_api()
 
 
 @pytest.fixture
-def caller(counted: Stack, loaded: None) -> Iterator[httpx2.Client]:
-    headers = {"Authorization": f"Bearer {counted.new_owner().key}"}
+def caller(bare: Stack, loaded: None) -> Iterator[httpx2.Client]:
+    headers = {"Authorization": f"Bearer {bare.new_owner().key}"}
     limits = httpx2.Limits(max_connections=AT_ONCE)
     with httpx2.Client(
-        base_url=counted.api_url, headers=headers, timeout=60, limits=limits, verify=False
+        base_url=bare.api_url, headers=headers, timeout=60, limits=limits, verify=False
     ) as client:
         yield client
 
 
 @pytest.mark.full("processes")
-def test_an_api_process_under_load_has_no_more(counted: Stack, caller: httpx2.Client) -> None:
-    charge = {"amount_credit": 1, "source_id": "counted"}
+def test_an_api_process_under_load_has_no_more(bare: Stack, caller: httpx2.Client) -> None:
+    charge = {"amount_credit": 1, "source_id": "bare"}
     picture = {"file": ("photo.jpg", photo(64, 48))}
     list_id = new_list(caller)
     singly = [
@@ -150,7 +131,7 @@ def test_an_api_process_under_load_has_no_more(counted: Stack, caller: httpx2.Cl
         partial(caller.delete, f"/subscriptions/{list_id}"),
         partial(caller.post, "/attachments", files=picture, headers={"Prefer": "wait=0"}),
     ]
-    count = Count(counted)
+    count = Count(bare)
     with count.going_on():
         # First all that a statement by itself needs, then all that a transaction needs, and then
         # the other way round: what was opened for the one is still there for the other.
@@ -159,7 +140,7 @@ def test_an_api_process_under_load_has_no_more(counted: Stack, caller: httpx2.Cl
             (in_transactions * 12, ["lists", "jobs", "attachments", "subscriptions"]),
             (singly * 30, ["credit_accounts"]),
         ):
-            with locked(counted, *tables):
+            with locked(bare, *tables):
                 threads = at_once(calls)
             threads.shutdown()
     [most] = stated(API)
@@ -167,14 +148,14 @@ def test_an_api_process_under_load_has_no_more(counted: Stack, caller: httpx2.Cl
 
 
 @pytest.fixture
-def start_queues(counted: Stack, tmp_path: Path) -> Iterator[Callable[[list[Queue]], Running]]:
+def start_queues(bare: Stack, tmp_path: Path) -> Iterator[Callable[[list[Queue]], Running]]:
     """Starts a worker as a deployment does, with each queue's own limit."""
     started = []
 
     def start(queues: list[Queue]) -> Running:
         mark = tmp_path / f"{queues[0]}.ready"
-        running = counted.start(
-            f"counted-{queues[0]}",
+        running = bare.start(
+            f"bare-{queues[0]}",
             "worker",
             *(word for queue in queues for word in ("--queue", queue)),
             ready=mark.exists,
@@ -186,7 +167,7 @@ def start_queues(counted: Stack, tmp_path: Path) -> Iterator[Callable[[list[Queu
     yield start
     for running in started:
         running.stop()
-        counted.processes.remove(running)
+        bare.processes.remove(running)
 
 
 def most_at(count: Count, queue: Queue) -> int:
@@ -205,30 +186,30 @@ def ended(stack: Stack, queues: list[Queue]) -> bool:
 
 @pytest.mark.full("processes")
 def test_a_waiting_worker_under_load_has_no_more(
-    counted: Stack, caller: httpx2.Client, start_queues: Callable[[list[Queue]], Running]
+    bare: Stack, caller: httpx2.Client, start_queues: Callable[[list[Queue]], Running]
 ) -> None:
     list_id = new_list(caller, confirm_required=True)
     start_queues(WAITING)
-    count = Count(counted)
+    count = Count(bare)
     with count.going_on():
         for number in range(12):
             email = f"mailed{number}@example.com"
             caller.post(f"/subscriptions/{list_id}", json={"email": email})
-        with locked(counted, "jobs"):
+        with locked(bare, "jobs"):
             pass
-        eventually(lambda: ended(counted, WAITING), within=60, what="the mails")
+        eventually(lambda: ended(bare, WAITING), within=60, what="the mails")
     [most] = stated(WAITS)
     assert 1 < most_at(count, Queue.REQUEST) + count.most["pressroom-sweep"] <= most
 
 
 @pytest.mark.full("processes")
 def test_a_computing_worker_under_load_has_no_more(
-    counted: Stack, caller: httpx2.Client, start_queues: Callable[[list[Queue]], Running]
+    bare: Stack, caller: httpx2.Client, start_queues: Callable[[list[Queue]], Running]
 ) -> None:
     list_id = new_list(caller)
     picture = {"file": ("photo.jpg", photo(640, 480))}
     start_queues(COMPUTING)
-    count = Count(counted)
+    count = Count(bare)
     with count.going_on():
         calls = [partial(caller.post, "/attachments", files=picture) for _ in range(8)]
         for _ in range(3):
@@ -238,34 +219,29 @@ def test_a_computing_worker_under_load_has_no_more(
                 partial(caller.post, f"/lists/{list_id}/exports", json={"kind": "members"})
             )
         at_once(calls).shutdown()
-        eventually(lambda: ended(counted, COMPUTING), within=60, what="the jobs")
+        eventually(lambda: ended(bare, COMPUTING), within=60, what="the jobs")
     most = most_of_computing(serving(COMPUTING))
     assert 1 < most_at(count, Queue.EXPORT) + count.most["pressroom-sweep"] <= most
 
 
-# -- how they are shared -------------------------------------------------------------------------
-
-
 @pytest.fixture
-def shared(counted: Stack) -> Iterator[Database]:
+def shared(bare: Stack) -> Iterator[Database]:
     """With one connection for transactions, and one for single statements."""
     name = f"pressroom-shared-{time.monotonic_ns()}"
-    opened = open_database(
-        counted.settings(), pool_size=1, application_name=name, single_statements=1
-    )
+    opened = open_database(bare.settings(), pool_size=1, application_name=name, single_statements=1)
     yield opened
     opened.close()
 
 
 def test_statements_by_themselves_use_a_transactions_connection_when_theirs_is_in_use(
-    counted: Stack, shared: Database
+    bare: Stack, shared: Database
 ) -> None:
     slowly = Statement("SELECT current_setting('application_name'), pg_sleep(0.3)")
     with ThreadPoolExecutor(4) as threads:
         found = [threads.submit(shared.rows, slowly) for _ in range(4)]
         [name] = {each.result()[0][0] for each in found}
     count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
-    assert counted.query(count, name) == [(2,)]
+    assert bare.query(count, name) == [(2,)]
     # It is none that commits by itself any more.
     with shared.engine.connect() as connection:
         connection.exec_driver_sql("CREATE TEMP TABLE seen ON COMMIT DELETE ROWS AS SELECT 1")

@@ -1,5 +1,3 @@
-"""What holds of our processes in the Compose file and in the manifests of Kubernetes alike."""
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,13 +31,15 @@ class Process:
 
 def of_compose() -> list[Process]:
     found = []
+    by_file = {each: variable_of(name) for each, name in files.secrets().items()}
+    secret = set(by_file.values())
     for name, service in files.ours().items():
         variables: dict[str, str] = service["environment"]
         ours = {each: value for each, value in variables.items() if each.startswith(PREFIX)}
         # A secret is a file; a listing of a container would show a variable's value.
-        secret = set(map(variable_of, files.secrets().values()))
         assert secret.isdisjoint(ours), name
-        settings = {each: _setting(each) for each in ours}
+        # The variable of the setting that each gives, itself or by a file.
+        settings = {each: by_file.get(each, each) for each in ours}
         given = {
             settings[each]
             for each, value in ours.items()
@@ -48,11 +48,6 @@ def of_compose() -> list[Process]:
         words = service["command"]
         found.append(Process(name, words, {*settings.values()}, given, pods.needed_by(words)))
     return found
-
-
-def _setting(variable: str) -> str:
-    """The variable of the setting that this one gives, itself or by a file."""
-    return variable_of(files.secrets()[variable]) if variable in files.secrets() else variable
 
 
 def _has_value(value: str) -> bool:

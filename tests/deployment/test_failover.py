@@ -1,5 +1,3 @@
-"""The primary is killed under load, and its replica promoted: no answer that was given is lost."""
-
 import logging
 import signal
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""The example's configuration of HAProxy, in front of real hosts of the API."""
-
 import http.client
 import json
 import ssl

@@ -1,12 +1,10 @@
-"""Through PgBouncer, as our documents set it up, all is as without: work, limits, releases."""
-
 import configparser
 import io
 import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from shutil import which
 
@@ -29,7 +27,7 @@ from tests.embedded import Services, await_ready
 from tests.faults.uploads import upload
 from tests.ports import free_port
 from tests.prerequisites import pass_over
-from tests.replica import RUNS_POSTGRES
+from tests.replica import RUNS_POSTGRES, answers_postgres
 from tests.stack import Owner, Stack, eventually
 from tests.subscribers import new_list
 
@@ -89,7 +87,7 @@ def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[R
         argv=(*primary.argv[: primary.argv.index(RUNS_POSTGRES)], program, str(ini)),
         log=primary.log.with_name(f"pgbouncer-{port}.log"),
         stop_signal=signal.SIGTERM,
-        ready=lambda: _answers(pooled),
+        ready=lambda: answers_postgres(pooled),
         prepare=lambda: None,
     )
     group = Group([running], say=lambda _: None)
@@ -114,12 +112,6 @@ def _written(settings: dict[str, dict[str, str]]) -> str:
     text = io.StringIO()
     made.write(text)
     return text.getvalue()
-
-
-def _answers(url: str) -> bool:
-    with suppress(psycopg2.OperationalError), closing(psycopg2.connect(url, connect_timeout=2)):
-        return True
-    return False
 
 
 # Fewer than our processes would open by themselves.
@@ -219,9 +211,7 @@ def test_a_session_that_others_get_after_us_is_as_it_was(
 
 
 @contextmanager
-def sessions_of(
-    pooled: tuple[Stack, RunningPooler],
-) -> Iterator[list[psycopg2.extensions.cursor]]:
+def sessions_of(pooled: tuple[Stack, RunningPooler]) -> Iterator[list[psycopg2.extensions.cursor]]:
     """Each connection that the pool has to the server, in a transaction, at the same time."""
     _, pooler = pooled
     with ExitStack() as held:

@@ -1,8 +1,7 @@
-"""Each process as a container runs it: on every address, ended by SIGTERM, in order."""
-
 import signal
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -10,19 +9,18 @@ import pytest
 from sqlalchemy import make_url
 
 from devstack.supervisor.embedded.valkey import DATABASES
+from devstack.supervisor.programs import answers
 from tests.contract.replies import data
 from tests.embedded import Services
 from tests.pictures import photo
+from tests.ports import free_port
 from tests.probe.silent_names import SILENT
 from tests.stack import Owner, Running, Stack, eventually, open_stack, plain_client
 
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        chosen: int = probe.getsockname()[1]
-    return chosen
+    return free_port()
 
 
 def test_api_ends_in_order_when_asked(stack: Stack, port: int) -> None:
@@ -94,11 +92,7 @@ def test_flower_answers_to_the_names_that_it_is_given_alone(stack: Stack, port: 
 
 def test_flower_does_not_start_without_a_password(stack: Stack, port: int) -> None:
     flower = stack.start(
-        "flower-open",
-        "flower",
-        "--port",
-        str(port),
-        environment={"PRESSROOM_FLOWER_PASSWORD": ""},
+        "flower-open", "flower", "--port", str(port), environment={"PRESSROOM_FLOWER_PASSWORD": ""}
     )
     assert flower.process.wait(30) == 2
     assert "PRESSROOM_FLOWER_PASSWORD" in flower.log.read_text()
@@ -210,25 +204,9 @@ def test_what_runs_once_ends_when_asked_while_its_server_says_nothing(
 
 
 def _start(
-    stack: Stack,
-    name: str,
-    *words: str,
-    path: str,
-    module: str = "cli.main",
-    **environment: str,
+    stack: Stack, name: str, *words: str, path: str, module: str = "cli.main", **environment: str
 ) -> Running:
-    port = words[words.index("--port") + 1]
-    ready = _answers(f"http://127.0.0.1:{port}{path}")
+    ready = partial(answers, int(words[words.index("--port") + 1]), path)
     return stack.start(
         f"deployed-{name}", *words, module=module, ready=ready, environment=environment
     )
-
-
-def _answers(url: str) -> Callable[[], bool]:
-    def check() -> bool:
-        try:
-            return httpx2.get(url, timeout=2.0).status_code == 200
-        except httpx2.TransportError:
-            return False
-
-    return check

@@ -1,5 +1,3 @@
-"""The way in of the Compose file: what it lets through, and how long it waits."""
-
 import re
 
 import pytest

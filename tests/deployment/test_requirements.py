@@ -1,5 +1,3 @@
-"""Do the pinned requirements suffice? In a process that may import nothing but what they name."""
-
 import json
 import re
 import subprocess
@@ -95,10 +93,7 @@ for module in modules:
 
 @pytest.mark.parametrize(
     ("requirements", "modules"),
-    [
-        ("requirements.txt", PRODUCTION),
-        ("requirements-devstack.txt", (*PRODUCTION, *DEVELOPMENT)),
-    ],
+    [("requirements.txt", PRODUCTION), ("requirements-devstack.txt", (*PRODUCTION, *DEVELOPMENT))],
 )
 def test_every_process_starts_with_the_pinned_requirements_alone(
     requirements: str, modules: tuple[str, ...]

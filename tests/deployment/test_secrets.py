@@ -1,5 +1,3 @@
-"""Each secret of the Compose file: who makes it, and which process is shown it."""
-
 import json
 import subprocess
 from pathlib import Path
@@ -47,9 +45,7 @@ ADMINISTRATOR = {"s3_admin_secret_key"}
 
 
 @pytest.mark.parametrize("name", files.ours())
-def test_each_process_is_shown_the_secrets_that_its_variables_name_and_no_others(
-    name: str,
-) -> None:
+def test_each_process_is_shown_the_secrets_that_its_variables_name_and_no_others(name: str) -> None:
     service, secrets = files.ours()[name], files.secrets()
     named = {
         variable: path for variable, path in service["environment"].items() if variable in secrets

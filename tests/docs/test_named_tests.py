@@ -1,5 +1,3 @@
-"""Each test that a document names exists."""
-
 import re
 
 import pytest

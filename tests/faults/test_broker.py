@@ -1,5 +1,3 @@
-"""The broker holds nothing dear: emptied, full, silent or gone, it delays work and loses none."""
-
 import json
 import time
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""What hangs holds up only what needs it."""
-
 import socket
 import time
 from collections.abc import Callable, Iterator

@@ -1,5 +1,3 @@
-"""Committed means done: jobs while everything around them is killed and cut at random."""
-
 import os
 import random
 import signal

@@ -1,5 +1,3 @@
-"""Callers of the composer who leave: nobody works for them, and nothing of them stays."""
-
 import contextlib
 import http.client
 import json

@@ -1,5 +1,3 @@
-"""Processes that die between the charge for a call of the composer and its answer."""
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 

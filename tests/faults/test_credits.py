@@ -1,5 +1,3 @@
-"""Money through crowds: each charge once, and the books always balanced."""
-
 import json
 import random
 import threading

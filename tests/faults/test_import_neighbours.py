@@ -1,7 +1,4 @@
-"""One owner's import, however large or hostile, and what others notice of it."""
-
 import random
-import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +8,7 @@ from models import FINISHED
 from tests.faults.bulk import succeeded, worker
 from tests.held_memory import held_memory
 from tests.importing import Importing, csv_of
+from tests.load import repeated
 from tests.sizes import sized
 from tests.stack import Owner, Running, eventually
 
@@ -94,18 +92,12 @@ def _import_many(importing: Importing, importer: Owner, rows: int) -> None:
 @contextmanager
 def peak(running: Running) -> Iterator[list[int]]:
     """The most that the worker and its pool held meanwhile: proportional set size, in bytes."""
-    found, stop = [0], threading.Event()
+    found = [0]
 
     def watch() -> None:
-        while not stop.wait(0.05):
-            with suppress(OSError):
-                held = sum(held_memory(pid) for pid in (running.pid, *running.children()))
-                found[0] = max(found[0], held)
+        with suppress(OSError):
+            held = sum(held_memory(pid) for pid in (running.pid, *running.children()))
+            found[0] = max(found[0], held)
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
+    with repeated(watch, pause=0.05):
         yield found
-    finally:
-        stop.set()
-        watcher.join()

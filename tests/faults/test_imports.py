@@ -1,5 +1,3 @@
-"""Imports while everything around them is killed, emptied and restarted: each row exactly once."""
-
 import os
 import random
 import signal

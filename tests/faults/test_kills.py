@@ -30,6 +30,7 @@ from tests.faults.conftest import kill_all
 from tests.faults.held_rows import await_waiter, uncommitted
 from tests.faults.uploads import upload
 from tests.importing import Importing
+from tests.load import repeated
 from tests.ports import free_port
 from tests.probe.bench import Bench, make_bench
 from tests.probe.kind import PROBES
@@ -73,9 +74,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(bench, services)
 
 
-# -- Postgres, Redis and S3 ------------------------------------------------------------------------
-
-
 @pytest.mark.fast
 def test_killed_services_are_found_again_by_every_process(site: Site) -> None:
     owner = site.stack.new_owner()
@@ -93,7 +91,11 @@ def _restart_under_load(site: Site, owner: Owner, name: str) -> None:
         bench.started(jobs[0])
         site.services.restart(name)
     eventually(lambda: answers(stack.api_port, "/readyz"), within=HEALTHY_WITHIN, what="/readyz")
-    eventually(lambda: _served(stack, owner), within=HEALTHY_WITHIN, what="an upload")
+    eventually(
+        lambda: upload(stack, owner, wait=5).status_code == 200,
+        within=HEALTHY_WITHIN,
+        what="an upload",
+    )
     for job_id in [*jobs, bench.enqueue(kind=probe)]:
         assert bench.finished(job_id, within=HEALTHY_WITHIN).status == "succeeded"
         assert bench.effects(job_id) == 1
@@ -102,35 +104,21 @@ def _restart_under_load(site: Site, owner: Owner, name: str) -> None:
 @contextmanager
 def _load(stack: Stack, owner: Owner) -> Iterator[None]:
     """Uploads one after another; what they are answered meanwhile must be an answer of ours."""
-    stop, strange = threading.Event(), list[str]()
+    strange: list[str] = []
 
     def call() -> None:
-        while not stop.is_set():
-            try:
-                reply = upload(stack, owner, wait=2)
-            except httpx2.HTTPError as error:
-                strange.append(repr(error))
-                continue
-            if reply.status_code not in {200, 202, 503}:
-                strange.append(reply.text)
-            stop.wait(0.05)
+        try:
+            reply = upload(stack, owner, wait=2)
+        except httpx2.HTTPError as error:
+            strange.append(repr(error))
+            return
+        if reply.status_code not in {200, 202, 503}:
+            strange.append(reply.text)
 
-    thread = threading.Thread(target=call)
-    thread.start()
-    time.sleep(0.2)
-    try:
+    with repeated(call, pause=0.05):
+        time.sleep(0.2)
         yield
-    finally:
-        stop.set()
-        thread.join()
     assert strange == []
-
-
-def _served(stack: Stack, owner: Owner) -> bool:
-    return upload(stack, owner, wait=5).status_code == 200
-
-
-# -- charges -----------------------------------------------------------------------------------
 
 
 @pytest.mark.fast
@@ -174,9 +162,6 @@ def _require_all_there(bank: Bank, owner: Owner, spenders: Spenders) -> None:
     assert [seq for seq, *_ in kept] == list(range(2, len(kept) + 2))
     assert bank.balance(owner) == 1_000_000 - Decimal("0.0007") * len(kept)
     bank.require_clean_books()
-
-
-# -- workers -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

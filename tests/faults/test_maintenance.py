@@ -1,5 +1,3 @@
-"""Maintenance happens while there is any worker at all, however short each one lives."""
-
 import os
 import signal
 import time

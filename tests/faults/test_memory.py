@@ -1,5 +1,3 @@
-"""What a media worker takes of memory, its converters included, before and after many images."""
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Servers that are away for longer than a call: what was accepted ends well, or can be retried."""
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,5 +1,3 @@
-"""A job that kills each process that works at it, and its neighbour."""
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,5 +1,3 @@
-"""A rush in one queue while people wait in another of the same process."""
-
 import socket
 from collections.abc import Callable, Iterator
 

@@ -1,5 +1,3 @@
-"""A worker that stalls stops touching its alive file; one that only works long does not."""
-
 import os
 import signal
 import time

@@ -1,5 +1,3 @@
-"""Any life of accounts and orders, against arithmetic of its own in whole numbers."""
-
 import random
 from dataclasses import dataclass, field
 from decimal import Decimal

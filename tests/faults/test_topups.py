@@ -1,5 +1,3 @@
-"""Money through a provider that tells everything twice, shuffled, late and sometimes wrongly."""
-
 import random
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -57,12 +55,7 @@ def test_a_body_that_was_changed_on_its_way_is_400(bank: Stack, poster: Poster) 
 
 @pytest.mark.parametrize(
     "difference",
-    [
-        {"amount_total": 499},
-        {"amount_total": 50_000},
-        {"currency": "jpy"},
-        {"amount_total": 0},
-    ],
+    [{"amount_total": 499}, {"amount_total": 50_000}, {"currency": "jpy"}, {"amount_total": 0}],
 )
 def test_a_payment_of_something_else_goes_to_review(
     bank: Stack, poster: Poster, difference: Json
@@ -101,30 +94,6 @@ def test_an_event_that_only_the_provider_can_place_is_asked_for_again(
     assert till.standing(bank, owner.user_id) == (0, 0)
 
 
-def test_a_late_payment_counts_and_that_of_a_failed_order_waits(
-    bank: Stack, poster: Poster
-) -> None:
-    owner = bank.new_owner()
-    late = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
-    poster.post(till.session(late, "checkout.session.expired"))
-    assert till.state(bank, late) == "expired"
-    poster.post(till.session(late))
-    assert till.state(bank, late) == "paid"
-    failed = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
-    poster.post(till.fallen_through(failed))
-    assert till.state(bank, failed) == "failed"
-    for _ in range(2):
-        poster.post(till.session(failed))
-        assert till.state(bank, failed) == "review"
-        assert till.standing(bank, owner.user_id) == (500, 0)
-    with bank.resources.unit_of_work() as uow:
-        settlement.resolve(uow, failed.order_id, Resolution.CREDIT)
-    poster.post(till.session(failed))
-    assert till.state(bank, failed) == "paid"
-    assert till.standing(bank, owner.user_id) == (1000, 0)
-    till.require_clean_books(bank)
-
-
 def test_a_sum_that_shrank_is_put_right_though_the_news_of_the_failure_was_lost(
     bank: Stack, poster: Poster
 ) -> None:
@@ -140,54 +109,6 @@ def test_a_sum_that_shrank_is_put_right_though_the_news_of_the_failure_was_lost(
             assert poster.post(sent).status_code == 200
         assert till.standing(bank, owner.user_id) == (400, 0)
         assert till.state(bank, terms) == "paid"
-    till.require_clean_books(bank)
-
-
-@pytest.mark.parametrize(
-    ("first_ends", "state", "left"), [("won", "paid", 300), ("lost", "refunded", 0)]
-)
-def test_two_disputes_of_one_payment_are_both_counted_in_any_order(
-    bank: Stack, poster: Poster, first_ends: str, state: str, left: int
-) -> None:
-    for seed in range(sized(4, 40)):
-        owner = bank.new_owner()
-        terms = till.new_order(bank, owner.user_id, minor=10_000, credit_units=10_000_000)
-        news = [
-            till.session(terms),
-            till.dispute(terms, "needs_response", 3_000, number=1),
-            till.dispute(terms, "needs_response", 7_000, number=2),
-            till.dispute(terms, first_ends, 3_000, number=1),
-            till.dispute(terms, "lost", 7_000, number=2),
-        ]
-        poster.post(news[0])
-        # The first time as it happened, then at random, each twice.
-        sequence = random.Random(seed).sample(news * 2, 10) if seed else news
-        for sent in sequence:
-            assert poster.post(sent).status_code == 200
-        assert till.state(bank, terms) == state
-        assert till.standing(bank, owner.user_id) == (left, 0)
-    till.require_clean_books(bank)
-
-
-def test_a_list_of_disputes_that_comes_late_takes_nothing_and_gives_nothing(
-    bank: Stack, poster: Poster
-) -> None:
-    owner = bank.new_owner()
-    terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
-    poster.post(till.session(terms))
-    first, second = (till.dispute(terms, "needs_response", 100, number=n) for n in (1, 2))
-    poster.post(first)
-    older = [dict(each) for each in till.disputes_of(terms)]
-    poster.post(till.dispute(terms, "won", 100, number=1))
-    poster.post(second)
-    poster.post(till.dispute(terms, "lost", 100, number=2))
-    assert till.standing(bank, owner.user_id) == (400, 0)
-    # As a worker applies it that read the list before all that, and was slow.
-    till.disputes_of(terms)[:] = older
-    late = till.event("charge.dispute.updated", first["data"]["object"])
-    assert poster.post(late).status_code == 200
-    assert till.standing(bank, owner.user_id) == (400, 0)
-    assert till.state(bank, terms) == "paid"
     till.require_clean_books(bank)
 
 

@@ -1,5 +1,3 @@
-"""Requests that wait for a worker: none hangs, and none leaves anything behind."""
-
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta

@@ -1,12 +1,10 @@
-"""Events are neither lost nor invented: a bad receiver, and processes killed at random."""
-
 import base64
 import json
 import random
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import httpx2
@@ -18,15 +16,7 @@ from services.feed.catalogue import FeedEventType
 from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
-from tests.hooks import (
-    OK,
-    Answer,
-    Hook,
-    event_ids,
-    hooked,
-    let_pauses_pass,
-    new_endpoint,
-)
+from tests.hooks import OK, Answer, Hook, event_ids, hooked, let_pauses_pass, new_endpoint
 from tests.javascript_client import FOLDER, node
 from tests.sizes import sized
 from tests.stack import Owner, Running, Stack, eventually
@@ -89,20 +79,15 @@ class Fate:
         return self._stack.start("worker-webhooks", *words)
 
 
-@pytest.fixture(scope="module")
-def drilled(make_stack: Callable[[str], Stack]) -> Stack:
-    return make_stack("drilled")
-
-
 @pytest.fixture
-def fate(drilled: Stack) -> Iterator[Fate]:
-    fate = Fate(drilled)
+def fate(bare: Stack) -> Iterator[Fate]:
+    fate = Fate(bare)
     yield fate
     fate.stop()
 
 
-def test_receiver_gets_each_event_and_no_other(drilled: Stack, fate: Fate) -> None:
-    owner, enough = drilled.new_owner(), threading.Event()
+def test_receiver_gets_each_event_and_no_other(bare: Stack, fate: Fate) -> None:
+    owner, enough = bare.new_owner(), threading.Event()
     fate.end()
     dice, lock = random.Random(SEED), threading.Lock()
 
@@ -111,15 +96,13 @@ def test_receiver_gets_each_event_and_no_other(drilled: Stack, fate: Fate) -> No
         with lock:
             return (500, {}) if dice.random() < 1 / 3 else OK
 
-    with hooked() as receiver, drilled.client(owner.key) as client:
+    with hooked() as receiver, bare.client(owner.key) as client:
         receiver.answer = often_bad
-        paths = _members(drilled, client)
+        paths = _members(bare, client)
         endpoint = new_endpoint(client, receiver.url, CHANGED)
         verifiers = Verifiers(endpoint["secret"])
         writers = [
-            threading.Thread(
-                target=_change, args=(drilled, owner, path, number, enough), daemon=True
-            )
+            threading.Thread(target=_change, args=(bare, owner, path, number, enough), daemon=True)
             for number, path in enumerate(paths)
         ]
         for writer in writers:
@@ -129,15 +112,15 @@ def test_receiver_gets_each_event_and_no_other(drilled: Stack, fate: Fate) -> No
         while any(writer.is_alive() for writer in writers):
             fate.strike(len(receiver.hooks))
             if time.monotonic() > passed + BETWEEN_PASSES_SECONDS:
-                let_pauses_pass(drilled, endpoint["id"])
+                let_pauses_pass(bare, endpoint["id"])
                 passed = time.monotonic()
             time.sleep(fate.rest())
             if fate.kills >= LEAST_KILLS:
                 enough.set()
             assert time.monotonic() < ends_by
         fate.end()
-        _settle(drilled, owner, endpoint["id"], ends_by)
-        expected = event_ids(drilled, owner, CHANGED)
+        _settle(bare, owner, endpoint["id"], ends_by)
+        expected = event_ids(bare, owner, CHANGED)
         assert len(expected) >= CHANGES
         assert set(receiver.ids) == set(expected)
         verifiers.end()
@@ -215,29 +198,29 @@ class Verifiers:
         assert json.loads(told) == {"verified": self._count}
 
 
-def test_events_of_lost_jobs_are_sent(drilled: Stack) -> None:
+def test_events_of_lost_jobs_are_sent(bare: Stack) -> None:
     """A worker is killed between the call and what it would have written of the answer."""
-    owner = drilled.new_owner()
-    api, worker = drilled.start_api(), drilled.start_worker("webhooks")
+    owner = bare.new_owner()
+    api, worker = bare.start_api(), bare.start_worker("webhooks")
 
     def kill(hook: Hook) -> Answer:
         if len(receiver.hooks) == 1:
             worker.kill()
         return OK
 
-    with hooked() as receiver, drilled.client(owner.key) as client:
+    with hooked() as receiver, bare.client(owner.key) as client:
         receiver.answer = kill
         endpoint = new_endpoint(client, receiver.url, FeedEventType.KEY_CREATED)
         data(client.post("/apikeys", json={"name": "an event"}))
         eventually(lambda: receiver.hooks, what="the first try")
-        successor = drilled.start_worker("webhooks")
+        successor = bare.start_worker("webhooks")
         eventually(lambda: len(receiver.hooks) == 2, what="the second try", within=40)
         first, second = receiver.hooks
         assert first.id == second.id
         second.check(endpoint["secret"])
         eventually(
             lambda: (
-                drilled.query(
+                bare.query(
                     "SELECT attempts FROM webhook_deliveries"
                     " WHERE endpoint_id = %s AND status = 'delivered'",
                     endpoint["id"],
@@ -250,20 +233,20 @@ def test_events_of_lost_jobs_are_sent(drilled: Stack) -> None:
         running.kill()
 
 
-def test_listener_goes_on_when_the_api_was_restarted(drilled: Stack) -> None:
-    owner, secret = drilled.new_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
-    api = drilled.start_api()
-    with hooked() as receiver, drilled.client(owner.key) as client:
-        listener = drilled.start(
+def test_listener_goes_on_when_the_api_was_restarted(bare: Stack) -> None:
+    owner, secret = bare.new_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
+    api = bare.start_api()
+    with hooked() as receiver, bare.client(owner.key) as client:
+        listener = bare.start(
             "listener",
             *("listen", "--forward-to", receiver.url, "--key", owner.key, "--secret", secret),
-            *("--api", drilled.api_url),
+            *("--api", bare.api_url),
         )
         eventually(lambda: "Events go to" in listener.log.read_text(), what="the listener")
         data(client.post("/apikeys", json={"name": "first"}))
         eventually(lambda: len(receiver.hooks) == 1, what="the first event")
         api.kill()
-        api = drilled.start_api()
+        api = bare.start_api()
         data(client.post("/apikeys", json={"name": "second"}))
         eventually(lambda: len(receiver.hooks) == 2, what="the second event")
         assert len(set(receiver.ids)) == 2

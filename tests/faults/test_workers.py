@@ -1,5 +1,3 @@
-"""Workers that are killed, paused, stopped or cut off in the middle of a job."""
-
 import os
 import signal
 

@@ -2,9 +2,7 @@
 
 import hashlib
 import hmac
-import http.server
 import json
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +20,7 @@ from core import clock, ids
 from integrations.payments.port import PaymentChannel
 from models import PaymentOrder
 from services.credits import checkout, verify
+from tests.http_servers import QuietHandler, http_server, running
 from tests.stack import Stack
 
 Json = dict[str, Any]
@@ -174,7 +173,7 @@ def event(kind: str, about: Json) -> Json:
     }
 
 
-class _Unwilling(http.server.BaseHTTPRequestHandler):
+class _Unwilling(QuietHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -184,30 +183,17 @@ class _Unwilling(http.server.BaseHTTPRequestHandler):
         if listed is not None:
             [payment] = parse_qs(query)["payment_intent"]
             page = {"object": "list", "has_more": False, "data": listed.get(payment, [])}
-            body = json.dumps(page).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(200, json.dumps(page).encode())
             return
-        self.send_response(503)
         # Stripe's library would ask again, half a second later.
-        self.send_header("Stripe-Should-Retry", "false")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.reply(503, headers={"Stripe-Should-Retry": "false"})
 
 
 @contextmanager
 def unwilling_provider() -> Iterator[str]:
     """The address of a provider that lists refunds and disputes, and says nothing else."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Unwilling) as listener:
-        listener.daemon_threads = True
-        threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{listener.server_address[1]}"
-        listener.shutdown()
+    with running(http_server(_Unwilling)) as url:
+        yield url
 
 
 @dataclass

@@ -1,5 +1,3 @@
-"""Each alert fires for what it is for and clears after it, and its section says what to do."""
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

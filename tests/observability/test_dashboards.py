@@ -1,5 +1,3 @@
-"""The dashboards ask for what there is, and no metric tells of a person."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""The Compose profile brings a Prometheus that finds our processes, and a Grafana that finds it."""
-
 from typing import Any
 
 import pytest

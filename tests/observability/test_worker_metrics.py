@@ -1,5 +1,3 @@
-"""Workers tell their own counts, and those of the processes of their pools."""
-
 import os
 import signal
 from collections.abc import Callable

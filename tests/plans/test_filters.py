@@ -1,5 +1,3 @@
-"""How Postgres looks for whom a filter means: by which index, or among how many."""
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -8,12 +8,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 from fastapi import Response
-from fastapi.responses import (
-    JSONResponse,
-    PlainTextResponse,
-    RedirectResponse,
-    StreamingResponse,
-)
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from devstack.sandbox.llm import (

@@ -1,5 +1,3 @@
-"""What maintenance does."""
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,8 +1,6 @@
-"""What a transaction forgets goes from the object storage, whatever fails meanwhile."""
-
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,12 +13,6 @@ from services import removals
 from storage.resources import Resources
 from tests.embedded import Services
 from tests.stack import Stack, eventually
-
-
-@pytest.fixture(scope="module")
-def bare(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without processes."""
-    return make_stack("removals")
 
 
 @pytest.fixture

@@ -1,17 +1,17 @@
-"""What strangers make goes, and nothing that anybody relies on."""
-
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
+import httpx2
 import psycopg2
 import psycopg2.extensions
 import pytest
 
 from core.ids import random_id
-from tests.contract.subscribers import new_address, new_list, subscribe
+from tests.contract.subscribers import new_address, subscribe
 from tests.maintenance import run_maintenance
 from tests.stack import Owner, Stack, eventually
+from tests.subscribers import new_list
 
 STATUSES = ("active", "pending", "unsubscribed", "removed")
 PURGE = "maintenance.strangers"
@@ -64,34 +64,22 @@ def there(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
 
 @contextmanager
 def transaction(stack: Stack) -> Iterator[Cursor]:
-    connection = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
-    try:
-        with connection, connection.cursor() as cursor:
-            yield cursor
-    finally:
-        connection.close()
+    url = stack.environment["PRESSROOM_DATABASE_URL"]
+    with closing(psycopg2.connect(url)) as connection, connection, connection.cursor() as cursor:
+        yield cursor
 
 
 @pytest.fixture
-def list_id(stack: Stack, owner: Owner) -> int:
-    return made_list(stack, owner)
+def list_id(client: httpx2.Client) -> int:
+    return new_list(client)
 
 
 @pytest.fixture
-def other_list_id(stack: Stack, owner: Owner) -> int:
-    return made_list(stack, owner)
+def other_list_id(client: httpx2.Client) -> int:
+    return new_list(client)
 
 
-def made_list(stack: Stack, owner: Owner) -> int:
-    with stack.client(owner.key) as client:
-        made = new_list(client)["id"]
-    assert isinstance(made, int)
-    return made
-
-
-def test_people_without_a_trace_go_after_30_days(stack: Stack, owner: Owner) -> None:
-    with stack.client(owner.key) as client:
-        list_id = new_list(client)["id"]
+def test_people_without_a_trace_go_after_30_days(stack: Stack, list_id: int) -> None:
     gone = {
         "nothing": new_person(stack),
         "moved": new_person(stack, email=f"moved-{random_id()}@moved.invalid"),
@@ -301,9 +289,7 @@ def test_a_request_that_is_confirmed_in_that_moment_is_passed_over(
     assert there(stack, "users", {"person": person}) == set()
 
 
-def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, owner: Owner) -> None:
-    with stack.client(owner.key) as client:
-        list_id = new_list(client)["id"]
+def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, list_id: int) -> None:
     person = new_person(stack)
     with transaction(stack) as cursor:
         cursor.execute(
@@ -316,30 +302,26 @@ def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, owner: Owner
 
 
 def test_a_person_who_subscribes_while_they_are_purged_is_made_anew(
-    stack: Stack, owner: Owner
+    stack: Stack, stranger: httpx2.Client, list_id: int
 ) -> None:
     person, email = new_person(stack), new_address()
     stack.query("UPDATE users SET email = %s WHERE id = %s", email, person)
     answers: list[int] = []
-    with stack.client(owner.key) as client, stack.client() as stranger:
-        list_id = new_list(client)["id"]
 
-        def ask() -> None:
-            answers.append(subscribe(stranger, list_id, email).status_code)
+    def ask() -> None:
+        answers.append(subscribe(stranger, list_id, email).status_code)
 
-        asking = threading.Thread(target=ask)
-        with transaction(stack) as cursor:
-            cursor.execute("DELETE FROM users WHERE id = %s", (person,))
-            asking.start()
-            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            eventually(lambda: bool(stack.query(waiting)), what="a call that waits for the purge")
-        asking.join(30)
-        assert answers == [200]
-        found = (
-            "SELECT u.id FROM users u JOIN subscriptions s ON s.user_id = u.id WHERE u.email = %s"
-        )
-        [(new_id,)] = stack.query(found, email)
-        assert new_id != person
+    asking = threading.Thread(target=ask)
+    with transaction(stack) as cursor:
+        cursor.execute("DELETE FROM users WHERE id = %s", (person,))
+        asking.start()
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        eventually(lambda: bool(stack.query(waiting)), what="a call that waits for the purge")
+    asking.join(30)
+    assert answers == [200]
+    found = "SELECT u.id FROM users u JOIN subscriptions s ON s.user_id = u.id WHERE u.email = %s"
+    [(new_id,)] = stack.query(found, email)
+    assert new_id != person
 
 
 def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner: Owner) -> None:

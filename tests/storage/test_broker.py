@@ -1,6 +1,5 @@
 import base64
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ KWARGS = {"request_id": "quoted ' and \" ünïcödé"}
 OWN = ("delivery_tag", "reply_to")
 
 
-@pytest.fixture(scope="module")
-def stack(make_stack: Callable[[str], Stack]) -> Stack:
-    """Without workers, which would take the messages."""
-    return make_stack("messages")
-
-
 def _read(text: bytes) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text)
     found["body"] = json.loads(base64.b64decode(found["body"]))
@@ -29,8 +22,8 @@ def _read(text: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("queue", [Queue.REQUEST, Queue.MONEY])
-def test_message_for_a_script_is_what_the_producer_sends(stack: Stack, queue: Queue) -> None:
-    broker, redis = stack.resources.broker, stack.resources.redis
+def test_message_for_a_script_is_what_the_producer_sends(bare: Stack, queue: Queue) -> None:
+    broker, redis = bare.resources.broker, bare.resources.redis
     assert broker.send("probe.none", queue, KWARGS, task_id="one")
     sent = redis.rpop(queue_name(queue))
     assert isinstance(sent, bytes)

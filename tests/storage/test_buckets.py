@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from io import BytesIO
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,6 +15,7 @@ from urllib3 import HTTPResponse
 from core.errors import TransientError
 from core.settings import Settings
 from storage.buckets import make_bucket
+from tests.http_servers import QuietHandler, running
 from tests.stack import Stack
 
 ADMIN_SECRET = "administrators-secret"
@@ -35,11 +35,11 @@ class AdminServer(ThreadingHTTPServer):
         self.is_closed = False
 
 
-class AdminHandler(BaseHTTPRequestHandler):
+class AdminHandler(QuietHandler):
     server: AdminServer
 
     def do_HEAD(self) -> None:
-        self._answer(200 if urlsplit(self.path).path.strip("/") in self.server.buckets else 404)
+        self.reply(200 if urlsplit(self.path).path.strip("/") in self.server.buckets else 404)
 
     def do_PUT(self) -> None:
         self._take()
@@ -48,41 +48,32 @@ class AdminHandler(BaseHTTPRequestHandler):
         self._take()
 
     def _take(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.read_body()
         url = urlsplit(self.path)
         query, server = parse_qs(url.query), self.server
         scope = self.headers["Authorization"].partition("Credential=")[2].split("/")
         server.keys.add(scope[0])
         server.regions.add(scope[2])
         if server.is_closed:
-            self._answer(403, b"AccessDenied")
+            self.reply(403, b"AccessDenied")
         elif url.path.endswith("/add-canned-policy"):
             server.policies[query["name"][0]] = json.loads(body)
-            self._answer(200)
+            self.reply(200)
         elif url.path.endswith("/add-user"):
             server.users[query["accessKey"][0]] = _opened(body)["secretKey"]
-            self._answer(200)
+            self.reply(200)
         elif url.path.endswith("/policy/attach"):
             self._attach(_opened(body))
         else:
             server.buckets.add(url.path.strip("/"))
-            self._answer(200)
+            self.reply(200)
 
     def _attach(self, wanted: Any) -> None:
         if wanted in self.server.attached:
-            self._answer(400, b'{"Code": "XMinioAdminPolicyChangeAlreadyApplied"}')
+            self.reply(400, b'{"Code": "XMinioAdminPolicyChangeAlreadyApplied"}')
         else:
             self.server.attached.append(wanted)
-            self._answer(200, encrypt(b"{}", ADMIN_SECRET))
-
-    def _answer(self, status: int, body: bytes = b"") -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """The test's output is for the test."""
+            self.reply(200, encrypt(b"{}", ADMIN_SECRET))
 
 
 def _opened(body: bytes) -> Any:
@@ -91,12 +82,9 @@ def _opened(body: bytes) -> Any:
 
 @pytest.fixture
 def server() -> Iterator[AdminServer]:
-    with AdminServer() as running:
-        thread = Thread(target=running.serve_forever, daemon=True)
-        thread.start()
-        yield running
-        running.shutdown()
-        thread.join()
+    made = AdminServer()
+    with running(made):
+        yield made
 
 
 @pytest.fixture

@@ -10,11 +10,13 @@ def keyring(*ids: str) -> Keyring:
     return Keyring([Key(key_id, key_id.encode().ljust(32, b".")) for key_id in ids])
 
 
-def test_a_flipped_bit_anywhere_is_an_error() -> None:
+def test_a_flipped_bit_anywhere_and_a_missing_end_are_errors() -> None:
     key = secrets.token_bytes(32)
     sealed = encrypt(b"a picture", key, "media/x")
     assert decrypt(sealed, key, "media/x") == b"a picture"
     for position in range(len(sealed)):
+        with pytest.raises(Tampered):
+            decrypt(sealed[:position], key, "media/x")
         for bit in range(8):
             broken = bytearray(sealed)
             broken[position] ^= 1 << bit
@@ -26,14 +28,6 @@ def test_an_object_put_in_the_place_of_another_is_an_error() -> None:
     key = secrets.token_bytes(32)
     with pytest.raises(Tampered):
         decrypt(encrypt(b"a picture", key, "media/x"), key, "media/y")
-
-
-def test_cut_short_bytes_are_an_error() -> None:
-    key = secrets.token_bytes(32)
-    sealed = encrypt(b"a picture", key, "media/x")
-    for length in range(len(sealed)):
-        with pytest.raises(Tampered):
-            decrypt(sealed[:length], key, "media/x")
 
 
 def test_after_rotation_old_keys_open_and_new_ones_wrap() -> None:

@@ -1,5 +1,3 @@
-"""Migrations beside running code: hosts take turns, and steps wait for nobody's convenience."""
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,9 +24,7 @@ VALID = (
 @pytest.fixture
 def scratch(idle_stack: Stack) -> Iterator[ScratchDatabase]:
     with scratch_database(idle_stack) as opened:
-        opened.execute(
-            "CREATE TABLE things (id bigint, twice bigint)",
-        )
+        opened.execute("CREATE TABLE things (id bigint, twice bigint)")
         yield opened
 
 

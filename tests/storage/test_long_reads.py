@@ -1,8 +1,6 @@
-"""Exports and checks of the ledger read from a replica, and miss nothing for it."""
-
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -113,17 +111,14 @@ def test_replica_that_is_late_for_a_moment_is_waited_for(
         soon.join()
 
 
-def test_replica_that_stays_late_is_passed_over(
-    whole: Stack, reading: Resources, replica: RunningReplica
+@pytest.mark.parametrize("trouble", [RunningReplica.paused, RunningReplica.stopped])
+def test_replica_that_stays_late_or_answers_nothing_is_passed_over(
+    whole: Stack,
+    reading: Resources,
+    replica: RunningReplica,
+    trouble: Callable[[RunningReplica], AbstractContextManager[None]],
 ) -> None:
-    with replica.paused(), one_more(whole, waiting(reading, SHORT)) as connection:
-        assert connection.scalar(IS_REPLICA) is False
-
-
-def test_replica_that_answers_nothing_is_passed_over(
-    whole: Stack, reading: Resources, replica: RunningReplica
-) -> None:
-    with replica.stopped(), one_more(whole, waiting(reading, SHORT)) as connection:
+    with trouble(replica), one_more(whole, waiting(reading, SHORT)) as connection:
         assert connection.scalar(IS_REPLICA) is False
 
 
@@ -164,9 +159,6 @@ def vacuum(stack: Stack) -> None:
     with closing(psycopg2.connect(stack.owner_url)) as session:
         session.autocommit = True
         session.cursor().execute("VACUUM seen")
-
-
-# -- who reads so --------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-"""Calls to an object storage that hangs, trickles or answers with its own faults."""
-
 import socket
 import threading
 import time

@@ -1,5 +1,3 @@
-"""Files in parts: what is written comes back, from any place, and nothing else ever does."""
-
 from collections.abc import Iterator
 from typing import cast
 

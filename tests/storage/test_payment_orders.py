@@ -1,7 +1,5 @@
-"""The database holds orders to their states, their terms and their past, whoever writes."""
-
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import psycopg2
 import psycopg2.extensions
@@ -45,13 +43,8 @@ Cursor = psycopg2.extensions.cursor
 @pytest.fixture
 def cursor(stack: Stack) -> Iterator[Cursor]:
     """A transaction that is rolled back."""
-    connection = psycopg2.connect(stack.owner_url)
-    try:
-        with connection.cursor() as opened:
-            yield opened
-    finally:
-        connection.rollback()
-        connection.close()
+    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as opened:
+        yield opened
 
 
 @contextmanager

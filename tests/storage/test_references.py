@@ -1,8 +1,6 @@
-"""The database keeps what subscriptions refer to, by triggers that look at whole statements."""
-
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 
 import psycopg2
 import pytest
@@ -65,14 +63,9 @@ def rows(stack: Stack) -> Rows:
     return Rows(stack)
 
 
-@contextmanager
-def application(stack: Stack) -> Iterator[connection]:
+def application(stack: Stack) -> closing[connection]:
     """A connection with the application's rights."""
-    connected = psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])
-    try:
-        yield connected
-    finally:
-        connected.close()
+    return closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"]))
 
 
 @pytest.mark.parametrize("column", ["list_id", "user_id", "import_id"])

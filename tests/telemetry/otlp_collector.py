@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -15,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from devstack import LOOPBACK
+from tests.http_servers import QuietHandler, http_server, running
 from tests.stack import eventually
 
 
@@ -96,7 +95,7 @@ class Collector:
 
         def look() -> list[Exported]:
             known = self.spans()
-            before = {each.trace_id for body in [self.bodies[:after]] for each in _of(body)}
+            before = {each.trace_id for each in Collector(bodies=self.bodies[:after]).spans()}
             roots = [
                 each
                 for each in known
@@ -121,10 +120,6 @@ class Collector:
         self._closing.set()
 
 
-def _of(bodies: list[bytes]) -> list[Exported]:
-    return Collector(bodies=bodies).spans()
-
-
 def _plain(pairs: Any) -> dict[str, str | int]:
     def value(pair: KeyValue) -> str | int:
         which = pair.value.WhichOneof("value")
@@ -138,32 +133,21 @@ def _plain(pairs: Any) -> dict[str, str | int]:
 def collecting(*, silent: bool = False) -> Iterator[Collector]:
     collector = Collector(silent=silent)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.read_body()
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
             is_traces = self.path == "/v1/traces"
             if is_traces:
                 collector.take(body)
-            self.send_response(200 if is_traces else 404)
             answer = ExportTraceServiceResponse().SerializeToString()
-            self.send_header("Content-Type", "application/x-protobuf")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            headers = {"Content-Type": "application/x-protobuf"}
+            self.reply(200 if is_traces else 404, answer, headers)
 
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-    server.daemon_threads = True
-    collector.url = f"http://{LOOPBACK}:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield collector
-    finally:
-        collector.close()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with running(http_server(Handler)) as url:
+        collector.url = url
+        try:
+            yield collector
+        finally:
+            collector.close()

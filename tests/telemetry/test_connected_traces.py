@@ -1,5 +1,3 @@
-"""One upload, one import and one composer call: each is one trace, through all that it takes."""
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""`pressroom up` hands OpenTelemetry's variables on."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""No span says who: no address, no name, no query string, no body, no key, no text of an error."""
-
 import httpx2
 
 from tests.contract.bulk import imported, sheet

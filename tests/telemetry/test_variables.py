@@ -1,5 +1,3 @@
-"""OpenTelemetry's variables, as its specification has them."""
-
 import os
 
 import pytest

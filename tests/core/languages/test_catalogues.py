@@ -1,5 +1,3 @@
-"""Readers get pages and mails in their language: no text of theirs is without a translation."""
-
 import ast
 import re
 from html.parser import HTMLParser

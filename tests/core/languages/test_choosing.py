@@ -1,5 +1,3 @@
-"""Which language a reader gets, by the header that their browser sends."""
-
 import pytest
 
 from core.languages.reader_languages import chosen, known

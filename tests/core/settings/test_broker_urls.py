@@ -1,5 +1,3 @@
-"""Which URLs of a broker and a cache are taken, and which one each process uses."""
-
 import pytest
 
 from core.errors import SettingsError

@@ -1,5 +1,3 @@
-"""The notations of settings: addresses and domains that no list takes, and quotas of a plan."""
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,3 @@
-"""Settings of the object storage that only make sense together, or in one form."""
-
-import os
-
 import pytest
 from minio.helpers import check_bucket_name
 
@@ -25,9 +21,7 @@ NO_BUCKETS = [
 
 
 @pytest.fixture(autouse=True)
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("PRESSROOM_")]:
-        monkeypatch.delenv(name)
+def endpoint(no_settings: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRESSROOM_S3_ENDPOINT", "http://127.0.0.1:9000")
 
 

@@ -1,6 +1,3 @@
-"""Secrets that are given as files, and settings of processes that need few of them."""
-
-import os
 from pathlib import Path
 
 import pytest
@@ -10,13 +7,9 @@ from core.settings.given_settings import MAX_SECRET_BYTES, is_secret, variable_o
 from core.settings.store_settings import DatabaseSettings, FlowerSettings, ObjectStorageSettings
 from tests.deployment.files import required_names
 
+pytestmark = pytest.mark.usefixtures("no_settings")
+
 URL = "postgresql://u:p@localhost/db"
-
-
-@pytest.fixture(autouse=True)
-def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("PRESSROOM_")]:
-        monkeypatch.delenv(name)
 
 
 def test_every_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

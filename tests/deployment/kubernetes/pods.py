@@ -102,16 +102,13 @@ class Process:
 
     def may_hold(self) -> set[str]:
         """The settings that an overlay may give to it, beside those from Secrets."""
-        files = [FOLDER / "base/settings" / _file_of(name) for name in self._config_maps()]
+        folder, maps = FOLDER / "base/settings", self._config_maps()
+        files = [folder / f"{name.removeprefix('pressroom-')}.env" for name in maps]
         return set(self.values()).union(*(settings_in(file) for file in files))
 
     def _config_maps(self) -> Iterator[str]:
         for each in self.container["envFrom"]:
             yield each["configMapRef"]["name"]
-
-
-def _file_of(config_map: str) -> str:
-    return f"{config_map.removeprefix('pressroom-')}.env"
 
 
 def processes() -> list[Process]:

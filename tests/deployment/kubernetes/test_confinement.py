@@ -1,5 +1,3 @@
-"""May a pod do what it needs, and nothing else?"""
-
 from typing import Any
 
 import pytest

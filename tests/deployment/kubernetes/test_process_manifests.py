@@ -1,5 +1,3 @@
-"""Do the manifests agree with the product: its settings, queues, commands, paths and times?"""
-
 import os
 import re
 import subprocess

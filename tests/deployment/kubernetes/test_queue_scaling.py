@@ -1,5 +1,3 @@
-"""Do the autoscaler's questions count the work of each queue, by indexes, with the least rights?"""
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing

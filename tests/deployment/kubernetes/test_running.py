@@ -1,5 +1,3 @@
-"""Do our processes work with no more rights and settings than their manifests give them?"""
-
 import json
 import os
 import platform
@@ -14,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from devstack.supervisor.embedded.valkey import DATABASES
+from devstack.supervisor.programs import answers
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
 from tests.embedded import Services
@@ -205,7 +203,7 @@ def test_the_pods_do_an_upload_and_a_composer_call(empty: Stack, start: Starts) 
     api = start("pressroom-api/api")
     workers = [start(f"pressroom-worker-{kind}/worker") for kind in ("waiting", "media")]
     path = api.process.container["readinessProbe"]["httpGet"]["path"]
-    eventually(lambda: _answers(f"{empty.api_url}{path}"), within=60, what="the API")
+    eventually(lambda: answers(empty.api_port, path), within=60, what="the API")
     for worker in workers:
         assert worker.succeeds(
             worker.process.container["lifecycle"]["postStart"]["exec"]["command"]
@@ -226,10 +224,3 @@ def test_the_pods_do_an_upload_and_a_composer_call(empty: Stack, start: Starts) 
     for container in (api, *workers):
         container.ask_to_end()
         assert container.main.wait(40) == 0, container.log.read_text()
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx2.get(url).status_code == 200
-    except httpx2.TransportError:
-        return False

@@ -1,8 +1,4 @@
-"""The page that shows a stack's figures with plots of the last minutes."""
-
 import asyncio
-import http.server
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +7,7 @@ import pytest
 
 from devstack.sandbox.status import FIGURES, Figure, MetricsSource, Reading, StatusFigures
 from tests.devstack.sandbox.test_sandbox import fetch
+from tests.http_servers import QuietHandler, http_server, running
 from tests.observability.alert_rules import series
 
 TOKEN = "a-token-of-the-test"
@@ -28,23 +25,14 @@ class Teller:
 def telling() -> Iterator[Teller]:
     teller = Teller()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             is_known = self.headers.get("Authorization") == f"Bearer {TOKEN}"
-            body = "\n".join([*teller.lines, ""]).encode()
-            self.send_response(200 if is_known else 401)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(200 if is_known else 401, "\n".join([*teller.lines, ""]).encode())
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        teller.url = f"http://127.0.0.1:{server.server_address[1]}/metrics"
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with running(http_server(Handler)) as url:
+        teller.url = f"{url}/metrics"
         yield teller
-        server.shutdown()
 
 
 def test_the_figures_are_there_while_somebody_looks() -> None:

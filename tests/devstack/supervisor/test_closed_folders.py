@@ -1,5 +1,3 @@
-"""A folder that a user cannot enter is named, and so is the user."""
-
 import os
 import shutil
 import tempfile

@@ -1,5 +1,3 @@
-"""Restarts and stops, with small programs that behave badly on purpose."""
-
 import os
 import signal
 import socket
@@ -14,8 +12,9 @@ import pytest
 from devstack.supervisor.child import Program
 from devstack.supervisor.home_folder import StackError
 from devstack.supervisor.supervision import Group
-from tests.devstack.supervisor.waiting import runs, until
+from tests.devstack.supervisor.waiting import runs
 from tests.embedded import await_ready
+from tests.stack import eventually
 
 # Programs start, fail and are waited for.
 pytestmark = pytest.mark.slow
@@ -40,7 +39,7 @@ def until_ticked(group: Group, condition: Callable[[], bool]) -> None:
         group.tick()
         return condition()
 
-    until(holds)
+    eventually(holds)
 
 
 def test_a_child_whose_port_another_program_has_is_not_ready(tmp_path: Path) -> None:
@@ -73,7 +72,7 @@ def test_restarts_back_off_exponentially(tmp_path: Path) -> None:
             starts.append(group["crash"].started_at)
         return len(said) >= 3 and group["crash"].failures == 3
 
-    until(third_end)
+    eventually(third_end)
     assert starts[2] - starts[1] >= 0.5
     assert starts[3] - starts[2] >= 1.0
     assert looked <= group["crash"].start_again_at - 2.0 <= time.monotonic()
@@ -93,7 +92,7 @@ def test_what_a_killed_child_left_behind_ends_with_it(tmp_path: Path) -> None:
     group = Group([pool], lambda _: None)
     await_ready(group)
     leader = group.pids["pool"]
-    until(lambda: len(members(leader)) == 2)
+    eventually(lambda: len(members(leader)) == 2)
     (left,) = members(leader) - {leader}
     os.kill(leader, signal.SIGKILL)
     until_ticked(group, lambda: not runs(left))
@@ -124,24 +123,17 @@ def test_who_needs_another_starts_after_it(tmp_path: Path) -> None:
     assert not group.pids
 
 
-def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("grace", "is_hurried"), [(0.3, False), (3600, True)])
+def test_a_child_that_ignores_the_stop_is_killed_after_its_grace_or_at_a_second_wish(
+    tmp_path: Path, grace: float, is_hurried: bool
+) -> None:
     mark = tmp_path / "mark"
     code = f"{DEAF}; import pathlib; pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
-    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=0.3)], print)
+    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=grace)], print)
     await_ready(group)
     pid, began = group.pids["deaf"], time.monotonic()
-    group.stop([["deaf"]])
-    assert time.monotonic() - began >= 0.3
-    assert not runs(pid)
-
-
-def test_a_second_wish_hurries_the_stop(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    code = f"{DEAF}; import pathlib; pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
-    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=3600)], print)
-    await_ready(group)
-    pid = group.pids["deaf"]
-    group.stop([["deaf"]], is_hurried=lambda: True)
+    group.stop([["deaf"]], is_hurried=lambda: is_hurried)
+    assert is_hurried or time.monotonic() - began >= grace
     assert not runs(pid)
 
 

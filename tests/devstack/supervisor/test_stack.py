@@ -1,5 +1,3 @@
-"""The three embedded services, really running."""
-
 import json
 import os
 import shutil
@@ -10,6 +8,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 
@@ -23,8 +22,9 @@ from minio.error import S3Error
 from core.settings import Settings
 from tests.devstack.supervisor.open_checkout import Checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
-from tests.devstack.supervisor.waiting import runs, until, users_of
+from tests.devstack.supervisor.waiting import runs, users_of
 from tests.embedded import Services, embedded_services
+from tests.stack import eventually
 
 RUN_UNTIL_KILLED = """
 import sys, time
@@ -62,13 +62,10 @@ def services(home: Path) -> Iterator[Services]:
 
 
 def query(services: Services, statement: str) -> list[tuple[object, ...]]:
-    session = psycopg2.connect(services.environment["PRESSROOM_MIGRATION_DATABASE_URL"])
-    try:
-        with session, session.cursor() as cursor:
-            cursor.execute(statement)
-            return cursor.fetchall() if cursor.description else []
-    finally:
-        session.close()
+    url = services.environment["PRESSROOM_MIGRATION_DATABASE_URL"]
+    with closing(psycopg2.connect(url)) as session, session, session.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall() if cursor.description else []
 
 
 def valkey(services: Services, *lines: str, password: str | None = None) -> bytes:
@@ -182,7 +179,7 @@ def test_a_killed_run_leaves_nothing_and_its_home_starts_again_at_once(tmp_path:
     with embedded_services(tmp_path) as services:
         assert not any(map(runs, pids))
         assert query(services, "SELECT 1") == [(1,)]
-    until(lambda: not users_of(tmp_path))
+    eventually(lambda: not users_of(tmp_path))
 
 
 @pytest.mark.full("processes")

@@ -1,5 +1,3 @@
-"""The whole stack, run as a person runs it."""
-
 import json
 import os
 import shlex
@@ -20,9 +18,10 @@ import pytest
 
 from core.settings.given_settings import variable_of
 from core.settings.process_settings import settings_of
-from devstack.supervisor.programs import WORKERS
+from devstack.supervisor.programs import WORKERS, answers
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
-from tests.devstack.supervisor.waiting import runs, until, users_of
+from tests.devstack.supervisor.waiting import runs, users_of
+from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -148,19 +147,6 @@ def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stac
             assert given == expected, each
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a worker's environment is hidden from its user")
-def test_what_decodes_files_holds_no_key_to_money_mail_or_figures(stack: Stack) -> None:
-    settings = stack.run["settings"]
-    named = ("MAIL_URL", "METRICS_TOKEN", "FLOWER_PASSWORD", "UNSPLASH_ACCESS_KEY")
-    keys = [f"PAYMENTS_SANDBOX_{each}" for each in ("SECRET_KEY", "WEBHOOK_SECRET")]
-    challenges = [f"{each}_SECRET" for each in ("TURNSTILE", "HCAPTCHA", "RECAPTCHA")]
-    foreign = {settings[f"PRESSROOM_{name}"] for name in (*named, *keys, *challenges)}
-    worker = psutil.Process(stack.run["pids"]["worker-computing"])
-    for process in (worker, *worker.children(recursive=True)):
-        environment = Path(f"/proc/{process.pid}/environ").read_text()
-        assert not [secret for secret in foreign if secret in environment]
-
-
 @pytest.mark.full("processes")
 def test_every_queue_does_its_work_with_its_own_settings(stack: Stack) -> None:
     demo, url = stack.run["demo"], stack.run["api_url"]
@@ -187,7 +173,7 @@ def test_every_queue_does_its_work_with_its_own_settings(stack: Stack) -> None:
         assert client.get(calls["export"].json()["data"]["result"]["url"]).status_code == 200
         assert calls["money"].json()["data"]["payment_url"].startswith(stack.run["sandbox_url"])
         mailbox = f"{stack.run['mailbox_url']}/messages"
-        until(lambda: client.get(mailbox, params={"to": demo["email"]}).json())
+        eventually(lambda: client.get(mailbox, params={"to": demo["email"]}).json())
 
 
 def test_the_api_checks_challenges_in_the_sandbox(stack: Stack) -> None:
@@ -265,7 +251,7 @@ def test_worker_beside_the_stack_works_for_it(stack: Stack, tmp_path: Path) -> N
         env={**os.environ, **stack.variables, "PRESSROOM_READY_FILE": str(mark)},
     )
     try:
-        until(mark.exists)
+        eventually(mark.exists)
         environment = psutil.Process(worker.pid).environ()
         assert "PRESSROOM_REDIS_URL" not in environment
         worker.terminate()
@@ -303,7 +289,6 @@ def test_status_shows_each_process(stack: Stack) -> None:
 
 
 @pytest.mark.full("processes")
-@pytest.mark.full("processes")
 @pytest.mark.parametrize(
     "name",
     ["postgres", "valkey", "s3", "worker-computing", pytest.param("api", marks=pytest.mark.fast)],
@@ -311,29 +296,22 @@ def test_status_shows_each_process(stack: Stack) -> None:
 def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
     before = stack.run["pids"][name]
     os.kill(before, signal.SIGKILL)
-    until(lambda: stack.run["pids"].get(name, before) != before)
+    eventually(lambda: stack.run["pids"].get(name, before) != before)
     log = stack.home / "logs" / "supervisor.log"
-    until(lambda: f"{name} is back (pid {stack.run['pids'][name]})" in log.read_text())
+    eventually(lambda: f"{name} is back (pid {stack.run['pids'][name]})" in log.read_text())
     assert f"{name} was killed by SIGKILL" in log.read_text()
-    until(lambda: answers(stack.run["api_url"] + "/readyz"))
-
-
-def answers(url: str) -> bool:
-    try:
-        return httpx2.get(url).status_code == 200
-    except httpx2.TransportError:
-        return False
+    eventually(lambda: answers(int(stack.variables["PORT"]), "/readyz"))
 
 
 @pytest.mark.full("processes")
 def test_a_killed_stack_leaves_nothing_starts_again_and_ends_with_ctrl_c(stack: Stack) -> None:
     first = stack.run
     os.kill(first["pids"]["supervisor"], signal.SIGKILL)
-    until(lambda: users_of(stack.home) == [])
+    eventually(lambda: users_of(stack.home) == [])
     assert stack.command("status").returncode == 3
 
     process = stack.start()
-    until(lambda: stack.is_ready_under(process.pid), timeout=60)
+    eventually(lambda: stack.is_ready_under(process.pid), within=60)
     # Demo data and keys are those of the first time, and the credits were given once.
     assert stack.run["demo"] == first["demo"]
     with demo_client(stack) as client:
@@ -371,7 +349,7 @@ def test_down_waits_for_the_end_of_the_supervisor_itself(tmp_path: Path) -> None
 def test_ctrl_c_during_the_start_stops_it_too(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     process = stack.start()
-    until((stack.home / "logs" / "valkey.log").exists)
+    eventually((stack.home / "logs" / "valkey.log").exists)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=40)
     assert process.returncode == 0, output
@@ -415,9 +393,7 @@ def test_reset_deletes_its_own_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_home_of_somebody_else_is_refused_by_name(
-    ordinary_user: OrdinaryUser,
-) -> None:
+def test_a_home_of_somebody_else_is_refused_by_name(ordinary_user: OrdinaryUser) -> None:
     refused = ordinary_user.run_python("-m", "devstack", PRESSROOM_HOME="/usr/pressroom")
     assert refused.returncode == 2
     assert "/usr/pressroom" in refused.stderr

@@ -1,15 +1,6 @@
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-
-
-def until(condition: Callable[[], object], timeout: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
 
 
 def runs(pid: int) -> bool:

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-import httpx2
-
 from tests.contract.composing import METADATA
 from tests.faults.alerts.trouble import Trouble, of_proxy
 from tests.faults.alerts.watched_site import Site
@@ -34,10 +32,6 @@ _FEW_LEFT = _reply(
     X_Ratelimit_Limit="50",
     X_Ratelimit_Remaining="2",
 )
-
-
-def _write(_: Site, client: httpx2.Client) -> None:
-    client.post(METADATA, json=post(), headers={"Prefer": "wait=30"})
 
 
 @contextmanager
@@ -105,7 +99,7 @@ OTHER_TROUBLES = (
         of_proxy("model", Proxy.hang),
         "PressroomCircuitOpen",
         {"server": "language model"},
-        calls=_write,
+        calls=lambda _, client: client.post(METADATA, json=post(), headers={"Prefer": "wait=30"}),
         callers=_WRITERS,
     ),
     Trouble(

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.contract.credits import BALANCE
-from tests.faults.alerts.trouble import Trouble, called, holding, locking, of_proxy, without_table
+from tests.faults.alerts.trouble import Trouble, called, locking, of_proxy, without_table
 from tests.faults.alerts.watched_site import Site
+from tests.faults.held_rows import uncommitted
 from tests.visiting import Visitor, new_account
 
 # More than there are threads for calls of one kind.
@@ -26,7 +27,7 @@ def _password_guessed(site: Site) -> Iterator[None]:
 
 @contextmanager
 def _list_locked(site: Site) -> Iterator[None]:
-    with holding(site, f"SELECT pg_advisory_lock({site.list_id})"):
+    with uncommitted(site.stack, f"SELECT pg_advisory_lock({site.list_id})"):
         yield
 
 

@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 
 import httpx2
-import psycopg2
 
 from tests.faults.alerts.watched_site import Site
+from tests.faults.held_rows import uncommitted
 from tests.faults.proxy import Proxy
 
 _PAUSE_SECONDS = 0.3
@@ -61,16 +61,8 @@ def without_table(name: str) -> Begin:
     return during
 
 
-@contextmanager
-def holding(site: Site, statement: str) -> Iterator[None]:
-    """Somebody's transaction that has run this statement, and stays open until the block ends."""
-    with closing(psycopg2.connect(site.stack.owner_url)) as session:
-        session.cursor().execute(statement)
-        yield
-
-
 def locking(statement: str) -> Begin:
-    return lambda site: holding(site, statement)
+    return lambda site: uncommitted(site.stack, statement)
 
 
 @contextmanager

@@ -57,10 +57,6 @@ def _unsubscribe(rig: Rig, client: httpx2.Client) -> httpx2.Response:
     return client.delete(f"/subscriptions/{rig.list_id}", params=params)
 
 
-def _consume(_: Rig, client: httpx2.Client) -> httpx2.Response:
-    return client.post(CONSUME, json={"amount_credit": 1, "source_id": "matrix"})
-
-
 def _topup(_: Rig, client: httpx2.Client) -> httpx2.Response:
     body = {"amount": 5, "currency": "USD", "channel": "sandbox", "redirect_url": SHOP}
     return client.post(TOPUP, json=body, headers=_PREFER)
@@ -89,7 +85,9 @@ def _metrics(rig: Rig, client: httpx2.Client) -> httpx2.Response:
 
 CALLS: dict[str, Call] = {
     "balance": lambda _, client: client.get(BALANCE),
-    "consume": _consume,
+    "consume": lambda _, client: client.post(
+        CONSUME, json={"amount_credit": 1, "source_id": "matrix"}
+    ),
     "upload": _upload,
     "media": lambda rig, client: client.get(rig.media_path),
     "subscribe": lambda rig, client: _subscribe(rig.list_id, client),

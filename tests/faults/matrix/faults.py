@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
-import psycopg2
-
+from tests.faults.held_rows import uncommitted
 from tests.faults.matrix.rig import Rig
 from tests.faults.proxy import Proxy
 
@@ -39,16 +38,9 @@ def _of(
     return during
 
 
-@contextmanager
-def _list_locked(rig: Rig) -> Iterator[None]:
+def _list_locked(rig: Rig) -> AbstractContextManager[None]:
     """As by a bulk action that takes long."""
-    connection = psycopg2.connect(rig.stack.owner_url)
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_lock(%s)", (rig.list_id,))
-        yield
-    finally:
-        connection.close()
+    return uncommitted(rig.stack, "SELECT pg_advisory_lock(%s)", rig.list_id)
 
 
 FAULTS = {

@@ -72,11 +72,7 @@ _TOUCHED: dict[str, dict[str, Promise]] = {
     "model hung": {"composer": REFUSED},
     "photo provider hung": {},
     "payment provider hung": {"topup": REFUSED},
-    "one list locked": {
-        "subscribe": REFUSED_SOON,
-        "unsubscribe": DONE,
-        "import": LATER,
-    },
+    "one list locked": {"subscribe": REFUSED_SOON, "unsubscribe": DONE, "import": LATER},
 }
 
 PROMISES = {

@@ -1,6 +1,5 @@
 """Writes what the full form has found into build/fault-matrix.md, for a reader."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from tests.faults.matrix.calls import CALLS
@@ -23,7 +22,7 @@ class Report:
     def _table(self) -> str:
         rows = [["call", *FAULTS], ["---"] * (len(FAULTS) + 1)]
         rows += [[call, *(self._cell(fault, call) for fault in FAULTS)] for call in CALLS]
-        return "\n".join(map(_row, rows)) + "\n"
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
     def _cell(self, fault: str, call: str) -> str:
         promise = PROMISES[fault, call]
@@ -33,7 +32,3 @@ class Report:
         if promise.worst is Worst.UNTOUCHED:
             return f"{promise.worst}, {slowdown(call, self.quiet, observed):.1f} ×"
         return f"{promise.worst}, {p99(observed.during[call]):.1f} s"
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -1,12 +1,12 @@
 """Brings a fault about, makes the calls of its cells, and sees what became of them."""
 
 import statistics
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import httpx2
 
@@ -14,6 +14,7 @@ from benchmarks.measure import percentile
 from tests.faults.matrix.calls import CALLS, PRESSING, Outcome, outcome_of
 from tests.faults.matrix.faults import Fault
 from tests.faults.matrix.rig import LEAVING, RECOVERED_WITHIN_SECONDS, Rig
+from tests.load import repeated
 from tests.sizes import FULL, sized
 
 # Postgres is gone for so long; so is everything else.
@@ -92,25 +93,17 @@ def _call(rig: Rig, client: httpx2.Client, name: str) -> Sample:
 @contextmanager
 def pressed(rig: Rig, fault: Fault) -> Iterator[None]:
     """With callers who need what is missing, until the block ends."""
-    over = threading.Event()
 
-    def press(name: str) -> None:
-        with rig.client() as client:
-            while not over.is_set():
-                # What becomes of these calls is asserted where they are cells.
-                with suppress(httpx2.HTTPError):
-                    PRESSING[name](rig, client)
-                over.wait(_PAUSE_SECONDS)
+    def press(name: str, client: httpx2.Client) -> None:
+        # What becomes of these calls is asserted where they are cells.
+        with suppress(httpx2.HTTPError):
+            PRESSING[name](rig, client)
 
     callers = [name for name, count in fault.pressure.items() for _ in range(count)]
-    with ThreadPoolExecutor(len(callers) or 1) as threads:
-        pressing = [threads.submit(press, name) for name in callers]
-        try:
+    with ExitStack() as opened:
+        calls = [partial(press, name, opened.enter_context(rig.client())) for name in callers]
+        with repeated(*calls, pause=_PAUSE_SECONDS):
             yield
-        finally:
-            over.set()
-            for each in pressing:
-                each.result()
 
 
 def _stuck(rig: Rig, names: list[str], until: float) -> dict[str, str]:

@@ -1,14 +1,14 @@
 """A provider that answers whatever a test wants, to see what becomes of it."""
 
 import contextlib
-import http.server
 import json
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
+
+from tests.http_servers import QuietHandler, http_server, running
 
 
 @dataclass(frozen=True)
@@ -31,28 +31,23 @@ class Server:
         self.status = status
 
 
-def _handler(server: Server) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
+def _handler(server: Server) -> type[QuietHandler]:
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            sent = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            server.asked.append(Asked(dict(self.headers), dict(parse_qsl(sent))))
-            self.send_response(server.status)
-            for name, value in server.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(server.body)))
-            self.end_headers()
+            server.asked.append(
+                Asked(dict(self.headers), dict(parse_qsl(self.read_body().decode())))
+            )
             with contextlib.suppress(OSError):
-                self._write()
+                if server.drips:
+                    self._drip()
+                else:
+                    self.reply(server.status, server.body, server.headers)
 
-        def _write(self) -> None:
-            for byte in server.body if server.drips else ():
+        def _drip(self) -> None:
+            self.reply(server.status, b"", {"Content-Length": str(len(server.body))})
+            for byte in server.body:
                 self.wfile.write(bytes([byte]))
                 time.sleep(0.1)
-            if not server.drips:
-                self.wfile.write(server.body)
-
-        def log_message(self, *_: object) -> None:
-            pass
 
     return Handler
 
@@ -60,16 +55,10 @@ def _handler(server: Server) -> type[http.server.BaseHTTPRequestHandler]:
 @contextlib.contextmanager
 def serving(context: ssl.SSLContext | None = None) -> Iterator[Server]:
     server = Server()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(server)) as listener:
-        listener.daemon_threads = True
-        listener.block_on_close = False
-        if context is not None:
-            listener.socket = context.wrap_socket(listener.socket, server_side=True)
-        scheme = "https" if context else "http"
-        server.url = f"{scheme}://localhost:{listener.server_address[1]}/siteverify"
-        # The interval is how long a shutdown may take.
-        threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield server
-        finally:
-            listener.shutdown()
+    listener = http_server(_handler(server))
+    if context is not None:
+        listener.socket = context.wrap_socket(listener.socket, server_side=True)
+    scheme = "https" if context else "http"
+    server.url = f"{scheme}://localhost:{listener.server_port}/siteverify"
+    with running(listener):
+        yield server

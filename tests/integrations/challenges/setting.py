@@ -7,31 +7,13 @@ from typing import TypeVar
 
 from core.errors import DomainError
 from core.settings import Settings
-from devstack.sandbox.sandbox_settings import (
-    challenge_settings,
-)
+from devstack.sandbox.sandbox_settings import challenge_settings
 from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
 from integrations.challenges.registry import Challenges
+from tests.given_settings import settings
 
-KEY = "k1:" + "A" * 43
 T = TypeVar("T")
 _numbers = itertools.count()
-
-
-def settings(**chosen: object) -> Settings:
-    return Settings.model_validate(
-        {
-            "database_url": "postgresql://u:p@localhost/db",
-            "redis_url": "redis://localhost/0",
-            "s3_endpoint": "http://localhost",
-            "s3_access_key": "a",
-            "s3_secret_key": "s",
-            "public_url": "http://localhost",
-            "secret_keys": KEY,
-            "encryption_keys": KEY,
-            **chosen,
-        }
-    )
 
 
 def of_sandbox(url: str, **chosen: str) -> Settings:
@@ -74,15 +56,21 @@ def asking(given: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
 
 
 def check(
-    given: Settings,
-    provider: ChallengeProviderName,
-    token: str,
-    *,
-    action: str = "subscribe",
-    remote_ip: str | None = None,
+    given: Settings, provider: ChallengeProviderName, token: str, *, remote_ip: str | None = None
 ) -> str:
-    answer = ChallengeResponse(token, action, remote_ip)
+    answer = ChallengeResponse(token, "subscribe", remote_ip)
     return asking(given, lambda all_: outcome(all_.challenge_for(provider).check(answer)))
+
+
+def check_repeatedly(given: Settings, times: int) -> list[str]:
+    """What one client of Turnstile makes of a token each time."""
+
+    async def repeat(challenges: Challenges) -> list[str]:
+        challenge = challenges.challenge_for(ChallengeProviderName.TURNSTILE)
+        answer = ChallengeResponse("t", "subscribe")
+        return [await outcome(challenge.check(answer)) for _ in range(times)]
+
+    return asking(given, repeat)
 
 
 def check_everywhere(given: Settings, token: str) -> list[str]:

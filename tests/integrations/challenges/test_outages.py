@@ -1,5 +1,3 @@
-"""Providers that don't answer, or that are somebody else."""
-
 import contextlib
 import socket
 import ssl
@@ -9,17 +7,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from integrations.challenges import registry
-from integrations.challenges.port import ChallengeProviderName, ChallengeResponse
-from integrations.challenges.registry import Challenges
+from integrations.challenges.port import ChallengeProviderName
 from integrations.http_client import HttpBounds
 from tests.certificates import self_signed
 from tests.integrations.challenges.server import Server, serving
-from tests.integrations.challenges.setting import (
-    asking,
-    check,
-    of_server,
-    outcome,
-)
+from tests.integrations.challenges.setting import check, check_repeatedly, of_server
 
 
 @pytest.mark.slow
@@ -45,24 +37,13 @@ def test_a_provider_that_hangs_costs_few_callers_a_timeout(
     monkeypatch.setattr(registry, "BOUNDS", impatient)
     server.drips = True
     server.body = b" " * 1000
-
-    async def many(challenges: Challenges) -> list[str]:
-        challenge = challenges.challenge_for(ChallengeProviderName.TURNSTILE)
-        answer = ChallengeResponse("t", "subscribe")
-        return [await outcome(challenge.check(answer)) for _ in range(20)]
-
-    assert asking(of_server(server.url), many) == ["challenge.unavailable"] * 20
+    assert check_repeatedly(of_server(server.url), 20) == ["challenge.unavailable"] * 20
     assert len(server.asked) < 10
 
 
 def test_token_after_token_that_is_refused_is_no_outage(server: Server) -> None:
-    async def many(challenges: Challenges) -> list[str]:
-        challenge = challenges.challenge_for(ChallengeProviderName.TURNSTILE)
-        answer = ChallengeResponse("t", "subscribe")
-        return [await outcome(challenge.check(answer)) for _ in range(20)]
-
     server.says({"success": False, "error-codes": ["invalid-input-response"]})
-    assert asking(of_server(server.url), many) == ["challenge.failed"] * 20
+    assert check_repeatedly(of_server(server.url), 20) == ["challenge.failed"] * 20
 
 
 @pytest.mark.parametrize("provider", ChallengeProviderName)

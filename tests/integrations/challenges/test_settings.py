@@ -1,43 +1,16 @@
-import os
-from collections.abc import Callable
-
 import pytest
 
 from core.errors import DomainError, Kind
-from core.settings import Settings, SettingsError, load_settings
+from core.settings import Settings, SettingsError
 from devstack.sandbox.sandbox_settings import challenge_settings
 from devstack.supervisor import environment
 from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.registry import Challenges
-from tests.integrations.challenges.setting import KEY, asking, settings
+from tests.given_settings import Load, settings
+from tests.integrations.challenges.setting import asking
 
-Load = Callable[..., Settings]
 SANDBOX = "http://127.0.0.1:4000"
 each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Settings from an environment that has the required ones and these."""
-    for name in [name for name in os.environ if name.startswith("PRESSROOM_")]:
-        monkeypatch.delenv(name)
-    required = {
-        "DATABASE_URL": "postgresql://u:p@localhost/db",
-        "REDIS_URL": "redis://localhost/0",
-        "S3_ENDPOINT": "http://localhost",
-        "S3_ACCESS_KEY": "a",
-        "S3_SECRET_KEY": "s",
-        "PUBLIC_URL": "http://localhost",
-        "SECRET_KEYS": KEY,
-        "ENCRYPTION_KEYS": KEY,
-    }
-
-    def from_environment(**chosen: str) -> Settings:
-        for name, value in {**required, **chosen}.items():
-            monkeypatch.setenv(f"PRESSROOM_{name}", value)
-        return load_settings.__wrapped__()
-
-    return from_environment
 
 
 async def adapters(challenges: Challenges) -> dict[ChallengeProviderName, Challenge]:
@@ -65,10 +38,7 @@ def test_one_that_is_not_on_says_so(provider: ChallengeProviderName) -> None:
 
     with pytest.raises(DomainError) as raised:
         asking(settings(), ask)
-    assert (raised.value.kind, raised.value.code) == (
-        Kind.UNAVAILABLE,
-        "challenge.not_configured",
-    )
+    assert (raised.value.kind, raised.value.code) == (Kind.UNAVAILABLE, "challenge.not_configured")
 
 
 @each_provider
@@ -119,11 +89,10 @@ def test_our_pages_use_the_first_provider_unless_another_is_named(load: Load) ->
 
 @each_provider
 @pytest.mark.parametrize("named", ["URL", "SECRET", "SITE_KEY"])
+@pytest.mark.usefixtures("no_settings")
 def test_a_provider_of_which_the_user_names_anything_is_the_user_s(
     provider: ChallengeProviderName, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in environment.own_settings():
-        monkeypatch.delenv(name)
     own_name = f"PRESSROOM_{provider.upper()}_{named}"
     monkeypatch.setenv(own_name, "http://mine.example")
     chosen = challenge_settings(SANDBOX, environment.own_settings())

@@ -46,23 +46,6 @@ def test_a_server_that_keeps_failing_is_left_alone(failing: Run) -> None:
     assert failing.calls == 3
 
 
-def test_after_a_pause_one_call_tries_and_its_failure_opens_it_again(
-    failing: Run, clock: Clock
-) -> None:
-    clock.now += 31.0
-    assert error_of(failing).code == "llm.failed"
-    assert error_of(failing).code == "llm.unavailable"
-    assert failing.calls == 4
-
-
-def test_a_call_that_works_closes_it(failing: Run, clock: Clock) -> None:
-    clock.now += 31.0
-    failing.steer(None)
-    for _ in range(3):
-        failing.model().ask(question())
-    assert failing.calls == 6
-
-
 def test_answers_between_failures_keep_it_closed(run: Run) -> None:
     run.server = LlmServerState(openai_protocol.breaker(tolerated=1))
     for behaviour in ("broken", None, "broken", None, "broken"):

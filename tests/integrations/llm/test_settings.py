@@ -5,7 +5,7 @@ from core.settings import Settings, SettingsError
 from devstack.sandbox.sandbox_settings import LLM_API_KEY, llm_settings
 from devstack.supervisor.environment import for_programs
 from integrations.llm.registry import language_model
-from tests.integrations.challenges.setting import settings
+from tests.given_settings import settings
 from tests.language_model import KEY, Run, ignore_usage, question
 
 SANDBOX = "http://127.0.0.1:4000"

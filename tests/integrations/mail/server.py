@@ -94,9 +94,7 @@ class Talker:
         usual = {"QUIT": "221 bye", "DATA": "354 go on", "STARTTLS": "220 go on"}
         if verb == "EHLO" and verb not in self.answers:
             lines = ["talker", *self.extensions]
-            return "\r\n".join(
-                [*(f"250-{each}" for each in lines[:-1]), f"250 {lines[-1]}"],
-            )
+            return "\r\n".join([*(f"250-{each}" for each in lines[:-1]), f"250 {lines[-1]}"])
         return self.answers.get(verb, usual.get(verb, "250 OK"))
 
 

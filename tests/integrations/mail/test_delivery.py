@@ -1,5 +1,3 @@
-"""Mail that arrives: through a real socket into the sandbox's mailbox."""
-
 import re
 import ssl
 from email import message_from_bytes

@@ -1,5 +1,3 @@
-"""Nobody who has a say in a mail's words has one in its headers or recipients."""
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

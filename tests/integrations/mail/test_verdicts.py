@@ -1,5 +1,3 @@
-"""What a server's answers mean for a mail: it is theirs, it is tried again, or it is given up."""
-
 import socket
 import traceback
 
@@ -8,7 +6,7 @@ import pytest
 from core.errors import DomainError, TransientError
 from devstack import LOOPBACK
 from integrations.mail.registry import mailer as mailer_of
-from tests.integrations.challenges.setting import settings
+from tests.given_settings import settings
 from tests.integrations.mail.server import Talker, address, letter, mailer
 
 PRIVATE = "private-person@example.com"

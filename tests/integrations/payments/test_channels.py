@@ -9,7 +9,7 @@ from devstack.sandbox.sandbox_settings import payment_settings
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import PaymentChannel
 from integrations.payments.registry import PaymentChannels
-from tests.integrations.challenges.setting import settings
+from tests.given_settings import settings
 from tests.integrations.payments.reading import a_paid_session, signed
 
 STRIPE = {"stripe_secret_key": "sk_test_real", "stripe_webhook_secret": "whsec_real"}
@@ -93,18 +93,12 @@ def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
     subprocess.run([sys.executable, "-c", check], check=True)
 
 
-@pytest.mark.parametrize("missing", ["secret_key", "webhook_secret"])
-def test_stripes_keys_go_together(missing: str) -> None:
-    given = {name: value for name, value in STRIPE.items() if not name.endswith(missing)}
-    with pytest.raises(ValueError, match="STRIPE_SECRET_KEY: set both, or none"):
-        settings(**given)
-
-
-@pytest.mark.parametrize("missing", ["url", "sandbox_secret_key", "webhook_secret"])
-def test_the_sandboxs_settings_go_together(keys: StripeKeys, missing: str) -> None:
-    given = {name: v for name, v in of_sandbox(keys).items() if not name.endswith(missing)}
-    with pytest.raises(ValueError, match="set all three, or none"):
-        settings(**given)
+@pytest.mark.parametrize("all_of", [STRIPE, of_sandbox(StripeKeys())], ids=["stripe", "sandbox"])
+def test_the_settings_of_a_channel_go_together(all_of: dict[str, str]) -> None:
+    for missing in all_of:
+        given = {name: value for name, value in all_of.items() if name != missing}
+        with pytest.raises(ValueError, match=r"set (both|all three), or none"):
+            settings(**given)
 
 
 @pytest.mark.parametrize("host", ["sandbox.example.com", "10.0.0.1", "127.0.0.1.example.com"])

@@ -1,5 +1,3 @@
-"""What the adapter reads from webhooks that were really signed and really posted."""
-
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -24,7 +22,8 @@ def test_while_a_secret_is_rolled_one_good_signature_is_enough(
     sandbox.expire(opened.session_id)
     [event] = sandbox.events(opened.session_id)
     sandbox.deliver(event, signature="rolled")
-    assert read.evidence("checkout.session.expired", opened).expired
+    found = read.evidence("checkout.session.expired", opened)
+    assert (found.session_id, found.expired, found.paid) == (opened.session_id, True, False)
 
 
 def test_a_body_that_was_changed_on_its_way_is_refused(
@@ -40,19 +39,19 @@ def test_a_body_that_was_changed_on_its_way_is_refused(
 
 @pytest.mark.parametrize(
     "header",
-    ["", "t=,v1=", "t=1", "v1=00", "nonsense", "t=1,v1=é", "t=1,v1", f"t={'9' * 5000},v1=00"],
-    ids=range(8),
+    [
+        *("", "t=,v1=", "t=1", "v1=00", "nonsense", "t=1,v1=é", "t=1,v1"),
+        *(f"t={'9' * 5000},v1=00", "t={now},v1=00"),
+    ],
+    ids=range(9),
 )
-def test_headers_of_any_shape_are_refused_in_one_way(account: StripeCheckout, header: str) -> None:
-    with pytest.raises(DomainError) as caught:
-        account.event(b"{}", header)
-    assert caught.value.code == "webhook.signature_invalid"
-
-
-def test_a_body_that_is_no_text_is_refused(account: StripeCheckout) -> None:
-    with pytest.raises(DomainError) as caught:
-        account.event(b"\xff\xfe", f"t={int(time.time())},v1=00")
-    assert caught.value.code == "webhook.signature_invalid"
+def test_headers_and_bodies_of_any_shape_are_refused_in_one_way(
+    account: StripeCheckout, header: str
+) -> None:
+    for body in (b"{}", b"\xff\xfe"):
+        with pytest.raises(DomainError) as caught:
+            account.event(body, header.replace("{now}", str(int(time.time()))))
+        assert caught.value.code == "webhook.signature_invalid"
 
 
 @pytest.mark.parametrize(
@@ -114,14 +113,6 @@ def test_a_declined_card_is_of_no_concern(
     assert read.event("payment_intent.payment_failed", opened).evidence is None
 
 
-def test_an_expired_checkout_is_told(
-    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
-) -> None:
-    sandbox.expire(opened.session_id)
-    found = read.evidence("checkout.session.expired", opened)
-    assert (found.session_id, found.expired, found.paid) == (opened.session_id, True, False)
-
-
 def test_refunds_are_told_as_their_sum_with_what_was_paid(
     account: StripeCheckout, sandbox: SandboxPayments, read: Reader
 ) -> None:
@@ -144,11 +135,7 @@ def test_refunds_are_told_as_their_sum_with_what_was_paid(
 
 @pytest.mark.parametrize(("ending", "lost"), [("win", 0), ("lose", 1000)])
 def test_a_dispute_is_told_by_its_payment(
-    sandbox: SandboxPayments,
-    opened: OpenedCheckout,
-    read: Reader,
-    ending: str,
-    lost: int,
+    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader, ending: str, lost: int
 ) -> None:
     sandbox.pay(opened.session_id)
     payment_id = sandbox.session(opened.session_id)["payment"]

@@ -1,5 +1,3 @@
-"""What the adapter learns by asking, over HTTP, from a server that speaks Stripe's protocol."""
-
 import logging
 from datetime import timedelta
 
@@ -50,22 +48,16 @@ def test_amounts_are_in_the_minor_unit_which_for_yen_is_the_yen(
     assert (found.amount_minor, found.currency) == (minor, currency)
 
 
-def test_a_declined_card_ends_nothing(
+def test_neither_a_declined_card_nor_a_cancelled_checkout_ends_anything(
     account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
 ) -> None:
     sandbox.decline(opened.session_id)
-    found = account.evidence(opened.session_id)
-    assert (found.paid, found.failed, found.expired) == (False, False, False)
+    declined = account.evidence(opened.session_id)
+    assert sandbox.cancel(opened.payment_url) == RETURN_URL
+    for found in (declined, account.evidence(opened.session_id)):
+        assert (found.paid, found.failed, found.expired) == (False, False, False)
     sandbox.pay(opened.session_id)
     assert account.evidence(opened.session_id).paid
-
-
-def test_a_cancelled_checkout_can_be_paid_still(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
-) -> None:
-    assert sandbox.cancel(opened.payment_url) == RETURN_URL
-    found = account.evidence(opened.session_id)
-    assert (found.paid, found.failed, found.expired) == (False, False, False)
 
 
 def test_refunds_add_up(
@@ -208,10 +200,7 @@ def test_a_checkout_that_nobody_knows_is_refused(account: StripeCheckout) -> Non
     for ask in (account.evidence, account.close):
         with pytest.raises(DomainError) as caught:
             ask("cs_test_unknown")
-        assert (caught.value.code, caught.value.kind) == (
-            "payments.refused",
-            Kind.PROVIDER_FAILED,
-        )
+        assert (caught.value.code, caught.value.kind) == ("payments.refused", Kind.PROVIDER_FAILED)
 
 
 def test_an_error_shows_no_key(sandbox_url: str, keys: StripeKeys) -> None:

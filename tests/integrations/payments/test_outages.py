@@ -1,5 +1,3 @@
-"""A provider that is slow, broken, or not there: told apart from one that refuses, and in time."""
-
 import socket
 import threading
 import time

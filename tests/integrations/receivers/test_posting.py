@@ -1,5 +1,3 @@
-"""Posts to one receiver: what they share, and where they end."""
-
 import ipaddress
 from collections.abc import Iterator, Sequence
 

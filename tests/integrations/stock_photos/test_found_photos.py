@@ -1,5 +1,3 @@
-"""What people are shown of a provider's payload: its own origins alone, and always with credit."""
-
 import copy
 import json
 from typing import Any

@@ -1,12 +1,8 @@
-"""Providers that refuse, fail or hang, played by a server that says what a test tells it to."""
-
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from pydantic import SecretStr
@@ -15,6 +11,7 @@ from core.errors import DomainError, Kind
 from integrations.stock_photos import exchange
 from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.unsplash import Unsplash
+from tests.http_servers import QuietHandler, http_server, running
 
 # These wait for what never comes.
 pytestmark = pytest.mark.slow
@@ -34,7 +31,7 @@ class Provider:
         self.script = Script()
         script = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_GET(self) -> None:
                 told = script.script
                 told.asked.append(self.path)
@@ -49,10 +46,7 @@ class Provider:
                     except OSError:
                         return
 
-            def log_message(self, *_: object) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.server = http_server(Handler)
         self.seen: list[tuple[Quota, ...]] = []
         self.adapter = Unsplash(
             f"http://127.0.0.1:{self.server.server_port}",
@@ -72,9 +66,8 @@ class Provider:
 @pytest.fixture
 def provider() -> Iterator[Provider]:
     played = Provider()
-    yield played
-    played.server.shutdown()
-    played.server.server_close()
+    with running(played.server):
+        yield played
 
 
 SPENT = {"X-Ratelimit-Limit": "50", "X-Ratelimit-Remaining": "0"}

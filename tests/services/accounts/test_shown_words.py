@@ -1,5 +1,3 @@
-"""Titles of strangers as a mail may show them."""
-
 import re
 
 import pytest

@@ -1,5 +1,3 @@
-"""A backup that is not whole, not ours, or not for this release is told apart before it is used."""
-
 import base64
 import dataclasses
 import os
@@ -248,13 +246,10 @@ def test_nothing_in_a_backup_can_be_read_without_its_key(backups: Saved) -> None
     everything = b"".join((backups.folder / name).read_bytes() for name in backups.files())
     for secret in (email, made.revision, "credit_entries", "imports/"):
         assert secret.encode() not in everything
-    settings, opened = backups.resources.settings, _plain(backups)
+    settings = backups.resources.settings
+    # All that the backup's key opens, the dump as it is.
+    opened = b"".join(backups.place.get(name) for name in backups.files())
     for keys in (settings.secret_keys, settings.encryption_keys):
         for entry in keys.get_secret_value().split(","):
             plain = base64.urlsafe_b64decode(entry.partition(":")[2] + "==")
             assert plain not in opened
-
-
-def _plain(backups: Saved) -> bytes:
-    """All that the backup's key opens, the dump as it is."""
-    return b"".join(backups.place.get(name) for name in backups.files())

@@ -1,14 +1,12 @@
-"""The drill: a backup that was made under load is restored elsewhere, and nothing is missing."""
-
 import json
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from secrets import token_hex
 from typing import Any
 
@@ -23,6 +21,7 @@ from services.credits import ledger, verify
 from tests.commands import ended_process
 from tests.erasing import erase
 from tests.importing import Importing, csv_of
+from tests.load import repeated
 from tests.pictures import encoded
 from tests.services.backup.conftest import Saved, saved
 from tests.stack import Owner, Stack, eventually
@@ -43,35 +42,23 @@ class Load:
     charges: list[str] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    _ended: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        threads = [threading.Thread(target=each) for each in (self._charge, self._upload)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._ended.set()
-            for thread in threads:
-                thread.join()
+        with self.stack.client(self.owner.key) as client:
+            charge, upload = partial(self._charge, client), partial(self._upload, client)
+            with repeated(charge, pause=0.005), repeated(upload):
+                yield
         assert self.failures == []
 
-    def _charge(self) -> None:
-        with self.stack.client(self.owner.key) as client:
-            while not self._ended.is_set():
-                source = token_hex(8)
-                body = {"amount_credit": 0.01, "source_id": source}
-                self._note(client.post("/auxilia/credits/consume", json=body), self.charges, source)
-                time.sleep(0.005)
+    def _charge(self, client: httpx2.Client) -> None:
+        source = token_hex(8)
+        body = {"amount_credit": 0.01, "source_id": source}
+        self._note(client.post("/auxilia/credits/consume", json=body), self.charges, source)
 
-    def _upload(self) -> None:
-        with self.stack.client(self.owner.key) as client:
-            while not self._ended.is_set():
-                reply = client.post("/attachments", files={"file": ("a.png", encoded("PNG"))})
-                name = reply.json().get("data", {}).get("filename", "")
-                self._note(reply, self.images, name)
+    def _upload(self, client: httpx2.Client) -> None:
+        reply = client.post("/attachments", files={"file": ("a.png", encoded("PNG"))})
+        self._note(reply, self.images, reply.json().get("data", {}).get("filename", ""))
 
     def _note(self, reply: httpx2.Response, done: list[str], what: str) -> None:
         if reply.status_code == httpx2.codes.OK:

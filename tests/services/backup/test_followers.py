@@ -1,5 +1,3 @@
-"""Programs that follow the feed go on after a restore, with the cursors that they have."""
-
 from collections.abc import Callable
 
 import pytest

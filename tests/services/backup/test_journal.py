@@ -1,5 +1,3 @@
-"""The journal tells who left and who was erased, and a restore believes it."""
-
 from secrets import token_hex
 
 import orjson
@@ -138,6 +136,5 @@ def test_an_opt_out_of_a_list_or_a_person_that_is_not_there_harms_nothing(
     assert journal.replay(backups.resources, backups.place, began_at) == Replayed(1, 1, 0)
     # An owner who adds the address later finds that its person does not want that.
     assert backups.stack.query(
-        "SELECT list_id, user_id, kind FROM opt_outs WHERE address_hmac = %s",
-        bytes.fromhex(digest),
+        "SELECT list_id, user_id, kind FROM opt_outs WHERE address_hmac = %s", bytes.fromhex(digest)
     ) == [(list_id, None, OptOutKind.LIST)]

@@ -1,5 +1,3 @@
-"""What old backups alone need goes; what another one needs stays. Copies are made once."""
-
 import os
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,5 +1,3 @@
-"""Whatever a model says about whatever post: the rules are kept, or the answer is refused."""
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""What the offline writer chooses: sentences for summaries, and tags as the post writes them."""
-
 import pytest
 
 from services.composer import offline

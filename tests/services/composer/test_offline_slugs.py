@@ -1,5 +1,3 @@
-"""Slugs of the offline writer: spelled as the language is, or not at all."""
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

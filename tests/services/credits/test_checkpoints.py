@@ -1,7 +1,4 @@
-"""A run from checkpoints reads what is new, and is misled by nothing that is not signed."""
-
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
@@ -16,6 +13,7 @@ from services.credits.settlement import settle
 from services.credits.verify import LedgerReport
 from storage.resources import Resources
 from tests.faults import till
+from tests.load import repeated
 from tests.stack import Stack
 
 TABLES = (
@@ -25,16 +23,11 @@ TABLES = (
 NOT_SIGNED = "the checkpoint was not signed by us"
 
 
-@pytest.fixture(scope="module")
-def _books(make_stack: Callable[[str], Stack]) -> Stack:
-    return make_stack("checkpoints")
-
-
 @pytest.fixture
-def books(_books: Stack) -> Iterator[Stack]:
+def books(bare: Stack) -> Iterator[Stack]:
     """A database whose ledger may be falsified."""
-    yield _books
-    falsify(_books, f"TRUNCATE {TABLES}")
+    yield bare
+    falsify(bare, f"TRUNCATE {TABLES}")
 
 
 @pytest.fixture
@@ -197,30 +190,14 @@ def test_without_its_key_a_checkpoint_does_not_count(books: Stack, holder: int) 
 
 
 def test_charges_go_on_while_runs_verify(books: Stack, holder: int) -> None:
-    stop = threading.Event()
-
-    def spend() -> None:
-        while not stop.is_set():
-            give(books, holder, 1)
-
-    spenders = [threading.Thread(target=spend) for _ in range(3)]
-    for each in spenders:
-        each.start()
-    try:
+    with repeated(*[lambda: give(books, holder, 1)] * 3):
         reports = [check(books) for _ in range(20)]
-    finally:
-        stop.set()
-        for each in spenders:
-            each.join()
     assert [report.faults for report in reports] == [[]] * 20
     assert any(report.entries for report in reports)
     last = check(books)
     [(entries,)] = books.query("SELECT count(*) FROM credit_entries")
     assert last.faults == []
     assert 5 + sum(report.entries for report in [*reports, last]) == entries
-
-
-# -- orders --------------------------------------------------------------------------------------
 
 
 def paid_order(books: Stack) -> int:
@@ -263,10 +240,7 @@ def test_a_new_order_without_its_entry_is_found(books: Stack) -> None:
     age_changes(books)
     new = paid_order(books)
     check(books)
-    falsify(
-        books,
-        f"UPDATE payment_orders SET credited = 0 WHERE id = {new}",
-    )
+    falsify(books, f"UPDATE payment_orders SET credited = 0 WHERE id = {new}")
     assert {each.order_id for each in check(books).faults} == {new}
 
 

@@ -1,5 +1,3 @@
-"""A reader who goes on after the last event that they saw misses none and sees none twice."""
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress

@@ -1,5 +1,3 @@
-"""A page costs what it shows, whatever else the feed holds."""
-
 import json
 from collections.abc import Callable, Collection
 from contextlib import closing

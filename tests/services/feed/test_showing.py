@@ -1,5 +1,3 @@
-"""What an event shows is looked up when it is read, by one query for each kind of subject."""
-
 import pytest
 from sqlalchemy import event
 

@@ -1,5 +1,3 @@
-"""The jobs of all users, as an operator looks through them."""
-
 from models import JobStatus
 from services.jobs import records
 from services.paging import PageRequest
@@ -23,10 +21,7 @@ def test_a_look_at_few_jobs_leads_on_to_all_of_them(stack: Stack) -> None:
         while cursor is not None or looks == 0:
             with stack.resources.unit_of_work() as uow:
                 page = records.list_all(
-                    uow,
-                    PageRequest(2, cursor=cursor),
-                    status=JobStatus.FAILED,
-                    look_at=look_at,
+                    uow, PageRequest(2, cursor=cursor), status=JobStatus.FAILED, look_at=look_at
                 )
                 seen += [job.id for job in page.rows]
             cursor, looks = page.next_cursor, looks + 1

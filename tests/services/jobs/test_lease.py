@@ -2,6 +2,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from redis.client import PubSub
@@ -44,18 +45,13 @@ def test_of_many_claims_at_once_one_wins(quiet: Bench, resources: Resources) -> 
     assert [lease.attempt for lease in won] == [1]
 
 
+@pytest.mark.parametrize("is_finished", [False, True])
 def test_second_delivery_of_a_running_job_is_not_claimed(
-    claimed: Lease, resources: Resources
+    claimed: Lease, resources: Resources, is_finished: bool
 ) -> None:
-    with resources.unit_of_work() as uow:
-        assert leases.claim(uow, claimed.job_id) is None
-
-
-def test_second_delivery_of_a_finished_job_is_not_claimed(
-    claimed: Lease, resources: Resources
-) -> None:
-    with resources.unit_of_work() as uow:
-        leases.succeed(uow, claimed, {})
+    if is_finished:
+        with resources.unit_of_work() as uow:
+            leases.succeed(uow, claimed, {})
     with resources.unit_of_work() as uow:
         assert leases.claim(uow, claimed.job_id) is None
 
@@ -74,21 +70,16 @@ def test_job_that_backs_off_is_not_claimed_before_its_time(
     assert claim(resources, claimed.job_id).retries == 1
 
 
-def test_renewal_moves_the_lease_on(quiet: Bench, claimed: Lease, resources: Resources) -> None:
-    change(resources, claimed.job_id, lease_expires_at=func.now())
-    with resources.unit_of_work() as uow:
-        leases.renew(uow, claimed)
-    assert sweep.requeue_lost(resources, Reach()) == 0
-    assert quiet.job(claimed.job_id).status == JobStatus.RUNNING
-
-
-def test_progress_moves_the_lease_on_as_its_lock_keeps_the_heartbeat_out(
-    claimed: Lease, resources: Resources
+# The lock of a progress keeps the heartbeat out.
+@pytest.mark.parametrize("hold", [leases.renew, partial(leases.progress, done=1)])
+def test_renewal_and_progress_move_the_lease_on(
+    quiet: Bench, claimed: Lease, resources: Resources, hold: Callable[[UnitOfWork, Lease], object]
 ) -> None:
     change(resources, claimed.job_id, lease_expires_at=func.now())
     with resources.unit_of_work() as uow:
-        leases.progress(uow, claimed, done=1)
+        hold(uow, claimed)
     assert sweep.requeue_lost(resources, Reach()) == 0
+    assert quiet.job(claimed.job_id).status == JobStatus.RUNNING
 
 
 def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rolls_back(

@@ -53,13 +53,14 @@ def test_failure_after_the_commit_undoes_nothing_and_stops_no_other_action(
     assert waiting(resources) == 1
 
 
+@pytest.mark.parametrize("sends", [1, 10_000])
 def test_job_whose_message_was_lost_is_sent_again_once_it_is_due(
-    quiet: Bench, resources: Resources
+    quiet: Bench, resources: Resources, sends: int
 ) -> None:
     job_id = quiet.enqueue()
     resources.redis.delete(QUEUE)
     assert sweep.resend_unclaimed(resources, Queue.BULK) == 0
-    change(resources, job_id, send_after=Job.created_at)
+    change(resources, job_id, sends=sends, send_after=Job.created_at)
     assert sweep.resend_unclaimed(resources, Queue.BULK) == 1
     assert waiting(resources) == 1
     assert sweep.resend_unclaimed(resources, Queue.BULK) == 0
@@ -90,16 +91,6 @@ def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
         statement = "SELECT extract(epoch FROM send_after - now()) FROM jobs WHERE id = %s"
         pauses.append(round(float(str(quiet.stack.query(statement, job_id)[0][0]))))
     assert pauses == [4, 8, 16, 16]
-
-
-def test_job_that_was_sent_for_hours_is_still_sent_again(
-    quiet: Bench, resources: Resources
-) -> None:
-    job_id = quiet.enqueue()
-    resources.redis.delete(QUEUE)
-    change(resources, job_id, sends=10_000, send_after=Job.created_at)
-    assert sweep.resend_unclaimed(resources, Queue.BULK) == 1
-    assert waiting(resources) == 1
 
 
 def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(

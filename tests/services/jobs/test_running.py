@@ -1,5 +1,3 @@
-"""One worker of four processes, and what becomes of jobs that end in every way they can."""
-
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -28,8 +26,7 @@ class Slow:
 @pytest.fixture(scope="module", autouse=True)
 def slow(bench: Bench) -> Slow:
     return Slow(
-        long=bench.enqueue(sleep=6.5),
-        stubborn=bench.enqueue(steps=4, step_kills=[1, 2, 3]),
+        long=bench.enqueue(sleep=6.5), stubborn=bench.enqueue(steps=4, step_kills=[1, 2, 3])
     )
 
 

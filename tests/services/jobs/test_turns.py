@@ -1,5 +1,3 @@
-"""Owners take turns in a queue: what one of them asks for in bulk stands before no other's job."""
-
 from collections.abc import Callable
 from datetime import timedelta
 

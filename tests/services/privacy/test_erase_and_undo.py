@@ -1,5 +1,3 @@
-"""The erasure of people while an import that they are in is taken back."""
-
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial

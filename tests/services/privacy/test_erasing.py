@@ -1,5 +1,3 @@
-"""The job of an erasure: in batches, and a person is gone from its first moment on."""
-
 from itertools import pairwise
 
 import pytest
@@ -68,11 +66,7 @@ def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
-    quiet: Importing,
-    keeper: Owner,
-    address: str,
-    user_id: int,
-    monkeypatch: pytest.MonkeyPatch,
+    quiet: Importing, keeper: Owner, address: str, user_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_small(monkeypatch)
     list_ids = [quiet.new_list(keeper) for _ in range(5)]
@@ -142,17 +136,13 @@ def test_a_worker_that_lost_the_job_erases_nothing(
     fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=2)
     job_id = erasure.begin(quiet.resources, address)
     before = left(quiet.stack, user_id)
-    lost = claim(quiet.resources, job_id)
-    assert lost is not None
+    lost = quiet.lease(job_id)
     with quiet.resources.unit_of_work() as uow:
         leases.hand_back(uow, lost)
     with pytest.raises(LeaseLost):
         erasure.run(quiet.resources, lost)
     assert left(quiet.stack, user_id) == before
     finish(quiet.resources, job_id)
-
-
-# -- from the first moment on ----------------------------------------------------------------------
 
 
 def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_shown(
@@ -235,8 +225,7 @@ def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
         " WHERE j.kind = 'subscription.mail_confirmation' AND s.user_id = %s",
         user_id,
     )
-    lease = claim(quiet.resources, int(str(job_id)))
-    assert lease is not None
+    lease = quiet.lease(int(str(job_id)))
     mails.send_confirmation(quiet.resources, lease, NoMailer())
     assert quiet.job(int(str(job_id))).result == {"sent": False}
 
@@ -258,9 +247,6 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
     finish(quiet.resources, job_id)
     kept = quiet.stack.query("SELECT user_id, kind FROM opt_outs WHERE list_id = %s", list_id)
     assert kept == [(again.id, OptOutKind.LIST)]
-
-
-# -- again, and what comes late --------------------------------------------------------------------
 
 
 def test_asked_for_again_it_is_the_same_job_until_it_has_ended(
@@ -322,8 +308,7 @@ def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
 ) -> None:
     join(quiet, list_id, user_id)
     job_id = erasure.begin(quiet.resources, address)
-    lease = claim(quiet.resources, job_id)
-    assert lease is not None
+    lease = quiet.lease(job_id)
     with quiet.resources.unit_of_work() as uow:
         locks.lock_list(uow, list_id)
         with pytest.raises(TransientError, match="busy"):
@@ -332,8 +317,6 @@ def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
         leases.hand_back(uow, lease)
     assert finish(quiet.resources, job_id).subscriptions == 1
 
-
-# -- completeness, and its price -------------------------------------------------------------------
 
 # These stay without a name: the ledger, and what belongs to the list or proves the erasure.
 KEPT = {"credit_accounts", "credit_checkpoints", "credit_entries", "erasures"}

@@ -1,5 +1,3 @@
-"""A person who is erased is nowhere any more, and what they said no to holds."""
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,5 +1,3 @@
-"""Which addresses a deny list keeps out, by the rule in plain words."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""What is stored of a value, and that a file brings back what it was written with."""
-
 from typing import Any
 
 from hypothesis import given
@@ -11,16 +9,10 @@ from services.subscriptions.fields import MAX_NUMBER, as_text, stored, stored_of
 CHOICES = ["Red", "red", "Dark blue"]
 
 
-def field_of(type_: FieldType) -> MemberField:
-    choices = CHOICES if type_ is FieldType.CHOICE else []
-    return MemberField(key="thing", type=type_, choices=choices)
-
-
 VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
     FieldType.TEXT: st.text(st.characters(exclude_characters="\0"), max_size=1000),
     FieldType.NUMBER: st.one_of(
-        st.integers(-MAX_NUMBER, MAX_NUMBER),
-        st.floats(-MAX_NUMBER, MAX_NUMBER, allow_nan=False),
+        st.integers(-MAX_NUMBER, MAX_NUMBER), st.floats(-MAX_NUMBER, MAX_NUMBER, allow_nan=False)
     ),
     FieldType.DATE: st.dates().map(lambda day: day.isoformat()),
     FieldType.BOOLEAN: st.booleans(),
@@ -32,7 +24,8 @@ VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
 def test_a_file_brings_back_the_value_that_it_was_written_with(
     data: st.DataObject, type_: FieldType
 ) -> None:
-    field = field_of(type_)
+    choices = CHOICES if type_ is FieldType.CHOICE else []
+    field = MemberField(key="thing", type=type_, choices=choices)
     kept = stored(field, data.draw(VALUES[type_]))
     if kept is not None:
         again = stored_of_text(field, as_text(kept))

@@ -1,5 +1,3 @@
-"""How many members a filter means, in a list of any size."""
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

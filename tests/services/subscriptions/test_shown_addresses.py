@@ -1,5 +1,3 @@
-"""The job that shows a person's lists the new address of the account."""
-
 from collections.abc import Callable
 
 import pytest
@@ -36,16 +34,14 @@ def test_another_worker_goes_on_where_one_died(
     [(job_id,)] = importing.stack.query(f"SELECT id FROM jobs WHERE {job}", person.id)
     importing.stack.query(f"UPDATE jobs SET run_at = now() WHERE {job}", person.id)
     assert isinstance(job_id, int)
-    died = importing.claim(job_id)
-    assert died is not None
+    died = importing.lease(job_id)
     with importing.resources.unit_of_work() as uow:
         assert member_addresses._show_batch(uow, died, person.id, 0) == list_ids[0]
     assert [importing.active(each) for each in list_ids] == [{after}, {before}, {before}]
     with importing.resources.unit_of_work() as uow:
         leases.hand_back(uow, died)
     monkeypatch.undo()
-    lease = importing.claim(job_id)
-    assert lease is not None
+    lease = importing.lease(job_id)
     with pytest.raises(LeaseLost), importing.resources.unit_of_work() as uow:
         member_addresses._show_batch(uow, died, person.id, 0)
     member_addresses.run(importing.resources, lease)

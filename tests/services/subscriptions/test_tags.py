@@ -1,7 +1,3 @@
-"""What becomes of the members who had a tag that was deleted."""
-
-from collections.abc import Callable
-
 import pytest
 
 from services.subscriptions import tags
@@ -14,59 +10,54 @@ MEMBERS = 12
 
 
 @pytest.fixture
-def stack(make_stack: Callable[[str], Stack]) -> Stack:
-    return make_stack("deleted-tags")
-
-
-@pytest.fixture
-def list_id(stack: Stack) -> int:
-    made = Importing(stack).new_list(stack.new_owner())
-    fill(stack, made, [f"{number}.{made}@example.com" for number in range(MEMBERS)])
+def list_id(bare: Stack) -> int:
+    made = Importing(bare).new_list(bare.new_owner())
+    fill(bare, made, [f"{number}.{made}@example.com" for number in range(MEMBERS)])
     return made
 
 
 @pytest.fixture
-def tag_ids(stack: Stack, list_id: int) -> list[int]:
+def tag_ids(bare: Stack, list_id: int) -> list[int]:
     """Tags that all members have."""
-    with stack.resources.unit_of_work() as uow:
+    with bare.resources.unit_of_work() as uow:
         made = tags.tag_ids_of(uow, list_id, ["a", "b", "c"], make=True)
     found = sorted(made.values())
-    stack.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", found, list_id)
+    bare.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", found, list_id)
     return found
 
 
-def records(stack: Stack, list_id: int) -> list[tuple[object, ...]]:
+def records(bare: Stack, list_id: int) -> list[tuple[object, ...]]:
     query = "SELECT updated_at, tag_ids FROM subscriptions WHERE list_id = %s ORDER BY id"
-    return stack.query(query, list_id)
+    return bare.query(query, list_id)
 
 
 def test_members_lose_deleted_tags_in_batches_and_nothing_else(
-    stack: Stack, list_id: int, tag_ids: list[int], monkeypatch: pytest.MonkeyPatch
+    bare: Stack, list_id: int, tag_ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tags, "MAX_BATCH_MEMBERS", 5)
     first, second, third = tag_ids
-    before = records(stack, list_id)
-    assert tags.take_off(stack.resources) == 0
-    with stack.resources.unit_of_work() as uow:
+    before = records(bare, list_id)
+    assert tags.take_off(bare.resources) == 0
+    with bare.resources.unit_of_work() as uow:
         for tag_id in (first, third):
             tags.delete(uow, list_id, tag_id)
-    assert tags.take_off(stack.resources) == MEMBERS
-    assert records(stack, list_id) == [(updated_at, [second]) for updated_at, _ in before]
+    assert tags.take_off(bare.resources) == MEMBERS
+    assert records(bare, list_id) == [(updated_at, [second]) for updated_at, _ in before]
     # An import had looked the tag up before, and gives it to a member now.
-    stack.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
-    assert tags.take_off(stack.resources) == MEMBERS
-    assert records(stack, list_id) == [(updated_at, [second]) for updated_at, _ in before]
-    stack.query("UPDATE deleted_tags SET created_at = now() - interval '61 minutes'")
-    assert tags.take_off(stack.resources) == 0
-    assert stack.query("SELECT * FROM deleted_tags") == []
+    bare.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
+    assert tags.take_off(bare.resources) == MEMBERS
+    assert records(bare, list_id) == [(updated_at, [second]) for updated_at, _ in before]
+    bare.query("UPDATE deleted_tags SET created_at = now() - interval '61 minutes'")
+    assert tags.take_off(bare.resources) == 0
+    assert bare.query("SELECT * FROM deleted_tags") == []
 
 
 def test_a_list_that_is_busy_is_left_to_the_next_run(
-    stack: Stack, list_id: int, tag_ids: list[int]
+    bare: Stack, list_id: int, tag_ids: list[int]
 ) -> None:
-    with stack.resources.unit_of_work() as uow:
+    with bare.resources.unit_of_work() as uow:
         tags.delete(uow, list_id, tag_ids[0])
-    with stack.resources.unit_of_work() as uow:
+    with bare.resources.unit_of_work() as uow:
         locks.lock_list(uow, list_id)
-        assert tags.take_off(stack.resources) == 0
-    assert tags.take_off(stack.resources) == MEMBERS
+        assert tags.take_off(bare.resources) == 0
+    assert tags.take_off(bare.resources) == MEMBERS

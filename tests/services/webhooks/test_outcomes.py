@@ -1,6 +1,3 @@
-"""What failures mean for an endpoint: it is paused after three days without a success."""
-
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -63,12 +60,6 @@ class Tries:
         query = "SELECT status FROM webhook_deliveries WHERE id = %s"
         [(status,)] = self.stack.query(query, delivery_id)
         return status
-
-
-@pytest.fixture(scope="module")
-def bare(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without processes."""
-    return make_stack("outcomes")
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-"""Endpoints whose receivers keep calls waiting rest, so that others have threads."""
-
 import threading
 from collections.abc import Callable, Iterator
 

@@ -1,5 +1,3 @@
-"""When deliveries are tried, and in which order."""
-
 from datetime import UTC, datetime, timedelta
 
 from services.webhooks.claiming import (

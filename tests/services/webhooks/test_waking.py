@@ -1,7 +1,5 @@
-"""The look of each second: it starts each endpoint's job once, and costs by what is new."""
-
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -21,12 +19,6 @@ MAKE = (
     " VALUES (%s, 'https://example.com/', %s, 0, 0) RETURNING id"
 )
 JOBS = "SELECT status FROM jobs WHERE kind = 'webhook.send' AND subject_id = %s"
-
-
-@pytest.fixture(scope="module")
-def bare(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without processes."""
-    return make_stack("waking")
 
 
 @pytest.fixture

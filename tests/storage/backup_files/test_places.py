@@ -1,5 +1,3 @@
-"""A folder and a bucket are the same to a backup."""
-
 import errno
 import os
 from collections.abc import Callable
@@ -13,10 +11,10 @@ from pydantic import SecretStr
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
 from core.settings import Settings, SettingsError
-from core.settings.given_settings import read_settings
 from storage.backup_files.places import BackupPlace, FolderPlace, SealedPlace, open_place, patiently
 from storage.objects import ObjectMissing
 from tests.commands import pressroom
+from tests.given_settings import Load
 from tests.ports import free_port
 from tests.stack import Stack
 
@@ -166,23 +164,15 @@ def test_the_bucket_itself_is_no_place_for_its_backups(stack: Stack) -> None:
         "https://key:secret@s3.example.com:99999/bucket",
     ],
 )
-def test_a_wrong_url_is_named_and_not_quoted(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch, url: str
-) -> None:
-    for name, value in stack.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PRESSROOM_BACKUP_URL", url)
+def test_a_wrong_url_is_named_and_not_quoted(load: Load, url: str) -> None:
     with pytest.raises(SettingsError, match="PRESSROOM_BACKUP_URL") as raised:
-        read_settings(Settings)
+        load(BACKUP_URL=url)
     assert "sec" not in str(raised.value).replace("secret-key", "")
 
 
-def test_keys_without_a_place_are_a_mistake(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in stack.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PRESSROOM_BACKUP_KEYS", f"b1:{'A' * 43}")
+def test_keys_without_a_place_are_a_mistake(load: Load) -> None:
     with pytest.raises(SettingsError, match="PRESSROOM_BACKUP_KEYS"):
-        read_settings(Settings)
+        load(BACKUP_KEYS=f"b1:{'A' * 43}")
 
 
 def test_a_call_is_tried_for_a_while() -> None:

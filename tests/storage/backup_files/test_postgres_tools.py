@@ -1,5 +1,3 @@
-"""Postgres' own programs: what they are told, and what becomes of them."""
-
 import subprocess
 import threading
 import time

@@ -1,5 +1,3 @@
-"""The line of request-only work: who is let in, who is refused, and what leaves it."""
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,5 +1,3 @@
-"""Windows of rate limits are those of Redis' clock, whatever the hosts' clocks say."""
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
-"""Who is told of a result: each process whose callers wait, once, and no other."""
-
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -17,15 +15,9 @@ from tests.stack import Stack, eventually
 NONE = RequestKind("probe.none", Queue.REQUEST)
 
 
-@pytest.fixture(scope="module")
-def stack(make_stack: Callable[[str], Stack]) -> Stack:
-    """Without workers, which would take the messages."""
-    return make_stack("request-calls")
-
-
 @contextmanager
-def _listening(stack: Stack) -> Iterator[PubSub]:
-    heard = PubSub(stack.resources.redis.connection_pool, ignore_subscribe_messages=True)
+def _listening(bare: Stack) -> Iterator[PubSub]:
+    heard = PubSub(bare.resources.redis.connection_pool, ignore_subscribe_messages=True)
     heard.psubscribe(f"{CHANNEL}*")
     assert heard.get_message(timeout=5) is None  # the confirmation
     yield heard
@@ -47,9 +39,9 @@ def _channels(heard: PubSub, expected: int) -> list[str]:
     return sorted(found)
 
 
-async def _join(stack: Stack, callers: list[tuple[str, str]]) -> None:
+async def _join(bare: Stack, callers: list[tuple[str, str]]) -> None:
     """Each caller by the name of its process and its own."""
-    client = open_async_redis(stack.settings())
+    client = open_async_redis(bare.settings())
     for waiter, caller in callers:
         calls = RequestCalls(client, waiter)
         looping = asyncio.ensure_future(calls.run())
@@ -67,23 +59,23 @@ async def _join(stack: Stack, callers: list[tuple[str, str]]) -> None:
     ],
 )
 def test_each_process_whose_callers_wait_is_told_once(
-    stack: Stack, callers: list[tuple[str, str]], channels: list[str]
+    bare: Stack, callers: list[tuple[str, str]], channels: list[str]
 ) -> None:
-    asyncio.run(_join(stack, callers))
-    work = RequestWork(stack.resources.redis)
+    asyncio.run(_join(bare, callers))
+    work = RequestWork(bare.resources.redis)
     assert work.take("shared", "worker") is not None
-    with _listening(stack) as heard:
+    with _listening(bare) as heard:
         work.finish("shared", "worker", {"result": {}})
         assert _channels(heard, len(channels)) == channels
     left = ("pressroom.request", "pressroom:told:shared", "pressroom:result:shared")
-    stack.resources.redis.delete(*left)
+    bare.resources.redis.delete(*left)
 
 
-def test_steps_taken_at_the_same_time_keep_their_order(stack: Stack) -> None:
+def test_steps_taken_at_the_same_time_keep_their_order(bare: Stack) -> None:
     """A caller that leaves at once leaves nothing, however large what others send before it."""
 
     async def ask() -> None:
-        client = open_async_redis(stack.settings())
+        client = open_async_redis(bare.settings())
         calls = RequestCalls(client, "here")
         joining = []
         for number in range(20):
@@ -98,7 +90,7 @@ def test_steps_taken_at_the_same_time_keep_their_order(stack: Stack) -> None:
         await client.aclose()
 
     asyncio.run(ask())
-    redis = stack.resources.redis
+    redis = bare.resources.redis
     assert not list(redis.scan_iter("pressroom:*:order-*"))
     assert redis.llen("pressroom.request") == 20
     redis.delete("pressroom.request")

@@ -1,5 +1,3 @@
-"""The Sentinels that a client knows stay known, whatever some of them answer."""
-
 import asyncio
 from threading import Barrier, Thread
 from types import SimpleNamespace

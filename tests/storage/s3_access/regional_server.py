@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 from minio.credentials.credentials import Credentials
 from minio.signer import sign_v4_s3
 
 from devstack import LOOPBACK
+from tests.http_servers import QuietHandler, running
 
 REGION = "eu-west-3"
 # What a test says of the token of a web identity; it must be in no log.
@@ -71,15 +71,12 @@ class RegionalServer(ThreadingHTTPServer):
 
 @contextmanager
 def regional_server(upstream: str, access_key: str, secret_key: str) -> Iterator[RegionalServer]:
-    with RegionalServer(upstream, Credentials(access_key, secret_key)) as running:
-        thread = Thread(target=running.serve_forever, daemon=True)
-        thread.start()
-        yield running
-        running.shutdown()
-        thread.join()
+    server = RegionalServer(upstream, Credentials(access_key, secret_key))
+    with running(server):
+        yield server
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: RegionalServer
 
@@ -94,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         if self.path == "/latest/api/token":
-            self._answer(200, b"token-of-an-instance")
+            self.reply(200, b"token-of-an-instance")
         else:
             self._serve()
 
@@ -104,10 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._serve()
 
-    # -- objects -----------------------------------------------------------------------------
-
     def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.read_body()
         host = self.headers["Host"]
         self.server.seen.append(Seen(self.command, host, self.path, dict(self.headers.items())))
         found = _SCOPE.search(self.headers.get("Authorization") or "")
@@ -169,9 +164,10 @@ class _Handler(BaseHTTPRequestHandler):
         kept = {
             name: each for name, each in answer.getheaders() if name.lower() not in _NOT_PASSED_ON
         }
-        length = answer.getheader("Content-Length") if self.command == "HEAD" else None
+        if self.command == "HEAD":
+            kept["Content-Length"] = answer.getheader("Content-Length") or "0"
         upstream.close()
-        self._answer(answer.status, content, kept, length=length)
+        self.reply(answer.status, content, kept)
 
     def _refuse_region(self, region: str) -> None:
         message = (
@@ -180,18 +176,16 @@ class _Handler(BaseHTTPRequestHandler):
         )
         self._answer_error(400, "AuthorizationHeaderMalformed", message)
 
-    # -- keys --------------------------------------------------------------------------------
-
     def _answer_as_sts(self) -> None:
         asked = {name: value[0] for name, value in parse_qs(urlsplit(self.path).query).items()}
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.read_body()
         right = (asked["WebIdentityToken"], asked["RoleArn"]) == (IDENTITY_TOKEN, ROLE)
         if not right or self.server.role.is_closed:
             self._answer_error(403, "AccessDenied", "Not authorized")
             return
         keys = self.server.role.hand_out()
         assert keys.expiration
-        self._answer(
+        self.reply(
             200,
             f"""<AssumeRoleWithWebIdentityResponse
             xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
@@ -205,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer_as_metadata(self) -> None:
         assert self.headers["X-aws-ec2-metadata-token"] == "token-of-an-instance"
         if self.path == _METADATA:
-            self._answer(200, b"pressroom")
+            self.reply(200, b"pressroom")
             return
         keys = self.server.role.hand_out()
         assert keys.expiration
@@ -216,29 +210,9 @@ class _Handler(BaseHTTPRequestHandler):
             "Token": keys.session_token,
             "Expiration": f"{keys.expiration:%Y-%m-%dT%H:%M:%SZ}",
         }
-        self._answer(200, json.dumps(answer).encode())
-
-    # -- answers -----------------------------------------------------------------------------
+        self.reply(200, json.dumps(answer).encode())
 
     def _answer_error(self, status: int, code: str, message: str) -> None:
         xml = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
         body = b"" if self.command == "HEAD" else xml
-        self._answer(status, body, {"Content-Type": "application/xml"})
-
-    def _answer(
-        self,
-        status: int,
-        body: bytes,
-        headers: Mapping[str, str] | None = None,
-        *,
-        length: str | None = None,
-    ) -> None:
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", length or str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """The test's output is for the test."""
+        self.reply(status, body, {"Content-Type": "application/xml"})

@@ -1,5 +1,3 @@
-"""Object storage with regions, styles of URLs and encryption, on two servers."""
-
 import socket
 
 import pytest

@@ -1,5 +1,3 @@
-"""Object storage without a key in a setting: the keys come from a role, and expire."""
-
 import os
 import socket
 from datetime import timedelta

@@ -68,8 +68,7 @@ def test_still_of_every_mode_agrees_with_its_source(name: str, mode: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "key"),
-    [("png", 3), ("gif", 3), ("webp", 3), ("png", bytes(range(0, 256, 16)))],
+    ("name", "key"), [("png", 3), ("gif", 3), ("webp", 3), ("png", bytes(range(0, 256, 16)))]
 )
 def test_palette_with_transparency_agrees_with_its_source(name: str, key: int | bytes) -> None:
     format_name, options = FORMATS[name]
@@ -96,34 +95,19 @@ def assert_agrees(data: bytes, *, lossy: bool) -> None:
         assert max(found) == 0
 
 
-# -- orientation ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp", "lossy webp"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_still_is_turned_as_its_exif_says(name: str, orientation: int) -> None:
     format_name, options = FORMATS[name]
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = orientation
-    data = encoded(quarters(), format_name, exif=exif, **options)
-    with opened(data) as image:
-        turned = ImageOps.exif_transpose(image).convert("RGB")
-    result = convert(data)
-    assert (result.width, result.height) == turned.size
-    assert CORNERS[orientation] == "".join(corners(opened(result.data).convert("RGB")))
+    assert_turned_as_by_pillow(
+        encoded(quarters(), format_name, exif=exif, **options), to=orientation
+    )
 
 
 # Where the quarters of "RGBW", read as rows, are to be seen: by the definition in EXIF.
-CORNERS = {
-    1: "RGBW",
-    2: "GRWB",
-    3: "WBGR",
-    4: "BWRG",
-    5: "RBGW",
-    6: "BRWG",
-    7: "WGBR",
-    8: "GWRB",
-}
+CORNERS = {1: "RGBW", 2: "GRWB", 3: "WBGR", 4: "BWRG", 5: "RBGW", 6: "BRWG", 7: "WGBR", 8: "GWRB"}
 
 
 def corners(image: Image.Image) -> Iterator[str]:

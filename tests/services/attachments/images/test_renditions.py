@@ -1,5 +1,3 @@
-"""Smaller copies of an image for pages, and one for mails."""
-
 import pytest
 from PIL import ExifTags, Image, ImageChops, ImageStat
 

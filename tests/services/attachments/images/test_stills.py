@@ -64,9 +64,12 @@ def test_metadata_is_dropped() -> None:
     assert not {"exif", "icc_profile", "xmp"} & set(icon.info)
 
 
-def test_broken_exif_does_not_refuse_a_photo() -> None:
-    data = encoded(picture(), "JPEG", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff")
-    assert_close(stored(convert(data)), picture())
+@pytest.mark.parametrize(
+    "broken",
+    [{"exif": b"Exif\0\0MM\0*\xff\xff\xff\xff"}, {"icc_profile": b"not a profile" * 20}],
+)
+def test_broken_exif_or_profile_does_not_refuse_a_photo(broken: dict[str, bytes]) -> None:
+    assert_close(stored(convert(encoded(picture(), "JPEG", **broken))), picture())
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
@@ -87,11 +90,6 @@ def test_lossless_includes_colours_under_full_transparency() -> None:
     source = picture().convert("RGBA")
     source.putalpha(0)
     assert stored(convert(encoded(source, "PNG"))).tobytes() == source.tobytes()
-
-
-def test_broken_profile_does_not_refuse_a_photo() -> None:
-    data = encoded(picture(), "JPEG", icc_profile=b"not a profile" * 20)
-    assert_close(stored(convert(data)), picture())
 
 
 def test_sixteen_bit_transparent_grey_is_matched_in_full_depth() -> None:

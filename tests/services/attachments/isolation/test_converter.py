@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from services.attachments.isolation import converter as process_module
 from services.attachments.isolation.child import ANSWER, answer_parts, outcome
 from services.attachments.isolation.converter import ConverterProcess
 from tests.services.attachments.images.samples import encoded, one_of_each, picture, png, rgba_rows
+from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
 
@@ -40,15 +41,6 @@ def slow_image() -> bytes:
 def assert_works(converter: ConverterProcess) -> None:
     data = one_of_each()["png"]
     assert converter.convert(data) == convert(data)
-
-
-def eventually(true: Callable[[], bool], seconds: float = 60.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if true():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def running(pid: int) -> bool:
@@ -118,7 +110,7 @@ def test_child_killed_while_idle_goes_unnoticed() -> None:
         assert_works(converter)
         killed = pid_of(converter)
         os.kill(killed, signal.SIGKILL)
-        assert eventually(lambda: not running(killed))
+        eventually(lambda: not running(killed))
         assert_works(converter)
 
 
@@ -165,7 +157,7 @@ def test_memory_returns_to_its_level() -> None:
         converter.convert(photo)
         for _ in range(4):
             converter.convert(photo)
-        assert eventually(lambda: _resident(pid_of(converter)) < 80 * MB)
+        eventually(lambda: _resident(pid_of(converter)) < 80 * MB)
 
 
 def _resident(pid: int) -> int:
@@ -294,11 +286,11 @@ def test_child_does_not_outlive_a_parent_killed_at_once() -> None:
         assert parent.stdout
         child = int(parent.stdout.readline())
         if loaded:
-            assert eventually(partial(_has_pillow, child))
+            eventually(partial(_has_pillow, child))
         parent.kill()
         parent.wait()
         parent.stdout.close()
-        assert eventually(partial(_ended, child))
+        eventually(partial(_ended, child))
 
 
 def test_child_at_work_dies_at_once_with_its_parent(tmp_path: Path) -> None:
@@ -316,7 +308,7 @@ def test_child_at_work_dies_at_once_with_its_parent(tmp_path: Path) -> None:
     )
     assert parent.stdout
     child = int(parent.stdout.readline())
-    assert eventually(lambda: _resident(child) > 60 * MB)
+    eventually(lambda: _resident(child) > 60 * MB)
     spent = sum(psutil.Process(child).cpu_times()[:2])
     parent.kill()
     parent.wait()

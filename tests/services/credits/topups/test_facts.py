@@ -1,5 +1,3 @@
-"""In whichever order news come, and however often, what is known at the end is the same."""
-
 import itertools
 from dataclasses import replace
 from datetime import timedelta
@@ -63,10 +61,7 @@ def told(subject: PaymentOrder, *news: Evidence) -> PaymentOrder:
 def disputed(total: int, ended: int = 0, lost: int = 0) -> Evidence:
     """All disputes of the payment, as a list of them says at some moment."""
     return Evidence(
-        payment_id="pi",
-        disputes_minor=total,
-        disputes_ended_minor=ended,
-        disputes_lost_minor=lost,
+        payment_id="pi", disputes_minor=total, disputes_ended_minor=ended, disputes_lost_minor=lost
     )
 
 
@@ -154,8 +149,7 @@ def test_currencies_are_compared_whatever_their_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("back", "due"),
-    [(0, "0"), (1, "0.3334"), (500, "166.6667"), (999, "333"), (1000, "333.3333")],
+    ("back", "due"), [(0, "0"), (1, "0.3334"), (500, "166.6667"), (999, "333"), (1000, "333.3333")]
 )
 def test_what_is_due_is_rounded_up_and_all_for_all(back: int, due: str) -> None:
     assert settlement.due_back(order(refunded_minor=back)) == Decimal(due)

@@ -1,5 +1,3 @@
-"""Money is rounded up, credits down: no way of asking gives more than was paid for."""
-
 from decimal import Decimal
 from fractions import Fraction
 
@@ -147,9 +145,6 @@ def test_credits_never_cost_less_than_they_are_worth(
     minor = rate.minor(credit_amount)
     assert worth(rate, minor) >= Fraction(credit_amount) > worth(rate, minor - 1)
     assert rate.credits(minor) >= credit_amount
-
-
-# -- settings ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

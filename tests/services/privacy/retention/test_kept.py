@@ -1,5 +1,3 @@
-"""Each table is in the registry of retention, and the operator's page says the same."""
-
 from datetime import timedelta
 
 import pytest
@@ -43,9 +41,6 @@ def test_the_operators_page_has_the_same_table() -> None:
         lines.append(f"| `{model.__tablename__}` | {why} |  |")
     expected = "\n".join([*HEAD, *sorted(lines)])
     assert expected in (ROOT / "docs" / "day-two.md").read_text(), expected
-
-
-# -- the setting ----------------------------------------------------------------------------------
 
 
 def test_days_are_read_by_their_names_and_the_rest_is_as_by_default() -> None:

@@ -1,5 +1,3 @@
-"""What should be gone is counted, and costs little to count."""
-
 from datetime import timedelta
 
 import httpx2

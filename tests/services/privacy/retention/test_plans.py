@@ -1,5 +1,3 @@
-"""What maintenance deletes is found by indexes: by its time, and by what refers to it."""
-
 import pytest
 from sqlalchemy import text
 

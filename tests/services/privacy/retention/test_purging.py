@@ -1,11 +1,8 @@
-"""What is past its time goes, table by table, and nothing else does."""
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
-import psycopg2
 import pytest
 from sqlalchemy import text
 
@@ -13,6 +10,7 @@ from core.settings.notations import Retained
 from services.privacy.kept import RULES
 from services.privacy.purging import Purge, TablePurge, TablesNotPurged, purge_outlived
 from storage.unit_of_work import UnitOfWork
+from tests.faults.held_rows import uncommitted
 from tests.services.privacy.retention.aged_rows import AgedRows
 from tests.stack import Stack
 
@@ -84,18 +82,6 @@ def broken(stack: Stack, table: str) -> Iterator[None]:
         stack.query("DROP FUNCTION ck_broken() CASCADE")
 
 
-@contextmanager
-def transaction(stack: Stack, statement: str) -> Iterator[None]:
-    """The statement is done, and its transaction goes on."""
-    connection = psycopg2.connect(stack.owner_url)
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-            yield
-    finally:
-        connection.close()
-
-
 @pytest.mark.parametrize("table", ["imports", "oauth_tokens", "mail_counts"])
 def test_a_table_that_is_broken_stops_no_other(bare: Stack, rows: AgedRows, table: str) -> None:
     made = {name: rows.make_old(name) for name in PURGED}
@@ -110,7 +96,7 @@ def test_a_table_that_is_locked_stops_no_other(bare: Stack, rows: AgedRows) -> N
     made = {name: rows.make_old(name) for name in PURGED}
     lock = "LOCK TABLE spent_proofs IN ACCESS EXCLUSIVE MODE"
     with (
-        transaction(bare, lock),
+        uncommitted(bare, lock),
         pytest.raises(TablesNotPurged, match=r"^spent_proofs \(LockNotAvailable\); \d+ rows"),
     ):
         purge_outlived(bare.resources)
@@ -121,7 +107,7 @@ def test_a_table_that_is_locked_stops_no_other(bare: Stack, rows: AgedRows) -> N
 def test_a_row_that_is_locked_is_passed_over(bare: Stack, rows: AgedRows) -> None:
     held, other = (rows.make_old("spent_proofs") for _ in range(2))
     lock = f"SELECT 1 FROM spent_proofs WHERE ROW(proof_hash)::text = '{held}' FOR UPDATE"
-    with transaction(bare, lock):
+    with uncommitted(bare, lock):
         purge_outlived(bare.resources)
         assert rows.is_there("spent_proofs", held)
         assert not rows.is_there("spent_proofs", other)

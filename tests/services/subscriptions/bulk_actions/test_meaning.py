@@ -1,5 +1,3 @@
-"""What has begun means the same members to its end, whatever becomes of tags and fields."""
-
 import threading
 from typing import Any
 
@@ -86,8 +84,7 @@ def begin_segment(
 
 def take_turn(bulk: BulkActions, job_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One batch of the job."""
-    lease = bulk.importing.claim(job_id)
-    assert lease is not None
+    lease = bulk.importing.lease(job_id)
     over = iter([False, True])
     with monkeypatch.context() as patched:
         patched.setattr(batches.Turn, "is_over", lambda _: next(over))

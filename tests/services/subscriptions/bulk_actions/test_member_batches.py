@@ -1,5 +1,3 @@
-"""Bulk actions in batches: each member once, whatever happens between two of them."""
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,12 +25,6 @@ OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "MAX_BATCH_MEMBERS", 3)
-
-
-def claim(bulk: BulkActions, job_id: int) -> Lease:
-    lease = bulk.importing.claim(job_id)
-    assert lease is not None
-    return lease
 
 
 def kept_for_undo(bulk: BulkActions) -> object:
@@ -90,7 +82,7 @@ def test_a_bulk_action_goes_on_where_a_worker_died(
     expected = "active" if is_undo else "removed"
     # In the middle of a batch, and after each of three.
     for done in (0, 3, 6, 8):
-        lease = claim(bulk, job_id)
+        lease = bulk.importing.lease(job_id)
         with monkeypatch.context() as patched:
             if done:
                 patched.setattr(Lease, "check_cancelled", looks_once())
@@ -123,7 +115,7 @@ def looks_once() -> Callable[[Lease], None]:
 def test_a_worker_that_lost_its_lease_changes_nothing(bulk: BulkActions) -> None:
     bulk.add(4)
     job_id = bulk.begin(BulkActionKind.REMOVE)
-    lost = claim(bulk, job_id)
+    lost = bulk.importing.lease(job_id)
     with bulk.resources.unit_of_work() as uow:
         leases.hand_back(uow, lost)
     before = bulk.records()
@@ -238,11 +230,11 @@ def test_a_cancelled_bulk_action_stays_as_far_as_it_came_and_can_be_taken_back(
     bulk.add(5)
     before = bulk.records()
     job_id = bulk.begin(BulkActionKind.REMOVE)
-    lease, over = claim(bulk, job_id), iter([False, True])
+    lease, over = bulk.importing.lease(job_id), iter([False, True])
     with monkeypatch.context() as patched:
         patched.setattr(batches.Turn, "is_over", lambda _: next(over))
         actions.change_members(bulk.resources, lease)
-    again = claim(bulk, job_id)
+    again = bulk.importing.lease(job_id)
     with bulk.resources.unit_of_work() as uow:
         leases.cancel(uow, again)
     with bulk.resources.unit_of_work() as uow:
@@ -265,7 +257,7 @@ def test_an_undo_brings_as_many_members_back_as_the_plan_has_room_for(bulk: Bulk
     quota = {PlanQuota.MEMBERS: 4}
     bounded = bulk.stack.settings().model_copy(update={"quota_paid": quota})
     job_id = bulk.begin_undo(bulk_id)
-    lease = claim(bulk, job_id)
+    lease = bulk.importing.lease(job_id)
     with pytest.raises(DomainError) as caught:
         actions.undo_changes(replace(bulk.resources, settings=bounded), lease)
     assert caught.value.code == "quota.exceeded"

@@ -1,5 +1,3 @@
-"""What files say of consent: kept as claims, bounded, taken back with their import."""
-
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -185,11 +183,7 @@ def test_long_texts_and_odd_times_of_a_file_do_no_harm(
         ConsentClaimed(people[1], ConsentHow.FORM, nothing, url="javascript:alert(1)"),
         ConsentClaimed(people[2], ConsentHow.FORM, datetime(1, 1, 1, tzinfo=UTC)),
         ConsentClaimed(
-            people[3],
-            ConsentHow.FORM,
-            THEN,
-            ip="192.0.2.7",
-            url="https://x.example/" + "a" * 9_000,
+            people[3], ConsentHow.FORM, THEN, ip="192.0.2.7", url="https://x.example/" + "a" * 9_000
         ),
     ]
     assert claim(importing, task.id, *claims) == 4
@@ -229,11 +223,7 @@ def test_an_undo_takes_the_claims_back_and_no_others(
     assert importing.take_back(owner, second.id)["undone"] == 2
     assert (claims_of(importing, first.id), claims_of(importing, second.id)) == (3, 0)
     assert [each.import_id for each in consent_of(importing, list_id, kept)] == [first.id] * 2
-    assert importing.take_back(owner, first.id) == {
-        "import_id": first.id,
-        "undone": 2,
-        "kept": 1,
-    }
+    assert importing.take_back(owner, first.id) == {"import_id": first.id, "undone": 2, "kept": 1}
     assert claims_of(importing, first.id) == 0
     assert [each.how for each in consent_of(importing, list_id, kept)] == ["import"]
 
@@ -284,9 +274,6 @@ def test_the_erasure_of_an_owner_blanks_the_wordings_of_their_lists(
     assert importing.stack.query(texts, made.id) == [("Erased",)]
 
 
-# -- what the application's role may not -----------------------------------------------------------
-
-
 def test_the_applications_role_takes_back_no_claim_of_an_import_that_stands(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
@@ -322,9 +309,6 @@ def test_the_applications_role_erases_nothing_of_a_person_who_is_there(
     after = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
     assert after == before
     assert claims_of(importing, task.id) == 1
-
-
-# -- many at once --------------------------------------------------------------------------------
 
 
 def test_an_export_gets_the_consent_of_many_members_at_once(

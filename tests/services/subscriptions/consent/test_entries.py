@@ -1,5 +1,3 @@
-"""Entries and wordings where callers come at the same time, or say odd things."""
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,5 +1,3 @@
-"""What is not in the grammar is refused, with its place."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Where members are looked for: what takes too long is given up, and the next place is tried."""
-
 import pytest
 from sqlalchemy import func, text
 

@@ -1,5 +1,3 @@
-"""Random filters over members of all kinds find whom a plain reading of them means, no other."""
-
 from typing import Any
 
 import pytest

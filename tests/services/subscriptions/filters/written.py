@@ -69,8 +69,6 @@ def random_values(dice: random.Random) -> Json:
     return {key: value for key, value in values.items() if dice.random() < 0.5}
 
 
-# -- filters ---------------------------------------------------------------------------------------
-
 _TEXT = st.sampled_from(TEXTS) | st.text(LETTERS, min_size=1, max_size=3)
 _ADDRESS = st.sampled_from(
     ("ann@example.com", "ANN@Example.com", "ann", "@example.", "n%", "a_", "no address", "ZOË@")

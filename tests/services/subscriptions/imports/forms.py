@@ -62,7 +62,7 @@ def _delimited(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
     for number, person in enumerate(people, 1):
         if form.blank_every and number % form.blank_every == 0:
             out.write(form.newline)
-        lines.append(line_after(out.getvalue(), form.newline))
+        lines.append(out.getvalue().count(form.newline) + 1)
         writer.writerow([person.email, person.name.replace("\n", form.newline)])
     return out.getvalue(), lines
 
@@ -70,10 +70,6 @@ def _delimited(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
 def _json_lines(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
     objects = [json.dumps({"email": one.email, "name": one.name}) for one in people]
     return "".join(one + form.newline for one in objects), [*range(1, len(people) + 1)]
-
-
-def line_after(text: str, newline: str) -> int:
-    return text.count(newline) + 1
 
 
 def packed(data: bytes, compression: str) -> bytes:

@@ -1,5 +1,3 @@
-"""The columns beyond name, tier and status: what they become, and what of them can't be read."""
-
 import csv
 import io
 
@@ -211,7 +209,7 @@ def test_keys_of_new_fields_are_free_and_of_their_form() -> None:
     file = f"email,Age!,age?,2nd,会社,{'x' * 60},{'x' * 60}y\na@example.com,a,b,c,d,e,f\n"
 
     assert [key for key, _ in new(file).values()] == [
-        *("age_2", "field_2nd", "field", "x" * 40, "x" * 38 + "_2"),
+        *("age_2", "field_2nd", "field", "x" * 40, "x" * 38 + "_2")
     ]
 
 

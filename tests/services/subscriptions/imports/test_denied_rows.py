@@ -1,5 +1,3 @@
-"""Rows that a deny list keeps out: the operator's, in many chunks, and beside a small plan."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Any list, any file, any option: each row's verdict, every record after it, and back again."""
-
 import copy
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +14,6 @@ from services.subscriptions.members import opt_outs
 from tests.importing import Importing, Rows, counts_of, csv_of
 from tests.services.subscriptions.imports.whole import HEADER, Line, Member, Whole
 from tests.sizes import FULL, sized
-from tests.stack import Owner
 
 EXPIRIES = ["", "2040-01-01T00:00:00.000000Z", "2041-06-01T00:00:00.000000Z"]
 PEOPLE = 7
@@ -108,7 +105,9 @@ def test_any_file_on_any_list_does_what_the_rules_say_and_is_taken_back(
         found = [(int(line), code) for *_, line, code, _ in importing.not_added(task.id)]
         assert found == outcome.not_added()
     _require(importing, list_id, after, tag)
-    _take_back(importing, owner, done.id, outcome.counts()["added"])
+    added = outcome.counts()["added"]
+    undone = {"import_id": done.id, "undone": added, "kept": 0}
+    assert importing.take_back(owner, done.id) == undone
     left = {
         row.email.lower()
         for row, said in zip(rows, outcome.verdicts, strict=True)
@@ -193,11 +192,6 @@ def _require(importing: Importing, list_id: int, whole: Whole, tag: str) -> None
     assert {of for of, said in whole.noes.items() if "list" in said}.isdisjoint(
         importing.active(list_id)
     )
-
-
-def _take_back(importing: Importing, owner: Owner, import_id: int, added: int) -> None:
-    result = importing.take_back(owner, import_id)
-    assert result == {"import_id": import_id, "undone": added, "kept": 0}
 
 
 def _others(records: Rows, addresses: set[str]) -> Rows:

@@ -1,5 +1,3 @@
-"""Fields, tags, days of joining and claims of a file, from its cells to the members and back."""
-
 from typing import Any
 
 import pytest

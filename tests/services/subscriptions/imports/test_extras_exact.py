@@ -1,5 +1,3 @@
-"""Any file with fields, tags and joining days, on any list: what the rules say, and back again."""
-
 from dataclasses import dataclass, field, replace
 
 import pytest

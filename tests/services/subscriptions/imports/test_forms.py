@@ -58,9 +58,7 @@ emails = st.builds("{}@{}".format, locals_, hosts)
 
 def people(letters: str) -> st.SearchStrategy[list[Person]]:
     return st.lists(
-        st.builds(Person, emails, st.text(letters + AWKWARD, max_size=12)),
-        min_size=1,
-        max_size=12,
+        st.builds(Person, emails, st.text(letters + AWKWARD, max_size=12)), min_size=1, max_size=12
     )
 
 

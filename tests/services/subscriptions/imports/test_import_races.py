@@ -1,5 +1,3 @@
-"""What people, owners and other imports do while an import runs, and what is true afterwards."""
-
 import random
 import threading
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""A chunk costs what its rows cost, however many people and members there are beside them."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Exports in the form that each product writes them, with people who do not exist."""
-
 from datetime import UTC, datetime
 
 import pytest
@@ -35,10 +33,6 @@ def verdicts(file: str, product: str | None) -> list[Verdict]:
     ]
 
 
-def expiries(file: str) -> list[datetime | None]:
-    return [one.paid_expiry for one in opened(file) if isinstance(one, MemberRow)]
-
-
 def test_mailchimps_three_audience_files() -> None:
     person = 'ada@example.com,Ada,Byron,"1 Road, Town",4,2024-01-02 10:00:00,,2024-01-02 10:01:00'
     place = ",,,,,,,GB,,2024-02-01 09:00:00"
@@ -71,7 +65,8 @@ def test_substacks_list_of_addresses() -> None:
         ("silent@example.com", "", "silver", UNSUBSCRIBED),
     ]
     paid = datetime(2027, 7, 1, 16, 20, 44, tzinfo=UTC)
-    assert expiries(file) == [None, paid, paid, None, paid]
+    expiries = [one.paid_expiry for one in opened(file) if isinstance(one, MemberRow)]
+    assert expiries == [None, paid, paid, None, paid]
 
 
 def test_substacks_older_lists() -> None:

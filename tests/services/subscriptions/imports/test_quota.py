@@ -1,5 +1,3 @@
-"""However many imports of an owner run at once, together they fill the plan and no more."""
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -86,9 +84,6 @@ def test_a_dry_run_at_the_bound_gives_every_verdict(
     leave_room_for_members(importing.stack, importing.new_list(owner), 0)
     task = importing.bring(owner, list_id, file_of(3), dry_run=True)
     assert (task.status, task.added, task.over_quota) == ("succeeded", 3, 0)
-
-
-# -- temporary files -----------------------------------------------------------------------------
 
 
 def test_a_file_with_more_addresses_than_the_disk_is_to_hold_fails_clearly(

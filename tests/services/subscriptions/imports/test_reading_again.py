@@ -1,5 +1,3 @@
-"""The file of a dry run, read again: by another mapping, or to add its members."""
-
 from typing import Any
 
 import pytest

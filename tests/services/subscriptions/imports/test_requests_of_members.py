@@ -1,5 +1,3 @@
-"""The members of one request: added as they are read, each once, whatever becomes of the worker."""
-
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -45,8 +43,7 @@ def job_id(importing: Importing, owner: Owner, list_id: int) -> int:
 def take_turn(importing: Importing, job_id: int) -> Lease:
     """As a process that begins anew: another one may keep what it has read."""
     split._open.clear()
-    lease = importing.claim(job_id)
-    assert lease is not None
+    lease = importing.lease(job_id)
     if import_jobs.run(importing.resources, lease):
         with importing.resources.unit_of_work() as uow:
             leases.hand_back(uow, lease)
@@ -100,8 +97,7 @@ def test_another_worker_goes_on_where_a_killed_one_stopped(
             raise Killed
         commit(resources, import_id, chunk, hold)
 
-    lease = importing.claim(job_id)
-    assert lease is not None
+    lease = importing.lease(job_id)
     with monkeypatch.context() as patched:
         patched.setattr(apply, "commit", commit_some)
         with pytest.raises(Killed):
@@ -131,11 +127,7 @@ def test_a_worker_that_lost_its_lease_adds_nobody(
 
 
 def test_the_plan_has_room_for_the_first_members_of_a_request(
-    importing: Importing,
-    owner: Owner,
-    list_id: int,
-    job_id: int,
-    monkeypatch: pytest.MonkeyPatch,
+    importing: Importing, owner: Owner, list_id: int, job_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when a chunk is the first to look for room, and the one before it is late."""
     commit = apply.commit
@@ -161,8 +153,7 @@ def test_a_cancelled_request_stops_before_its_next_chunk(
     importing: Importing, list_id: int, job_id: int
 ) -> None:
     take_turn(importing, job_id)
-    lease = importing.claim(job_id)
-    assert lease is not None
+    lease = importing.lease(job_id)
     lease.cancelled.set()
     with pytest.raises(JobCancelled):
         import_jobs.run(importing.resources, lease)

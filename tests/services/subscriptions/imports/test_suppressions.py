@@ -1,5 +1,3 @@
-"""Files of bounces and complaints, as sending products write them."""
-
 import json
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""What an import's turns, and its owner's end, do to it."""
-
 import pytest
 
 from core.ids import random_hash_id
@@ -59,8 +57,7 @@ def test_another_process_goes_on_with_a_file_where_the_first_one_stopped(
     importing: Importing, owner: Owner, list_id: int
 ) -> None:
     job_id = importing.begin(owner, list_id, file_of(41))
-    lease = importing.claim(job_id)
-    assert lease is not None
+    lease = importing.lease(job_id)
     import_jobs.run(importing.resources, lease)
     assert importing.of_job(job_id).chunks > 1
     # As a process that has just started.
@@ -76,8 +73,7 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
     importing: Importing, owner: Owner, list_id: int
 ) -> None:
     job_id = importing.begin(owner, list_id, file_of(41))
-    lease = importing.claim(job_id)
-    assert lease is not None
+    lease = importing.lease(job_id)
     import_jobs.run(importing.resources, lease)
     task = importing.of_job(job_id)
     prefix = f"{task.object_prefix}/"

@@ -1,5 +1,3 @@
-"""Taking an import back: whom nobody touched since is exactly as before, column by column."""
-
 from collections import Counter
 
 import pytest
@@ -86,14 +84,7 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
         with importing.resources.unit_of_work() as uow:
             of, person = found(uow, list_id, moved)
             target = lists.get(uow, elsewhere)
-            members.transfer(
-                uow,
-                keyring,
-                of,
-                target,
-                person.id,
-                actor=OWNER,
-            )
+            members.transfer(uow, keyring, of, target, person.id, actor=OWNER)
         erase(importing.resources, erased)
     result = importing.take_back(owner, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}

@@ -1,5 +1,3 @@
-"""How far an undo has come, and until when it is offered."""
-
 from typing import Any
 
 import pytest
@@ -59,8 +57,7 @@ def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
 def broken(importing: Importing, owner: Owner, list_id: int, file: bytes) -> tuple[int, int]:
     """An import whose job was given up, by no fault of the file, with the ids of both."""
     job_id = importing.begin(owner, list_id, file)
-    lease = importing.claim(job_id)
-    assert lease is not None
+    lease = importing.lease(job_id)
     with importing.resources.unit_of_work() as uow:
         leases.fail(uow, lease, JOB_GIVEN_UP(reason="It broke.", hours=24))
     return importing.of_job(job_id).id, job_id
@@ -118,9 +115,6 @@ def test_a_record_that_was_there_before_stays_though_what_it_was_is_lost(
         "kept": PEOPLE,
     }
     assert len(importing.records(list_id)) == PEOPLE
-
-
-# -- until when -----------------------------------------------------------------------------------
 
 
 def asked_for(importing: Importing, import_id: int, ago: str) -> None:

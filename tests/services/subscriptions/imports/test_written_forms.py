@@ -1,5 +1,3 @@
-"""Dates and numbers as the cells of files write them."""
-
 import pytest
 
 from services.subscriptions.imports.written_forms import (

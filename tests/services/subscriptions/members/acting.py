@@ -45,8 +45,6 @@ class Acting:
         data = body["data"]
         return answer.status_code, data["type"] if isinstance(data, dict) else data
 
-    # -- making ------------------------------------------------------------------------------
-
     def new_list(self, owner: Owner, *, confirm_required: bool, challenge: bool) -> int:
         fields = {"challenge_enabled": True, "challenge_provider": "turnstile"}
         made = self.client.post(
@@ -70,8 +68,6 @@ class Acting:
             person.key = self.stack.new_key(user.id)
         return person
 
-    # -- strangers ---------------------------------------------------------------------------
-
     def ask(self, list_id: int, address: str, *, challenge: bool = False) -> Reply:
         solved = {
             "challenge-provider": "turnstile",
@@ -80,8 +76,6 @@ class Acting:
         }
         body = {"email": address, **(solved if challenge else {})}
         return self.reply("POST", f"/subscriptions/{list_id}", json=body)
-
-    # -- the person: by a key where there is one, else by a trace id ----------------------------
 
     def trace(self, list_id: int, user_id: int) -> dict[str, str]:
         keyring = self.resources.keyring
@@ -129,8 +123,6 @@ class Acting:
         except DomainError as error:
             return error.code
         return None
-
-    # -- owners and the operator ---------------------------------------------------------------
 
     def remove(self, list_id: int, user_id: int, key: str) -> Reply:
         return self.reply("DELETE", f"/subscriptions/{list_id}/members/{user_id}", key=key)

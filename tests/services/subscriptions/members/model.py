@@ -72,8 +72,6 @@ class Model:
     def count(self, of: str) -> int:
         return sum(each.status == ACTIVE for (on, _), each in self.records.items() if on == of)
 
-    # -- strangers ---------------------------------------------------------------------------
-
     def stranger_asks(self, of: str, person: str) -> Reply:
         if self.lists[of].archived:
             return NO_LIST
@@ -85,8 +83,6 @@ class Model:
             must_confirm = self.lists[of].confirm_required or said_no or is_known
             record.become(PENDING if must_confirm else ACTIVE)
         return ACCEPTED
-
-    # -- the person --------------------------------------------------------------------------
 
     def join(self, of: str, person: str) -> Reply:
         if self.lists[of].archived:
@@ -142,8 +138,6 @@ class Model:
         record = self.records.setdefault((of, person), Record(REMOVED))
         record.become(ACTIVE)
         record.mail = True
-
-    # -- owners ------------------------------------------------------------------------------
 
     def error(self, owner: int, *lists: str) -> Reply | None:
         for of in lists:
@@ -261,8 +255,6 @@ class Model:
         for link in self.links:
             if (link.list, link.person) == (source, person) and not link.is_used:
                 link.list = target
-
-    # -- the operator ------------------------------------------------------------------------
 
     def erase(self, person: str) -> None:
         """The records are nobody's now; what the person said no to is known by the address."""

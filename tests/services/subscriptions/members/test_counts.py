@@ -1,9 +1,8 @@
-"""How many subscribe is known exactly, whatever happens at once or breaks in the middle."""
-
 import itertools
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -11,6 +10,7 @@ import pytest
 
 from core.ids import random_hash_id
 from services.subscriptions import figures
+from tests.load import repeated
 from tests.ports import free_port
 from tests.services.subscriptions.members.acting import Acting, Person
 from tests.services.subscriptions.members.model import Reply
@@ -34,7 +34,7 @@ MANY = sized(400, 20_000, few=100)
 def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
     acting: Acting, lists: list[int], owner: Owner
 ) -> None:
-    with folding(acting):
+    with repeated(*[partial(fold, acting)] * 2, pause=0.01):
         replies = at_once(many_actions(acting, lists[0], owner))
     # No action waits long for the list's lock.
     assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
@@ -93,27 +93,10 @@ def many_actions(acting: Acting, list_id: int, owner: Owner) -> list[Action]:
     return actions
 
 
-class folding:  # noqa: N801 - reads as what goes on
-    """Counts are folded all the while, by two at once."""
-
-    def __init__(self, acting: Acting) -> None:
-        self._stop, self._threads = threading.Event(), ThreadPoolExecutor(2)
-        self._runs = [self._threads.submit(self._run, acting) for _ in range(2)]
-
-    def _run(self, acting: Acting) -> None:
-        while not self._stop.wait(0.01):
-            with acting.resources.unit_of_work() as uow:
-                figures.fold_deltas(uow, max_deltas=7)
-                figures.fold(uow, max_deltas=7)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for run in self._runs:
-            run.result(30)
-        self._threads.shutdown()
+def fold(acting: Acting) -> None:
+    with acting.resources.unit_of_work() as uow:
+        figures.fold_deltas(uow, max_deltas=7)
+        figures.fold(uow, max_deltas=7)
 
 
 @pytest.mark.full("faults")

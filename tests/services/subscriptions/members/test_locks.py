@@ -1,5 +1,3 @@
-"""The locks of a list are held by nobody whose transaction has ended."""
-
 import random
 import threading
 import time
@@ -7,7 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-import pytest
 from sqlalchemy import text
 
 from core.errors import TransientError
@@ -24,12 +21,6 @@ HELD = """
     SELECT a.query FROM pg_locks JOIN pg_stat_activity AS a USING (pid)
     WHERE locktype = 'advisory' AND a.datname = current_database()
 """
-
-
-@pytest.fixture(scope="module")
-def bare(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without processes."""
-    return make_stack("locks")
 
 
 def test_waits_that_end_in_vain_leave_no_lock_behind(bare: Stack) -> None:

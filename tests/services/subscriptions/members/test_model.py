@@ -88,8 +88,6 @@ class Subscriptions(RuleBasedStateMachine):
         self.lifted_by: tuple[int, str] | None = None
         self.lifted: set[str] = set()
 
-    # -- strangers -----------------------------------------------------------------------------
-
     @rule(of=LISTS, person=PEOPLE)
     def stranger_asks(self, of: str, person: str) -> None:
         whom = self.people[person]
@@ -97,8 +95,6 @@ class Subscriptions(RuleBasedStateMachine):
         reply = self.acting.ask(self.ids[of], whom.address, challenge=challenge)
         assert reply == self.model.stranger_asks(of, person)
         self.find(whom)
-
-    # -- the person ----------------------------------------------------------------------------
 
     @rule(of=LISTS, person=PEOPLE)
     def joins_by_login(self, of: str, person: str) -> None:
@@ -181,8 +177,6 @@ class Subscriptions(RuleBasedStateMachine):
         assert self.acting.confirm(link.secret) == self.model.confirm(link)
         if link.is_used != was_used:
             self.own_action(link.list, link.person, LIST, EMAIL)
-
-    # -- owners --------------------------------------------------------------------------------
 
     @rule(data=st.data(), owner=OWNERS)
     def owner_removes(self, data: st.DataObject, owner: str) -> None:
@@ -282,8 +276,6 @@ class Subscriptions(RuleBasedStateMachine):
         reply = self.acting.reply("DELETE", f"/lists/{self.ids[of]}", key=key)
         assert reply == self.model.archive(number, of)
 
-    # -- the operator --------------------------------------------------------------------------
-
     @precondition(lambda self: self.steps > 3)
     @rule(person=PEOPLE)
     def operator_erases(self, person: str) -> None:
@@ -302,8 +294,6 @@ class Subscriptions(RuleBasedStateMachine):
         with self.acting.resources.unit_of_work() as uow:
             figures.fold_deltas(uow, max_deltas=most)
             figures.fold(uow, max_deltas=most)
-
-    # -- what must be true after each ------------------------------------------------------------
 
     @invariant()
     def is_as_the_rules_say(self) -> None:
@@ -331,8 +321,6 @@ class Subscriptions(RuleBasedStateMachine):
         members = self.acting.client.get(f"{path}/subscriptions", headers=headers).json()["data"]
         assert shown["subscriber_count"] == self.model.count(of)
         assert members["pagination"]["total"] == len(members["items"]) == self.model.count(of)
-
-    # -- looking things up -----------------------------------------------------------------------
 
     def own_action(self, of: str, person: str, *kinds: str) -> None:
         self.lifted_by = (self.ids[of], self.people[person].address)

@@ -1,5 +1,3 @@
-"""What many do to the same subscriptions at once, and what is true when they are done."""
-
 import random
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
