@@ -272,9 +272,10 @@ def answer(
     if record is None or record.status not in ANSWERING:
         raise SUBSCRIPTION_NOT_FOUND()
     if len(name) > MAX_NAME_CHARACTERS:
-        rule = f"has at most {MAX_NAME_CHARACTERS} characters"
-        problem = FieldProblem("body.name", FIELD_VALUE.code, rule)
-        raise FIELD_VALUE(rules=f"body.name: {rule}", problems=(problem,))
+        problem = FieldProblem(
+            "body.name", FIELD_VALUE.code, f"has at most {MAX_NAME_CHARACTERS} characters"
+        )
+        raise FIELD_VALUE(rules=f"body.name: {problem.message}", problems=(problem,))
     public = fields.own(uow, mailing_list.user_id).public()
     after = fields.merged(record.fields, public.read(values, is_text=True))
     changes.change(uow, record, "edited", actor, name=name.strip() or None, fields=after)
