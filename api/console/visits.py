@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from api.auth.page_sessions import (
@@ -22,6 +22,8 @@ from api.auth.page_sessions import (
     Starter,
     redirect_to_path,
 )
+from api.auth.requirements import PUBLIC
+from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import NOTICE
 from api.console.frame import console_page, console_part
 from api.console.navigation import navigation_of
@@ -39,6 +41,13 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_NOTICE_CHARACTERS = 500
 _NOTHING: Mapping[str, str] = {}
+
+
+def console_router(prefix: str) -> APIRouter:
+    """Return the router of an area of the console, whose plain handlers work in threads."""
+    return APIRouter(
+        prefix=prefix, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute
+    )
 
 
 @dataclass(frozen=True)

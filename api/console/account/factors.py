@@ -8,6 +8,7 @@ from fastapi.responses import Response
 
 from api.auth.page_sessions import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
+from api.bodies.json_bodies import ThreadedRoute
 from api.console.visits import (
     ConsoleVisit,
     RecentFormStarterVisit,
@@ -15,7 +16,6 @@ from api.console.visits import (
     StarterVisit,
 )
 from api.errors import STATUS_OF
-from api.limits.bulkheads import RECORDS
 from api.request_ids import current_request_id
 from core import ids
 from core.errors import DomainError, Kind
@@ -30,13 +30,12 @@ from services.accounts.mailed_tokens import (
     RECOVERY_CODES_PATH,
 )
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 _APP = "app"
 
 
 @router.get(FACTORS_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_factors(visit: StarterVisit) -> Response:
     with visit.unit_of_work() as uow:
         own, is_needed = service.of(uow, visit.user_id), visit.member.lacks_factor
@@ -44,7 +43,6 @@ def show_factors(visit: StarterVisit) -> Response:
 
 
 @router.post(FACTORS_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def remove_factor(visit: RecentFormStarterVisit) -> Response:
     wanted, request_id = visit.form.get("remove", ""), current_request_id()
     with visit.unit_of_work() as uow:
@@ -59,13 +57,11 @@ def remove_factor(visit: RecentFormStarterVisit) -> Response:
 
 
 @router.get(ADD_APP_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_new_app(visit: RecentStarterVisit) -> Response:
     return _app_page(visit, totp.new_secret())
 
 
 @router.post(ADD_APP_PATH, dependencies=[LOGIN])
-@RECORDS.threaded
 def add_app(visit: RecentFormStarterVisit) -> Response:
     """Add the app that was set up with the secret of the form, if its code is right."""
     resources, secret = visit.state.resources, visit.form.get("secret", "")
@@ -89,13 +85,11 @@ def add_app(visit: RecentFormStarterVisit) -> Response:
 
 
 @router.get(ADD_PASSKEY_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_new_passkey(visit: RecentStarterVisit) -> Response:
     return _passkey_page(visit)
 
 
 @router.post(ADD_PASSKEY_PATH, dependencies=[LOGIN])
-@RECORDS.threaded
 def add_passkey(visit: RecentFormStarterVisit) -> Response:
     add = partial(
         service.add_passkey,
@@ -114,7 +108,6 @@ def add_passkey(visit: RecentFormStarterVisit) -> Response:
 
 
 @router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def make_codes(visit: RecentFormStarterVisit) -> Response:
     """Make new recovery codes and show them, once: no page that can be reloaded shows them."""
     request_id = current_request_id()

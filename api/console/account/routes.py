@@ -11,6 +11,7 @@ from fastapi.responses import Response
 
 from api.auth.page_sessions import mail_source, prove_password, redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
+from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import KNOWN, browser_name
 from api.console.visits import ConsoleVisit, FormVisit, RecentFormVisit, RecentVisit, Visit
 from api.errors import STATUS_OF
@@ -105,7 +106,7 @@ def event_line(event: RecordedEvent) -> EventLine:
     return EventLine(text, ", ".join(origin), event.occurred_at)
 
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 Token = Annotated[str, Query()]
 
@@ -114,7 +115,6 @@ EVENTS_ON_PAGE = 50
 
 
 @router.get(mailed_tokens.ACCOUNT_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_account(visit: Visit) -> Response:
     with visit.unit_of_work() as uow:
         person = accounts.get(uow, visit.user_id)
@@ -130,7 +130,6 @@ def show_account(visit: Visit) -> Response:
 
 
 @router.post(mailed_tokens.SESSIONS_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def end_sessions(visit: FormVisit) -> Response:
     wanted = visit.form.get("session", "")
     with visit.unit_of_work() as uow:
@@ -145,7 +144,6 @@ def end_sessions(visit: FormVisit) -> Response:
 
 
 @router.get(mailed_tokens.PASSWORD_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_password(visit: RecentVisit) -> Response:
     return _password_page(visit)
 
@@ -177,7 +175,6 @@ async def change_password(visit: RecentFormVisit) -> Response:
 
 
 @router.get(mailed_tokens.EMAIL_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_email(visit: RecentVisit) -> Response:
     return _email_page(visit)
 
@@ -205,7 +202,6 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
 
 
 @router.get(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_new_address(visit: RecentVisit, token: Token = "") -> Response:
     """Show the change to the person who asked for it; nobody else can be talked into it."""
     with visit.unit_of_work() as uow:
@@ -221,7 +217,6 @@ def show_new_address(visit: RecentVisit, token: Token = "") -> Response:
 
 
 @router.post(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def change_address(visit: RecentFormVisit, token: Token = "") -> Response:
     keyring, secret = visit.state.resources.keyring, visit.form.get("token") or token
     try:
@@ -303,7 +298,6 @@ def _form_page(
 
 
 @router.get(mailed_tokens.EVENTS_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_events(visit: Visit, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         wanted = PageRequest(EVENTS_ON_PAGE, cursor=cursor)

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 
-from api.auth.requirements import PUBLIC
 from api.composer_calls import ComposerCaller
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import amount
 from api.console.typed_forms import TypedForm, body_of_form
-from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.errors import STATUS_OF
 from api.limits.bulkheads import RECORDS, REQUESTS
 from api.schemas.composer import PostBody
@@ -30,7 +29,7 @@ from services.composer.requests import OFFLINE, MetadataRequest
 from services.jobs.idempotency import IdempotencyKey
 
 PATH = f"{CONSOLE_PATH}/composer"
-router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
+router = console_router(PATH)
 
 TWEETS = "tweets"
 # Each part that the composer writes, with the label of its button and field.
@@ -84,7 +83,6 @@ class _Outcome:
 
 
 @router.get("")
-@RECORDS.threaded
 def show_composer(visit: Visit) -> Response:
     return _page(visit, TypedForm(), None, is_of_photos=False)
 

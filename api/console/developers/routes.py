@@ -4,15 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.developers.views import WORDS, newest_events
 from api.console.typed_forms import TypedForm, wrong_field
-from api.console.visits import ConsoleVisit, FormVisit, RecentFormVisit, RecentVisit, Visit
-from api.limits.bulkheads import RECORDS
+from api.console.visits import (
+    ConsoleVisit,
+    FormVisit,
+    RecentFormVisit,
+    RecentVisit,
+    Visit,
+    console_router,
+)
 from api.parameters import PathId
 from api.request_ids import current_request_id
 from core import clock
@@ -30,11 +34,10 @@ from services.webhooks import endpoints_of_keys, webhook_endpoints
 from services.webhooks.endpoints_of_keys import revoke_key
 
 PATH = f"{CONSOLE_PATH}/developers"
-router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
+router = console_router(PATH)
 
 
 @router.get("")
-@RECORDS.threaded
 def show_developers(visit: Visit) -> Response:
     with visit.unit_of_work() as uow:
         endpoints = webhook_endpoints.list_of(uow, visit.caller)
@@ -61,7 +64,6 @@ def _scope_words(scopes: Sequence[str]) -> Sequence[str]:
 
 
 @router.get("/access")
-@RECORDS.threaded
 def show_access(visit: Visit) -> Response:
     with visit.unit_of_work() as uow:
         given = grants.list_of(uow, visit.user_id).rows
@@ -70,13 +72,11 @@ def show_access(visit: Visit) -> Response:
 
 
 @router.get("/access/{grant_id}/end")
-@RECORDS.threaded
 def show_access_end(visit: Visit, grant_id: PathId) -> Response:
     return visit.page("end_access.html", grant=_own_grant(visit, grant_id))
 
 
 @router.post("/access/{grant_id}/end")
-@RECORDS.threaded
 def end_access(visit: FormVisit, grant_id: PathId) -> Response:
     grant = _own_grant(visit, grant_id)
     with visit.unit_of_work() as uow:
@@ -122,19 +122,16 @@ class ShownKey:
 
 
 @router.get("/keys")
-@RECORDS.threaded
 def show_keys(visit: Visit) -> Response:
     return visit.page("keys.html", keys=_live(visit))
 
 
 @router.get("/keys/new")
-@RECORDS.threaded
 def show_new_key(visit: RecentVisit) -> Response:
     return _new_page(visit, TypedForm({"lifetime": "90", "reach": "chosen"}))
 
 
 @router.post("/keys/new")
-@RECORDS.threaded
 def make_key(visit: RecentFormVisit) -> Response:
     """Create the key and show it, once: the answer is no redirect, since no URL may hold it."""
     form = visit.form
@@ -173,7 +170,6 @@ def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
 
 
 @router.get("/keys/{key_id}/end")
-@RECORDS.threaded
 def show_key_end(visit: Visit, key_id: PathId) -> Response:
     each = _own_key(visit, key_id)
     with visit.unit_of_work() as uow:
@@ -182,7 +178,6 @@ def show_key_end(visit: Visit, key_id: PathId) -> Response:
 
 
 @router.post("/keys/{key_id}/end")
-@RECORDS.threaded
 def end_key(visit: FormVisit, key_id: PathId) -> Response:
     """Revoke one key, and with it the keys that it made, and their endpoints unless they stay."""
     label, kept = _own_key(visit, key_id).label, KEEP_ENDPOINTS in visit.form
@@ -211,7 +206,6 @@ _TYPE = "type"
 
 
 @router.get("/feed")
-@RECORDS.threaded
 def show_events(visit: Visit) -> Response:
     sent = visit.request.query_params.get(_TYPE, "")
     only = [kind for kind in FeedEventType if kind == sent]

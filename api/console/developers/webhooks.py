@@ -5,14 +5,19 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.developers.views import type_groups, type_words
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none, wrong_field
-from api.console.visits import ConsoleVisit, FormVisit, RecentFormVisit, RecentVisit, Visit
+from api.console.visits import (
+    ConsoleVisit,
+    FormVisit,
+    RecentFormVisit,
+    RecentVisit,
+    Visit,
+    console_router,
+)
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId
 from api.request_ids import current_request_id
@@ -29,7 +34,7 @@ from services.webhooks.webhook_endpoints import EndpointChange
 from storage.unit_of_work import UnitOfWork
 
 PATH = f"{CONSOLE_PATH}/developers/webhooks"
-router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
+router = console_router(PATH)
 
 DELIVERIES_ON_PAGE = 20
 MAX_ANSWER_CHARACTERS = 200
@@ -141,7 +146,6 @@ def _ticked(form: Mapping[str, str]) -> list[str]:
 
 
 @router.get("")
-@RECORDS.threaded
 def show_endpoints(visit: Visit) -> Response:
     with visit.unit_of_work() as uow:
         shown = _shown(uow, webhook_endpoints.list_of(uow, visit.caller))
@@ -149,7 +153,6 @@ def show_endpoints(visit: Visit) -> Response:
 
 
 @router.get("/new")
-@RECORDS.threaded
 def show_new_endpoint(visit: RecentVisit) -> Response:
     return _new_page(visit, TypedForm())
 
@@ -198,7 +201,6 @@ def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
 
 
 @router.get("/{endpoint_id}")
-@RECORDS.threaded
 def show_endpoint(visit: Visit, endpoint_id: PathId, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         [shown] = _shown(uow, [webhook_endpoints.get(uow, visit.caller, endpoint_id)])
@@ -216,7 +218,6 @@ def show_endpoint(visit: Visit, endpoint_id: PathId, cursor: Cursor = None) -> R
 
 
 @router.post("/{endpoint_id}/test")
-@RECORDS.threaded
 def send_test_event(visit: FormVisit, endpoint_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         deliveries.send_test(uow, visit.state.resources.settings, visit.caller, endpoint_id)
@@ -224,7 +225,6 @@ def send_test_event(visit: FormVisit, endpoint_id: PathId) -> Response:
 
 
 @router.post("/{endpoint_id}/deliveries/{delivery_id}/resend")
-@RECORDS.threaded
 def resend_event(visit: FormVisit, endpoint_id: PathId, delivery_id: PathId) -> Response:
     """Send one event again, whatever became of it before."""
     with visit.unit_of_work() as uow:
@@ -233,7 +233,6 @@ def resend_event(visit: FormVisit, endpoint_id: PathId, delivery_id: PathId) -> 
 
 
 @router.get("/{endpoint_id}/change")
-@RECORDS.threaded
 def show_change(visit: RecentVisit, endpoint_id: PathId) -> Response:
     shown = _own(visit, endpoint_id)
     boxes = {BOX + kind: "on" for kind in shown.endpoint.types}
@@ -279,13 +278,11 @@ def _change_page(visit: ConsoleVisit, shown: ShownEndpoint, form: TypedForm) -> 
 
 
 @router.get("/{endpoint_id}/rotate")
-@RECORDS.threaded
 def show_rotation(visit: RecentVisit, endpoint_id: PathId) -> Response:
     return visit.page("rotate_webhook.html", shown=_own(visit, endpoint_id))
 
 
 @router.post("/{endpoint_id}/rotate")
-@RECORDS.threaded
 def rotate_secret(visit: RecentFormVisit, endpoint_id: PathId) -> Response:
     shown, wrapper = _own(visit, endpoint_id), visit.state.resources.key_wrapper
     with visit.unit_of_work() as uow:
@@ -294,13 +291,11 @@ def rotate_secret(visit: RecentFormVisit, endpoint_id: PathId) -> Response:
 
 
 @router.get("/{endpoint_id}/end")
-@RECORDS.threaded
 def show_endpoint_end(visit: Visit, endpoint_id: PathId) -> Response:
     return visit.page("end_webhook.html", shown=_own(visit, endpoint_id))
 
 
 @router.post("/{endpoint_id}/end")
-@RECORDS.threaded
 def end_endpoint(visit: FormVisit, endpoint_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         webhook_endpoints.delete(uow, visit.caller, endpoint_id)
@@ -312,7 +307,6 @@ DAY, TIME = "day", "time"
 
 
 @router.get("/{endpoint_id}/replay")
-@RECORDS.threaded
 def ask_to_replay(visit: Visit, endpoint_id: PathId) -> Response:
     """Show the form, with the number of events once a moment was chosen."""
     typed = dict(visit.request.query_params)
@@ -323,7 +317,6 @@ def ask_to_replay(visit: Visit, endpoint_id: PathId) -> Response:
 
 
 @router.post("/{endpoint_id}/replay")
-@RECORDS.threaded
 def replay_events(visit: FormVisit, endpoint_id: PathId) -> Response:
     try:
         since = _moment(visit.form)

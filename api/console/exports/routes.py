@@ -4,15 +4,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 
 from api.answers import export_url
-from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.part_streams import LivePart, part_stream
 from api.console.typed_forms import TypedForm, body_of_form
-from api.console.visits import ConsoleVisit, FormVisit, RecentFormVisit, RecentVisit, Visit
+from api.console.visits import (
+    ConsoleVisit,
+    FormVisit,
+    RecentFormVisit,
+    RecentVisit,
+    Visit,
+    console_router,
+)
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, ListId, PathId
@@ -36,7 +42,7 @@ from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from services.subscriptions.export_sheets import ExportFormat, ExportKind
 from services.subscriptions.exports import ExportOrder
 
-router = APIRouter(prefix=CONSOLE_PATH, dependencies=[PUBLIC], include_in_schema=False)
+router = console_router(CONSOLE_PATH)
 
 PATH = f"{CONSOLE_PATH}/exports"
 EXPORTS_ON_PAGE = 50
@@ -106,7 +112,6 @@ def lapses_at(export: MemberExport) -> datetime | None:
 
 
 @router.get("/exports")
-@RECORDS.threaded
 def show_exports(visit: Visit, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         found = exports.list_of(uow, visit.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
@@ -123,13 +128,11 @@ def show_exports(visit: Visit, cursor: Cursor = None) -> Response:
 
 
 @router.get("/lists/{list_id}/export")
-@RECORDS.threaded
 def show_new_export(visit: RecentVisit, list_id: ListId) -> Response:
     return _new_page(visit, list_id, TypedForm({"format": FORMATS[0][0]}))
 
 
 @router.post("/lists/{list_id}/export")
-@RECORDS.threaded
 def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
     form = visit.form
     statuses = [status.value for status in SubscriptionStatus if _BOX + status in form]
@@ -170,7 +173,6 @@ def _new_page(visit: ConsoleVisit, list_id: int, form: TypedForm) -> Response:
 
 
 @router.get("/exports/{export_id}")
-@RECORDS.threaded
 def show_export(visit: Visit, export_id: PathId) -> Response:
     return visit.page("export.html", shown=_shown(visit, export_id))
 
@@ -189,7 +191,6 @@ def _live_part(visit: ConsoleVisit, export_id: int) -> LivePart:
 
 
 @router.post("/exports/{export_id}/cancel")
-@RECORDS.threaded
 def cancel_export(visit: FormVisit, export_id: PathId) -> Response:
     shown = _shown(visit, export_id)
     with visit.unit_of_work() as uow:
@@ -199,7 +200,6 @@ def cancel_export(visit: FormVisit, export_id: PathId) -> Response:
 
 
 @router.get("/exports/{export_id}/file")
-@RECORDS.threaded
 def download_export_file(visit: RecentVisit, export_id: PathId) -> Response:
     """Redirect to the file, by a link that is made now."""
     export = _shown(visit, export_id).export

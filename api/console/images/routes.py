@@ -3,16 +3,15 @@
 import html
 from dataclasses import dataclass, replace
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 
 from api.auth.page_sessions import CSRF_FIELD, require_csrf
-from api.auth.requirements import PUBLIC
 from api.bodies.forms import file_named, read_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import counted
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
-from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.parameters import Cursor
@@ -32,14 +31,14 @@ from services.paging import PageRequest
 from storage.redis.notifications import job_topic
 
 PATH = f"{CONSOLE_PATH}/images"
-router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
+router = console_router(PATH)
 
 IMAGES_ON_PAGE = 24
 WAIT_SECONDS = 15.0
 _SMALL, _MAIL = "320", "mail"
 # A page shows so many images at once that larger ones would take long.
 _MAX_THUMBNAIL_BYTES = 200_000
-_TILES = (8, 6)
+_TILES = (4, 3)
 # How long a signed link may be valid, by the values of the form.
 LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
 
@@ -116,7 +115,6 @@ class ShownImage:
 
 
 @router.get("")
-@RECORDS.threaded
 def show_images(visit: Visit, cursor: Cursor = None) -> Response:
     return _images_page(visit, TypedForm(), cursor)
 
@@ -189,14 +187,12 @@ def _images_page(visit: ConsoleVisit, form: TypedForm, cursor: str | None = None
 
 
 @router.get("/{hash_id}")
-@RECORDS.threaded
 def show_image(visit: Visit, hash_id: str, link: str = "") -> Response:
     """Show one image; with ``link``, a signed URL of an encrypted one for so many seconds."""
     return _image_page(visit, _own(visit, hash_id), None, link)
 
 
 @router.post("/{hash_id}")
-@RECORDS.threaded
 def change_image(visit: FormVisit, hash_id: str) -> Response:
     try:
         body = body_of_form(
@@ -246,14 +242,12 @@ def _image_page(
 
 
 @router.get("/{hash_id}/delete")
-@RECORDS.threaded
 def show_deletion(visit: Visit, hash_id: str) -> Response:
     image = _shown(visit, _own(visit, hash_id))
     return visit.page("delete_image.html", foreign=visit.media_sources(), image=image)
 
 
 @router.post("/{hash_id}/delete")
-@RECORDS.threaded
 def delete_image(visit: FormVisit, hash_id: str) -> Response:
     image = _shown(visit, _own(visit, hash_id))
     with visit.unit_of_work() as uow:

@@ -5,12 +5,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from api.answers import import_errors_url
 from api.auth.page_sessions import CSRF_FIELD, redirect_to_path, require_csrf
-from api.auth.requirements import PUBLIC
 from api.bodies.forms import MULTIPART
 from api.bodies.json_bodies import media_type
 from api.bodies.upload_stream import store_upload
@@ -30,7 +29,7 @@ from api.console.members.bulk import words_of
 from api.console.navigation import list_path
 from api.console.part_streams import LivePart, part_stream
 from api.console.typed_forms import TypedForm, wrong_field
-from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId
@@ -51,7 +50,7 @@ from services.subscriptions.imports.written_forms import DateOrder
 from storage.unit_of_work import UnitOfWork
 
 PREFIX = f"{CONSOLE_PATH}/imports"
-router = APIRouter(prefix=PREFIX, dependencies=[PUBLIC], include_in_schema=False)
+router = console_router(PREFIX)
 
 IMPORTS_ON_PAGE = 50
 FirstColumn = Annotated[int, Query(alias="columns", ge=0, le=500)]
@@ -80,7 +79,6 @@ UPDATE, START = "update", "start"
 
 
 @router.get("")
-@RECORDS.threaded
 def show_imports(visit: Visit, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         wanted = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
@@ -96,7 +94,6 @@ def show_imports(visit: Visit, cursor: Cursor = None) -> Response:
 
 
 @router.get("/new")
-@RECORDS.threaded
 def show_new_import(visit: Visit, list_id: str = "") -> Response:
     """Show the form for a file, for the list that the query may name."""
     typed = {"list_id": list_id, "kind": ImportKind.MEMBERS.value}
@@ -177,14 +174,12 @@ def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
 
 
 @router.get("/{import_id}")
-@RECORDS.threaded
 def show_import(visit: Visit, import_id: PathId, columns: FirstColumn = 0) -> Response:
     shown = shown_import(visit, import_id)
     return visit.form_page("import.html", **_state_values(shown, reading_form(shown), columns))
 
 
 @router.post("/{import_id}")
-@RECORDS.threaded
 def read_import_again(visit: FormVisit, import_id: PathId, columns: FirstColumn = 0) -> Response:
     """Read a dry run's file in another way, or import it as it was read.
 
@@ -276,7 +271,6 @@ def _live_part(visit: ConsoleVisit, import_id: int) -> LivePart:
 
 
 @router.post("/{import_id}/cancel")
-@RECORDS.threaded
 def cancel_import(visit: FormVisit, import_id: PathId) -> Response:
     """Cancel the import, or its undo; finished work stays."""
     shown = shown_import(visit, import_id)
@@ -288,7 +282,6 @@ def cancel_import(visit: FormVisit, import_id: PathId) -> Response:
 
 
 @router.post("/{import_id}/retry")
-@RECORDS.threaded
 def retry_import(visit: FormVisit, import_id: PathId) -> Response:
     """Continue an import that broke, with the rows that are not done."""
     with visit.unit_of_work() as uow:
@@ -297,7 +290,6 @@ def retry_import(visit: FormVisit, import_id: PathId) -> Response:
 
 
 @router.get("/{import_id}/not-added")
-@RECORDS.threaded
 def download_rejects(visit: Visit, import_id: PathId) -> Response:
     """Redirect to the file of the rows that were not added, by a link that is made now."""
     with visit.unit_of_work() as uow:
@@ -308,13 +300,11 @@ def download_rejects(visit: Visit, import_id: PathId) -> Response:
 
 
 @router.get("/{import_id}/undo")
-@RECORDS.threaded
 def show_undo(visit: Visit, import_id: PathId) -> Response:
     return _undo_page(visit, import_id, TypedForm())
 
 
 @router.post("/{import_id}/undo")
-@RECORDS.threaded
 def undo_import(visit: FormVisit, import_id: PathId) -> Response:
     try:
         with visit.unit_of_work() as uow:

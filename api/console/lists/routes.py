@@ -5,20 +5,18 @@ from datetime import timedelta
 from typing import Any
 
 from babel import Locale
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.answers import list_response, list_responses
 from api.auth.page_sessions import FormFields
-from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.lists.growth import growth_plot
 from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
-from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.html.frame import list_style_sources
-from api.limits.bulkheads import ACTS_BY_LIST, RECORDS
+from api.limits.bulkheads import ACTS_BY_LIST
 from api.pages.sign_up.previews import embedded_form, preview
 from api.pages.sign_up.submission import SignUpPage
 from api.parameters import Cursor, ListId
@@ -34,7 +32,7 @@ from services.subscriptions import branding, fields, figures, lists
 from services.subscriptions.branding import USUAL_COLOUR
 from services.subscriptions.figures import DayRange, FiguresBy
 
-router = APIRouter(prefix=f"{CONSOLE_PATH}/lists", dependencies=[PUBLIC], include_in_schema=False)
+router = console_router(f"{CONSOLE_PATH}/lists")
 
 LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
@@ -60,7 +58,6 @@ IMAGES_TO_CHOOSE = 100
 
 
 @router.get("")
-@RECORDS.threaded
 def show_lists(visit: Visit, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
@@ -72,13 +69,11 @@ def show_lists(visit: Visit, cursor: Cursor = None) -> Response:
 
 
 @router.get("/new")
-@RECORDS.threaded
 def show_new_list(visit: Visit) -> Response:
     return visit.form_page("new_list.html", TypedForm({_CONFIRMED: "on"}))
 
 
 @router.post("/new")
-@RECORDS.threaded
 def make_list(visit: FormVisit) -> Response:
     form = visit.form
     values = {
@@ -105,7 +100,6 @@ def make_list(visit: FormVisit) -> Response:
 
 
 @router.get("/{list_id}")
-@RECORDS.threaded
 def show_list(visit: Visit, list_id: ListId, days: str = _USUAL_PERIOD) -> Response:
     period = days if days in _PERIODS else _USUAL_PERIOD
     last = clock.now().date()
@@ -133,7 +127,6 @@ def show_list(visit: Visit, list_id: ListId, days: str = _USUAL_PERIOD) -> Respo
 
 
 @router.get("/{list_id}/public")
-@RECORDS.threaded
 def show_face(visit: Visit, list_id: ListId, language: str = "") -> Response:
     shown = _shown(visit, list_id)
     typed = {name: getattr(shown, name) or "" for name in _LOOK}
@@ -195,7 +188,6 @@ def _face_page(visit: ConsoleVisit, shown: Channel, form: TypedForm, asked: str 
 
 
 @router.get("/{list_id}/settings")
-@RECORDS.threaded
 def show_settings(visit: Visit, list_id: ListId) -> Response:
     shown = _shown(visit, list_id)
     texts = ("title", "slug", "challenge_provider", *_TEXTS)
@@ -282,7 +274,6 @@ def _change(
 
 
 @router.get("/{list_id}/archive")
-@RECORDS.threaded
 def show_archive(visit: Visit, list_id: ListId) -> Response:
     return visit.form_page("archive_list.html", TypedForm(), list=_shown(visit, list_id))
 

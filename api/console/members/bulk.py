@@ -6,11 +6,9 @@ from datetime import datetime
 from enum import StrEnum
 from functools import partial
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.answers import list_response
-from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import TIERS
 from api.console.members.filter_form import read_filter
@@ -25,7 +23,7 @@ from api.console.members.forms import (
 )
 from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm
-from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId
 from api.request_ids import current_request_id
@@ -42,11 +40,7 @@ from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.filters import member_filter
 from storage.unit_of_work import UnitOfWork
 
-router = APIRouter(
-    prefix=f"{CONSOLE_PATH}/lists/{{list_id}}/bulk-actions",
-    dependencies=[PUBLIC],
-    include_in_schema=False,
-)
+router = console_router(f"{CONSOLE_PATH}/lists/{{list_id}}/bulk-actions")
 
 ACTS_ON_PAGE = 50
 TAGS_TO_CHOOSE = 200
@@ -98,7 +92,6 @@ class _Shown:
 
 
 @router.get("")
-@RECORDS.threaded
 def show_acts(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
@@ -192,7 +185,6 @@ def _new_act_page(
 
 
 @router.get("/{bulk_id}")
-@RECORDS.threaded
 def show_act(visit: Visit, list_id: ListId, bulk_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
@@ -209,7 +201,6 @@ def show_act(visit: Visit, list_id: ListId, bulk_id: PathId) -> Response:
 
 
 @router.post("/{bulk_id}/undo")
-@RECORDS.threaded
 def undo_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
     """Begin the undo, or continue one that failed."""
     with visit.unit_of_work() as uow:
@@ -221,7 +212,6 @@ def undo_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
 
 
 @router.post("/{bulk_id}/cancel")
-@RECORDS.threaded
 def cancel_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
     """Cancel the bulk action: its changes so far stay, and can be undone."""
     with visit.unit_of_work() as uow:

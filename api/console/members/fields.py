@@ -2,15 +2,12 @@
 
 from typing import Any
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.page_sessions import FormFields
-from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
-from api.console.visits import ConsoleVisit, FormVisit, Visit
-from api.limits.bulkheads import RECORDS
+from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.parameters import PathId
 from api.schemas.fields import FieldChanges, NewField
 from core.errors import DomainError
@@ -19,7 +16,7 @@ from models import FieldType
 from services.subscriptions import field_types, fields
 
 FIELDS_PATH = f"{CONSOLE_PATH}/fields"
-router = APIRouter(prefix=FIELDS_PATH, dependencies=[PUBLIC], include_in_schema=False)
+router = console_router(FIELDS_PATH)
 
 TYPES = {
     FieldType.TEXT: "Text",
@@ -32,7 +29,6 @@ _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 
 @router.get("")
-@RECORDS.threaded
 def show_fields(visit: Visit) -> Response:
     with visit.unit_of_work() as uow:
         found = fields.list_of(uow, visit.user_id)
@@ -40,13 +36,11 @@ def show_fields(visit: Visit) -> Response:
 
 
 @router.get("/new")
-@RECORDS.threaded
 def show_new_field(visit: Visit) -> Response:
     return _form_page(visit, TypedForm({"type": FieldType.TEXT}))
 
 
 @router.post("/new")
-@RECORDS.threaded
 def make_field(visit: FormVisit) -> Response:
     try:
         values = {**_typed(visit.form), "type": visit.form.get("type", "")}
@@ -59,7 +53,6 @@ def make_field(visit: FormVisit) -> Response:
 
 
 @router.get("/{field_id}")
-@RECORDS.threaded
 def show_field(visit: Visit, field_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         found = fields.get(uow, visit.user_id, field_id)
@@ -70,7 +63,6 @@ def show_field(visit: Visit, field_id: PathId) -> Response:
 
 
 @router.post("/{field_id}")
-@RECORDS.threaded
 def change_field(visit: FormVisit, field_id: PathId) -> Response:
     """Change the field, and with its type all values of it."""
     try:
@@ -84,7 +76,6 @@ def change_field(visit: FormVisit, field_id: PathId) -> Response:
 
 
 @router.post("/{field_id}/retire")
-@RECORDS.threaded
 def retire_field(visit: FormVisit, field_id: PathId) -> Response:
     """Hide the field; members keep their values, unseen."""
     with visit.unit_of_work() as uow:

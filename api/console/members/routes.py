@@ -8,13 +8,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.answers import list_response
 from api.auth import actors, page_sessions
 from api.auth.page_sessions import FormFields
-from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.members import filter_form
@@ -28,7 +26,7 @@ from api.console.members.forms import (
 )
 from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
-from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import ACTS_BY_LIST, RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId
 from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
@@ -53,11 +51,7 @@ from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.member_pages import MemberFilters
 from storage.unit_of_work import UnitOfWork
 
-router = APIRouter(
-    prefix=f"{CONSOLE_PATH}/lists/{{list_id}}/members",
-    dependencies=[PUBLIC],
-    include_in_schema=False,
-)
+router = console_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
 
 STATUSES = {
     "active": "Active",
@@ -192,7 +186,6 @@ def _found(
 
 
 @router.get("/new")
-@RECORDS.threaded
 def show_new_member(visit: Visit, list_id: ListId) -> Response:
     return _new_member_page(visit, list_id, TypedForm())
 
@@ -256,7 +249,6 @@ def _hold(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, user_id: int) -> _
 
 
 @router.get("/{user_id}")
-@RECORDS.threaded
 def show_member(visit: Visit, list_id: ListId, user_id: PathId, cursor: Cursor = None) -> Response:
     return _member_page(visit, list_id, user_id, cursor=cursor)
 
@@ -366,7 +358,6 @@ def _done_beside_form(
 
 
 @router.get("/{user_id}/remove")
-@RECORDS.threaded
 def ask_to_remove(visit: Visit, list_id: ListId, user_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         held = _hold(uow, visit, list_id, user_id)

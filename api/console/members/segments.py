@@ -4,11 +4,9 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.answers import list_response
-from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.members.filter_form import (
     FilterDraft,
@@ -27,7 +25,7 @@ from api.console.members.forms import (
 )
 from api.console.navigation import list_path
 from api.console.typed_forms import SOMETHING_WRONG, TypedForm, body_of_form
-from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId
 from api.schemas.fields import TagChange
@@ -37,16 +35,13 @@ from services.paging import PageRequest
 from services.subscriptions import segments, tags
 from services.subscriptions.filters import member_filter
 
-router = APIRouter(
-    prefix=f"{CONSOLE_PATH}/lists/{{list_id}}", dependencies=[PUBLIC], include_in_schema=False
-)
+router = console_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
 _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
 
 @router.get("/segments")
-@RECORDS.threaded
 def show_segments(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
@@ -63,7 +58,6 @@ def show_segments(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Respo
 
 
 @router.get("/segments/new")
-@RECORDS.threaded
 def show_new_segment(visit: Visit, list_id: ListId, selection: SelectionOf) -> Response:
     """Show the form, with the filter of the members who were looked for just now."""
     with visit.unit_of_work() as uow:
@@ -151,7 +145,6 @@ def _change_segment(visit: ConsoleVisit, list_id: int, segment_id: int) -> Respo
 
 
 @router.post("/segments/{segment_id}/delete")
-@RECORDS.threaded
 def delete_segment(visit: FormVisit, list_id: ListId, segment_id: PathId) -> Response:
     """Delete the segment, and no member."""
     with visit.unit_of_work() as uow:
@@ -230,7 +223,6 @@ _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
 
 
 @router.get("/tags")
-@RECORDS.threaded
 def show_tags(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
@@ -242,13 +234,11 @@ def show_tags(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
 
 
 @router.get("/tags/{tag_id}")
-@RECORDS.threaded
 def show_tag(visit: Visit, list_id: ListId, tag_id: PathId) -> Response:
     return _tag_page(visit, list_id, tag_id)
 
 
 @router.post("/tags/{tag_id}")
-@RECORDS.threaded
 def rename_tag(visit: FormVisit, list_id: ListId, tag_id: PathId) -> Response:
     try:
         with visit.unit_of_work() as uow:
@@ -262,7 +252,6 @@ def rename_tag(visit: FormVisit, list_id: ListId, tag_id: PathId) -> Response:
 
 
 @router.post("/tags/{tag_id}/delete")
-@RECORDS.threaded
 def delete_tag(visit: FormVisit, list_id: ListId, tag_id: PathId) -> Response:
     try:
         with visit.unit_of_work() as uow:

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from api.auth.page_sessions import (
@@ -15,13 +15,12 @@ from api.auth.page_sessions import (
     require_csrf,
     require_recent,
 )
-from api.auth.requirements import PUBLIC
 from api.console.console_display import QUOTAS
 from api.console.navigation import OPERATORS
 from api.console.typed_forms import TypedForm, wrong_field
-from api.console.visits import ConsoleVisit
+from api.console.visits import ConsoleVisit, console_router
 from api.errors import STATUS_OF
-from api.limits.bulkheads import AUTHENTICATION, MONEY, RECORDS
+from api.limits.bulkheads import AUTHENTICATION, MONEY
 from api.parameters import Cursor, PathId, StateOf
 from core.errors import DomainError, Kind
 from core.errors.people import EMAIL_INVALID
@@ -67,7 +66,7 @@ OperatorVisit = Annotated[ConsoleVisit, Depends(_visit)]
 OperatorFormVisit = Annotated[ConsoleVisit, Depends(_form_visit)]
 
 
-router = APIRouter(prefix=OPERATORS.path, dependencies=[PUBLIC], include_in_schema=False)
+router = console_router(OPERATORS.path)
 
 _ID = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CHANGED = "Its texts changed meanwhile: please look at them again."
@@ -76,7 +75,6 @@ _ORDERS = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
 
 
 @router.get("")
-@RECORDS.threaded
 def show_overdue_work(visit: OperatorVisit) -> Response:
     work = operators.read(visit.state.resources)
     return visit.page(
@@ -91,7 +89,6 @@ def show_overdue_work(visit: OperatorVisit) -> Response:
 
 
 @router.post("/texts")
-@RECORDS.threaded
 def review_texts(visit: OperatorFormVisit) -> Response:
     """Hide suspicious texts until they change."""
     kind: branding.Kind = "field" if visit.form.get("kind") == "field" else "list"
@@ -111,7 +108,6 @@ EVENTS_ON_PAGE = 20
 
 
 @router.get("/users")
-@RECORDS.threaded
 def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = None) -> Response:
     """Show the owners of lists, or redirect to the page of the user with an address or id."""
     form = TypedForm()
@@ -138,13 +134,11 @@ def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = N
 
 
 @router.get("/users/{user_id}")
-@RECORDS.threaded
 def show_user(visit: OperatorVisit, user_id: PathId) -> Response:
     return _user(visit, user_id)
 
 
 @router.post("/users/{user_id}")
-@RECORDS.threaded
 def change_plan(visit: OperatorFormVisit, user_id: PathId) -> Response:
     typed = visit.form.get("plan")
     if typed not in tuple(Plan):
@@ -243,7 +237,6 @@ _QUEUES = [(_ANY, "any"), *((each.value, each.value) for each in Queue)]
 
 
 @router.get("/jobs")
-@RECORDS.threaded
 def show_jobs(
     visit: OperatorVisit,
     status: str = JobStatus.FAILED,
@@ -274,13 +267,11 @@ def show_jobs(
 
 
 @router.get("/jobs/{job_id}")
-@RECORDS.threaded
 def show_job(visit: OperatorVisit, job_id: PathId) -> Response:
     return _job_page(visit, job_id, TypedForm())
 
 
 @router.post("/jobs/{job_id}")
-@RECORDS.threaded
 def act_on_job(visit: OperatorFormVisit, job_id: PathId) -> Response:
     """Retry a job that failed or was cancelled, or cancel one that has not ended."""
     try:
@@ -315,13 +306,11 @@ MAINTENANCE_PATH = f"{OPERATORS.path}/maintenance"
 
 
 @router.get("/maintenance")
-@RECORDS.threaded
 def show_maintenance(visit: OperatorVisit) -> Response:
     return _maintenance_page(visit, TypedForm())
 
 
 @router.post("/maintenance")
-@RECORDS.threaded
 def begin_maintenance(visit: OperatorFormVisit) -> Response:
     """Let a worker run one kind of maintenance now, though it is not due."""
     name = visit.form.get("name", "")

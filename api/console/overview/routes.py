@@ -3,17 +3,14 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.answers import list_responses
-from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS, credits_text
 from api.console.developers.views import newest_events
 from api.console.navigation import list_path, pages_named
-from api.console.visits import Visit
-from api.limits.bulkheads import RECORDS
+from api.console.visits import Visit, console_router
 from api.schemas.lists import Channel
 from core.settings.notations import PlanQuota
 from models import EndpointState, Plan
@@ -30,7 +27,7 @@ from services.subscriptions.imports import records
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
-router = APIRouter(prefix=CONSOLE_PATH, dependencies=[PUBLIC], include_in_schema=False)
+router = console_router(CONSOLE_PATH)
 
 LISTS_ON_OVERVIEW = 5
 EVENTS_ON_OVERVIEW, EVENTS_TO_FOLD = 5, 20
@@ -44,7 +41,6 @@ LISTS_TO_SEARCH = 10
 
 
 @router.get("")
-@RECORDS.threaded
 def show_overview(visit: Visit) -> Response:
     with visit.unit_of_work() as uow:
         person = accounts.get(uow, visit.user_id)
@@ -107,7 +103,6 @@ def _next_steps(
 
 
 @router.get("/find")
-@RECORDS.threaded
 def show_found(visit: Visit, q: str = "") -> Response:
     sought = q.replace("\0", "")[: member_filter.MAX_SOUGHT_CHARACTERS]
     with visit.unit_of_work() as uow:
