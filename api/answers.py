@@ -1,18 +1,22 @@
 """Answers that several routes give: of jobs, of lists, and links to files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 
+from api.browsers import client_address
+from api.limits.bulkheads import Bulkhead
+from api.middleware.headers import is_head
 from api.parameters import Preference
 from api.request_ids import current_request_id
 from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.lists import Channel
 from api.state import State, state_of
+from api.waiting.streams import SLOW_DOWNLOADS
 from api.waiting.waiters import while_connected
 from core import clock
 from core.errors import mailing, media
@@ -175,6 +179,21 @@ def is_signed(request: Request, urls: SignedUrls, name: str) -> bool:
         signature=request.query_params.get("signature", ""),
         now=clock.now(),
     )
+
+
+def streamed(
+    request: Request,
+    bulkhead: Bulkhead,
+    content: Iterator[bytes],
+    headers: dict[str, str],
+    media_type: str,
+    *,
+    status: int = HTTPStatus.OK,
+) -> StreamingResponse:
+    """Answer pieces that are made in threads of the bulkhead; none of them to a HEAD."""
+    pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
+    watched = SLOW_DOWNLOADS.watched(client_address(request), pieces)
+    return StreamingResponse(watched, status, headers, media_type)
 
 
 def download_headers(filename: str) -> dict[str, str]:

@@ -147,18 +147,14 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
             drain.end_in_time()
             asked.cancel()
     gc.unfreeze()
-    await _close(state)
-    await redis.aclose()
-    resources.close()
-    spans.end()
-
-
-async def _close(state: State) -> None:
     with suppress(psycopg2.Error):
-        state.last_uses.write(state.resources.database)
+        state.last_uses.write(resources.database)
     await state.request_calls.flush()
     await state.challenges.aclose()
     state.rate_limiter.close()
+    await redis.aclose()
+    resources.close()
+    spans.end()
 
 
 def _answer_all(state: State) -> None:

@@ -272,12 +272,8 @@ class Figures:
         dependencies, noted, _ = await asyncio.gather(
             self._readiness.dependencies(), self._noted.answer(), self._refresh_rows()
         )
-        metrics.show_dependencies(
-            {
-                name: condition is not Condition.UNAVAILABLE
-                for name, condition in dependencies.items()
-            }
-        )
+        for name, condition in dependencies.items():
+            metrics.UP[name].set(condition is not Condition.UNAVAILABLE)
         quotas, usage, canaries = noted or ({}, {}, {})
         PHOTO_LIMIT.clear()
         PHOTO_REMAINING.clear()
@@ -285,7 +281,7 @@ class Figures:
             for quota in found:
                 PHOTO_LIMIT.labels(provider, quota.window).set(quota.limit)
                 PHOTO_REMAINING.labels(provider, quota.window).set(quota.remaining)
-        metrics.show_usage(usage)
+        metrics.USAGE.sums = usage
         CANARY.clear()
         for queue, seconds in canaries.items():
             CANARY.labels(queue).set(seconds)

@@ -44,7 +44,7 @@ _OVERDUE = Gauge(
     "pressroom_overdue_rows", "Rows that maintenance should have deleted two rounds ago", ["table"]
 )
 _LEDGER_FAULTS = Gauge("pressroom_ledger_faults", "Faults that the last daily check found")
-_UP = {
+UP = {
     "database": Gauge("pressroom_database_up", "1 while the database answers this process"),
     "redis": Gauge("pressroom_redis_up", "1 while Redis answers this process"),
     "broker": Gauge("pressroom_broker_up", "1 while the broker answers this process"),
@@ -64,11 +64,6 @@ _NUMBERS_OF_DATABASE = (
     *(_CONNECTIONS, _CONNECTION_LIMIT),
     *(_WEBHOOK_LAG, _WEBHOOK_FAILING, _LEDGER_FAULTS),
 )
-
-
-def show_dependencies(answering: Mapping[str, bool]) -> None:
-    for name, gauge in _UP.items():
-        gauge.set(answering[name])
 
 
 def show_nothing() -> None:
@@ -132,14 +127,8 @@ class _Usage(Collector):
         return families.values()
 
 
-_USAGE = _Usage()
-REGISTRY.register(_USAGE)
-
-
-def show_usage(sums: Sums) -> None:
-    """Show these figures of the whole deployment from now on."""
-    _USAGE.sums = sums
-
+USAGE = _Usage()
+REGISTRY.register(USAGE)
 
 REQUESTS = Counter("pressroom_requests", "Answered requests", ["method", "route", "status"])
 SECONDS = Histogram(

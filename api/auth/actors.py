@@ -60,7 +60,7 @@ def identify_principal(
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):
             count_anonymous(request, RateLimitName.ANONYMOUS)
-        trace = read_trace(state, submission.trace_id)
+        trace = mails.read(state.resources.keyring, submission.trace_id)
         via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
         return Principal(trace.user_id, via, trace)
     caller = identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))
@@ -70,27 +70,15 @@ def identify_principal(
     return Principal(caller.user_id, Via.LOGIN, None)
 
 
-def read_trace(state: State, token: str) -> Trace:
-    return mails.read(state.resources.keyring, token)
-
-
 def actor_of_principal(request: Request, principal: Principal) -> Actor:
-    return _actor(request, ActorKind.USER, principal.via, principal.user_id)
+    return actor_of(request, ActorKind.USER, principal.via, principal.user_id)
 
 
 def owner_actor(request: Request, caller: Caller) -> Actor:
-    return _actor(request, ActorKind.OWNER, Via.LOGIN, caller.user_id)
+    return actor_of(request, ActorKind.OWNER, Via.LOGIN, caller.user_id)
 
 
-def user_actor(request: Request, caller: Caller) -> Actor:
-    return _actor(request, ActorKind.USER, Via.LOGIN, caller.user_id)
-
-
-def stranger_actor(request: Request, via: Via) -> Actor:
-    return _actor(request, ActorKind.STRANGER, via, None)
-
-
-def _actor(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:
+def actor_of(request: Request, kind: ActorKind, via: Via, user_id: int | None) -> Actor:
     return Actor(
         kind,
         via,

@@ -1,15 +1,12 @@
-from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.answers import download_headers, job_response, require_signed_url, wait_for_job
+from api.answers import download_headers, job_response, require_signed_url, streamed, wait_for_job
 from api.auth.requirements import OF_EXPORT_KIND, UNLIMITED
 from api.bodies.json_bodies import JsonRoute
-from api.browsers import client_address
 from api.limits.bulkheads import STORAGE
-from api.middleware.headers import is_head
 from api.openapi import OF_OWN_LIST, OF_SELECTION, PREFER_PARAMETER, file_of, goes_on, refuses
 from api.parameters import ListId, PathId, PreferenceOf, StateOf
 from api.request_ids import current_request_id
@@ -17,7 +14,6 @@ from api.schemas.envelope import Envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.segments import NewExport
 from api.state import State
-from api.waiting.streams import SLOW_DOWNLOADS
 from core.errors import access, mailing, media, requests
 from core.queues import Queue
 from core.scopes import Scope
@@ -113,6 +109,4 @@ def _file(request: Request, state: State, export_id: int, form: ExportFormat) ->
     stored = exports.open_file(state.resources, export)
     headers = download_headers(f"{mailing_list.slug}-{export.kind}.{form}.gz")
     headers["Content-Length"] = str(export.size)
-    content = iter(()) if is_head(request.scope) else stored.stream()
-    pieces = SLOW_DOWNLOADS.watched(client_address(request), STORAGE.iterate(content))
-    return StreamingResponse(pieces, HTTPStatus.OK, headers, media_type="application/gzip")
+    return streamed(request, STORAGE, stored.stream(), headers, "application/gzip")

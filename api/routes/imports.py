@@ -9,6 +9,7 @@ from api.answers import (
     import_errors_url,
     job_response,
     require_signed_url,
+    streamed,
     undo_response,
     wait_for_job,
 )
@@ -16,9 +17,7 @@ from api.auth.requirements import UNLIMITED, ListEditor, ListReader
 from api.bodies.forms import MULTIPART
 from api.bodies.json_bodies import JsonRoute, refuse_parts
 from api.bodies.upload_stream import store_upload
-from api.browsers import client_address
 from api.limits.bulkheads import RECORDS
-from api.middleware.headers import is_head
 from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, goes_on, refuses, text_of
 from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf, Transaction
 from api.request_ids import current_request_id
@@ -26,7 +25,6 @@ from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord
 from api.state import State
-from api.waiting.streams import SLOW_DOWNLOADS
 from core.errors import access, imports, mailing, media, requests
 from core.queues import Queue
 from models import ImportKind, MemberImport
@@ -216,9 +214,7 @@ def download_import_errors(
     require_signed_url(request)
     headers = download_headers(f"import-{import_id}-not-added.csv")
     lines = staging.stream_rejects(state.resources, import_id)
-    content = iter(()) if is_head(request.scope) else lines
-    pieces = SLOW_DOWNLOADS.watched(client_address(request), RECORDS.iterate(content))
-    return StreamingResponse(pieces, headers=headers, media_type="text/csv; charset=utf-8")
+    return streamed(request, RECORDS, lines, headers, "text/csv; charset=utf-8")
 
 
 @router.get("/imports/{import_id}/undo", responses=refuses(imports.IMPORT_NOT_FOUND))

@@ -6,16 +6,14 @@ from itertools import chain
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from api.answers import is_signed
+from api.answers import is_signed, streamed
 from api.auth.requirements import UNLIMITED, identify
 from api.bodies.json_bodies import JsonRoute
-from api.browsers import client_address
 from api.errors import problem_response
 from api.limits.bulkheads import STORAGE
 from api.middleware.headers import is_head
 from api.openapi import file_of, refuses
 from api.state import State, state_of
-from api.waiting.streams import SLOW_DOWNLOADS
 from core.errors import DomainError, access, media
 from core.scopes import Scope
 from models import Attachment
@@ -146,8 +144,7 @@ def _file(
         headers["Content-Range"] = f"bytes {part.start}-{part.end}/{file.size}"
     content = iter(()) if is_head(request.scope) else _content(state, *found, part)
     status = 206 if byte_range else 200
-    pieces = SLOW_DOWNLOADS.watched(client_address(request), STORAGE.iterate(content))
-    return StreamingResponse(pieces, status, headers, media_type=file.mime_type)
+    return streamed(request, STORAGE, content, headers, file.mime_type, status=status)
 
 
 def _content(

@@ -44,6 +44,7 @@ from services.subscriptions import lists, member_attributes
 from services.subscriptions import sign_up as joining
 from services.subscriptions.members import members
 from services.subscriptions.members import unsubscribe as leaving
+from services.subscriptions.members.changes import Via
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
@@ -92,7 +93,7 @@ def subscribe_me(
     The body may set the fields that the list's owner made public.
     """
     person = accounts.get(uow, caller.user_id)
-    actor = actors.user_actor(request, caller)
+    actor = actors.actor_of_principal(request, Principal(person.id, Via.LOGIN, None))
     mailing_list, settings = lists.get(uow, list_id), uow.settings
     values = {} if body is None else body.fields
     given = member_attributes.read_submission(uow, mailing_list.user_id, values=values)

@@ -35,7 +35,7 @@ from services.subscriptions import branding, consent, lists, member_attributes
 from services.subscriptions import sign_up as joining
 from services.subscriptions.fields import MAX_VALUE_CHARACTERS
 from services.subscriptions.members import mails
-from services.subscriptions.members.changes import Via
+from services.subscriptions.members.changes import ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
 
@@ -161,7 +161,7 @@ async def submit(
         challenge, answer = _challenge(request, state, mailing_list, wanted)
         await challenge.check(answer)
         via = Via.CHALLENGE
-    actor = actors.stranger_actor(request, via)
+    actor = actors.actor_of(request, ActorKind.STRANGER, via, None)
     if page_url is not None:
         actor = replace(actor, page_url=page_url)
 

@@ -117,7 +117,7 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
 def _trace(state: State, submission: FormOrJsonBody) -> mails.Trace:
     if submission.trace_id is None:
         raise mailing.TRACE_MISSING()
-    return actors.read_trace(state, submission.trace_id)
+    return mails.read(state.resources.keyring, submission.trace_id)
 
 
 def _leave(
