@@ -108,11 +108,7 @@ def _reached_at(url: str) -> dict[str, Any]:
         # The transport may begin with any of these URLs, so the login is in each.
         login = sentinels.user or "", sentinels.password or "", str(sentinels.database)
         url = ";".join(as_url("sentinel", host, port, *login) for host, port in sentinels.hosts)
-    return {
-        "broker_url": url,
-        "broker_transport_options": options,
-        "broker_use_ssl": tls or False,
-    }
+    return {"broker_url": url, "broker_transport_options": options, "broker_use_ssl": tls or False}
 
 
 def message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
@@ -152,12 +148,7 @@ class Broker:
         self._breaker = Breaker("the broker", OperationalError)
 
     def send(
-        self,
-        task: str,
-        queue: Queue,
-        kwargs: dict[str, Any],
-        *,
-        task_id: str | None = None,
+        self, task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str | None = None
     ) -> bool:
         """Put one message on the queue; ``False`` when the broker can't take it now.
 

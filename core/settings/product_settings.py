@@ -7,14 +7,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import (
-    AnyHttpUrl,
-    BeforeValidator,
-    Field,
-    SecretStr,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AnyHttpUrl, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode
 
