@@ -178,7 +178,7 @@ def find(
     allowed. Raises ``DestinationRefused`` when one of the addresses may not be called, and
     ``HostUnknown``.
     """
-    addresses = (location.literal,) if location.literal else ()
+    addresses: tuple[IpAddress, ...] = (location.literal,) if location.literal else ()
     if not addresses:
         with suppress(OSError, UnicodeError, ValueError):
             found = (resolve or _resolve)(location.host, location.port)
