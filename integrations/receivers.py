@@ -14,16 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
 
-from integrations.http_client import (
-    AsyncHttpClient,
-    CallLoop,
-    ConnectionLost,
-    HttpBounds,
-    HttpFailure,
-    HttpReply,
-    NotConnected,
-    reason_of,
-)
+from integrations import http_client
+from integrations.http_client import HttpFailure, HttpReply, NotConnected, reason_of
 
 # Python's ``is_global`` is no rule for what may be called. It takes for global what embeds an IPv4
 # address (NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96``, translated
@@ -270,8 +262,8 @@ class ReceiverClient:
         self._resolve = resolve
 
     @cached_property
-    def _loop(self) -> CallLoop:
-        return CallLoop()
+    def _loop(self) -> http_client.CallLoop:
+        return http_client.CallLoop()
 
     def check(self, url: str) -> None:
         """Raises ``DestinationRefused`` for a URL that may not be called.
@@ -313,7 +305,7 @@ async def _post_each(to: Destination, posts: Iterable[SignedPost], began: float)
                 reason = f"There was no connection: {reason_of(failure)}."
                 outcomes.append(_unanswered(began, reason))
             except HttpFailure as failure:
-                if outcomes and isinstance(failure, ConnectionLost):
+                if outcomes and isinstance(failure, http_client.ConnectionLost):
                     break
                 outcomes.append(_unanswered(began, f"There was no answer: {reason_of(failure)}."))
             else:
@@ -335,8 +327,8 @@ class _Line:
     def __init__(self, to: Destination) -> None:
         self._location = to.location
         self._addresses = list(to.addresses[:_MAX_ADDRESSES_TRIED])
-        self._http = AsyncHttpClient(
-            HttpBounds(
+        self._http = http_client.AsyncHttpClient(
+            http_client.HttpBounds(
                 max_seconds=MAX_CALL_SECONDS,
                 max_connect_seconds=_MAX_CONNECT_SECONDS,
                 max_reply_bytes=MAX_ANSWER_BYTES,
