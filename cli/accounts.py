@@ -15,8 +15,7 @@ from cli.output import Email, Json, Yes, confirm, fields, group, show, show_all
 from core.plans import Plan
 
 PasswordStdin = Annotated[
-    bool,
-    typer.Option("--password-stdin", help="Read the password from the first line of stdin."),
+    bool, typer.Option("--password-stdin", help="Read the password from the first line of stdin.")
 ]
 # In its place, for scripts that were written before.
 PasswordOption = Annotated[str | None, typer.Option("--password", hidden=True)]

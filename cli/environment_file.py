@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from textwrap import fill
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -154,16 +154,14 @@ def _require_usable(values: Mapping[str, str]) -> None:
 def _lines(values: Mapping[str, str]) -> Iterator[str]:
     yield from _comment("Made by pressroom env. docs/settings.md says what each setting does.")
     yield from _comment("Run deploy/compose/secrets.sh after a change: a secret is a file there.")
-    texts = setting_texts()
-    for name in Settings.model_fields:
-        yield ""
-        yield from _comment(texts[name])
-        yield _line(variable_of(name), values)
-    others = {name: text for name, (_, text) in _OF_COMPOSE.items()} | _OF_TRACES | _PASSWORDS
-    for name, text in others.items():
+    found = setting_texts()
+    texts = {variable_of(name): found[name] for name in Settings.model_fields}
+    texts |= {name: text for name, (_, text) in _OF_COMPOSE.items()} | _OF_TRACES | _PASSWORDS
+    for name, text in texts.items():
         yield ""
         yield from _comment(text)
-        yield _line(name, values)
+        value = values[name]
+        yield f"{name}='{value}'" if _NEEDS_QUOTES.search(value) else f"{name}={value}"
 
 
 def setting_texts() -> dict[str, str]:
@@ -185,10 +183,4 @@ def setting_texts() -> dict[str, str]:
 
 
 def _comment(text: str) -> list[str]:
-    lines = fill(text, _COMMENT_CHARACTERS, initial_indent="# ", subsequent_indent="# ")
-    return lines.splitlines()
-
-
-def _line(name: str, values: Mapping[str, str]) -> str:
-    value = values[name]
-    return f"{name}='{value}'" if _NEEDS_QUOTES.search(value) else f"{name}={value}"
+    return wrap(text, _COMMENT_CHARACTERS, initial_indent="# ", subsequent_indent="# ")

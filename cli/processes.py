@@ -54,8 +54,7 @@ def status(as_json: Json = False) -> None:
 
 
 def reset(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: Json = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, as_json: Json = False
 ) -> None:
     """Stop the stack and delete its data: database, queues, images, keys and logs."""
     from devstack.supervisor import commands, home_folder
@@ -145,8 +144,7 @@ def flower(
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 5555,
     host_name: Annotated[
-        list[str] | None,
-        typer.Option(help="Answer to this host name alone; repeat for several."),
+        list[str] | None, typer.Option(help="Answer to this host name alone; repeat for several.")
     ] = None,
     periodic: Annotated[bool, typer.Option("--periodic", help="Show periodic work, too.")] = False,
     as_json: Json = False,

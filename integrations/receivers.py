@@ -14,16 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
 
-from integrations.http_client import (
-    AsyncHttpClient,
-    CallLoop,
-    ConnectionLost,
-    HttpBounds,
-    HttpFailure,
-    HttpReply,
-    NotConnected,
-    reason_of,
-)
+from integrations import http_client
+from integrations.http_client import HttpFailure, HttpReply, NotConnected, reason_of
 
 # Python's ``is_global`` is no rule for what may be called. It takes for global what embeds an IPv4
 # address (NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96``, translated
@@ -36,42 +28,25 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry, multicast, and what is reserved.
 _RESERVED_V4 = tuple(
-    map(
-        ipaddress.IPv4Network,
-        (
-            "0.0.0.0/8",
-            "10.0.0.0/8",
-            "100.64.0.0/10",  # shared, and the metadata service of a cloud
-            "127.0.0.0/8",
-            "168.63.129.16/32",  # the host agent of a cloud, under an address that looks public
-            "169.254.0.0/16",  # link-local, and most metadata services
-            "172.16.0.0/12",
-            "192.0.0.0/24",
-            "192.0.2.0/24",
-            "192.31.196.0/24",
-            "192.52.193.0/24",
-            "192.88.99.0/24",
-            "192.168.0.0/16",
-            "192.175.48.0/24",
-            "198.18.0.0/15",
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "224.0.0.0/4",
-            "240.0.0.0/4",
-        ),
+    ipaddress.IPv4Network(each)
+    for each in (
+        *("0.0.0.0/8", "10.0.0.0/8"),
+        "100.64.0.0/10",  # shared, and the metadata service of a cloud
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # the host agent of a cloud, under an address that looks public
+        "169.254.0.0/16",  # link-local, and most metadata services
+        *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
+        *("192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15"),
+        *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
     )
 )
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 _RESERVED_V6 = tuple(
-    map(
-        ipaddress.IPv6Network,
-        (
-            "2001::/23",  # protocol assignments, Teredo among them
-            "2001:db8::/32",
-            "2002::/16",  # 6to4
-            "2620:4f:8000::/48",
-            "3fff::/20",
-        ),
+    ipaddress.IPv6Network(each)
+    for each in (
+        "2001::/23",  # protocol assignments, Teredo among them
+        "2002::/16",  # 6to4
+        *("2001:db8::/32", "2620:4f:8000::/48", "3fff::/20"),
     )
 )
 # The interface identifier of ISATAP (RFC 5214), which an IPv4 address follows.
@@ -195,11 +170,8 @@ def find(
     allowed. Raises ``DestinationRefused`` when one of the addresses may not be called, and
     ``HostUnknown``.
     """
-    literal = location.literal
-    addresses: tuple[IpAddress, ...] = ()
-    if literal is not None:
-        addresses = (literal,)
-    else:
+    addresses: tuple[IpAddress, ...] = (location.literal,) if location.literal else ()
+    if not addresses:
         with suppress(OSError, UnicodeError, ValueError):
             found = (resolve or _resolve)(location.host, location.port)
             addresses = tuple(dict.fromkeys(map(ipaddress.ip_address, found)))
@@ -290,8 +262,8 @@ class ReceiverClient:
         self._resolve = resolve
 
     @cached_property
-    def _loop(self) -> CallLoop:
-        return CallLoop()
+    def _loop(self) -> http_client.CallLoop:
+        return http_client.CallLoop()
 
     def check(self, url: str) -> None:
         """Raises ``DestinationRefused`` for a URL that may not be called.
@@ -330,18 +302,15 @@ async def _post_each(to: Destination, posts: Iterable[SignedPost], began: float)
             try:
                 reply = await line.post(post)
             except NotConnected as failure:
-                outcomes.append(
-                    _unanswered(began, f"There was no connection: {reason_of(failure)}.")
-                )
+                reason = f"There was no connection: {reason_of(failure)}."
+                outcomes.append(_unanswered(began, reason))
             except HttpFailure as failure:
-                if outcomes and isinstance(failure, ConnectionLost):
+                if outcomes and isinstance(failure, http_client.ConnectionLost):
                     break
                 outcomes.append(_unanswered(began, f"There was no answer: {reason_of(failure)}."))
             else:
-                after = reply.headers.get("Retry-After")
-                outcomes.append(
-                    Outcome(_milliseconds_since(began), reply.status, reply.body, after)
-                )
+                after, took = reply.headers.get("Retry-After"), _milliseconds_since(began)
+                outcomes.append(Outcome(took, reply.status, reply.body, after))
             if not outcomes[-1].is_success:
                 break
             began = time.monotonic()
@@ -358,8 +327,8 @@ class _Line:
     def __init__(self, to: Destination) -> None:
         self._location = to.location
         self._addresses = list(to.addresses[:_MAX_ADDRESSES_TRIED])
-        self._http = AsyncHttpClient(
-            HttpBounds(
+        self._http = http_client.AsyncHttpClient(
+            http_client.HttpBounds(
                 max_seconds=MAX_CALL_SECONDS,
                 max_connect_seconds=_MAX_CONNECT_SECONDS,
                 max_reply_bytes=MAX_ANSWER_BYTES,

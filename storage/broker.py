@@ -24,12 +24,7 @@ from core.calls.breaker import Breaker
 from core.queues import Queue
 from core.settings.store_settings import BrokerSettings
 from core.telemetry import spans
-from storage.redis.client import (
-    EncryptedMasterConnection,
-    MasterConnection,
-    sentinel_options,
-    sentinels_of,
-)
+from storage.redis import client
 
 # A broker delivers a message again when it is not acknowledged within this time, which must be
 # above every task's hard time limit: a slow task would run twice. A lost job does not wait for it:
@@ -55,8 +50,8 @@ _SENDER_OPTIONS = {
 
 
 class MasterChannel(redis.SentinelChannel):
-    connection_class = MasterConnection
-    connection_class_ssl: Any = EncryptedMasterConnection
+    connection_class = client.MasterConnection
+    connection_class_ssl: Any = client.EncryptedMasterConnection
 
 
 class MasterTransport(redis.SentinelTransport):
@@ -94,7 +89,7 @@ def _app(**reached: Any) -> Celery:
 
 def _reached_at(url: str) -> dict[str, Any]:
     """Celery's settings for the broker of this URL. A server's certificate is always checked."""
-    sentinels = sentinels_of(url)
+    sentinels = client.sentinels_of(url)
     options: dict[str, Any] = dict(_REDIS_OPTIONS)
     tls: dict[str, Any] = {}
     if sentinels is None:
@@ -102,17 +97,13 @@ def _reached_at(url: str) -> dict[str, Any]:
             tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED, **parse_url(url).get("ssl", {})}
     else:
         options["master_name"] = sentinels.master_name
-        options["sentinel_kwargs"] = sentinel_options(sentinels)
+        options["sentinel_kwargs"] = client.sentinel_options(sentinels)
         if sentinels.is_encrypted:
             tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": sentinels.ca_file}
         # The transport may begin with any of these URLs, so the login is in each.
         login = sentinels.user or "", sentinels.password or "", str(sentinels.database)
         url = ";".join(as_url("sentinel", host, port, *login) for host, port in sentinels.hosts)
-    return {
-        "broker_url": url,
-        "broker_transport_options": options,
-        "broker_use_ssl": tls or False,
-    }
+    return {"broker_url": url, "broker_transport_options": options, "broker_use_ssl": tls or False}
 
 
 def message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
@@ -152,12 +143,7 @@ class Broker:
         self._breaker = Breaker("the broker", OperationalError)
 
     def send(
-        self,
-        task: str,
-        queue: Queue,
-        kwargs: dict[str, Any],
-        *,
-        task_id: str | None = None,
+        self, task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str | None = None
     ) -> bool:
         """Put one message on the queue; ``False`` when the broker can't take it now.
 

@@ -29,10 +29,7 @@ def among(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
 
 
 def purge(
-    uow: UnitOfWork,
-    model: type[Model],
-    places: Select[Any],
-    *conditions: ColumnElement[bool],
+    uow: UnitOfWork, model: type[Model], places: Select[Any], *conditions: ColumnElement[bool]
 ) -> int:
     """Delete the rows in these places that also fit the conditions; how many they were.
 

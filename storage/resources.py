@@ -124,21 +124,13 @@ def open_resources(
 
     ``single_statements``: how many connections more a process has that lives by these.
     """
-    application_name = f"pressroom-{name}"
+    application_name, url = f"pressroom-{name}", settings.read_database_url
     database = open_database(
         settings,
         pool_size=concurrency,
         application_name=application_name,
         single_statements=single_statements,
     )
-    replica = None
-    if settings.read_database_url is not None:
-        replica = open_replica(settings.read_database_url, application_name=application_name)
-    return Resources(
-        settings=settings,
-        database=database,
-        long_reads=LongReads(database.engine, replica),
-        waiter=waiter,
-        concurrency=concurrency,
-        object_prefix=object_prefix,
-    )
+    replica = None if url is None else open_replica(url, application_name=application_name)
+    reads = LongReads(database.engine, replica)
+    return Resources(settings, database, reads, waiter, concurrency, object_prefix)

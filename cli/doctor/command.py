@@ -7,7 +7,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -56,12 +55,16 @@ def doctor(
     """
     use_running_stack()
     found = _examined(send, seconds)
-    shown = asdict if as_json else _row
+    shown = _record if as_json else _row
     show_all([shown(each) for each in found], as_json=as_json)
     is_faulty = any(each.state is CheckState.WRONG for each in found)
     sys.stdout.flush()
     # At once: a thread that hangs in a call would hold up the end.
     os._exit(FAULTY if is_faulty else 0)
+
+
+def _record(each: Diagnosis) -> dict[str, str]:
+    return fields(each, "part check state found advice")
 
 
 def _row(each: Diagnosis) -> dict[str, str]:
@@ -75,7 +78,7 @@ def _examined(send: str | None, seconds: float) -> list[Diagnosis]:
     except SettingsError as error:
         advice = "Set it as docs/install.md says."
         return [
-            Diagnosis("settings", name, CheckState.WRONG, rule, advice)
+            examination.wrong(name, rule, advice, "settings")
             for name, _, rule in (line.partition(": ") for line in str(error).splitlines())
         ]
     configure_logging(settings.model_copy(update={"log_level": "error"}))

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from threading import Thread
 
 import psycopg2
@@ -36,34 +37,23 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """
-    Attributes:
-        part: what was asked; ``examine`` fills in the name of the asked part where it is empty.
-        found: what was seen.
-        advice: what the operator can do; something fine may be better too.
-    """
-
-    part: str
-    check: str
     state: CheckState
+    check: str
+    # That which was seen.
     found: str
+    # For the operator: something fine may be better too.
     advice: str = ""
+    # ``examine`` fills in the name of the part that was asked.
+    part: str = ""
 
 
 # Each answer is told as soon as it is there.
 Ask = Callable[[Settings], Iterator[Diagnosis]]
 
 
-def fine(check: str, found: str, advice: str = "") -> Diagnosis:
-    return Diagnosis("", check, CheckState.FINE, found, advice)
-
-
-def wrong(check: str, found: str, advice: str) -> Diagnosis:
-    return Diagnosis("", check, CheckState.WRONG, found, advice)
-
-
-def skipped(check: str, found: str, advice: str = "") -> Diagnosis:
-    return Diagnosis("", check, CheckState.SKIPPED, found, advice)
+fine = partial(Diagnosis, CheckState.FINE)
+wrong = partial(Diagnosis, CheckState.WRONG)
+skipped = partial(Diagnosis, CheckState.SKIPPED)
 
 
 def judged(check: str, found: str, is_wrong: bool, advice: str) -> Diagnosis:

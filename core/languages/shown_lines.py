@@ -44,9 +44,6 @@ def is_plain(text: str) -> bool:
     )
 
 
-# The result is for comparisons with words in plain ASCII, and is shown to nobody.
-
-
 # Letters of other scripts that look like a Latin one, and Latin ones that NFKC keeps.
 _LETTERS = str.maketrans(
     "авекмнорстухіјѕһԁԛԝ" "αβεηικνορτυχγω" "ıɑɡɪʀɴʟøłđᴀʙᴄᴅᴇɢʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢ",
@@ -61,7 +58,10 @@ _DROPPED = frozenset({"Mn", "Me", "Cf"})
 
 
 def folded(text: str) -> str:
-    """Return the text in lower case, without accents, unseen characters and look-alikes."""
+    """Return the text in lower case, without accents, unseen characters and look-alikes.
+
+    It is for comparisons with words in plain ASCII, and is shown to nobody.
+    """
     split = normalize("NFD", normalize("NFKC", text).casefold())
     return "".join(each for each in split if category(each) not in _DROPPED).translate(_LETTERS)
 

@@ -224,21 +224,17 @@ class Retained(StrEnum):
     STRANGERS = "strangers"
 
 
-# The product's promises need these. Jobs: a job that failed can be retried for a week, and
-# links to files are renewed from theirs. Changes, imports: the undo of an import, for 90 days.
-# Events, those of subscriptions too: a year, to which the database holds us. Exports: the file, for
-# a week. Reports: the operator sees those of a week. Strangers: the mailed link that confirms, for
-# a week.
+# The product's promises need these.
 MIN_DAYS: Mapping[Retained, int] = {
-    Retained.JOBS: 7,
-    Retained.SUBSCRIPTION_EVENTS: 365,
+    Retained.JOBS: 7,  # a job that failed can be retried, and links to files are renewed from it
+    Retained.SUBSCRIPTION_EVENTS: 365,  # the database holds us to it
     Retained.IP_ADDRESSES: 1,
-    Retained.EVENTS: 365,
-    Retained.IMPORT_CHANGES: 90,
+    Retained.EVENTS: 365,  # the database holds us to it
+    Retained.IMPORT_CHANGES: 90,  # the undo of an import
     Retained.IMPORTS: 90,
-    Retained.EXPORTS: 7,
-    Retained.LIST_REPORTS: 7,
-    Retained.STRANGERS: 7,
+    Retained.EXPORTS: 7,  # the file
+    Retained.LIST_REPORTS: 7,  # the operator sees those of a week
+    Retained.STRANGERS: 7,  # the mailed link that confirms
 }
 DEFAULT_RETENTION = (
     "jobs=30,subscription_events=1095,ip_addresses=90,events=365,import_changes=90,imports=730,"

@@ -24,7 +24,7 @@ def _beginning(*prefixes: str) -> Names:
 
 # The API, the workers and the operator's commands.
 _ALL = _of(stores.DatabaseSettings, stores.ObjectStorageSettings, stores.CacheSettings) | {
-    *("public_url", "pages_url", "encryption_keys", "quota_free", "quota_paid"),
+    *("public_url", "pages_url", "encryption_keys", "quota_free", "quota_paid")
 }
 _SIGNING = frozenset({"secret_keys"})
 _WORKER = _ALL | {"ready_file", "alive_file", "worker_metrics_address", "worker_grace", "patience"}

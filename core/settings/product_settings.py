@@ -7,35 +7,20 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import (
-    AnyHttpUrl,
-    BeforeValidator,
-    Field,
-    SecretStr,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AnyHttpUrl, BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic.networks import IPvAnyNetwork
 from pydantic_settings import NoDecode
 
 from core.errors import SettingsError
 from core.keyring import Keyring
 from core.settings import notations
+from core.settings import store_settings as stores
 from core.settings.given_settings import PREFIX, read_settings
 from core.settings.mail_server import MailSender
 from core.settings.notations import COMMA_SEPARATED, Quotas, RateLimits, readable_by
 from core.settings.origins import Origins
 from core.settings.provider_settings import ProviderSettings
-from core.settings.store_settings import (
-    POSTGRES,
-    BackupSettings,
-    BaseUrl,
-    BucketSettings,
-    CacheSettings,
-    FlowerSettings,
-    MigrationSettings,
-    OperatorSecret,
-)
+from core.settings.store_settings import BaseUrl
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")  # RFC 9110, 5.6.2
 _CONTACT = re.compile(r"(?:mailto:|https://|tel:)[!-~]+\Z")
@@ -68,17 +53,17 @@ Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, COMMA_SEPARATED]
 
 
 class Settings(
-    MigrationSettings,
-    BucketSettings,
-    BackupSettings,
-    FlowerSettings,
-    CacheSettings,
+    stores.MigrationSettings,
+    stores.BucketSettings,
+    stores.BackupSettings,
+    stores.FlowerSettings,
+    stores.CacheSettings,
     ProviderSettings,
 ):
     """Every setting. The API and the workers read all of them; ``core.settings.process_settings``
     says which ones a deployment hands to which process."""
 
-    read_database_url: Annotated[SecretStr | None, POSTGRES] = None
+    read_database_url: Annotated[SecretStr | None, stores.POSTGRES] = None
     """A streaming replica of the database, from which exports and checks of the ledger are read;
     without it they are read from the database"""
 
@@ -183,7 +168,7 @@ class Settings(
     hsts_subdomains: bool = False
     """Whether browsers must use TLS for all hosts below the public URL's host too"""
 
-    metrics_token: OperatorSecret = None
+    metrics_token: stores.OperatorSecret = None
     """Bearer token for /metrics, at least 20 characters; without it /metrics is closed"""
 
     security_contacts: Contacts = ()

@@ -35,10 +35,7 @@ class Sentinels:
     """Servers that know which Redis is the master now, and promote a replica when it is lost.
 
     Attributes:
-        hosts: each Sentinel's host and port.
         master_name: what the Sentinels call the Redis and its replicas.
-        user, password: the login at the Redis.
-        sentinel_user, sentinel_password: the login at the Sentinels, if they ask for one.
         is_encrypted: whether every connection has TLS, those to the Sentinels too.
         ca_file: the certificates that sign the servers'; without it the system's are trusted.
     """

@@ -13,13 +13,8 @@ from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from devstack.sandbox import render
-from devstack.sandbox.sandbox_settings import (
-    CHALLENGES_PREFIX,
-    HOSTNAME,
-    SITEVERIFY_PATHS,
-    challenge_secret,
-    challenge_site_key,
-)
+from devstack.sandbox import sandbox_settings as at
+from devstack.sandbox.sandbox_settings import SITEVERIFY_PATHS, challenge_secret
 
 ACTION = "subscribe"
 
@@ -57,7 +52,7 @@ class ChallengeStub:
             "hcaptcha": {"credit": False},
             "recaptcha": {"score": 0.9, "action": ACTION},
         }
-        common = {"success": True, "challenge_ts": solved, "hostname": HOSTNAME}
+        common = {"success": True, "challenge_ts": solved, "hostname": at.HOSTNAME}
         return common | own[self.provider]
 
 
@@ -74,10 +69,10 @@ def make_router(
     @router.get("", response_class=HTMLResponse)
     async def explain() -> str:
         rows = [
-            (name, CHALLENGES_PREFIX + path, challenge_site_key(name), challenge_secret(name))
+            (name, at.CHALLENGES_PREFIX + path, at.challenge_site_key(name), challenge_secret(name))
             for name, path in SITEVERIFY_PATHS.items()
         ]
-        return render("challenges.html", providers=rows, action=ACTION, hostname=HOSTNAME)
+        return render("challenges.html", providers=rows, action=ACTION, hostname=at.HOSTNAME)
 
     def add(path: str, verify: SiteVerify) -> None:
         @router.post(path, response_class=JSONResponse)

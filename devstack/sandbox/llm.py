@@ -104,11 +104,7 @@ def completion(body: CompletionBody, text: str | None, *, error: str | None = No
             "created": int(time.time()),
             "model": body.get("model"),
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": {
-                "prompt_tokens": asked,
-                "completion_tokens": answered,
-                "total_tokens": asked + answered,
-            },
+            "usage": {"prompt_tokens": asked, "completion_tokens": answered},
         }
     )
 
@@ -134,20 +130,19 @@ async def right(body: CompletionBody) -> Response:
 
 async def prose(body: CompletionBody) -> Response:
     answer = json.dumps(instance(body), ensure_ascii=False, indent=2)
-    return completion(
-        body, f"Sure {{of course}}! Here it is:\n\n```json\n{answer}\n```\n\nAnything else?"
-    )
+    text = f"Sure {{of course}}! Here it is:\n\n```json\n{answer}\n```\n\nAnything else?"
+    return completion(body, text)
 
 
 async def obedient(body: CompletionBody) -> Response:
     """Every post is an order to this model: it puts a link and a handle into every text, and adds
     a key that the request does not name. Its good sense never keeps its answers clean."""
-    answer: dict[str, object] = {}
-    for name, value in instance(body).items():
-        if isinstance(value, list):
-            answer[name] = [f"{each} {LINK} {HANDLE}" for each in value]
-        else:
-            answer[name] = f"{value} {ORDERED}"
+    answer: dict[str, object] = {
+        name: [f"{each} {LINK} {HANDLE}" for each in value]
+        if isinstance(value, list)
+        else f"{value} {ORDERED}"
+        for name, value in instance(body).items()
+    }
     return completion(body, json.dumps({**answer, "visit": LINK}, ensure_ascii=False))
 
 

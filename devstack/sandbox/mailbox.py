@@ -120,12 +120,7 @@ class SmtpHandler:
         self._attempts: Counter[tuple[str, str]] = Counter()
 
     async def handle_RCPT(  # noqa: N802
-        self,
-        server: SMTP,
-        session: Session,
-        envelope: Envelope,
-        address: str,
-        options: list[str],
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
         if _local_part(address) == "reject":
             return "550 5.1.1 There is no such mailbox"

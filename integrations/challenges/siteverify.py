@@ -34,21 +34,12 @@ _HEADERS = {"Accept": "application/json"}
 # The codes of a token that is not, or no longer, good. Every other code is about our secret, our
 # request or the provider's service, and no person in front of a widget can mend that.
 _ABOUT_THE_TOKEN = {
-    "already-seen-response",
-    "expired-input-response",
-    "invalid-input-response",
-    "invalid-or-already-seen-response",
-    "missing-input-response",
-    "timeout-or-duplicate",
+    *("already-seen-response", "expired-input-response", "invalid-input-response"),
+    *("invalid-or-already-seen-response", "missing-input-response", "timeout-or-duplicate"),
 }
 _ABOUT_US = {
-    "bad-request",
-    "internal-error",
-    "invalid-input-secret",
-    "invalid-remoteip",
-    "missing-input-secret",
-    "missing-remoteip",
-    "not-using-dummy-passcode",
+    *("bad-request", "internal-error", "invalid-input-secret", "invalid-remoteip"),
+    *("missing-input-secret", "missing-remoteip", "not-using-dummy-passcode"),
     "sitekey-secret-mismatch",
 }
 

@@ -51,11 +51,6 @@ _DISPUTES = {
 _FAILED_REFUNDS = {"failed", "canceled"}
 
 
-def order_metadata(order_id: int) -> dict[str, str]:
-    """The metadata by which an order's objects are known again."""
-    return {"application": APPLICATION, "order_id": str(order_id)}
-
-
 def order_of(fields: Fields) -> int | None:
     metadata = fields.get("metadata") or {}
     number = metadata.get("order_id") or ""
@@ -267,7 +262,8 @@ class StripeCheckout:
         An end outside of what Stripe allows, 30 minutes to 24 hours from now, is moved to the
         nearest that it does; the answer has the real one.
         """
-        marks = order_metadata(checkout.order_id)
+        # By these the order's objects are known again.
+        marks = {"application": APPLICATION, "order_id": str(checkout.order_id)}
         now = clock.now()
         earliest, latest = now + _MIN_CHECKOUT_LIFETIME, now + _MAX_CHECKOUT_LIFETIME
         price = {

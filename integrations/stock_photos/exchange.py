@@ -97,10 +97,7 @@ class Exchange:
         # Opened at the first call: a process that only names providers needs none.
         return http_client.HttpClient(
             http_client.HttpBounds(
-                _MAX_CALL_SECONDS,
-                _MAX_CONNECT_SECONDS,
-                _MAX_REPLY_BYTES,
-                provider=_SERVER,
+                _MAX_CALL_SECONDS, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES, provider=_SERVER
             )
         )
 

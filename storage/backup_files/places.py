@@ -43,15 +43,12 @@ class BackupPlace(Protocol):
 
     def get(self, key: str) -> bytes:
         """The whole file; raises ``ObjectMissing``."""
-        ...
 
     def stored(self, prefix: str = "") -> Iterator[StoredObject]:
         """Every file whose name begins so, in the order of the names' bytes."""
-        ...
 
     def remove(self, *keys: str) -> None:
         """Remove these files; one that is missing already is no error."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -133,9 +130,7 @@ class FolderPlace:
         # The path exists and is no folder.
         number = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
         return BACKUP_FOLDER_UNUSABLE(
-            folder=self.folder,
-            setting=variable_of("backup_url"),
-            reason=os.strerror(number or 0),
+            folder=self.folder, setting=variable_of("backup_url"), reason=os.strerror(number or 0)
         )
 
 

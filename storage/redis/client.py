@@ -43,8 +43,7 @@ def open_redis(settings: CacheSettings, **options: float) -> redis.Redis:
     if sentinels is None:
         return _ObservedRedis.from_url(settings.cache, **found)
     asked = _SharedSentinel(  # type: ignore[no-untyped-call]
-        sentinels.hosts,
-        sentinel_kwargs=sentinel_options(sentinels),
+        sentinels.hosts, sentinel_kwargs=sentinel_options(sentinels)
     )
     master: redis.Redis = asked.master_for(  # type: ignore[no-untyped-call]
         sentinels.master_name,
@@ -69,8 +68,7 @@ def open_async_redis(settings: CacheSettings) -> redis.asyncio.Redis:
         return redis.asyncio.Redis(connection_pool=pool)
     no_more = redis.asyncio.retry.Retry(NoBackoff(), 0)
     asked = _SharedAsyncSentinel(  # type: ignore[no-untyped-call]
-        sentinels.hosts,
-        sentinel_kwargs={**sentinel_options(sentinels), "retry": no_more},
+        sentinels.hosts, sentinel_kwargs={**sentinel_options(sentinels), "retry": no_more}
     )
     master: redis.asyncio.Redis = asked.master_for(
         sentinels.master_name,

@@ -17,11 +17,7 @@ import redis.asyncio
 
 from core.counters.store_metrics import observed_redis
 from core.errors import DomainError
-from core.errors.requests import (
-    QUEUE_OVERLOADED,
-    QUEUE_TOO_MANY_OF_YOURS,
-    QUEUE_UNAVAILABLE,
-)
+from core.errors.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS, QUEUE_UNAVAILABLE
 from core.logging import get_logger
 from core.queues import RequestKind
 from core.telemetry import spans

@@ -51,7 +51,6 @@ def test_it_names_each_pinned_dependency_by_the_format_and_is_the_same_each_time
 PRODUCTION = (
     *(
         "api.app",
-        "workers.app",
         "workers.main",
         "workers.flower_server",
         "cli.main",

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import REGISTRY
 
 # Of whole programs: what they register is what they may tell.
-_PROGRAMS = ("api.app", "workers.app", "workers.task_table")
+_PROGRAMS = ("api.app", "workers.main", "workers.task_table")
 # What the library makes of one metric, by its type.
 _ENDINGS = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 

@@ -210,9 +210,7 @@ def charge_object(payment: Payment) -> Object:
     return fields(payment, _PAYMENT) | {
         "id": payment.charge_id,
         "object": "charge",
-        "amount_captured": payment.amount,
         "amount_refunded": payment.refunded,
-        "captured": True,
         # A bank's inquiry is no dispute yet.
         "disputed": any(not each.status.startswith("warning_") for each in payment.disputes),
         "livemode": False,
@@ -250,9 +248,4 @@ def list_object(url: str, items: list[Object], given: Params) -> Object:
     after = given.get("starting_after")
     begin = next((place + 1 for place, each in enumerate(items) if each["id"] == after), 0)
     end = begin + int(given.get("limit", _DEFAULT_LIMIT))
-    return {
-        "object": "list",
-        "url": url,
-        "has_more": end < len(items),
-        "data": items[begin:end],
-    }
+    return {"object": "list", "url": url, "has_more": end < len(items), "data": items[begin:end]}

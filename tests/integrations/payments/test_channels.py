@@ -86,7 +86,7 @@ def test_without_any_account_events_wait(keys: StripeKeys) -> None:
 @pytest.mark.slow
 def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
     check = (
-        "import sys; import api.app, workers.app, integrations.payments.registry; "
+        "import sys; import api.app, workers.main, integrations.payments.registry; "
         "assert 'stripe' not in sys.modules; "
         "import integrations.payments.stripe; assert 'stripe' in sys.modules"
     )
