@@ -14,7 +14,7 @@ from typing import Any
 import psycopg2
 from psycopg2.extensions import connection, cursor
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from core.errors import DomainError
 
@@ -77,6 +77,17 @@ def unless_taken(constraint: str, taken: DomainError) -> Iterator[None]:
         if constraint_of(error) != constraint:
             raise
         raise taken from None
+
+
+@contextmanager
+def unless(ended_by: type[psycopg2.Error], instead: Exception) -> Iterator[None]:
+    """Raise ``instead`` where a statement of the block is ended by this error of the driver."""
+    try:
+        yield
+    except OperationalError as error:
+        if not isinstance(error.orig, ended_by):
+            raise
+        raise instead from None
 
 
 class ConnectionPool:

@@ -21,12 +21,7 @@ IMPORTS, EXPORTS = "imports/", "exports/"
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file that is about to be written.
-
-    Attributes:
-        prefix: how the keys of all its objects begin.
-        wrapped: the file's key as its row keeps it.
-    """
+    """A file that is about to be written; the keys of all its objects begin with ``prefix``."""
 
     prefix: str
     writer: PartWriter
@@ -46,10 +41,7 @@ def new_file(resources: Resources, folder: str) -> NewFile:
 
 
 def data_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
-    """The key of the row's file.
-
-    Raises ``ObjectMissing`` once the file is removed, and ``Tampered``.
-    """
+    """The key of the row's file; raises ``Tampered``, and ``ObjectMissing`` once it is removed."""
     if row.wrapped_key is None or row.wrapped_by is None:
         raise ObjectMissing(row.object_prefix)
     wrapped = WrappedKey(row.wrapped_by, row.wrapped_key)

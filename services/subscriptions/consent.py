@@ -64,9 +64,9 @@ def record(
     if how not in BY_OWNER:
         entry.ip, entry.url, entry.browser = read_ip(ip), url, browser
         # The wording that the list has now, whatever this transaction has read of the list.
-        version, of_list = MailingList.consent_wording_version, MailingList.id
-        now = select(version).where(of_list == subscription.list_id)
-        entry.wording_version = now.scalar_subquery()
+        of_list = MailingList.id == subscription.list_id
+        version = select(MailingList.consent_wording_version).where(of_list)
+        entry.wording_version = version.scalar_subquery()
     uow.session.add(entry)
 
 
@@ -152,12 +152,7 @@ MAX_CLAIMED_WORDING_CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class ConsentClaimed:
-    """How one row of a file says that a member agreed, in texts as they are there, of any length.
-
-    Attributes:
-        email: that of the row, normalised.
-        occurred_at: ``None`` where the file doesn't say when.
-    """
+    """How one row of a file says that a member agreed. All but ``email`` is as it is there."""
 
     email: str
     how: ConsentHow

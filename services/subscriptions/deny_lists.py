@@ -29,17 +29,14 @@ _HOLD = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:own
 
 @dataclass(frozen=True)
 class DenyList:
-    """Return the entries of an owner, each in its one spelling and in order."""
+    """The entries of an owner, each in its one spelling and in order."""
 
     addresses: Sequence[str] = ()
     domains: Sequence[str] = ()
 
 
 def normalised(addresses: Sequence[str], domains: Sequence[str], *, verb: str = "") -> set[str]:
-    """The entries of a body in their one spelling.
-
-    Args:
-        verb: what the names of the body's fields begin with, such as ``add_``.
+    """The entries of a body in their one spelling; ``verb`` begins its fields, such as ``add_``.
 
     Raises ``deny_list.entry``, which names the first hundred that are neither.
     """
@@ -79,10 +76,8 @@ def _domain(written: str) -> str | None:
 
 def read(uow: UnitOfWork, owner_id: int) -> DenyList:
     entries = sorted(_entries_of(uow, owner_id))
-    return DenyList(
-        [entry for entry in entries if "@" in entry],
-        [entry for entry in entries if "@" not in entry],
-    )
+    addresses = [entry for entry in entries if "@" in entry]
+    return DenyList(addresses, [entry for entry in entries if "@" not in entry])
 
 
 def _entries_of(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
@@ -94,19 +89,16 @@ def replace(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
     """Let these be all entries; returns how many came or went. Raises ``deny_list.too_long``."""
     uow.session.execute(_HOLD, {"owner_id": owner_id})
     before = set(_entries_of(uow, owner_id))
-    return _write(uow, owner_id, add={*entries} - before, remove=before - {*entries})
+    return change(uow, owner_id, add={*entries} - before, remove=before - {*entries})
 
 
 def change(uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]) -> int:
     """Add and remove entries; returns how many came or went. Raises ``deny_list.too_long``."""
     uow.session.execute(_HOLD, {"owner_id": owner_id})
-    return _write(uow, owner_id, add={*add} - {*remove}, remove={*remove})
-
-
-def _write(uow: UnitOfWork, owner_id: int, *, add: set[str], remove: set[str]) -> int:
+    add = {*add} - {*remove}
     if len(add) > MAX_ENTRIES:
         raise DENY_LIST_TOO_LONG(most=MAX_ENTRIES)
-    values = {"owner_id": owner_id, "gone": sorted(remove), "added": sorted(add)}
+    values = {"owner_id": owner_id, "gone": sorted({*remove}), "added": sorted(add)}
     gone = uow.session.scalar(_REMOVE, values) if remove else 0
     added = uow.session.scalar(_ADD, values) if add else 0
     counted = select(func.count()).where(DeniedEntry.user_id == owner_id)

@@ -8,7 +8,19 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Connection, Row, Select, and_, case, exists, func, not_, select, union_all
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    exists,
+    func,
+    not_,
+    select,
+    text,
+    union_all,
+)
 
 from core import clock
 from models import (
@@ -27,7 +39,6 @@ from services.subscriptions.consent import CONSENT_COLUMNS
 from services.subscriptions.fields import as_text
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
-from services.subscriptions.member_addresses import RosterAddresses
 from services.subscriptions.members import mails, opt_outs
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -217,16 +228,35 @@ def roster(
     unsubscribe = mails.unsubscribe_url(resources.settings, "")
     list_id, _, post = mails.list_headers(resources.settings, mailing_list, "").values()
 
-    addresses = RosterAddresses(resources.keyring, mailing_list.id)
+    digests_of = opt_outs.address_digester(resources.keyring)
 
     def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
-        for email, name, user_id in addresses.of(reading, rows):
-            trace_id = make(user_id)
-            urls = (one_click + trace_id, list_id, f"<{unsubscribe}{trace_id}>", post)
-            yield email, name or "", user_id, trace_id, *urls
+        people = {"ids": [row.user_id for row in rows]}
+        moved = {row.id: row.email for row in reading.execute(_MOVED, people)}
+        # People under whose new address an opt-out is kept.
+        pairs = ((digests_of(address), user_id) for user_id, address in moved.items())
+        whose = {digest: user_id for digests, user_id in pairs for digest in digests}
+        about = {"list_id": mailing_list.id, "digests": list(whose)}
+        found = reading.execute(_REFUSED, about) if moved else ()
+        refused = {whose[bytes(digest)] for (digest,) in found}
+        for email, name, user_id in rows:
+            if user_id not in refused:
+                trace_id = make(user_id)
+                urls = (one_click + trace_id, list_id, f"<{unsubscribe}{trace_id}>", post)
+                yield moved.get(user_id, email), name or "", user_id, trace_id, *urls
 
     # No address is altered, whatever it begins with.
     return Sheet(columns, query, values, rewritten=(1,))
+
+
+# The mail of a member who moved goes to the account's address, whichever the list knows.
+_MOVED = text("""
+SELECT u.id, u.email FROM users AS u
+WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
+""")
+_REFUSED = text("""
+SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)
+""")
 
 
 def head(sheet: Sheet, form: ExportFormat) -> bytes:
@@ -260,7 +290,7 @@ def _tag(name: str) -> str:
 
 
 def _csv(rows: Iterable[Iterable[Any]]) -> bytes:
-    text = io.StringIO()
+    found = io.StringIO()
     # Quotes keep a cell in one piece wherever the reader cuts at commas or semicolons.
-    csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
-    return text.getvalue().encode()
+    csv.writer(found, quoting=csv.QUOTE_ALL).writerows(rows)
+    return found.getvalue().encode()

@@ -241,8 +241,6 @@ def run(resources: Resources, lease: Lease) -> None:
 
 
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
-
-
 EXPORT_JOBS = {
     kind: kinds.register(
         kinds.JobKind(

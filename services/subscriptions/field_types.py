@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 import psycopg2.errors
 from sqlalchemy import select, text
-from sqlalchemy.exc import OperationalError
 
 from core.errors import DomainError
 from core.errors import mailing as errors
@@ -20,6 +19,7 @@ from services.subscriptions.fields import FieldValue
 from services.subscriptions.imports.cells import cell_shown, read_value
 from services.subscriptions.imports.written_forms import ColumnForms
 from services.subscriptions.members import locks
+from storage.connections import unless
 from storage.unit_of_work import UnitOfWork
 
 # Their conversion takes a second or two.
@@ -92,37 +92,31 @@ def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
     if uses := [row._asdict() for row in uow.session.execute(_USES, name)]:
         words, facts = errors.uses_named(uses), {"used_by": uses}
         raise errors.FIELD_IN_USE(key=field.key, uses=words, facts=facts)
-    try:
+    too_many = errors.FIELD_TOO_MANY_VALUES(most=MAX_DIFFERENT_VALUES)
+    with unless(psycopg2.errors.QueryCanceled, too_many):
         found = uow.session.scalars(_VALUES, {**values, "most": MAX_DIFFERENT_VALUES + 1}).all()
         if len(found) > MAX_DIFFERENT_VALUES:
-            raise errors.FIELD_TOO_MANY_VALUES(most=MAX_DIFFERENT_VALUES)
+            raise too_many
         new = _converted(changed, found)
-        pairs = [{"before": each, "after": new[index]} for index, each in enumerate(found)]
+        pairs = [{"before": each, "after": after} for each, after in zip(found, new, strict=True)]
         values["pairs"] = orjson.dumps(pairs).decode()
         for statement in (_CONVERT, *_CONVERT_KEPT):
             uow.session.execute(statement, values)
-    except OperationalError as error:
-        if not isinstance(error.orig, psycopg2.errors.QueryCanceled):
-            raise
-        raise errors.FIELD_TOO_MANY_VALUES(most=MAX_DIFFERENT_VALUES) from None
 
 
-def _converted(changed: MemberField, found: Sequence[FieldValue]) -> Mapping[int, Any]:
-    """The values of the new type by their places; raises ``field.values_unfit``."""
+def _converted(changed: MemberField, found: Sequence[FieldValue]) -> list[FieldValue | None]:
+    """The values of the new type; raises ``field.values_unfit``."""
     texts = [fields.as_text(each) for each in found]
     forms = ColumnForms()
-    dates, numbers = ([0] if changed.type == type_ else [] for type_ in _BY_FORM)
+    dates, numbers = ([0] * (changed.type == each) for each in (FieldType.DATE, FieldType.NUMBER))
     forms.learn(dates, numbers, [[each] for each in texts])
-    new: dict[int, Any] = {}
-    unfit: list[str] = []
-    for index, written in enumerate(texts):
+    new: list[FieldValue | None] = []
+    for written in texts:
         try:
-            value = read_value(written, changed, forms, 0)
+            new.append(read_value(written, changed, forms, 0))
         except ValueError:
-            value = None
-        if value is None:
-            unfit.append(cell_shown(written))
-        new[index] = value
+            new.append(None)
+    unfit = [cell_shown(each) for each, value in zip(texts, new, strict=True) if value is None]
     try:
         forms.settled([changed.label])
     except DomainError:
@@ -132,6 +126,3 @@ def _converted(changed: MemberField, found: Sequence[FieldValue]) -> Mapping[int
         named = ", ".join(map(repr, unfit[:_MAX_NAMED]))
         raise errors.FIELD_VALUES_UNFIT(count=len(unfit), type=changed.type, named=named)
     return new
-
-
-_BY_FORM = (FieldType.DATE, FieldType.NUMBER)

@@ -46,12 +46,7 @@ class FiguresBy(StrEnum):
 
 @dataclass(frozen=True)
 class MemberFigures:
-    """The joins and leavings of one day, one source or one tier.
-
-    Attributes:
-        joined: how often a person became an active member.
-        left: how often an active member ceased to be one, whoever wanted it.
-    """
+    """How often a person became an active member, or ceased to be one, whoever wanted it."""
 
     key: str
     joined: int = 0

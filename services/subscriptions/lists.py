@@ -70,11 +70,9 @@ def create(
     fields: Mapping[str, Any] | None = None,
     providers: Collection[str] = (),
 ) -> MailingList:
-    """Create a list; raises what ``change`` raises.
+    """Create a list, with other columns that an owner sets; raises what ``change`` raises.
 
-    Args:
-        fields: other columns that an owner sets.
-        providers: the challenge providers that are set up in this deployment.
+    ``providers``: the challenge providers that are set up in this deployment.
     """
     mailing_list = MailingList(user_id=owner_id)
     uow.session.add(mailing_list)

@@ -1,27 +1,24 @@
-"""The addresses of members who moved: where their mail goes, and the address that owners see.
+"""The addresses of members who moved, as the owners of their lists see them.
 
 A list's own record keeps the address that its owner knows, until the member says otherwise. No undo
 takes back what an owner has seen, so a new address is shown once the change can't be undone.
 """
 
-from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
 
-from sqlalchemy import Connection, Interval, Row, case, func, select, text, type_coerce
+from sqlalchemy import func, select, text
 
 from core.errors import DomainError, TransientError
-from core.keyring import Keyring
 from core.queues import Queue
 from core.scopes import Scope
-from models import AccountMail, FormerAddress, MailedLink, Subscription, User
+from models import FormerAddress, Subscription, User
 from services.accounts.account_mails import MailKind
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.batches import work_in_turns
 from services.jobs.lease import Lease
-from services.subscriptions.members import changes, locks, opt_outs
+from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -56,22 +53,10 @@ def run(resources: Resources, lease: Lease) -> None:
     """Take one turn. Records that show the address already are left alone."""
     user_id = lease.subject_id
     assert user_id is not None
+    undo, changed = Purpose.UNDO_ADDRESS, MailKind.ADDRESS_CHANGED
+    values = {"user_id": user_id, "undo": undo, "changed": changed}
     with resources.unit_of_work() as uow:
-        links = select(func.max(MailedLink.expires_at)).where(
-            MailedLink.user_id == user_id,
-            MailedLink.purpose == Purpose.UNDO_ADDRESS,
-            MailedLink.used_at.is_(None),
-        )
-        # A link is made when its mail is sent.
-        until = func.now() + TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
-        unsent = select(case((func.count() > 0, until))).where(
-            AccountMail.user_id == user_id,
-            AccountMail.kind == MailKind.ADDRESS_CHANGED,
-            AccountMail.sent_at.is_(None),
-        )
-        last = func.greatest(links.scalar_subquery(), unsent.scalar_subquery())
-        # For how long a change may still be undone.
-        left = uow.session.scalar(select(type_coerce(last - func.now(), Interval)))
+        left = uow.session.scalar(_UNDONE_WITHIN, {**values, "lifetime": TOKEN_LIFETIMES[undo]})
         if left is not None and left > timedelta(0):
             begin(uow, user_id, request_id=lease.request_id, after=left)
             leases.succeed(uow, lease, {})
@@ -89,6 +74,16 @@ def run(resources: Resources, lease: Lease) -> None:
         raise TransientError(error.message) from error
 
 
+# For how long a change may still be undone. A link is made when its mail is sent.
+_UNDONE_WITHIN = text("""
+SELECT greatest((
+    SELECT max(expires_at) FROM mailed_links
+    WHERE user_id = :user_id AND purpose = :undo AND used_at IS NULL
+), (
+    SELECT now() + :lifetime FROM account_mails
+    WHERE user_id = :user_id AND kind = :changed AND sent_at IS NULL LIMIT 1
+)) - now()
+""")
 SHOW_ADDRESS = kinds.register(
     kinds.JobKind(
         "account.show_address", Queue.MAINTENANCE, Scope.SUBSCRIPTION_FULL, retryable=True, run=run
@@ -122,69 +117,3 @@ def _show_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int 
         if record is not None and record.email is not None:
             changes.change(uow, record, "edited", actor, email=address)
     return list_ids[-1]
-
-
-_MOVED = text("""
-SELECT u.id, u.email FROM users AS u
-WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
-""")
-_REFUSED = text("""
-SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)
-""")
-
-
-class RosterAddresses:
-    """The addresses of one roster, whose rows come in batches."""
-
-    def __init__(self, keyring: Keyring, list_id: int) -> None:
-        self._digests = opt_outs.address_digester(keyring)
-        self._list_id = list_id
-
-    def of(
-        self, reading: Connection, rows: Sequence[Row[*tuple[Any, ...]]]
-    ) -> Iterator[tuple[str, str | None, int]]:
-        """Address, name and person of each row ``(email, name, user_id)`` that gets mail."""
-        ids = [user_id for _, _, user_id in rows]
-        moved = {row.id: row.email for row in reading.execute(_MOVED, {"ids": ids})}
-        # People under whose new address an opt-out is kept.
-        pairs = ((self._digests(address), user_id) for user_id, address in moved.items())
-        whose = {digest: user_id for digests, user_id in pairs for digest in digests}
-        about = {"list_id": self._list_id, "digests": list(whose)}
-        found = reading.execute(_REFUSED, about) if moved else ()
-        refused = {whose[bytes(digest)] for (digest,) in found}
-        for email, name, user_id in rows:
-            if user_id not in refused:
-                yield moved.get(user_id, email), name, user_id
-
-
-def person_of(*, list_id: str, email: str, holder: str) -> str:
-    """Return SQL for one row, whose ``id`` is that of the person.
-
-    The list's own copy of the address comes first, since the owner may know a member who moved by
-    no other; then who has the address now, and then who had it.
-
-    OFFSET 0 has Postgres look up one row at a time, and take the id for a value like any other when
-    it chooses an index for what belongs to it. There is no LIMIT, for which it would rather read a
-    table from its beginning than an index.
-
-    Args:
-        list_id, email, holder: expressions. The holder is the id of who has the address, or NULL.
-    """
-    return f"""
-SELECT CASE WHEN former.known IS NULL OR EXISTS (
-    SELECT FROM subscriptions
-    WHERE list_id = {list_id} AND user_id = {holder} AND email = {email} OFFSET 0
-) THEN coalesce({holder}, former.member, former.id) ELSE former.known END AS id
-FROM (
-    SELECT max(f.user_id) AS id, max(m.user_id) AS member,
-        max(m.user_id) FILTER (WHERE m.email = {email}) AS known
-    FROM (
-        SELECT user_id FROM former_addresses WHERE email = {email} OFFSET 0
-    ) AS f CROSS JOIN LATERAL (
-        SELECT FROM users WHERE id = f.user_id AND erased_at IS NULL OFFSET 0
-    ) AS present LEFT JOIN LATERAL (
-        SELECT user_id, email FROM subscriptions
-        WHERE list_id = {list_id} AND user_id = f.user_id OFFSET 0
-    ) AS m ON true
-) AS former OFFSET 0
-"""  # noqa: S608

@@ -230,11 +230,11 @@ class OwnList:
 
 def lists_of_visit(uow: UnitOfWork, keyring: Keyring, visit: Visit) -> list[OwnList]:
     """The list of the visit first; without those whose owner removed the person."""
-    own, was_removed = MailingList.user_id == visit.owner_id, SubscriptionStatus.REMOVED
     query = (
         select(MailingList)
         .join(Subscription, Subscription.list_id == MailingList.id)
-        .where(own, Subscription.user_id == visit.person.id, Subscription.status != was_removed)
+        .where(MailingList.user_id == visit.owner_id, Subscription.user_id == visit.person.id)
+        .where(Subscription.status != SubscriptionStatus.REMOVED)
         .order_by(MailingList.id != visit.mailing_list.id, MailingList.title, MailingList.id)
         .limit(MAX_SHOWN_LISTS)
     )

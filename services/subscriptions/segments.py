@@ -36,11 +36,10 @@ _ALONE = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashint8(:list
 
 
 def create(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) -> Segment:
-    """A new segment of the filter that is written as JSON.
+    """A new segment of the filter that is written as JSON. Tags that the list has not are made.
 
-    Tags that the list has not are made. Raises ``segment.name``, ``segment.name_taken``,
-    ``segment.too_many``, ``filter.invalid``, ``filter.too_large``, ``quota.exceeded``,
-    ``tag.too_many``, ``list.busy``.
+    Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
+    what ``member_filter.keep`` raises.
     """
     kept = member_filter.keep(uow, mailing_list, written, make_tags=True)
     _require_room(uow, mailing_list, quotas.row_bytes(kept))
@@ -93,8 +92,7 @@ def selected(
     """The filter of a segment, or the one that is written, as it is kept; ``None`` without both.
 
     Its tags can't be deleted until the transaction ends. Raises ``selection.unclear`` for both,
-    ``segment.not_found``, ``segment.field_retired``, ``filter.invalid``, ``filter.too_large``,
-    ``list.busy``.
+    ``segment.not_found``, and what ``member_filter`` raises for a stored or a written filter.
     """
     if segment_id is None:
         return None if written is None else member_filter.keep(uow, mailing_list, written)
@@ -150,10 +148,7 @@ MAX_MEMBERS_AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class MemberCount:
-    """
-    Attributes:
-        is_exact: whether all members were looked at; otherwise at least ``count`` are meant.
-    """
+    """How many members are meant; at least ``count``, unless all were looked at."""
 
     count: int
     is_exact: bool
@@ -168,8 +163,7 @@ def count(
 ) -> MemberCount:
     """Count by an index where one helps, and otherwise one member after the other.
 
-    Args:
-        within: the most time that it takes, however many members the list has.
+    It takes no more time than ``within``, however many members the list has.
     """
     if wanted.is_all_active:
         with resources.unit_of_work() as uow:

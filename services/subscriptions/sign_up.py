@@ -44,10 +44,9 @@ def request(
 
     The subscription stays pending until the person confirms a mailed token, if the list wants
     confirmation, and always for a person who opted out of it, or whom the list had before: their
-    owner may have removed them. No token is mailed beyond the bounds of unasked mail; a later
-    request has one mailed. Other answers go onto a new record, or along with the token.
-    An address on a deny list is passed over in silence: a stranger learns of nothing. Raises
-    ``email.invalid``.
+    owner may have removed them. No token is mailed beyond the bounds of unasked mail. Other answers
+    go onto a new record, or along with the token. An address on a deny list is passed over in
+    silence. Raises ``email.invalid``.
     """
     email = email_addresses.normalise(email)
     if deny_lists.denied_of(uow, mailing_list.user_id, [email]):

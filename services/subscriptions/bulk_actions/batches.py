@@ -46,8 +46,7 @@ class Words:
         sets, restores: columns of the subscription ``m``; ``c`` is the row of ``bulk_changes``.
         is_still: whether the undo concerns what the action set.
         also: what the undo does beside it, as one more part of the statement.
-        mail_before, mail_undone: whether the member got mail before the action, and before the
-        undo.
+        mail_before, mail_undone: whether the member got mail before the action, and its undo.
     """
 
     event: str

@@ -52,11 +52,9 @@ _FOLDING = "pg_unicode_fast"
 
 @dataclass(frozen=True)
 class Members:
-    """The rows that conditions are about.
+    """The subscriptions, or some of them, that a filter is about.
 
-    Attributes:
-        rows: the table of subscriptions, or some of its rows with all of its columns.
-        tag_ids: of the tags that a filter names and that the list has, by those names.
+    ``tag_ids``: of the tags that it names and that the list has, by those names.
     """
 
     rows: FromClause = Subscription.__table__

@@ -35,7 +35,7 @@ class Several:
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         known = {part.is_true_of(status) for part in self.parts}
-        # One part that is false decides all, and one that is true any.
+        # A part that is false decides all, and a part that is true any.
         decides = not self.are_all
         return decides if decides in known else None if None in known else not decides
 

@@ -8,8 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import FromClause, and_, func, literal, or_, select, true
-from sqlalchemy.orm import aliased
+from sqlalchemy import FromClause, and_, func, or_, select, text
 
 from core.errors.mailing import FILTER_TOO_LARGE, SEGMENT_FIELD_RETIRED, SEGMENT_TAG_DELETED
 from models import MailingList, MemberField, Subscription, SubscriptionStatus
@@ -127,46 +126,26 @@ def find(uow: UnitOfWork, caller: Caller, sought: str) -> Found:
         return Found([], [])
     pattern = re.sub(r"([\\%_])", r"\\\1", words)
     each, contains = MailingList, f"%{pattern}%"
+    own = each.user_id == caller.user_id, each.archived_at.is_(None)
     has_words = or_(func.lower(each.title).like(contains), each.slug.like(contains))
-    named = select(each).where(
-        each.user_id == caller.user_id, each.archived_at.is_(None), has_words
-    )
-    newest = named.order_by(each.created_at.desc(), each.id.desc()).limit(MAX_FOUND_OF_EACH)
-    return Found(uow.session.scalars(newest).all(), _members(uow, caller, pattern))
+    newest = select(each).where(*own, has_words).order_by(each.created_at.desc(), each.id.desc())
+    values = {"owner_id": caller.user_id, "beginning": f"{pattern}%", "most": MAX_FOUND_OF_EACH}
+    members = [FoundMember(*row) for row in uow.session.execute(_FIND_MEMBERS, values)]
+    return Found(uow.session.scalars(newest.limit(MAX_FOUND_OF_EACH)).all(), members)
 
 
-def _members(uow: UnitOfWork, caller: Caller, pattern: str) -> Sequence[FoundMember]:
-    """Each list has its own look into the index of addresses, so that a long list costs no more."""
-    record = aliased(Subscription)
-    of_list = (
-        select(record.user_id, record.email, record.name)
-        .where(
-            record.list_id == MailingList.id,
-            # Written out, as the index's own condition is.
-            record.status == literal(SubscriptionStatus.ACTIVE.value, literal_execute=True),
-            record.email.like(f"{pattern}%"),
-        )
-        .limit(MAX_FOUND_OF_EACH)
-        .lateral()
-    )
-    query = (
-        select(
-            MailingList.id, MailingList.title, of_list.c.user_id, of_list.c.email, of_list.c.name
-        )
-        .join(of_list, true())
-        .where(MailingList.user_id == caller.user_id, MailingList.archived_at.is_(None))
-        .order_by(of_list.c.email, MailingList.id)
-        .limit(MAX_FOUND_OF_EACH)
-    )
-    return [
-        FoundMember(list_id, title, user_id, email or "", name)
-        for list_id, title, user_id, email, name in uow.session.execute(query).tuples()
-    ]
+# Each list has its own look into the index of addresses, so that a long list costs no more.
+_FIND_MEMBERS = text("""
+SELECT l.id, l.title, m.user_id, m.email, m.name FROM lists AS l CROSS JOIN LATERAL (
+    SELECT user_id, email, name FROM subscriptions
+    WHERE list_id = l.id AND status = 'active' AND email LIKE :beginning LIMIT :most
+) AS m
+WHERE l.user_id = :owner_id AND l.archived_at IS NULL ORDER BY m.email, l.id LIMIT :most
+""")
 
 
 # A stored filter means the same members when a field or a tag gets another name, and when another
 # one gets the name that it had.
-
 
 # Far more than a person writes. An owner may have thousands of filters, which are listed and kept.
 MAX_FILTER_BYTES = 16_384

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -72,7 +73,7 @@ class FilterName:
 
     Attributes:
         is_optional: whether a member may have no value of it.
-        words: the values there are, of a name whose kind is ``WORD``.
+        words: the values of a name whose kind is ``WORD``.
         field_id: of an owner's field.
     """
 
@@ -224,11 +225,9 @@ _SPAN_RULE = (
 
 
 def _day(value: object) -> str:
-    try:
+    with suppress(ValueError):  # such as the 30th of February
         if _has_form(value, _DAY):
             return date.fromisoformat(value).isoformat()
-    except ValueError:
-        pass  # such as the 30th of February
     raise WrongValue("must be a day such as 2026-11-21")
 
 

@@ -3,8 +3,7 @@
 No filter has a page read more rows of a list than ``MAX_FAR_MEMBERS``, so that a page costs the
 same in a list of any size. It is looked for in three places, one after the other:
 
-1. among the newest members of the list, which is quick where many are meant, and is all of most
-   lists;
+1. among the newest members, which is quick where many are meant, and is all of most lists;
 2. by the indexes of what the filter compares, which is quick where few are meant;
 3. among more of the newest, where no index helps. A page may then end before it is full, and its
    cursor goes on after the last member who was looked at.
@@ -41,6 +40,7 @@ from services.paging import PageOfRows, PageRequest, newest_first
 from services.subscriptions.filters.conditions import Condition
 from services.subscriptions.filters.member_filter import MemberFilter
 from services.subscriptions.members import member_pages
+from storage.connections import unless
 from storage.unit_of_work import UnitOfWork
 
 # 10 to 20 ms of work.
@@ -78,24 +78,16 @@ def search(
     asked: PageRequest,
     status: SubscriptionStatus | None = None,
 ) -> FoundMembers:
-    """The page after the cursor of ``asked``, whose offset plays no part.
+    """The page after the cursor of ``asked``: of members of this status, or of active ones.
 
-    Args:
-        status: only members who have it, instead of the active ones alone.
-
-    Raises ``cursor.invalid``, ``filter.too_slow``.
+    The offset plays no part. Raises ``cursor.invalid``, ``filter.too_slow``.
     """
     before = None if asked.cursor is None else ids.of_cursor(asked.cursor)
     statuses = wanted.statuses(None if status is None else (status,))
     if not statuses:
         return FoundMembers(PageOfRows([], None), 0 if before is None else None)
-    looking = _Search(uow, list_id, wanted, statuses, asked.limit)
-    try:
-        return looking.page(before)
-    except OperationalError as error:
-        if not isinstance(error.orig, psycopg2.errors.QueryCanceled):
-            raise
-        raise FILTER_TOO_SLOW() from None
+    with unless(psycopg2.errors.QueryCanceled, FILTER_TOO_SLOW()):
+        return _Search(uow, list_id, wanted, statuses, asked.limit).page(before)
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,9 @@ class AppliedChunk:
     """The result of one chunk.
 
     Attributes:
-        counts: the number of rows by verdict; ``left`` rows count as opted out.
-        updated: the number of members, active before, who got another name or tier.
-        left_out: the number of values that rows were taken over without.
+        counts: how many rows have each verdict; ``left`` rows count as opted out.
+        updated: how many members, active before, got another name or tier.
+        left_out: how many values rows were taken over without.
         not_added: the CSV lines of all rows that were not added, or not whole.
     """
 
@@ -77,10 +77,7 @@ class AppliedChunk:
 class PreparedChunk:
     """Rows of which all is prepared that needs no database.
 
-    Attributes:
-        verdicts: of each row by itself, and ``already`` for those that the list decides on.
-        lines: those rows, for COPY.
-        has_extras: whether some row has fields or tags, say.
+    ``verdicts`` has ``already`` for rows that the list decides on; their ``lines`` are for COPY.
     """
 
     number: int

@@ -96,16 +96,12 @@ class RejectedRecord(NamedTuple):
 class FileDescription:
     """The recognised form of a file.
 
-    Attributes:
-        container: plain, gzip or zip.
-        format: csv or jsonl.
-        header_line: ``None`` when the file has no header.
-        product: the product whose export the file is, if the header shows it.
-        columns: each role, with the names of the columns that have it.
+    ``product``: the one whose export the file is, if its header shows it. ``columns``: each role,
+    with the names of the columns that have it.
     """
 
-    container: str
-    format: str
+    container: str  # plain, gzip or zip
+    format: str  # csv or jsonl
     encoding: str
     delimiter: str | None
     header_line: int | None

@@ -83,7 +83,6 @@ def _checked(whole: str, limit: int) -> Iterator[Block]:
 # accepted only if its quotes are where RFC 4180 puts them. Otherwise its first line is rejected,
 # and the lines after it are read again.
 
-
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
 MAX_RECORD_LINES = 10_000
 # Each stray quote costs a second read of as much text as one record may have. Beyond this number,

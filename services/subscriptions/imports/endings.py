@@ -216,7 +216,6 @@ class JudgedRow(NamedTuple):
 INVALID, DUPLICATE = "invalid", "duplicate"
 DUPLICATE_CODE = "row.duplicate"
 
-
 _STORED = itemgetter(slice(0, 9))
 
 

@@ -2,8 +2,7 @@
 
 Once a file is split, its job leaves the rest to a first helper. A helper that has its turn takes
 the first chunk that no other has, and enqueues one more helper while chunks are left and none
-waits. There is a helper for each process that is free, and one more for the next process. A helper
-that finds no chunk ends; the last one ends the import.
+waits. A helper that finds no chunk ends; the last one ends the import.
 
 A helper's claim on a chunk counts for as long as that attempt at its job runs. Each chunk is
 written under both fences, the helper's and that of the import's job: when the import was cancelled
@@ -82,9 +81,9 @@ def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
     """
     # When two imports into one list come here at the same time, the second finds the first.
     uow.session.execute(_ALONE, {"list_id": task.list_id})
-    another, is_running = MemberImport.id != task.id, MemberImport.status == "running"
-    of_list = MemberImport.list_id == task.list_id, another, is_running, MemberImport.side_by_side
-    task.side_by_side = not uow.session.scalar(select(exists().where(*of_list)))
+    others = MemberImport.list_id == task.list_id, MemberImport.id != task.id
+    are_applied = MemberImport.status == "running", MemberImport.side_by_side
+    task.side_by_side = not uow.session.scalar(select(exists().where(*others, *are_applied)))
 
 
 def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport, request_id: str | None) -> None:
@@ -99,7 +98,7 @@ def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport, request_id: str |
 
 
 def run(resources: Resources, lease: Lease) -> None:
-    """Apply chunks for one turn; raises as ``chunk_steps.commit`` does."""
+    """Apply chunks for one turn; raises what ``apply.commit`` does."""
     gc.disable()  # as for the split
     try:
         try:

@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -161,7 +160,6 @@ def as_lines(stored: RangedFile, size: int) -> Source:
 # and holds a bounded piece. A record that can't be read becomes a ``RejectedRecord`` with its line.
 # When the file as a whole can't be read, a ``DomainError`` with a code ``import.…`` is raised.
 
-
 Outcome = MemberRow | RejectedRecord | None
 # Given a layout and some records of the file before its rows are read, says which of its columns
 # hold fields; called again when later records have more columns, without records.
@@ -234,9 +232,15 @@ def open_rows(
     forms = forms or ColumnForms()
     forms.learn(layout.dates(), layout.of_type(FieldType.NUMBER), dialect.sample)
     if dialect.delimiter is None:
-        rows = _json_rows(
-            everything, layout, email, forms, partial(_grown, dialect, mapping, find_fields)
-        )
+
+        def grow(names: Sequence[str], before: ColumnLayout) -> ColumnLayout:
+            """Return the layout of a file of which later records have more columns."""
+            grown = detect_layout(names, mapping, dialect.sample)
+            grown.roles["email"], grown.fields = before.of("email"), dict(before.fields)
+            find_fields(grown, ())
+            return grown
+
+        rows = _json_rows(everything, layout, email, forms, grow)
     else:
         make = RowMapper(layout, email, forms).make
         rows = (
@@ -285,20 +289,6 @@ def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[Column
         # The records may have more columns than the header, and the addresses beyond it.
         layout.header = widened(dialect.header, email + 1)
     return layout, email
-
-
-def _grown(
-    dialect: Dialect,
-    mapping: Mapping[str, str] | None,
-    find_fields: FindFields,
-    names: Sequence[str],
-    before: ColumnLayout,
-) -> ColumnLayout:
-    """The layout of a file of which later records have more columns."""
-    layout = detect_layout(names, mapping, dialect.sample)
-    layout.roles["email"], layout.fields = before.of("email"), dict(before.fields)
-    find_fields(layout, ())
-    return layout
 
 
 def _json_rows(

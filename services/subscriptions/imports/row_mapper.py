@@ -3,10 +3,11 @@
 import csv
 import ipaddress
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
+from unicodedata import category
 
 import orjson
 
@@ -148,10 +149,8 @@ def split_tags(cell: str) -> Iterator[str]:
     text = " ".join(bare_cell(cell).split())
     names: list[Any] = []
     if text.startswith("["):
-        try:
+        with suppress(ValueError):
             names = orjson.loads(text)
-        except ValueError:
-            names = []
     if not names and text:
         names = next(csv.reader([text], skipinitialspace=True), [])
     for name in names:
@@ -236,14 +235,7 @@ def _tidy_email(email: str) -> str:
     email = bare_cell(email).strip(BLANKS)
     if found := _IN_BRACKETS.match(email):
         email = found[2]
-    if email.isascii():
-        return email
-    start, end = 0, len(email)
-    while start < end and unicodedata.category(email[start]) in {"Cf", "Zs"}:
-        start += 1
-    while end > start and unicodedata.category(email[end - 1]) in {"Cf", "Zs"}:
-        end -= 1
-    return email[start:end]
+    return email.strip("".join(each for each in email if category(each) in {"Cf", "Zs"}))
 
 
 def _name_in(cell: str) -> str:

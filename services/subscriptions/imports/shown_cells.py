@@ -120,13 +120,8 @@ def _name(task: MemberImport) -> str:
 
 
 def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
-    found: dict[str, None] = {}
-    for record in records:
-        if index < len(record) and (cell := record[index].strip()[:MAX_EXAMPLE_CHARACTERS]):
-            found[cell] = None
-            if len(found) == MAX_EXAMPLES:
-                break
-    return [*found]
+    cells = (each[index].strip()[:MAX_EXAMPLE_CHARACTERS] for each in records if index < len(each))
+    return [*dict.fromkeys(filter(None, cells))][:MAX_EXAMPLES]
 
 
 def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:

@@ -41,8 +41,6 @@ REASONS = {
     DUPLICATE: (DUPLICATE_CODE, "Another row of the file names the same member."),
     LEFT: ("member.left", "The file says that this person gets no mail."),
 }
-
-
 _LEFT_OUT = "row.left_out"
 
 

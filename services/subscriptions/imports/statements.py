@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from core.errors import DomainError
 from models import ConsentHow, MemberImport
-from services.subscriptions import consent, member_addresses, tags
+from services.subscriptions import consent, tags
 from services.subscriptions.consent import ConsentClaimed
 from services.subscriptions.imports import staging
 from services.subscriptions.imports.columns import RowExtras
@@ -136,7 +136,28 @@ _SAID_NO = f"""
 _NEW_VALUES = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END"""
-_PERSON = member_addresses.person_of(list_id="l.list_id", email="s.email", holder="u.id")
+# The list's own copy of the address comes first, since the owner may know a member who moved by no
+# other; then who has the address now (``u``), and then who had it. OFFSET 0 has Postgres take the
+# id for a value like any other when it chooses an index for what belongs to it. There is no LIMIT,
+# for which it would rather read a table from its beginning than an index.
+_PERSON = """
+SELECT CASE WHEN former.known IS NULL OR EXISTS (
+    SELECT FROM subscriptions
+    WHERE list_id = l.list_id AND user_id = u.id AND email = s.email OFFSET 0
+) THEN coalesce(u.id, former.member, former.id) ELSE former.known END AS id
+FROM (
+    SELECT max(f.user_id) AS id, max(m.user_id) AS member,
+        max(m.user_id) FILTER (WHERE m.email = s.email) AS known
+    FROM (
+        SELECT user_id FROM former_addresses WHERE email = s.email OFFSET 0
+    ) AS f CROSS JOIN LATERAL (
+        SELECT FROM users WHERE id = f.user_id AND erased_at IS NULL OFFSET 0
+    ) AS present LEFT JOIN LATERAL (
+        SELECT user_id, email FROM subscriptions
+        WHERE list_id = l.list_id AND user_id = f.user_id OFFSET 0
+    ) AS m ON true
+) AS former OFFSET 0
+"""
 # For active members, once it is known which rows go without their tags.
 JUDGE_AGAIN = f"""
 UPDATE {JUDGED} AS j SET is_updated = {_gets_other_values("j", has_extras=True)}

@@ -179,6 +179,7 @@ class ColumnForms:
         self, kept: Mapping[str, str] | None = None, date_order: DateOrder | None = None
     ) -> None:
         self._date_order = date_order
+        self._usual_order = date_order or DateOrder.DAY_FIRST
         # By the index: the form by which the column is read, and those that its cells show.
         self._used: dict[int, Any] = {
             int(index): DateOrder(form) if form in set(DateOrder) else DecimalMark(form)
@@ -209,10 +210,6 @@ class ColumnForms:
         """``plain_number`` of a cell of this column."""
         self._note_number(index, text)
         return plain_number(text, self._used.get(index))
-
-    @property
-    def _usual_order(self) -> DateOrder:
-        return self._date_order or DateOrder.DAY_FIRST
 
     def _note_date(self, index: int, text: str) -> None:
         found = _NUMBERED.match(text)

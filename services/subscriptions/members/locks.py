@@ -21,13 +21,12 @@ All acts take their locks in one order, so that no two wait for each other: list
 its gate, its room), new people, pairs, the rows of people.
 
 A bulk action may hold its list for seconds. A person who waits for an act on one pair is rather
-asked to try again, so such an act waits for two seconds at most. Chunks of an import follow one
-another, and an act that waits lets no further one in: it waits for what those inside still have to
-do, which is less than that unless the database is very slow.
+asked to try again, so such an act waits for two seconds at most. An act that waits for chunks lets
+no further one in, and those inside take less than that.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import psycopg2.errors
@@ -38,6 +37,7 @@ from core.errors import TransientError
 from core.errors.mailing import LIST_BUSY
 from models import MailingList, Subscription, SubscriptionStatus, User
 from services.subscriptions.members import changes, opt_outs
+from storage.connections import unless
 from storage.unit_of_work import UnitOfWork
 
 # List ids are positive and below 2**53; the hashes of pairs take the negative numbers.
@@ -107,12 +107,8 @@ def waiting_briefly(uow: UnitOfWork) -> Iterator[None]:
     # Pending writes wait for the block.
     with uow.session.no_autoflush:
         uow.session.execute(_WAIT_BRIEFLY)
-    try:
+    with unless(psycopg2.errors.LockNotAvailable, LIST_BUSY()):
         yield
-    except OperationalError as error:
-        if isinstance(error.orig, psycopg2.errors.LockNotAvailable):
-            raise LIST_BUSY() from None
-        raise
 
 
 def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
@@ -130,28 +126,21 @@ def share_lists(uow: UnitOfWork, *list_ids: int) -> None:
 
     Raises ``TransientError`` when it gets none in time.
     """
-    with _busy_for_now():
+    with _unless_busy():
         for list_id in sorted(list_ids):
             uow.session.execute(_SHARE, {"list_id": list_id})
 
 
-@contextmanager
-def _busy_for_now() -> Iterator[None]:
+def _unless_busy() -> AbstractContextManager[None]:
     """Let a job that gets no lock in time be tried again."""
-    try:
-        yield
-    except OperationalError as error:
-        if isinstance(error.orig, psycopg2.errors.LockNotAvailable):
-            raise TransientError("A list is busy.") from error
-        raise
+    return unless(psycopg2.errors.LockNotAvailable, TransientError("A list is busy."))
 
 
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
     """Keep other acts on this person and these lists out until the transaction ends.
 
     False for a person who was erased, or never existed: the caller must leave their records alone.
-    Raises ``list.busy``, at once if it is not to wait for
-    bulk actions.
+    Raises ``list.busy``, at once if it is not to wait for bulk actions.
     """
     share = _SHARE if wait_for_lists else _TRY_TO_SHARE
     with waiting_briefly(uow):
@@ -191,7 +180,7 @@ def lock_list(uow: UnitOfWork, list_id: int) -> None:
     The caller itself takes shared locks (FOR KEY SHARE) on the rows of the people it writes about.
     Raises ``TransientError`` when it gets the list's lock not in time.
     """
-    with _busy_for_now():
+    with _unless_busy():
         uow.session.execute(_HOLD_LIST, {"list_id": list_id})
 
 
@@ -201,7 +190,7 @@ def lock_list_as_chunk(uow: UnitOfWork, list_id: int) -> None:
     The other calls must concern other people. As for ``lock_list``, the caller locks the rows of
     its people.
     """
-    with _busy_for_now():
+    with _unless_busy():
         uow.session.execute(_SHARE_AS_CHUNK, {"list_id": list_id})
         try:
             with uow.session.begin_nested():

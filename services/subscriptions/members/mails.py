@@ -347,7 +347,6 @@ def _send(resources: Resources, lease: Lease, mailer: Mailer, mail: Mail | None)
 # they are written. A trace id does not expire, because people read mail late. The owner of a list
 # may revoke those of the deliveries so far: they still leave the list, and open nothing else.
 
-
 _PURPOSE = "trace"
 _VERSION = "1"
 _MAC_BYTES = 16

@@ -1,9 +1,8 @@
 """Opt-outs: a person's own no to a list, or to its mail. Only that person lifts it.
 
 An opt-out is found by the person, and by an HMAC of their address. The HMAC stays when the person
-is erased, so that an owner who adds the address again does not bring the mail back. The account of
-a member may have moved to another address than the list knows: an opt-out is kept under all that
-the person had, in rows without the person.
+is erased, so that an owner who adds the address again does not bring the mail back. An opt-out is
+kept under all addresses that the person had, in rows without the person.
 
 An opt-out counts from its commit, which needs no lock. While a bulk action holds the list, the
 person's record stays behind it until it is settled.
@@ -67,12 +66,13 @@ def record(
         return
     # The person may have opted out, been erased, come back and opted out again: attach the stored
     # opt-out to the new record.
-    other, of_list = aliased(OptOut), (OptOut.list_id == list_id, OptOut.kind == kind)
+    other = aliased(OptOut)
     has_one = exists().where(
         other.list_id == list_id, other.kind == kind, other.user_id == person.id
     )
-    lost = *of_list, OptOut.address_hmac == digest, OptOut.user_id.is_(None), ~has_one
-    _write(uow, update(OptOut).where(*lost).values(user_id=person.id))
+    stored = OptOut.list_id == list_id, OptOut.kind == kind, OptOut.address_hmac == digest
+    lost = update(OptOut).where(*stored, OptOut.user_id.is_(None), ~has_one)
+    _write(uow, lost.values(user_id=person.id))
 
 
 def record_again(
