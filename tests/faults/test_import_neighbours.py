@@ -7,7 +7,7 @@ from core.ids import random_hash_id
 from models import FINISHED
 from tests.faults.bulk import succeeded, worker
 from tests.held_memory import held_memory
-from tests.importing import Importing, csv_of
+from tests.importing import Importing, csv_of, new_addresses
 from tests.load import repeated
 from tests.sizes import sized
 from tests.stack import Owner, Running, eventually
@@ -21,8 +21,7 @@ def test_a_hundred_rows_do_not_wait_for_another_owners_hundred_thousand(
     importing: Importing, importer: Owner
 ) -> None:
     other, many = importing.stack.new_owner(), sized(100_000, 1_000_000)
-    tag = random_hash_id()
-    large = csv_of([[f"{n}.{tag}@example.com", f"Name {n}"] for n in range(many)])
+    large = csv_of([[each, "A name"] for each in new_addresses(many)])
     worker(importing)
     first = importing.begin(importer, importing.new_list(importer), large)
     eventually(lambda: importing.of_job(first).chunks >= 1, what="the large one's beginning")
@@ -83,8 +82,7 @@ def test_memory_does_not_grow_with_the_file_and_a_hostile_file_harms_itself_alon
 
 
 def _import_many(importing: Importing, importer: Owner, rows: int) -> None:
-    tag = random_hash_id()
-    file = csv_of([[f"{n}.{tag}@example.com", f"Name {n}"] for n in range(rows)])
+    file = csv_of([[each, "A name"] for each in new_addresses(rows)])
     job_id = importing.begin(importer, importing.new_list(importer), file)
     assert succeeded(importing, job_id, within=sized(60, 900)).added == rows
 

@@ -13,7 +13,7 @@ from tests.embedded import Services
 from tests.faults.bulk import prepare, require_exact, succeeded, worker
 from tests.faults.conftest import kill_all, pause, resume
 from tests.faults.held_rows import WAITS, await_waiter, held
-from tests.importing import Importing, counts_of, csv_of
+from tests.importing import Importing, counts_of, csv_of, new_addresses
 from tests.sizes import sized
 from tests.stack import Owner, Running, eventually
 
@@ -107,8 +107,7 @@ def test_import_goes_on_through_a_flush_of_redis_a_killed_api_and_a_restart_of_p
 def test_a_chunk_that_kills_its_processes_is_tried_three_times_while_others_get_on(
     importing: Importing, importer: Owner
 ) -> None:
-    tag = random_hash_id()
-    people = [f"{n}.{tag}@example.com" for n in range(4 * ROWS_PER_CHUNK)]
+    people = new_addresses(4 * ROWS_PER_CHUNK)
     with importing.resources.unit_of_work() as uow:
         person = accounts.find_or_create_person(uow, people[0])
     list_id = importing.new_list(importer)

@@ -22,6 +22,14 @@ ORDER = (
     " VALUES (%s, %s, 'created', 'request', 'sandbox', 'USD', 5, 500, 500, 100, 1, now(),"
     " now() - make_interval(days => %s))"
 )
+JOIN = (
+    "INSERT INTO subscriptions (list_id, user_id, status, source)"
+    " VALUES (%s, %s, 'active', 'challenge')"
+)
+OPT_OUT = (
+    "INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)"
+    " SELECT %s, id, sha256(id::text::bytea), 'list', 'page' FROM users WHERE id = %s"
+)
 EVENT = (
     "INSERT INTO payment_events (channel, event_id, type, order_id, facts, happened_at)"
     " VALUES ('sandbox', %s, 'x', %s, '{}', now())"
@@ -95,13 +103,7 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, list_id: int) -> 
         "mailed token": new_person(stack),
         **{status: new_person(stack) for status in STATUSES},
     }
-    stack.query(
-        "INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)"
-        " VALUES (%s, %s, sha256(%s), 'list', 'page')",
-        list_id,
-        kept["opt-out"],
-        str(kept["opt-out"]).encode(),
-    )
+    stack.query(OPT_OUT, list_id, kept["opt-out"])
     stack.query(
         "INSERT INTO credit_accounts (user_id, last_hash) VALUES (%s, sha256(''))", kept["credits"]
     )
@@ -225,20 +227,8 @@ def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
     }
     for person in known.values():
         new_request(stack, list_id, person)
-    elsewhere = known["member elsewhere"]
-    stack.query(
-        "INSERT INTO subscriptions (list_id, user_id, status, source)"
-        " VALUES (%s, %s, 'active', 'challenge')",
-        other_list_id,
-        elsewhere,
-    )
-    stack.query(
-        "INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)"
-        " VALUES (%s, %s, sha256(%s), 'list', 'page')",
-        list_id,
-        known["opted out"],
-        str(known["opted out"]).encode(),
-    )
+    stack.query(JOIN, other_list_id, known["member elsewhere"])
+    stack.query(OPT_OUT, list_id, known["opted out"])
     note(stack, other_list_id, known["was a member"], "unsubscribed", "active", "unsubscribed")
     run_maintenance(stack, PURGE)
     assert there(stack, "users", known) == set(known)
@@ -292,11 +282,7 @@ def test_a_request_that_is_confirmed_in_that_moment_is_passed_over(
 def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, list_id: int) -> None:
     person = new_person(stack)
     with transaction(stack) as cursor:
-        cursor.execute(
-            "INSERT INTO subscriptions (list_id, user_id, status, source)"
-            " VALUES (%s, %s, 'active', 'challenge')",
-            (list_id, person),
-        )
+        cursor.execute(JOIN, (list_id, person))
         run_maintenance(stack, PURGE)
     assert there(stack, "users", {"person": person}) == {"person"}
 

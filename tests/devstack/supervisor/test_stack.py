@@ -2,8 +2,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 import urllib.error
 import urllib.request
@@ -24,7 +22,6 @@ from tests.devstack.supervisor.open_checkout import Checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 from tests.devstack.supervisor.waiting import runs, users_of
 from tests.embedded import Services, embedded_services
-from tests.stack import eventually
 
 RUN_UNTIL_KILLED = """
 import sys, time
@@ -163,23 +160,6 @@ def test_every_listener_is_on_the_loopback_address(services: Services) -> None:
         for connection in psutil.Process(pid).net_connections("inet"):
             if connection.status == psutil.CONN_LISTEN:
                 assert connection.laddr.ip == "127.0.0.1"
-
-
-@pytest.mark.full("processes")
-def test_a_killed_run_leaves_nothing_and_its_home_starts_again_at_once(tmp_path: Path) -> None:
-    first = subprocess.Popen(
-        [sys.executable, "-c", RUN_UNTIL_KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    assert first.stdout is not None
-    pids = [int(word) for word in first.stdout.readline().split()]
-    assert len(pids) == 3
-    first.kill()
-    first.wait()
-    # Waits for the killed run's servers by itself: two on the same data would destroy it.
-    with embedded_services(tmp_path) as services:
-        assert not any(map(runs, pids))
-        assert query(services, "SELECT 1") == [(1,)]
-    eventually(lambda: not users_of(tmp_path))
 
 
 @pytest.mark.full("processes")

@@ -10,7 +10,7 @@ from models import Job
 from services.subscriptions.imports import undo
 from services.subscriptions.members import changes
 from tests.erasing import erase
-from tests.importing import Importing, csv_of
+from tests.importing import Importing, csv_of, new_addresses
 from tests.services.subscriptions.members.racing import deadlocks
 from tests.sizes import sized
 from tests.stack import Owner, eventually
@@ -37,8 +37,7 @@ def test_neither_waits_for_the_other_in_a_circle_and_nothing_comes_back(
     monkeypatch.setattr(undo, "BATCH", 2)
     before = deadlocks(quiet.stack)
     for _ in range(ROUNDS):
-        tag = random_hash_id()
-        people = [f"{number:02}.{tag}@example.com" for number in range(PEOPLE)]
+        people = new_addresses(PEOPLE)
         list_id = quiet.new_list(keeper)
         quiet.bring(keeper, list_id, rows(people[: PEOPLE // 2], "Before"))
         task = quiet.bring(keeper, list_id, rows(people, "After"), on_existing="update")

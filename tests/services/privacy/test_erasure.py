@@ -1,5 +1,4 @@
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -14,12 +13,6 @@ from tests.stack import Owner, Stack, eventually
 
 STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 COUNTS = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
-
-
-@pytest.fixture
-def acting(stack: Stack) -> Iterator[Acting]:
-    with stack.client() as client:
-        yield Acting(stack, client)
 
 
 @dataclass

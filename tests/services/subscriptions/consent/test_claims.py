@@ -24,7 +24,7 @@ from services.subscriptions.members import changes, members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 from tests.erasing import erase
-from tests.importing import Importing, csv_of
+from tests.importing import Importing, csv_of, new_addresses
 from tests.stack import Owner
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -35,8 +35,7 @@ LATELY = timedelta(days=1)
 
 @pytest.fixture
 def people() -> list[str]:
-    tag = random_hash_id()
-    return [f"{number}.{tag}@example.com" for number in range(5)]
+    return new_addresses(5)
 
 
 def bring(importing: Importing, owner: Owner, list_id: int, people: Sequence[str]) -> MemberImport:

@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.importing import Importing
+from tests.importing import Importing, new_addresses
 from tests.services.subscriptions.members.racing import deadlocks
 from tests.stack import Owner, Stack
 
@@ -21,6 +21,11 @@ def owner(importing: Importing) -> Owner:
 @pytest.fixture
 def list_id(importing: Importing, owner: Owner) -> int:
     return importing.new_list(owner)
+
+
+@pytest.fixture
+def people() -> list[str]:
+    return new_addresses(12)
 
 
 @pytest.fixture

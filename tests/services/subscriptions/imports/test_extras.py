@@ -3,7 +3,6 @@ from typing import Any
 import pytest
 
 from core.errors import TransientError
-from core.ids import random_hash_id
 from models import FieldType, MemberImport
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import apply as applying
@@ -13,12 +12,6 @@ from tests.importing import Importing, counts_of, csv_of
 from tests.stack import Owner
 
 HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
-
-
-@pytest.fixture
-def people() -> list[str]:
-    tag = random_hash_id()
-    return [f"{number:02}.{tag}@example.com" for number in range(8)]
 
 
 def make_field(

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from core.ids import random_hash_id
 from models import MemberImport
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
@@ -12,7 +11,7 @@ from services.subscriptions.imports import apply, import_jobs, records, split
 from services.subscriptions.imports.apply import PreparedChunk
 from services.subscriptions.imports.endings import JudgedRow
 from storage.resources import Resources
-from tests.importing import Importing, counts_of
+from tests.importing import Importing, counts_of, new_addresses
 from tests.quotas import leave_room_for_members
 from tests.services.subscriptions.imports.test_turns import Steps
 from tests.stack import Owner
@@ -31,8 +30,7 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def job_id(importing: Importing, owner: Owner, list_id: int) -> int:
     """The job of a request whose last member came before."""
-    tag = random_hash_id()
-    people = [{"email": f"{number}.{tag}@example.com"} for number in range(MEMBERS - 1)]
+    people = [{"email": each} for each in new_addresses(MEMBERS - 1)]
     body = json.dumps({"members": [*people, people[0]]}).encode()
     caller = importing.caller(owner)
     return records.accept_members(

@@ -1,13 +1,12 @@
 import pytest
 
-from core.ids import random_hash_id
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.subscriptions import lists
 from services.subscriptions.imports import import_jobs, split
 from storage.encryption import Tampered
 from tests.erasing import erase
-from tests.importing import Importing, csv_of
+from tests.importing import Importing, csv_of, new_addresses
 from tests.stack import Owner
 
 FILES = 3
@@ -26,8 +25,7 @@ class Steps:
 
 
 def file_of(rows: int) -> bytes:
-    tag = random_hash_id()
-    return csv_of([[f"{n}.{tag}@example.com", ""] for n in range(rows)])
+    return csv_of([[each, ""] for each in new_addresses(rows)])
 
 
 @pytest.fixture(autouse=True)

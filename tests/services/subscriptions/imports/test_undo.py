@@ -2,7 +2,6 @@ from collections import Counter
 
 import pytest
 
-from core.ids import random_hash_id
 from models import MailingList, MemberImport, User
 from services.jobs import lease as leases
 from services.jobs.lease import LeaseLost
@@ -23,12 +22,6 @@ OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.TRACE)
 EDIT = MemberEdit({"name": "Edited", "type": "gold"}, GivenAttributes())
 HEADER = ("email", "name", "tier")
-
-
-@pytest.fixture
-def people() -> list[str]:
-    tag = random_hash_id()
-    return [f"{number:02}.{tag}@example.com" for number in range(12)]
 
 
 def rows(people: list[str], name: str = "", tier: str = "") -> bytes:

@@ -4,13 +4,12 @@ import pytest
 
 from core.errors import DomainError
 from core.errors.jobs import JOB_GIVEN_UP
-from core.ids import random_hash_id
 from services import removals
 from services.jobs import lease as leases
 from services.jobs import records as jobs
 from services.jobs.kinds import kind_named
 from services.subscriptions.imports import records, split
-from tests.importing import Importing, csv_of
+from tests.importing import Importing, csv_of, new_addresses
 from tests.stack import Owner
 
 PEOPLE = 60
@@ -18,8 +17,7 @@ PEOPLE = 60
 
 @pytest.fixture
 def people() -> list[str]:
-    tag = random_hash_id()
-    return [f"{number:02}.{tag}@example.com" for number in range(PEOPLE)]
+    return new_addresses(PEOPLE)
 
 
 def rows(people: list[str], name: str = "") -> bytes:

@@ -8,12 +8,6 @@ from tests.stack import Owner, Stack
 
 
 @pytest.fixture
-def acting(stack: Stack) -> Iterator[Acting]:
-    with stack.client() as client:
-        yield Acting(stack, client)
-
-
-@pytest.fixture
 def lists(acting: Acting, owner: Owner) -> list[int]:
     """Two of one owner's."""
     return [acting.new_list(owner, confirm_required=False, challenge=False) for _ in range(2)]
