@@ -86,13 +86,6 @@ class RunPayment:
     _is_taken: bool = field(default=False, init=False)
     _entry_id: int | None = field(default=None, init=False)
 
-    @classmethod
-    def of_run(
-        cls, database: Database, work: str, worker: str, payload: dict[str, Any]
-    ) -> "RunPayment | None":
-        is_owed = payload.get(IS_CHARGED)
-        return None if is_owed is None else cls(database, work, worker, is_owed)
-
     def take(self) -> None:
         """Take a charge before the model is asked for the first time.
 

@@ -265,15 +265,14 @@ def _join_subscriptions(session: Session, ids: Collection[int]) -> Joined:
 
 
 def _join_orders(session: Session, ids: Collection[int]) -> Joined:
-    order = PaymentOrder
-    query = select(order.id, order.credit_amount, order.currency, order.amount)
+    found = session.scalars(select(PaymentOrder).where(PaymentOrder.id.in_(ids)))
     return {
         row.id: {
             "credit_amount": float(row.credit_amount),
             "currency": row.currency,
             "amount": float(row.amount),
         }
-        for row in session.execute(query.where(order.id.in_(ids)))
+        for row in found
     }
 
 

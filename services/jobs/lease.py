@@ -152,15 +152,10 @@ class Lease:
 
 def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     """Claim a queued job; ``None`` when it is held, finished, deleted or not due yet."""
-    job = transition(
-        uow,
-        Job.id == job_id,
-        has_status(JobStatus.QUEUED),
-        Job.run_at <= func.now(),
-        to=JobStatus.RUNNING,
-        attempt=Job.attempt + 1,
-        started_at=func.coalesce(Job.started_at, func.now()),
-    )
+    due = Job.id == job_id, has_status(JobStatus.QUEUED), Job.run_at <= func.now()
+    started_at = func.coalesce(Job.started_at, func.now())
+    running, attempt = JobStatus.RUNNING, Job.attempt + 1
+    job = transition(uow, *due, to=running, attempt=attempt, started_at=started_at)
     if job is None:
         return None
     outbox.send_next(uow, job)
@@ -213,13 +208,8 @@ def shared_by_helpers(uow: UnitOfWork, job_id: int | None) -> Lease | None:
 
 def renew(uow: UnitOfWork, lease: Lease) -> None:
     """Extend the lease to five seconds from now; raises ``LeaseLost``."""
-    statement = (
-        update(Job)
-        .where(*held(lease))
-        .values(lease_expires_at=lease_end())
-        .returning(Job.cancel_requested)
-    )
-    cancel_requested = uow.session.scalar(statement)
+    renewed = update(Job).where(*held(lease)).values(lease_expires_at=lease_end())
+    cancel_requested = uow.session.scalar(renewed.returning(Job.cancel_requested))
     if cancel_requested is None:
         raise LeaseLost(lease.job_id)
     if cancel_requested:
@@ -364,10 +354,8 @@ def try_later(uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta
 
     Raises ``LeaseLost``.
     """
-    failing = select(
-        func.extract("epoch", func.now() - func.coalesce(Job.failing_since, func.now()))
-    )
-    found = uow.session.scalar(failing.where(*held(lease)))
+    failing = func.now() - func.coalesce(Job.failing_since, func.now())
+    found = uow.session.scalar(select(func.extract("epoch", failing)).where(*held(lease)))
     if found is None:
         raise LeaseLost(lease.job_id)
     failing_seconds = float(found)

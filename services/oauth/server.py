@@ -304,14 +304,7 @@ class OAuthServer(AuthorizationServer):
 
     def save_token(self, token: dict[str, Any], request: AuthlibRequest) -> None:
         origin = (request.authorization_code or request.refresh_token).origin
-        grants.store_tokens(
-            self.uow,
-            self.keyring,
-            origin,
-            access=token["access_token"],
-            access_scopes=token["scope"].split(),
-            refresh=token["refresh_token"],
-        )
+        grants.store_tokens(self.uow, self.keyring, origin, token)
 
     def user_of(self, grant_id: int) -> int | None:
         grant = self.uow.session.get(OAuthGrant, grant_id)

@@ -111,13 +111,10 @@ def _next_messages(
     if until is not None and until > uow.session.scalars(select(func.now())).one():
         endpoint.due_at, endpoint.is_held = endpoint.rests_until, True
         return []
-    before = select(func.count()).where(
-        Job.status == JobStatus.RUNNING,
-        Job.queue == Queue.WEBHOOKS,
-        Job.on_behalf_of == endpoint.user_id,
-        Job.id < lease.job_id,
-    )
-    if (uow.session.scalar(before) or 0) >= MAX_AT_ONCE_OF_AN_OWNER:
+    running = Job.status == JobStatus.RUNNING, Job.queue == Queue.WEBHOOKS
+    before = Job.on_behalf_of == endpoint.user_id, Job.id < lease.job_id
+    at_once = uow.session.scalar(select(func.count()).where(*running, *before)) or 0
+    if at_once >= MAX_AT_ONCE_OF_AN_OWNER:
         endpoint.due_at, endpoint.is_held = func.now() + _PUT_OFF, True
         return []
     return claiming.claim(uow, resources.key_wrapper, endpoint, most=most)
@@ -196,9 +193,8 @@ DUE = Statement("""
 
 def _start(resources: Resources, endpoint_id: int) -> bool:
     with resources.unit_of_work() as uow:
-        query = select(WebhookEndpoint).where(
-            WebhookEndpoint.id == endpoint_id, WebhookEndpoint.state == EndpointState.ACTIVE
-        )
+        is_active = WebhookEndpoint.state == EndpointState.ACTIVE
+        query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, is_active)
         # Another worker that looked at the same time has it.
         endpoint = uow.session.scalar(query.with_for_update(skip_locked=True))
         if endpoint is None:

@@ -111,9 +111,8 @@ def get(
 
     With ``lock`` it is locked until the transaction ends.
     """
-    query = select(WebhookEndpoint).where(
-        WebhookEndpoint.id == endpoint_id, WebhookEndpoint.user_id == caller.user_id, _is_there()
-    )
+    own = WebhookEndpoint.user_id == caller.user_id, _is_there()
+    query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, *own)
     endpoint = uow.session.scalar(query.with_for_update() if lock else query)
     if endpoint is None:
         raise errors.WEBHOOK_ENDPOINT_NOT_FOUND()
@@ -215,16 +214,11 @@ def end(
     uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
 ) -> None:
     """End these of the person's endpoints, together with what their makers had."""
-    ended = uow.session.scalars(
-        update(WebhookEndpoint)
-        .where(
-            WebhookEndpoint.user_id == user_id,
-            WebhookEndpoint.id.in_(sorted(endpoint_ids)),
-            WebhookEndpoint.state != EndpointState.ENDED,
-        )
-        .values(state=EndpointState.ENDED, reason=reason, due_at=None)
-        .returning(WebhookEndpoint.id)
-    ).all()
+    row = WebhookEndpoint
+    live = row.id.in_(sorted(endpoint_ids)), row.state != EndpointState.ENDED
+    ending = update(row).where(row.user_id == user_id, *live).returning(row.id)
+    over = {"state": EndpointState.ENDED, "reason": reason, "due_at": None}
+    ended = uow.session.scalars(ending.values(over)).all()
     if ended:
         record(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended))
 
