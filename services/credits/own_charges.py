@@ -17,13 +17,13 @@ from typing import Any
 
 import orjson
 from psycopg2.errors import LockNotAvailable
-from sqlalchemy import text
+from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.exc import OperationalError
 
 from core.counters.work_metrics import count_credits
 from core.errors.money import CHARGE_IN_PROGRESS
 from core.queues import Queue
-from models import CreditAction
+from models import CreditAction, OpenCharge
 from services.credits import ledger
 from services.jobs import maintenance
 from services.jobs.idempotency import IdempotencyKey
@@ -159,6 +159,8 @@ RETURNING id
 """)
 _REVERSE = Statement("SELECT credit_reverse(:entry_id, CAST(:worker AS text))")
 _OVERDUE = Statement(
-    "SELECT entry_id, taken_by FROM open_charges WHERE deadline < now() ORDER BY deadline"
-    " LIMIT :limit"
+    select(OpenCharge.entry_id, OpenCharge.taken_by)
+    .where(OpenCharge.deadline < func.now())
+    .order_by(OpenCharge.deadline)
+    .limit(bindparam("limit"))
 )

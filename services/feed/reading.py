@@ -183,8 +183,7 @@ def next_events(
     """The owner's next events of these types, in order; none whose older neighbour may yet come.
 
     It selects the next events of each type, and of those the first ones: a type costs one look into
-    an index, and no more rows than the limit. Of the types in ``later`` only what comes after those
-    positions is selected.
+    an index, and no more rows than the limit. A type in ``later`` begins at its position there.
     """
     kinds = sorted(types)
     after = [max(position, later.get(each, position)) for each in kinds]
