@@ -48,11 +48,7 @@ def keep(uow: UnitOfWork, key: str) -> bool:
 
 
 def work_off(resources: Resources) -> int:
-    """Remove what is due, and return the number of removals that were done.
-
-    Any number of workers may do it at once. A removal that one of them leaves undone becomes due
-    again.
-    """
+    """Remove what is due, beside other workers, and return how many removals were done."""
     done = 0
     for _ in range(_MAX_ROUNDS):
         row = ObjectRemoval

@@ -76,10 +76,7 @@ def find(
 
 
 def _last_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """The number of the last entry before a day or so many days after it; 0: there is none.
-
-    ``None``: the number of the newest entry.
-    """
+    """The last entry before a day and ``days``, or the newest; 0: there is none."""
     if day is None:
         found = database.rows(_NEWEST, user_id=user_id)
     else:

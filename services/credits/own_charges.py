@@ -93,10 +93,7 @@ def charge(
 
 
 def take(database: Database, work: str, worker: str) -> int | None:
-    """Take the charge of one of those who wait for this work; ``None`` when there is none.
-
-    A charge that another worker took comes last: that worker was lost.
-    """
+    """Take a charge of one who waits for this work, last one that a lost worker took."""
     found = database.rows(_TAKE, work=work, worker=worker, taken_for=_TAKEN_FOR)
     return found[0][0] if found else None
 

@@ -61,10 +61,7 @@ def refresh(resources: Resources, providers: PaymentChannels, order_id: int) -> 
 
 
 def poll(resources: Resources, providers: PaymentChannels) -> int:
-    """Check the due orders and return their number; several processes may poll at once.
-
-    Each channel has threads of its own, so that none waits for another one's provider.
-    """
+    """Check the due orders, each channel in its own threads, and return their number."""
     with ThreadPoolExecutor(len(PaymentChannel), "poll") as pool:
         return sum(pool.map(partial(_poll_channel, resources, providers), PaymentChannel))
 

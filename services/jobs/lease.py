@@ -275,10 +275,7 @@ def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta, reason: str) ->
 
 
 def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
-    """Count an attempt as a crash: the job is queued again, or fails for ``error`` at the third.
-
-    Raises ``LeaseLost``.
-    """
+    """Count a crash: the job is queued again, or fails at the third. Raises ``LeaseLost``."""
     crashes = lease.crashes + 1
     if crashes >= MAX_CRASHES:
         _change(uow, lease, JobStatus.FAILED, error=error, crashes=crashes)

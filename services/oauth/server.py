@@ -87,10 +87,7 @@ def client_refused() -> InvalidClientError:
 
 
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
-    """The client's id, its secret, and the method of the metadata by which they came.
-
-    Raises ``InvalidClientError`` without credentials, ``InvalidRequestError`` for two ways.
-    """
+    """The client's id, secret and method; raises ``OAuth2Error`` for none, or for two ways."""
     client_id, secret = request.form.get("client_id"), request.form.get("client_secret")
     header = request.headers.get("Authorization")
     if header is None:

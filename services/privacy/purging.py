@@ -252,10 +252,7 @@ FROM lapsed
 
 
 def purge(resources: Resources, *, now: datetime) -> int:
-    """Delete abandoned orders, unconfirmed requests and people without a trace; how many they were.
-
-    Raises ``TablesNotPurged``.
-    """
+    """Purge abandoned orders, unconfirmed requests and strangers; raises ``TablesNotPurged``."""
     age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
     purge = Purge(resources)
     purge.work_off(

@@ -107,10 +107,7 @@ def list_of(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
 def get(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, *, lock: bool = False
 ) -> WebhookEndpoint:
-    """The caller's endpoint; raises ``webhook.endpoint_not_found``, and as ``make`` for its types.
-
-    With ``lock`` it is locked until the transaction ends.
-    """
+    """The caller's endpoint; raises ``webhook.endpoint_not_found``, and as ``make`` for types."""
     own = WebhookEndpoint.user_id == caller.user_id, _is_there()
     query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, *own)
     endpoint = uow.session.scalar(query.with_for_update() if lock else query)
@@ -243,10 +240,7 @@ def _set_state(
 
 
 def _mail(uow: UnitOfWork, caller: Caller, request_id: str | None) -> None:
-    """Tell the person which credential did it.
-
-    Each credential has a limit of its own: the mails that one causes hide none of another's.
-    """
+    """Tell the person which credential did it, within a limit of that credential's own."""
     person = accounts.get(uow, caller.user_id)
     detail = "in a browser in which you are logged in"
     if caller.key_id is not None:

@@ -130,10 +130,7 @@ def _words(file_name: str) -> dict[str, frozenset[str]]:
 
 
 def points_back(sentence: Sentence, language: str) -> bool:
-    """Tell whether the sentence begins with a word whose noun is in the sentence before it.
-
-    The longest phrase decides: `this` points back, `this week` does not.
-    """
+    """Tell whether the sentence begins with what points back: `this` does, `this week` does not."""
     known = _words("points_back.txt").get(language, frozenset())
     for count in range(_MAX_PHRASE_WORDS, 0, -1):
         phrase = "_".join(word.plain for word in sentence.words[:count])
