@@ -21,7 +21,6 @@ from integrations.llm.port import Usage
 from services.access.caller import Caller, require_scope
 from services.composer.requests import MetadataRequest
 from services.credits import own_charges
-from services.credits.own_charges import OwnCharge
 from services.jobs.idempotency import IdempotencyKey
 from storage.database import Database
 from storage.redis import request_scripts
@@ -64,12 +63,9 @@ def charge_call(
         "wrote": "metadata" if asked.wanted else "tweets",
         "writer": f"openai/{resources.settings.llm_model}",
     }
+    work = request_scripts.request_id(asked.kind.queue, same)
     return own_charges.charge(
-        resources,
-        OwnCharge(price, SOURCE_TYPE, call.key, key),
-        meta,
-        work=request_scripts.request_id(asked.kind.queue, same),
-        seconds=seconds,
+        resources, key, price, source_id=call.key, meta=meta, work=work, seconds=seconds
     )
 
 

@@ -43,9 +43,8 @@ class PlainPost:
     @cached_property
     def own_links(self) -> frozenset[str]:
         """The post's links as links are compared, and bare names that its text shows."""
-        return frozenset(map(hyperlinks.canonical_link, self.links)) | hyperlinks.find_links(
-            self.text
-        )
+        shown = hyperlinks.find_links(self.text)
+        return shown.union(map(hyperlinks.canonical_link, self.links))
 
 
 class MetadataField(StrEnum):

@@ -35,7 +35,6 @@ from storage.unit_of_work import UnitOfWork
 # Money is rounded up to the minor unit and credits down to four decimals, so that no order gives
 # more credits than were paid.
 
-
 # The most that Stripe takes: eight digits of the minor unit.
 MAX_AMOUNT_MINOR = 99_999_999
 _AMOUNT, _CREDIT_AMOUNT = "body.amount", "body.credit_amount"
@@ -152,7 +151,6 @@ def _minor(rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | No
 
 # A token is 256 bits, derived from the order's id under a key that only our processes have, so
 # that the same answer can be sent again although no token is stored. The database keeps its HMAC.
-
 
 _CLAIM_PURPOSE = "topup-claim"
 _HMAC_PURPOSE = "topup-claim-hmac"

@@ -34,7 +34,6 @@ from storage.database import Database, Statement
 # therefore found by halving, and a look is at a bounded range of numbers: a page may hold fewer
 # entries than it was asked for, or none, and say where the next look begins.
 
-
 MAX_ENTRIES_LOOKED_AT = 5_000
 
 

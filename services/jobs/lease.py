@@ -61,14 +61,9 @@ def transition(
         changes["lease_expires_at"] = lease_end() if to == JobStatus.RUNNING else None
         changes["finished_at"] = func.now() if to in FINISHED else None
         changes["error"] = error and _stored(error)
-    statement = (
-        update(Job)
-        .where(*fence)
-        .values(**changes, version=Job.version + 1)
-        .returning(Job)
-        .execution_options(populate_existing=True)
-    )
-    job = uow.session.scalar(statement)
+    statement = update(Job).where(*fence).values(**changes, version=Job.version + 1)
+    again = {"populate_existing": True}
+    job: Job | None = uow.session.scalar(statement.returning(Job), execution_options=again)
     if job is None:
         return None
     uow.after_commit(lambda: uow.notifier.tell(job.waiter, job_topic(job.id), job.status))
@@ -332,7 +327,6 @@ def heartbeat(renew: Callable[[], None]) -> Iterator[None]:
 
 # A dependency's trouble is not the work's fault, so a job is tried for a time and not for a
 # number of times. All times are the database's.
-
 
 _MIN_PAUSE_SECONDS = 1.0
 # Within the first ten minutes. Later pauses grow with the time that the job has failed.

@@ -70,14 +70,12 @@ def enqueue(
 def in_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
     """Return what a job of this queue and owner is queued with: it is sent now, or has to wait."""
     other = aliased(Job)
-    sent = select(other.id).where(
-        other.status == JobStatus.QUEUED,
-        other.queue == queue,
-        other.on_behalf_of == owner_id,
-        other.sends.in_(range(1, MAX_SENDS_IN_TURN + 1)),
-        # The sweep keeps all of them among these.
-        other.send_after > func.now() - RECENT,
-    )
+    of_owner = other.queue == queue, other.on_behalf_of == owner_id
+    was_sent = other.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
+    # The sweep keeps all of them among these.
+    is_recent = other.send_after > func.now() - RECENT
+    queued = select(other.id).where(other.status == JobStatus.QUEUED, *of_owner)
+    sent = queued.where(was_sent, is_recent)
     must_wait = exists(sent.offset(MAX_SENT_JOBS_OF_AN_OWNER - 1))
     return {
         "sends": case((must_wait, 0), else_=1),

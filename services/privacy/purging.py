@@ -216,7 +216,6 @@ def shorten(resources: Resources) -> int:
 # refers to them, and their history is of such requests alone: no subscription, no opt-out, no
 # credits. Their history goes with them.
 
-
 PURGE_STRANGERS = maintenance.register(
     "maintenance.strangers",
     every=timedelta(hours=1),

@@ -36,7 +36,6 @@ from storage.unit_of_work import UnitOfWork
 # such call in a row its endpoint therefore rests, for longer each time: then the threads of one
 # process have room for more than a hundred of them.
 
-
 # After the first try, the second one and so on.
 FIRST_PAUSES = tuple(timedelta(seconds=each) for each in (5, 30, 120, 600, 1800, 3600))
 LATER_PAUSE = timedelta(hours=3)

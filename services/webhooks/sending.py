@@ -124,7 +124,6 @@ def _next_messages(
 # ends when nothing is left to send and is started again when there is. A million events are
 # therefore one row in ``jobs``, and no announcement of an event waits for an endpoint.
 
-
 _JOB_LASTS = timedelta(days=1)
 _MAX_WOKEN = 200
 # An event is seen when its transaction commits. A whole look finds the events of longer
@@ -135,8 +134,7 @@ _RECENT_SECONDS = 60.0
 class EndpointWaker:
     """Starts the jobs of endpoints that have something to send; one for each process that looks.
 
-    Each second it looks at the endpoints of owners who had events of late, and at all endpoints at
-    a pace of its own: that costs by how many there are.
+    It looks at the endpoints of owners who had events of late each second, and at all at a pace.
     """
 
     def __init__(self) -> None:

@@ -46,7 +46,6 @@ from storage.unit_of_work import UnitOfWork
 # Nothing is stored when one is made, so a stranger who asks for many fills nothing. Each is about
 # one thing, such as the cookie of a browser, without which it is worth nothing.
 
-
 PROOF_LIFETIME = timedelta(minutes=10)
 _PURPOSE = "factor-proof"
 

@@ -109,7 +109,6 @@ def _spell(text: str, language: str) -> str:
 # A sentence that begins with a pronoun or a connective (`It …`, `However, …`) needs the sentence
 # before it: a summary has it only behind that one, and a tweet never has it.
 
-
 # Chinese and Japanese put no space after a sentence.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
 # Greetings and announcements end so.

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -7,5 +8,5 @@ from services.attachments.isolation.converter import ConverterProcess
 
 @pytest.fixture(scope="session")
 def converter() -> Iterator[ConverterProcess]:
-    with ConverterProcess() as process:
+    with closing(ConverterProcess()) as process:
         yield process
