@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -39,7 +39,7 @@ def hostile(*confinement: str) -> Iterator[ConverterProcess]:
         changed = [*command[:2], "tests.security.hostile_child", *command[3:], *confinement]
         return real(changed, **options)
 
-    with closing(ConverterProcess()) as converter:
+    with ConverterProcess() as converter:
         with patch.object(subprocess, "Popen", started):
             converter.start()
         yield converter

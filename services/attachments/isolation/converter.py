@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from core.counters.work_metrics import CONVERSION_SECONDS, Kill, count_kill
 from core.errors.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
@@ -43,6 +43,12 @@ class ConverterProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
         self._images = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def pid(self) -> int | None:

@@ -1,5 +1,4 @@
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
@@ -8,5 +7,5 @@ from services.attachments.isolation.converter import ConverterProcess
 
 @pytest.fixture(scope="session")
 def converter() -> Iterator[ConverterProcess]:
-    with closing(ConverterProcess()) as process:
+    with ConverterProcess() as process:
         yield process

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -114,7 +114,7 @@ def test_five_megabytes_go_both_ways_without_a_deadlock(converter: ConverterProc
 
 
 def test_child_killed_while_idle_goes_unnoticed() -> None:
-    with closing(ConverterProcess()) as converter:
+    with ConverterProcess() as converter:
         assert_works(converter)
         killed = pid_of(converter)
         os.kill(killed, signal.SIGKILL)
@@ -124,7 +124,7 @@ def test_child_killed_while_idle_goes_unnoticed() -> None:
 
 def test_child_killed_at_work_fails_that_image_only_and_names_the_signal() -> None:
     slow = slow_image()
-    with closing(ConverterProcess()) as converter:
+    with ConverterProcess() as converter:
         assert_works(converter)
         with (
             signal_soon(pid_of(converter), signal.SIGKILL, 0.1),
@@ -137,7 +137,7 @@ def test_child_killed_at_work_fails_that_image_only_and_names_the_signal() -> No
 
 @pytest.mark.parametrize("size", [100, 5_000_000], ids=["answer", "request"])
 def test_child_that_hangs_is_killed_in_time(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(ConverterProcess()) as converter:
+    with ConverterProcess() as converter:
         assert_works(converter)
         hung = pid_of(converter)
         os.kill(hung, signal.SIGSTOP)
@@ -152,7 +152,7 @@ def test_child_that_hangs_is_killed_in_time(size: int, monkeypatch: pytest.Monke
 
 def test_image_that_needs_too_much_memory_fails_alone() -> None:
     large = png(7000, 7000, rgba_rows(7000, 7000, (1, 2, 3, 4)))
-    with closing(ConverterProcess(memory_bytes=256 * MB)) as converter:
+    with ConverterProcess(memory_bytes=256 * MB) as converter:
         with pytest.raises(UnreadableImage) as caught:
             converter.convert(large)
         assert caught.value.code == "image.out_of_memory"
@@ -161,7 +161,7 @@ def test_image_that_needs_too_much_memory_fails_alone() -> None:
 
 def test_memory_returns_to_its_level() -> None:
     photo = encoded(picture(3000, 2000), "JPEG")
-    with closing(ConverterProcess()) as converter:
+    with ConverterProcess() as converter:
         converter.convert(photo)
         for _ in range(4):
             converter.convert(photo)
@@ -174,7 +174,7 @@ def _resident(pid: int) -> int:
 
 def test_child_is_replaced_after_its_share_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "_IMAGES_PER_CHILD", 2)
-    with closing(ConverterProcess()) as converter:
+    with ConverterProcess() as converter:
         pids = []
         for _ in range(3):
             assert_works(converter)
@@ -194,7 +194,7 @@ def test_child_that_has_computed_enough_is_replaced(monkeypatch: pytest.MonkeyPa
         return real([command[0], "-c", tired, *command[3:]], **options)
 
     monkeypatch.setattr(subprocess, "Popen", started)
-    with closing(ConverterProcess()) as converter:
+    with ConverterProcess() as converter:
         pids = set()
         for _ in range(2):
             assert_works(converter)
@@ -211,7 +211,7 @@ def test_image_sent_to_a_child_that_has_just_retired_is_sent_again(
         return real(stand_ins.pop() if stand_ins else command, **options)
 
     monkeypatch.setattr(subprocess, "Popen", started)
-    with closing(ConverterProcess()) as converter:
+    with ConverterProcess() as converter:
         assert_works(converter)
 
 
@@ -221,7 +221,7 @@ def test_exception_in_mid_image_does_not_mix_up_answers() -> None:
 
     previous = signal.signal(signal.SIGUSR1, too_late)
     try:
-        with closing(ConverterProcess()) as converter:
+        with ConverterProcess() as converter:
             assert_works(converter)
             slow = slow_image()
             with signal_soon(os.getpid(), signal.SIGUSR1, 0.1), pytest.raises(TimeoutError):
@@ -343,7 +343,7 @@ def _ended(pid: int) -> bool:
 
 
 def test_forked_worker_gets_a_child_of_its_own() -> None:
-    with closing(ConverterProcess()) as converter:
+    with ConverterProcess() as converter:
         assert_works(converter)
         ours = converter.pid
         fork = os.fork()
