@@ -16,13 +16,8 @@ from storage.database import Database, Statement
 MAX_COUNTED = 1_000
 _MAX_ENDPOINTS = 10_000
 # Orders that wait for somebody: the others only get more.
-_OPEN_ORDERS = (
-    OrderStatus.CREATED,
-    OrderStatus.PENDING,
-    OrderStatus.PAID_UNCLAIMED,
-    OrderStatus.REVIEW,
-    OrderStatus.DISPUTED,
-)
+_S = OrderStatus
+_OPEN_ORDERS = (_S.CREATED, _S.PENDING, _S.PAID_UNCLAIMED, _S.REVIEW, _S.DISPUTED)
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,7 @@ class NewAddress:
 
 
 def read(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> NewAddress:
-    """Return what a link would give this person's account; changes nothing.
-
-    Raises what ``registration.read_new_address`` raises, and ``account.address_taken``.
-    """
+    """Return what a link would give this account; raises also ``account.address_taken``."""
     email = registration.read_new_address(uow, keyring, secret, user_id)
     found = accounts.find_by_email(uow, email)
     has_record = found is not None and found.id != user_id

@@ -48,28 +48,17 @@ def keep(uow: UnitOfWork, key: str) -> bool:
 
 
 def work_off(resources: Resources) -> int:
-    """Remove what is due, and return the number of removals that were done.
-
-    Any number of workers may do it at once. A removal that one of them leaves undone becomes due
-    again.
-    """
+    """Remove what is due, beside other workers, and return how many removals were done."""
     done = 0
     for _ in range(_MAX_ROUNDS):
-        due = (
-            select(ObjectRemoval.id)
-            .where(ObjectRemoval.try_at <= func.now(), ~maintenance.is_running(HELD_BACK_BY))
-            .order_by(ObjectRemoval.try_at)
-            .limit(_MAX_BATCH_ROWS)
-            .with_for_update(skip_locked=True)
-        )
-        taken = (
-            update(ObjectRemoval)
-            .where(ObjectRemoval.id.in_(due.scalar_subquery()))
-            .values(try_at=func.now() + _TAKEN_FOR, tries=ObjectRemoval.tries + 1)
-            .returning(ObjectRemoval)
-        )
+        row = ObjectRemoval
+        is_due = row.try_at <= func.now(), ~maintenance.is_running(HELD_BACK_BY)
+        due = select(row.id).where(*is_due).order_by(row.try_at).limit(_MAX_BATCH_ROWS)
+        due = due.with_for_update(skip_locked=True)
+        taken = update(row).where(row.id.in_(due.scalar_subquery()))
+        taken = taken.values(try_at=func.now() + _TAKEN_FOR, tries=row.tries + 1)
         with resources.unit_of_work() as uow:
-            batch = uow.session.scalars(taken).all()
+            batch = uow.session.scalars(taken.returning(row)).all()
         if not batch:
             break
         try:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from threading import Lock
 
-from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, or_, select, update
+from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, or_, select
 
 from core import clock
 from core.errors import access as errors
@@ -168,14 +168,4 @@ _CREDENTIAL = Statement(
         User.erased_at.is_(None),
     )
 )
-# Rows that another process updates are skipped: it writes the same minute.
-_UNLOCKED = (
-    select(ApiKey.id)
-    .where(ApiKey.id == any_(bindparam("key_ids")))
-    .with_for_update(skip_locked=True)
-)
-_NOTE_USES = Statement(
-    update(ApiKey)
-    .where(ApiKey.id.in_(_UNLOCKED.scalar_subquery()))
-    .values(last_used_at=bindparam("now"))
-)
+_NOTE_USES = sessions.noting_use(ApiKey, ApiKey.id == any_(bindparam("key_ids")))

@@ -28,7 +28,6 @@ from storage.unit_of_work import UnitOfWork, note_once
 # looks whether its own credential still counts. It therefore takes turns with a recovery, and no
 # credential comes of one that the recovery ended.
 
-
 RECENT_LOGIN = timedelta(minutes=15)
 
 
@@ -219,14 +218,13 @@ _LIVE = Statement(
         User.erased_at.is_(None),
     )
 )
-# A row that another request updates is skipped: it writes the same minute.
-_UNLOCKED = (
-    select(UserSession.id)
-    .where(UserSession.id == bindparam("session_id"))
-    .with_for_update(skip_locked=True)
-)
-_NOTE_USE = Statement(
-    update(UserSession)
-    .where(UserSession.id.in_(_UNLOCKED.scalar_subquery()))
-    .values(last_used_at=bindparam("now"))
-)
+
+
+def noting_use(row: type[UserSession] | type[ApiKey], is_it: ColumnElement[bool]) -> Statement:
+    """Write when rows were used; one that another request updates is skipped: it does the same."""
+    unlocked = select(row.id).where(is_it).with_for_update(skip_locked=True).scalar_subquery()
+    used = update(row).where(row.id.in_(unlocked))
+    return Statement(used.values(last_used_at=bindparam("now")))
+
+
+_NOTE_USE = noting_use(UserSession, UserSession.id == bindparam("session_id"))

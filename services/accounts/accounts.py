@@ -1,4 +1,4 @@
-from sqlalchemy import exists, func, or_, select
+from sqlalchemy import Column, exists, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
@@ -69,12 +69,17 @@ def has_account(uow: UnitOfWork, person: User) -> bool:
     can_log_in = person.password_hash is not None or person.is_operator or person.plan != Plan.FREE
     # A table that is new counts as something of an account until somebody thinks about it.
     others = [
-        exists().where(foreign.parent == person.id)
-        for table in Model.metadata.sorted_tables
-        for foreign in table.foreign_keys
-        if foreign.column is User.__table__.c.id and table.name not in _OF_READERS
+        exists().where(column == person.id)
+        for column in columns_of_people()
+        if column.table.name not in _OF_READERS
     ]
     return can_log_in or bool(uow.session.scalar(select(or_(*others))))
+
+
+def columns_of_people() -> list[Column[int]]:
+    """The columns of all tables that refer to a person."""
+    keys = (key for table in Model.metadata.sorted_tables for key in table.foreign_keys)
+    return [key.parent for key in keys if key.column is User.__table__.c.id]
 
 
 def note_move(uow: UnitOfWork, person: User, *, left: str, shown: bool = False) -> None:
@@ -142,9 +147,8 @@ def owners_of_lists(uow: UnitOfWork, wanted: PageRequest) -> PageOfRows[tuple[Us
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
     # An index answers it alone. People are looked up for those of the page only.
-    found = uow.session.execute(
-        paging.by_moment(select(owned), owned.c.newest, owned.c.user_id, wanted)
-    ).all()
+    query = paging.by_moment(select(owned), owned.c.newest, owned.c.user_id, wanted)
+    found = uow.session.execute(query).all()
     page = paging.cut(
         found, wanted.limit, lambda row: paging.moment_cursor(row.newest, row.user_id)
     )

@@ -170,14 +170,10 @@ def succeed(
     The mail waits for the second step, where there is one. Raises ``password.wrong`` if the
     password was changed since the check.
     """
-    statement = (
-        update(User)
-        .where(User.id == attempt.user_id, User.password_hash == attempt.password_hash)
-        .values(password_hash=check.renewed or attempt.password_hash, updated_at=User.updated_at)
-        .returning(User)
-        .execution_options(synchronize_session=False)
-    )
-    person = uow.session.scalar(statement)
+    as_checked = User.id == attempt.user_id, User.password_hash == attempt.password_hash
+    kept = {"password_hash": check.renewed or attempt.password_hash, "updated_at": User.updated_at}
+    statement = update(User).where(*as_checked).values(**kept).returning(User)
+    person = uow.session.scalar(statement.execution_options(synchronize_session=False))
     if person is None:
         raise PASSWORD_WRONG()
     clear(uow, attempt)
@@ -266,17 +262,14 @@ def _count(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
     seconds = func.least(func.power(2, beyond), throttle.max_pause.total_seconds())
     later = literal(now) + func.make_interval(0, 0, 0, 0, 0, 0, seconds)
     paused_until = case((attempts < throttle.free, kept.paused_until), else_=later)
-    statement = (
-        insert(kept)
-        .values(subject=subject, attempts=1, paused_until=_UNPAUSED, tried_at=now)
-        .on_conflict_do_update(
-            index_elements=[kept.subject],
-            set_={"attempts": attempts, "paused_until": paused_until, "tried_at": now},
-            where=kept.paused_until <= now,
-        )
-        .returning(kept.attempts)
+    first = {"attempts": 1, "paused_until": _UNPAUSED, "tried_at": now}
+    counted = insert(kept).values(subject=subject, **first)
+    counted = counted.on_conflict_do_update(
+        index_elements=[kept.subject],
+        set_={"attempts": attempts, "paused_until": paused_until, "tried_at": now},
+        where=kept.paused_until <= now,
     )
-    number = uow.session.scalar(statement)
+    number: int | None = uow.session.scalar(counted.returning(kept.attempts))
     if number is None:
         until = uow.session.scalar(select(kept.paused_until).where(kept.subject == subject))
         left = 0 if until is None else round((until - now).total_seconds())

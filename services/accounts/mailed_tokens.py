@@ -88,13 +88,9 @@ def read(
     invalid: ErrorType = LINK_INVALID,
 ) -> MailedLink:
     """The token behind a secret; changes nothing. Raises ``invalid``."""
-    found = uow.session.scalar(
-        select(MailedLink).where(
-            MailedLink.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
-            MailedLink.purpose == purpose,
-            MailedLink.expires_at > func.now(),
-        )
-    )
+    is_it = MailedLink.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode()))
+    lives = MailedLink.purpose == purpose, MailedLink.expires_at > func.now()
+    found = uow.session.scalar(select(MailedLink).where(is_it, *lives))
     if found is None:
         raise invalid()
     return found
@@ -108,17 +104,10 @@ def use(uow: UnitOfWork, opened: MailedLink, *, used: ErrorType = LINK_USED) -> 
 
 def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int) -> int:
     """Move the person's unused tokens from one list to another; returns their number."""
-    statement = (
-        update(MailedLink)
-        .where(
-            MailedLink.user_id == user_id,
-            MailedLink.list_id == list_id,
-            MailedLink.used_at.is_(None),
-        )
-        .values(list_id=to_list_id)
-        .returning(MailedLink.id)
-    )
-    return len(uow.session.execute(statement).all())
+    row = MailedLink
+    unused = row.user_id == user_id, row.list_id == list_id, row.used_at.is_(None)
+    moved = update(row).where(*unused).values(list_id=to_list_id).returning(row.id)
+    return len(uow.session.execute(moved).all())
 
 
 LOGIN_PATH = "/login"

@@ -107,10 +107,7 @@ def change_password(
 
 
 def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
-    """Set a person's password, end all their sessions, and mail a notice: for the operator.
-
-    Raises ``user.not_found`` and what ``passwords.require_allowed`` raises.
-    """
+    """Set a person's password as the operator, end their sessions, and mail a notice."""
     found = accounts.get_by_email(uow, email)
     # Before the lock: it takes a while.
     password_hash = passwords.make(password, found.email, found.name)
@@ -134,10 +131,7 @@ def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: in
 def prove_address(
     uow: UnitOfWork, keyring: Keyring, secret: str, caller: Caller
 ) -> tuple[User, str]:
-    """Use up a link to a new address; return the person, locked, and the address.
-
-    Raises what ``read_new_address`` raises, and ``auth.login_again``.
-    """
+    """Use up a link to a new address; returns the locked person and the address."""
     email = read_new_address(uow, keyring, secret, caller.user_id)
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)

@@ -135,22 +135,15 @@ def _rotate(resources: Resources, context: InstrumentedAttribute[str]) -> Iterat
     wrapper, after = resources.key_wrapper, 0
     while True:
         with resources.unit_of_work() as uow:
-            query = (
-                select(kind.id, context, kind.wrapped_by, kind.wrapped_key)
-                .where(kind.id > after, kind.wrapped_by != wrapper.current)
-                .order_by(kind.id)
-                .limit(_MAX_BATCH_ROWS)
-                .with_for_update()
-            )
+            query = select(kind.id, context, kind.wrapped_by, kind.wrapped_key)
+            query = query.where(kind.id > after, kind.wrapped_by != wrapper.current)
+            query = query.order_by(kind.id).limit(_MAX_BATCH_ROWS).with_for_update()
             stale = uow.session.execute(query).all()
             for row_id, name, wrapped_by, wrapped_key in stale:
-                rewrapped = wrapper.rewrap(WrappedKey(wrapped_by, wrapped_key), name)
+                again = wrapper.rewrap(WrappedKey(wrapped_by, wrapped_key), name)
                 # Not by the ORM, which would set updated_at: the file is the same.
-                uow.session.execute(
-                    update(kind.__table__)
-                    .where(kind.id == row_id)
-                    .values(wrapped_key=rewrapped.data, wrapped_by=rewrapped.wrapped_by)
-                )
+                row = update(kind.__table__).where(kind.id == row_id)
+                uow.session.execute(row.values(wrapped_key=again.data, wrapped_by=again.wrapped_by))
         if not stale:
             return
         after = stale[-1].id

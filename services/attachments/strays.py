@@ -66,10 +66,7 @@ def find(resources: Resources, *, now: datetime) -> Iterator[Stray]:
 
 
 def mend(resources: Resources, stray: Stray) -> None:
-    """Remove an object that no row names.
-
-    A row whose converted image is gone fails; one whose rendition is gone forgets the rendition.
-    """
+    """Remove an object that no row names; fail a row without its image, or cut off a rendition."""
     if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
         resources.objects.remove(stray.key)
         return

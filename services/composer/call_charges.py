@@ -21,7 +21,6 @@ from integrations.llm.port import Usage
 from services.access.caller import Caller, require_scope
 from services.composer.requests import MetadataRequest
 from services.credits import own_charges
-from services.credits.own_charges import OwnCharge
 from services.jobs.idempotency import IdempotencyKey
 from storage.database import Database
 from storage.redis import request_scripts
@@ -64,12 +63,9 @@ def charge_call(
         "wrote": "metadata" if asked.wanted else "tweets",
         "writer": f"openai/{resources.settings.llm_model}",
     }
+    work = request_scripts.request_id(asked.kind.queue, same)
     return own_charges.charge(
-        resources,
-        OwnCharge(price, SOURCE_TYPE, call.key, key),
-        meta,
-        work=request_scripts.request_id(asked.kind.queue, same),
-        seconds=seconds,
+        resources, key, price, source_id=call.key, meta=meta, work=work, seconds=seconds
     )
 
 
@@ -85,13 +81,6 @@ class RunPayment:
     is_due: bool = field(default=False, init=False)
     _is_taken: bool = field(default=False, init=False)
     _entry_id: int | None = field(default=None, init=False)
-
-    @classmethod
-    def of_run(
-        cls, database: Database, work: str, worker: str, payload: dict[str, Any]
-    ) -> "RunPayment | None":
-        is_owed = payload.get(IS_CHARGED)
-        return None if is_owed is None else cls(database, work, worker, is_owed)
 
     def take(self) -> None:
         """Take a charge before the model is asked for the first time.

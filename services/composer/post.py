@@ -42,13 +42,9 @@ class PlainPost:
 
     @cached_property
     def own_links(self) -> frozenset[str]:
-        """The post's links in the form in which links are compared.
-
-        Bare names that its text shows count too: a post on `Node.js` may be called that.
-        """
-        return frozenset(map(hyperlinks.canonical_link, self.links)) | hyperlinks.find_links(
-            self.text
-        )
+        """The post's links as links are compared, and bare names that its text shows."""
+        shown = hyperlinks.find_links(self.text)
+        return shown.union(map(hyperlinks.canonical_link, self.links))
 
 
 class MetadataField(StrEnum):

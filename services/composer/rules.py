@@ -118,12 +118,12 @@ def metadata_faults(
 def foreign_faults(plain: PlainPost, metadata: PostMetadata) -> list[str]:
     """Faults of a model's summary and tags; a slug can hold no link, and tweets have own rules."""
     fault = "has a link or a mention that the post doesn't have"
-    faults = []
-    if metadata.summary is not None and _foreign(plain, metadata.summary):
-        faults.append(f"the summary {fault}")
-    if any(_foreign(plain, tag) for tag in metadata.tags or ()):
-        faults.append(f"a tag {fault}")
-    return faults
+    parts = {"the summary": (metadata.summary or "",), "a tag": metadata.tags or ()}
+    return [
+        f"{part} {fault}"
+        for part, texts in parts.items()
+        if any(_foreign(plain, text) for text in texts)
+    ]
 
 
 def tweets_faults(plain: PlainPost, tweets: Sequence[str]) -> list[str]:

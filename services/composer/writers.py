@@ -14,7 +14,7 @@ from core.settings import Settings
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
 from integrations.llm.registry import language_model
 from services.composer import call_charges, model_writer, offline, requests, rules
-from services.composer.call_charges import RunPayment
+from services.composer.call_charges import IS_CHARGED, RunPayment
 from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.requests import OFFLINE, MetadataRequest, MetadataResult
 from services.composer.text import markup
@@ -129,7 +129,9 @@ class _AttendedModel:
 
 def answer(resources: Resources, lease: RequestLease) -> dict[str, Any]:
     request = MetadataRequest.from_payload(lease.payload)
-    payment = RunPayment.of_run(resources.database, lease.request_id, lease.worker, lease.payload)
+    is_owed, payment = lease.payload.get(IS_CHARGED), None
+    if is_owed is not None:
+        payment = RunPayment(resources.database, lease.request_id, lease.worker, is_owed)
     writer = resources.shared(MetadataWriter.of_process)
     return writer.write(request, lease.seconds_left, payment).to_payload()
 

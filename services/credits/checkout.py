@@ -3,7 +3,7 @@
 import base64
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -35,7 +35,6 @@ from storage.unit_of_work import UnitOfWork
 # Money is rounded up to the minor unit and credits down to four decimals, so that no order gives
 # more credits than were paid.
 
-
 # The most that Stripe takes: eight digits of the minor unit.
 MAX_AMOUNT_MINOR = 99_999_999
 _AMOUNT, _CREDIT_AMOUNT = "body.amount", "body.credit_amount"
@@ -43,11 +42,14 @@ _AMOUNT, _CREDIT_AMOUNT = "body.amount", "body.credit_amount"
 
 @dataclass(frozen=True)
 class Price:
-    currency: Currency
+    """The terms of an order, named as its columns."""
+
+    currency: str
     amount: Decimal
     amount_minor: int
     credit_amount: Decimal
     credits_per_usd: Decimal
+    units_per_usd: Decimal
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def price(
     if bought > MAX_AMOUNT:
         raise errors.TOPUP_BUYS_TOO_MUCH()
     paid = Decimal(minor).scaleb(-digits)
-    return Price(rate.currency, paid, minor, bought, rate.credits_per_usd)
+    return Price(code, paid, minor, bought, rate.credits_per_usd, rate.currency.per_usd)
 
 
 def _check_amount(amount: Decimal, place: str) -> None:
@@ -150,7 +152,6 @@ def _minor(rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | No
 # A token is 256 bits, derived from the order's id under a key that only our processes have, so
 # that the same answer can be sent again although no token is stored. The database keeps its HMAC.
 
-
 _CLAIM_PURPOSE = "topup-claim"
 _HMAC_PURPOSE = "topup-claim-hmac"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
@@ -169,11 +170,11 @@ def token_hmac(keyring: Keyring, token: str) -> bytes:
 
 def token_of(keyring: Keyring, order: PaymentOrder) -> str | None:
     """Return the order's token; ``None`` if the key that made it or its HMAC is gone."""
-    for digest in keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode()):
-        token = _spelt(digest)
-        if order.claim_token_hmac in _hmacs(keyring, token):
-            return token
-    return None
+    digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())
+    ours = (
+        each for each in map(_spelt, digests) if order.claim_token_hmac in _hmacs(keyring, each)
+    )
+    return next(ours, None)
 
 
 def find(uow: UnitOfWork, keyring: Keyring, token: str) -> PaymentOrder:
@@ -263,15 +264,10 @@ def accept(
             claim_token_hmac=token_hmac(resources.keyring, make_token(resources.keyring, order_id)),
             user_id=user_id,
             channel=channel,
-            currency=terms.currency.code,
-            amount=terms.amount,
-            amount_minor=terms.amount_minor,
-            credit_amount=terms.credit_amount,
-            credits_per_usd=terms.credits_per_usd,
-            units_per_usd=terms.currency.per_usd,
             redirect_url=request.redirect_url,
             expires_at=expires_at,
             next_check_at=expires_at,
+            **asdict(terms),
         )
         return idempotency.commit(resources, order, OPEN_CHECKOUT, key, request_id)
 
@@ -297,13 +293,13 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
         raise errors.TOPUP_TOO_LATE()
     signature = resources.keyring.signer(_RETURN_PURPOSE).sign(str(order.id).encode())
-    return_path = f"{RETURN_PATH}?order={order.id}&signature={signature}"
+    query = f"order={order.id}&signature={signature}"
     checkout = Checkout(
         order_id=order.id,
         amount_minor=order.amount_minor,
         currency=order.currency,
         description=f"{order.credit_amount.normalize():f} credits",
-        return_url=f"{resources.settings.public_base}{return_path}",
+        return_url=f"{resources.settings.public_base}{RETURN_PATH}?{query}",
         expires_at=order.expires_at,
     )
     _succeed(resources, lease, payments.open(checkout))

@@ -34,7 +34,6 @@ from storage.database import Database, Statement
 # therefore found by halving, and a look is at a bounded range of numbers: a page may hold fewer
 # entries than it was asked for, or none, and say where the next look begins.
 
-
 MAX_ENTRIES_LOOKED_AT = 5_000
 
 
@@ -63,14 +62,9 @@ def find(
         highest = min(highest, ids.of_cursor(wanted.cursor) - 1)
     lowest = 0 if only.first is None else _last_before(database, user_id, only.first, days=0)
     look_after = max(lowest, highest - MAX_ENTRIES_LOOKED_AT)
-    rows = database.rows(
-        _LOOK,
-        user_id=user_id,
-        after=look_after,
-        highest=highest,
-        actions=[str(action) for action in only.actions or CreditAction],
-        limit=wanted.limit + 1,
-    )
+    actions = [str(action) for action in only.actions or CreditAction]
+    bounds = {"after": look_after, "highest": highest, "limit": wanted.limit + 1}
+    rows = database.rows(_LOOK, user_id=user_id, actions=actions, **bounds)
     entries = [(int(seq), str(entry)) for seq, entry in rows]
     shown, next_cursor = entries[: wanted.limit], None
     if len(entries) > wanted.limit:
@@ -81,10 +75,7 @@ def find(
 
 
 def _last_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """The number of the last entry before a day or so many days after it; 0: there is none.
-
-    ``None``: the number of the newest entry.
-    """
+    """The last entry before a day and ``days``, or the newest; 0: there is none."""
     if day is None:
         found = database.rows(_NEWEST, user_id=user_id)
     else:
@@ -170,10 +161,9 @@ def consume(
         raise insufficient(database, user_id, amount)
     if outcome == "key_reused":
         raise IDEMPOTENCY_KEY_REUSED()
-    is_replayed = outcome == "replayed"
-    if not is_replayed:
+    if outcome != "replayed":
         count_credits(CreditAction.CONSUME, amount)
-    return Charge(entry, is_replayed=is_replayed)
+    return Charge(entry, is_replayed=outcome == "replayed")
 
 
 def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:

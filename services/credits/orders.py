@@ -73,27 +73,19 @@ _UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderSt
 def purge(now: datetime, uow: UnitOfWork, limit: int) -> int:
     """Delete such orders with their history, ``limit`` at most; how many they were."""
     order = PaymentOrder
-    found = (
-        select(order.id)
-        .where(
-            order.status.in_(_UNPAID),
-            order.created_at < now - ABANDONED_ORDER_RETENTION,
-            # While the provider may still say that it was paid, it is asked.
-            order.next_check_at.is_(None),
-            order.user_id.is_(None),
-            order.paid_at.is_(None),
-            order.mismatch.is_(None),
-            order.dispute.is_(None),
-            order.refunded_minor == 0,
-            # Or one such order would keep all others here.
-            func.is_abandoned_order(order.id),
-        )
-        .order_by(order.created_at)
-        .limit(limit)
-        # An order that is claimed or settled in this moment stays.
-        .with_for_update(skip_locked=True)
+    # While the provider may still say that it was paid, it is asked.
+    unset = order.next_check_at, order.user_id, order.paid_at, order.mismatch, order.dispute
+    found = select(order.id).where(
+        order.status.in_(_UNPAID),
+        order.created_at < now - ABANDONED_ORDER_RETENTION,
+        *(each.is_(None) for each in unset),
+        order.refunded_minor == 0,
+        # Or one such order would keep all others here.
+        func.is_abandoned_order(order.id),
     )
-    ids = list(uow.session.scalars(found))
+    oldest = found.order_by(order.created_at).limit(limit)
+    # An order that is claimed or settled in this moment stays.
+    ids = list(uow.session.scalars(oldest.with_for_update(skip_locked=True)))
     for history in (PaymentEvent, PaymentOrderChange):
         uow.session.execute(delete(history).where(history.order_id.in_(ids)))
     uow.session.execute(delete(order).where(order.id.in_(ids)))

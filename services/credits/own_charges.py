@@ -10,20 +10,19 @@ the row decides, so exactly one of these happens:
   between the provider's answer and ``settle``.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import orjson
 from psycopg2.errors import LockNotAvailable
-from sqlalchemy import text
+from sqlalchemy import bindparam, func, select, text
 from sqlalchemy.exc import OperationalError
 
 from core.counters.work_metrics import count_credits
 from core.errors.money import CHARGE_IN_PROGRESS
 from core.queues import Queue
-from models import CreditAction
+from models import CreditAction, OpenCharge
 from services.credits import ledger
 from services.jobs import maintenance
 from services.jobs.idempotency import IdempotencyKey
@@ -43,31 +42,29 @@ _TAKEN_FOR = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 
 
-@dataclass(frozen=True)
-class OwnCharge:
-    """``key`` names the call whose charge this is: equal ones within 24 hours are one charge."""
-
-    amount: Decimal
-    source_type: str
-    source_id: str
-    key: IdempotencyKey
-
-
 def charge(
-    resources: Resources, owed: OwnCharge, meta: dict[str, Any], *, work: str, seconds: float
+    resources: Resources,
+    key: IdempotencyKey,
+    amount: Decimal,
+    *,
+    source_id: str,
+    meta: dict[str, Any],
+    work: str,
+    seconds: float,
 ) -> int | None:
     """Charge for work that its caller waits for, and return the entry's id.
 
+    ``key`` names the call, and by its route the source: equal ones in 24 hours are one charge.
     Returns ``None`` where an equal call was charged, and that was settled. Raises
     ``credits.insufficient``, and ``idempotency.in_progress`` where the credits for it are held by
     an equal call.
     """
     values = {
-        "user_id": owed.key.caller_id,
-        "call": owed.key.key,
-        "amount": owed.amount,
-        "source_type": owed.source_type,
-        "source_id": owed.source_id,
+        "user_id": key.caller_id,
+        "call": key.key,
+        "amount": amount,
+        "source_type": key.route,
+        "source_id": source_id,
         "meta": orjson.dumps(meta).decode(),
         "work": work,
         "for": timedelta(seconds=seconds) + _GRACE,
@@ -87,16 +84,13 @@ def charge(
     if is_held:
         raise CHARGE_IN_PROGRESS()
     if entry_id is None:
-        raise ledger.insufficient(resources.database, owed.key.caller_id, owed.amount)
-    count_credits(CreditAction.CONSUME, owed.amount)
+        raise ledger.insufficient(resources.database, key.caller_id, amount)
+    count_credits(CreditAction.CONSUME, amount)
     return entry_id
 
 
 def take(database: Database, work: str, worker: str) -> int | None:
-    """Take the charge of one of those who wait for this work; ``None`` when there is none.
-
-    A charge that another worker took comes last: that worker was lost.
-    """
+    """Take a charge of those who wait for this work; one of a lost worker comes last."""
     found = database.rows(_TAKE, work=work, worker=worker, taken_for=_TAKEN_FOR)
     return found[0][0] if found else None
 
@@ -159,6 +153,8 @@ RETURNING id
 """)
 _REVERSE = Statement("SELECT credit_reverse(:entry_id, CAST(:worker AS text))")
 _OVERDUE = Statement(
-    "SELECT entry_id, taken_by FROM open_charges WHERE deadline < now() ORDER BY deadline"
-    " LIMIT :limit"
+    select(OpenCharge.entry_id, OpenCharge.taken_by)
+    .where(OpenCharge.deadline < func.now())
+    .order_by(OpenCharge.deadline)
+    .limit(bindparam("limit"))
 )

@@ -61,10 +61,7 @@ def refresh(resources: Resources, providers: PaymentChannels, order_id: int) -> 
 
 
 def poll(resources: Resources, providers: PaymentChannels) -> int:
-    """Check the due orders and return their number; several processes may poll at once.
-
-    Each channel has threads of its own, so that none waits for another one's provider.
-    """
+    """Check the due orders, each channel in its own threads, and return their number."""
     with ThreadPoolExecutor(len(PaymentChannel), "poll") as pool:
         return sum(pool.map(partial(_poll_channel, resources, providers), PaymentChannel))
 
@@ -86,8 +83,8 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
                         done += 1
                 except Exception:  # the orders behind it are settled all the same
                     log.exception("order.not_settled", order_id=due.id)
+                    order = update(PaymentOrder).where(PaymentOrder.id == due.id)
                     with resources.unit_of_work() as uow:
-                        order = update(PaymentOrder).where(PaymentOrder.id == due.id)
                         uow.session.execute(order.values(next_check_at=func.now() + _PUT_OFF_FOR))
             if len(batch) < MAX_ORDERS_AT_ONCE:
                 break
@@ -96,21 +93,14 @@ def _poll_channel(resources: Resources, providers: PaymentChannels, channel: Pay
 
 def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:
     """Take orders that are due, so that no other poller takes them."""
-    due = (
-        select(PaymentOrder.id)
-        .where(PaymentOrder.next_check_at <= func.now(), PaymentOrder.channel == channel)
-        .order_by(PaymentOrder.next_check_at)
-        .limit(MAX_ORDERS_AT_ONCE)
-        .with_for_update(skip_locked=True)
-    )
+    row = PaymentOrder
+    due = select(row.id).where(row.next_check_at <= func.now(), row.channel == channel)
+    due = due.order_by(row.next_check_at).limit(MAX_ORDERS_AT_ONCE)
+    due = due.with_for_update(skip_locked=True)
+    taken = update(row).where(row.id.in_(due.scalar_subquery()))
+    taken = taken.values(next_check_at=func.now() + _TAKEN_FOR)
     with resources.unit_of_work() as uow:
-        statement = (
-            update(PaymentOrder)
-            .where(PaymentOrder.id.in_(due.scalar_subquery()))
-            .values(next_check_at=func.now() + _TAKEN_FOR)
-            .returning(PaymentOrder)
-        )
-        return uow.session.scalars(statement).all()
+        return uow.session.scalars(taken.returning(row)).all()
 
 
 def _ask(

@@ -217,18 +217,16 @@ def resolve(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOr
 
 def find(uow: UnitOfWork, channel: PaymentChannel, evidence: Evidence) -> int | None:
     """Find the order of some evidence, by the most certain of the ids in the evidence."""
-    names = (
-        (PaymentOrder.id, evidence.order_id),
-        (PaymentOrder.session_id, evidence.session_id),
-        (PaymentOrder.payment_id, evidence.payment_id),
-    )
-    for column, name in names:
-        if name is not None:
-            query = select(PaymentOrder.id).where(PaymentOrder.channel == channel, column == name)
-            found = uow.session.scalar(query.order_by(PaymentOrder.created_at).limit(1))
-            if found is not None:
-                return found
-    return None
+    row, found = PaymentOrder, None
+    for column, name in (
+        (row.id, evidence.order_id),
+        (row.session_id, evidence.session_id),
+        (row.payment_id, evidence.payment_id),
+    ):
+        if name is not None and found is None:
+            query = select(row.id).where(row.channel == channel, column == name)
+            found = uow.session.scalar(query.order_by(row.created_at).limit(1))
+    return found
 
 
 def next_check(order: PaymentOrder, now: datetime) -> datetime | None:
@@ -284,8 +282,8 @@ def _reconcile(uow: UnitOfWork, order: PaymentOrder) -> None:
 
 
 def _give(uow: UnitOfWork, order: PaymentOrder, action: str, amount: Decimal, source: str) -> None:
-    values = _values(order) | {"action": action, "amount": amount, "source": source}
-    uow.session.execute(_GIVE, values)
+    given = {"action": action, "amount": amount, "source": source}
+    uow.session.execute(_GIVE, _values(order) | given)
     uow.after_commit(partial(count_credits, action, amount))
 
 
@@ -370,8 +368,5 @@ def _with_all_refunds(
     if payment_id is None or not (is_another_sum or has_failed):
         return evidence
     whole = payments.refunds(payment_id)
-    return replace(
-        evidence,
-        refunded_minor=whole.refunded_minor,
-        refunds_failed_minor=whole.refunds_failed_minor,
-    )
+    failed = whole.refunds_failed_minor
+    return replace(evidence, refunded_minor=whole.refunded_minor, refunds_failed_minor=failed)

@@ -23,7 +23,6 @@ from storage.resources import Resources
 # Each is signed under the deployment's secret keys, so a person who can write to the database can't
 # make one. An old one that is put back makes a run read more, and hides nothing.
 
-
 _MAX_BATCH_ROWS = 1_000
 
 

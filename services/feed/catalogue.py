@@ -6,7 +6,6 @@ A type that was published stays. Its data may gain fields, and loses none.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -231,78 +230,65 @@ class TypeEntry:
     data: type[ShownData]
 
 
-_of_member = partial(
-    TypeEntry, subject=SubjectKind.SUBSCRIPTION, scope=Scope.SUBSCRIPTION_READ, data=MemberFacts
-)
-_of_bulk = partial(TypeEntry, scope=Scope.SUBSCRIPTION_READ)
-_of_attachment = partial(
-    TypeEntry, subject=SubjectKind.ATTACHMENT, scope=Scope.ATTACHMENT, data=AttachmentFacts
-)
-_of_order = partial(TypeEntry, subject=SubjectKind.ORDER, scope=Scope.CREDIT_READ, data=OrderFacts)
-_of_credential = partial(TypeEntry, scope=None, data=CredentialFacts)
+_MEMBERS, _CREDITS = Scope.SUBSCRIPTION_READ, Scope.CREDIT_READ
+# By the first word of the type. An act on many members is about the import that it undoes, if any.
+_ABOUT: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
+    "subscription": (SubjectKind.SUBSCRIPTION, _MEMBERS, MemberFacts),
+    "import": (SubjectKind.IMPORT, _MEMBERS, ImportFacts),
+    "export": (SubjectKind.EXPORT, _MEMBERS, ExportFacts),
+    "bulk": (SubjectKind.IMPORT, _MEMBERS, BulkFacts),
+    "attachment": (SubjectKind.ATTACHMENT, Scope.ATTACHMENT, AttachmentFacts),
+    "order": (SubjectKind.ORDER, _CREDITS, OrderFacts),
+    "credits": (SubjectKind.CREDIT_ACCOUNT, _CREDITS, BalanceFacts),
+    "key": (SubjectKind.KEY, None, CredentialFacts),
+    "grant": (SubjectKind.GRANT, None, CredentialFacts),
+}
 _TYPE = FeedEventType
+_MEANINGS = {
+    _TYPE.SUBSCRIPTION_CREATED: "A person came onto a list, or came back to it: by a form, by "
+    "their login, or by taking back that they left.",
+    _TYPE.SUBSCRIPTION_CONFIRMED: "A pending person became active, by the mailed link or by their "
+    "login.",
+    _TYPE.SUBSCRIPTION_LEFT: "A person left the list by their own act.",
+    _TYPE.SUBSCRIPTION_EMAIL_OFF: "A subscriber's mail was switched off.",
+    _TYPE.SUBSCRIPTION_EMAIL_ON: "A subscriber's mail was switched on again.",
+    _TYPE.SUBSCRIPTION_REMOVED: "The owner removed a member, or a member was erased.",
+    _TYPE.SUBSCRIPTION_TRANSFERRED: "The owner moved a member to another list: one event for each "
+    "of the two lists.",
+    _TYPE.SUBSCRIPTION_CHANGED: "The owner changed a member's name, tier or expiry.",
+    _TYPE.IMPORT_ENDED: "An import, a dry run, or a call of members/add ended: one event for all "
+    "of its members.",
+    _TYPE.EXPORT_ENDED: "The file of an export is there, or won't be.",
+    _TYPE.BULK_ENDED: "A change of many members ended, such as the undo of an import: one event "
+    "for all. Without a subject it is a bulk action.",
+    _TYPE.ATTACHMENT_READY: "An upload was converted and can be seen.",
+    _TYPE.ATTACHMENT_FAILED: "An upload could not be converted.",
+    _TYPE.ATTACHMENT_DELETED: "The owner deleted an attachment.",
+    _TYPE.ORDER_PAID: "An order of credits was paid, or is the owner's again after a dispute or a "
+    "failed refund.",
+    _TYPE.ORDER_REFUNDED: "All of an order was refunded.",
+    _TYPE.ORDER_DISPUTED: "The payer's bank took the payment of an order back for now.",
+    _TYPE.ORDER_REVIEW: "The payment did not match its order; the operator looks at it.",
+    _TYPE.CREDITS_LOW: "The balance fell below the account's threshold. It is told once, until the "
+    "balance was at the threshold again.",
+    _TYPE.KEY_CREATED: "An API key was made.",
+    _TYPE.KEY_ENDED: "API keys were revoked: one with those that it made, or all at once.",
+    _TYPE.GRANT_CREATED: "A program was let in, or was given more scopes.",
+    _TYPE.GRANT_ENDED: "A program, or all of them, may do nothing any more.",
+}
+_OWN_DATA: Mapping[FeedEventType, type[ShownData]] = {
+    _TYPE.SUBSCRIPTION_TRANSFERRED: TransferFacts,
+    _TYPE.ATTACHMENT_FAILED: FailedAttachmentFacts,
+}
+
+
+def _entry(kind: FeedEventType, meaning: str) -> TypeEntry:
+    subject, scope, data = _ABOUT[kind.partition(".")[0]]
+    return TypeEntry(meaning, subject, scope, _OWN_DATA.get(kind, data))
+
+
 CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
-    _TYPE.SUBSCRIPTION_CREATED: _of_member(
-        "A person came onto a list, or came back to it: by a form, by their login, or by taking "
-        "back that they left."
-    ),
-    _TYPE.SUBSCRIPTION_CONFIRMED: _of_member(
-        "A pending person became active, by the mailed link or by their login."
-    ),
-    _TYPE.SUBSCRIPTION_LEFT: _of_member("A person left the list by their own act."),
-    _TYPE.SUBSCRIPTION_EMAIL_OFF: _of_member("A subscriber's mail was switched off."),
-    _TYPE.SUBSCRIPTION_EMAIL_ON: _of_member("A subscriber's mail was switched on again."),
-    _TYPE.SUBSCRIPTION_REMOVED: _of_member("The owner removed a member, or a member was erased."),
-    _TYPE.SUBSCRIPTION_TRANSFERRED: _of_member(
-        "The owner moved a member to another list: one event for each of the two lists.",
-        data=TransferFacts,
-    ),
-    _TYPE.SUBSCRIPTION_CHANGED: _of_member("The owner changed a member's name, tier or expiry."),
-    _TYPE.IMPORT_ENDED: _of_bulk(
-        "An import, a dry run, or a call of members/add ended: one event for all of its members.",
-        subject=SubjectKind.IMPORT,
-        data=ImportFacts,
-    ),
-    _TYPE.EXPORT_ENDED: _of_bulk(
-        "The file of an export is there, or won't be.",
-        subject=SubjectKind.EXPORT,
-        data=ExportFacts,
-    ),
-    _TYPE.BULK_ENDED: _of_bulk(
-        "A change of many members ended, such as the undo of an import: one event for all. "
-        "Without a subject it is a bulk action.",
-        subject=SubjectKind.IMPORT,
-        data=BulkFacts,
-    ),
-    _TYPE.ATTACHMENT_READY: _of_attachment("An upload was converted and can be seen."),
-    _TYPE.ATTACHMENT_FAILED: _of_attachment(
-        "An upload could not be converted.", data=FailedAttachmentFacts
-    ),
-    _TYPE.ATTACHMENT_DELETED: _of_attachment("The owner deleted an attachment."),
-    _TYPE.ORDER_PAID: _of_order(
-        "An order of credits was paid, or is the owner's again after a dispute or a failed refund."
-    ),
-    _TYPE.ORDER_REFUNDED: _of_order("All of an order was refunded."),
-    _TYPE.ORDER_DISPUTED: _of_order("The payer's bank took the payment of an order back for now."),
-    _TYPE.ORDER_REVIEW: _of_order("The payment did not match its order; the operator looks at it."),
-    _TYPE.CREDITS_LOW: TypeEntry(
-        "The balance fell below the account's threshold. It is told once, until the balance was at "
-        "the threshold again.",
-        SubjectKind.CREDIT_ACCOUNT,
-        Scope.CREDIT_READ,
-        BalanceFacts,
-    ),
-    _TYPE.KEY_CREATED: _of_credential("An API key was made.", subject=SubjectKind.KEY),
-    _TYPE.KEY_ENDED: _of_credential(
-        "API keys were revoked: one with those that it made, or all at once.",
-        subject=SubjectKind.KEY,
-    ),
-    _TYPE.GRANT_CREATED: _of_credential(
-        "A program was let in, or was given more scopes.", subject=SubjectKind.GRANT
-    ),
-    _TYPE.GRANT_ENDED: _of_credential(
-        "A program, or all of them, may do nothing any more.", subject=SubjectKind.GRANT
-    ),
+    kind: _entry(kind, meaning) for kind, meaning in _MEANINGS.items()
 }
 
 

@@ -183,8 +183,7 @@ def next_events(
     """The owner's next events of these types, in order; none whose older neighbour may yet come.
 
     It selects the next events of each type, and of those the first ones: a type costs one look into
-    an index, and no more rows than the limit. Of the types in ``later`` only what comes after those
-    positions is selected.
+    an index, and no more rows than the limit. A type in ``later`` begins at its position there.
     """
     kinds = sorted(types)
     after = [max(position, later.get(each, position)) for each in kinds]
@@ -265,15 +264,14 @@ def _join_subscriptions(session: Session, ids: Collection[int]) -> Joined:
 
 
 def _join_orders(session: Session, ids: Collection[int]) -> Joined:
-    order = PaymentOrder
-    query = select(order.id, order.credit_amount, order.currency, order.amount)
+    found = session.scalars(select(PaymentOrder).where(PaymentOrder.id.in_(ids)))
     return {
         row.id: {
             "credit_amount": float(row.credit_amount),
             "currency": row.currency,
             "amount": float(row.amount),
         }
-        for row in session.execute(query.where(order.id.in_(ids)))
+        for row in found
     }
 
 

@@ -113,14 +113,9 @@ def commit(
 
 def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
     """The record of the key in the last 24 hours, if any; raises ``idempotency.key_reused``."""
-    record = uow.session.scalar(
-        select(IdempotencyRecord).where(
-            IdempotencyRecord.caller_id == key.caller_id,
-            IdempotencyRecord.route == key.route,
-            IdempotencyRecord.key == key.key,
-            IdempotencyRecord.expires_at > func.now(),
-        )
-    )
+    row = IdempotencyRecord
+    of_key = row.caller_id == key.caller_id, row.route == key.route, row.key == key.key
+    record = uow.session.scalar(select(row).where(*of_key, row.expires_at > func.now()))
     if record is not None and record.fingerprint != key.fingerprint:
         raise IDEMPOTENCY_KEY_REUSED()
     return record

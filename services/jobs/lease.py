@@ -61,14 +61,9 @@ def transition(
         changes["lease_expires_at"] = lease_end() if to == JobStatus.RUNNING else None
         changes["finished_at"] = func.now() if to in FINISHED else None
         changes["error"] = error and _stored(error)
-    statement = (
-        update(Job)
-        .where(*fence)
-        .values(**changes, version=Job.version + 1)
-        .returning(Job)
-        .execution_options(populate_existing=True)
-    )
-    job = uow.session.scalar(statement)
+    statement = update(Job).where(*fence).values(**changes, version=Job.version + 1)
+    again = {"populate_existing": True}
+    job: Job | None = uow.session.scalar(statement.returning(Job), execution_options=again)
     if job is None:
         return None
     uow.after_commit(lambda: uow.notifier.tell(job.waiter, job_topic(job.id), job.status))
@@ -152,15 +147,10 @@ class Lease:
 
 def claim(uow: UnitOfWork, job_id: int) -> Lease | None:
     """Claim a queued job; ``None`` when it is held, finished, deleted or not due yet."""
-    job = transition(
-        uow,
-        Job.id == job_id,
-        has_status(JobStatus.QUEUED),
-        Job.run_at <= func.now(),
-        to=JobStatus.RUNNING,
-        attempt=Job.attempt + 1,
-        started_at=func.coalesce(Job.started_at, func.now()),
-    )
+    due = Job.id == job_id, has_status(JobStatus.QUEUED), Job.run_at <= func.now()
+    started_at = func.coalesce(Job.started_at, func.now())
+    running, attempt = JobStatus.RUNNING, Job.attempt + 1
+    job = transition(uow, *due, to=running, attempt=attempt, started_at=started_at)
     if job is None:
         return None
     outbox.send_next(uow, job)
@@ -213,13 +203,8 @@ def shared_by_helpers(uow: UnitOfWork, job_id: int | None) -> Lease | None:
 
 def renew(uow: UnitOfWork, lease: Lease) -> None:
     """Extend the lease to five seconds from now; raises ``LeaseLost``."""
-    statement = (
-        update(Job)
-        .where(*held(lease))
-        .values(lease_expires_at=lease_end())
-        .returning(Job.cancel_requested)
-    )
-    cancel_requested = uow.session.scalar(statement)
+    renewed = update(Job).where(*held(lease)).values(lease_expires_at=lease_end())
+    cancel_requested = uow.session.scalar(renewed.returning(Job.cancel_requested))
     if cancel_requested is None:
         raise LeaseLost(lease.job_id)
     if cancel_requested:
@@ -285,10 +270,7 @@ def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta, reason: str) ->
 
 
 def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
-    """Count an attempt as a crash: the job is queued again, or fails for ``error`` at the third.
-
-    Raises ``LeaseLost``.
-    """
+    """Count a crash: the job is queued again, or fails at the third. Raises ``LeaseLost``."""
     crashes = lease.crashes + 1
     if crashes >= MAX_CRASHES:
         _change(uow, lease, JobStatus.FAILED, error=error, crashes=crashes)
@@ -346,7 +328,6 @@ def heartbeat(renew: Callable[[], None]) -> Iterator[None]:
 # A dependency's trouble is not the work's fault, so a job is tried for a time and not for a
 # number of times. All times are the database's.
 
-
 _MIN_PAUSE_SECONDS = 1.0
 # Within the first ten minutes. Later pauses grow with the time that the job has failed.
 _MAX_FIRST_PAUSE_SECONDS = 30.0
@@ -364,10 +345,8 @@ def try_later(uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta
 
     Raises ``LeaseLost``.
     """
-    failing = select(
-        func.extract("epoch", func.now() - func.coalesce(Job.failing_since, func.now()))
-    )
-    found = uow.session.scalar(failing.where(*held(lease)))
+    failing = func.now() - func.coalesce(Job.failing_since, func.now())
+    found = uow.session.scalar(select(func.extract("epoch", failing)).where(*held(lease)))
     if found is None:
         raise LeaseLost(lease.job_id)
     failing_seconds = float(found)

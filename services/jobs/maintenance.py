@@ -103,26 +103,18 @@ def send_due(resources: Resources) -> int:
     found = resources.database.rows(_LOOK)
     known = {name: every_seconds for name, every_seconds, _ in found}
     changed = [kind for kind in _kinds.values() if known.get(kind.name) != _seconds(kind)]
-    if not changed and not any(is_due for _, _, is_due in found):
+    if not changed and not any(looks_due for _, _, looks_due in found):
         return 0
     with resources.unit_of_work() as uow:
         if changed:
             _write(uow, changed)
-        due = (
-            select(Maintenance.name)
-            .where(
-                Maintenance.name.in_(_kinds), Maintenance.send_after <= func.now(), *_free(), _due()
-            )
-            .with_for_update(skip_locked=True)
-        )
-        pause = func.least(func.greatest(_MIN_RESEND, func.now() - Maintenance.due_at), _MAX_RESEND)
-        statement = (
-            update(Maintenance)
-            .where(Maintenance.name.in_(due.scalar_subquery()))
-            .values(send_after=func.now() + pause)
-            .returning(Maintenance.name)
-        )
-        sent = list(uow.session.scalars(statement))
+        row = Maintenance
+        is_due = row.name.in_(_kinds), row.send_after <= func.now(), _is_free(), _is_due()
+        due = select(row.name).where(*is_due).with_for_update(skip_locked=True)
+        pause = func.least(func.greatest(_MIN_RESEND, func.now() - row.due_at), _MAX_RESEND)
+        taken = update(row).where(row.name.in_(due.scalar_subquery()))
+        put_off = taken.values(send_after=func.now() + pause).returning(row.name)
+        sent = list(uow.session.scalars(put_off))
     return sum(resources.broker.send(name, _kinds[name].queue, {}) for name in sent)
 
 
@@ -154,9 +146,8 @@ def bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
 
 
 def set_bookmark(uow: UnitOfWork, kind: MaintenanceKind, place: int | None) -> None:
-    uow.session.execute(
-        update(Maintenance).where(Maintenance.name == kind.name).values(bookmark=place)
-    )
+    row = update(Maintenance).where(Maintenance.name == kind.name)
+    uow.session.execute(row.values(bookmark=place))
 
 
 def is_running(name: str) -> ColumnElement[bool]:
@@ -167,17 +158,15 @@ def is_running(name: str) -> ColumnElement[bool]:
 def require_hold(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> None:
     """Raises ``LeaseLost`` once another run than the one that began then has the kind."""
     held = Maintenance.last_started_at == began_at, Maintenance.lease_expires_at.is_not(None)
-    if (
-        uow.session.scalar(select(Maintenance.name).where(Maintenance.name == kind.name, *held))
-        is None
-    ):
+    row = select(Maintenance.name).where(Maintenance.name == kind.name, *held)
+    if uow.session.scalar(row) is None:
         raise LeaseLost(kind.name)
 
 
 def run_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
     """Do the work, if it is due and no process does it; raises what the work raises."""
     with resources.unit_of_work() as uow:
-        run = _claim(uow, kind, _due())
+        run = _claim(uow, kind, _is_due())
     if run is not None:
         _do(resources, run, work)
 
@@ -196,36 +185,31 @@ def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 def _write(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
     """Write the kinds' rows, and the intervals that a release has changed."""
+    # In one order, so that two processes that write at once don't lock each other out.
+    rows = sorted((kind.name, _seconds(kind)) for kind in kinds)
     statement = insert(Maintenance).values(
-        # In one order, so that two processes that write at once don't lock each other out.
-        [
-            {"name": kind.name, "every_seconds": _seconds(kind)}
-            for kind in sorted(kinds, key=lambda kind: kind.name)
-        ]
+        [{"name": name, "every_seconds": seconds} for name, seconds in rows]
     )
     new = statement.excluded.every_seconds
-    uow.session.execute(
-        statement.on_conflict_do_update(
-            index_elements=["name"],
-            set_={
-                "every_seconds": new,
-                "due_at": func.least(Maintenance.due_at, func.now() + new * timedelta(seconds=1)),
-            },
-            where=Maintenance.every_seconds != new,
-        )
+    due_at = func.least(Maintenance.due_at, func.now() + new * timedelta(seconds=1))
+    changed = statement.on_conflict_do_update(
+        index_elements=["name"],
+        set_={"every_seconds": new, "due_at": due_at},
+        where=Maintenance.every_seconds != new,
     )
+    uow.session.execute(changed)
 
 
 def _seconds(kind: MaintenanceKind) -> int:
     return int(kind.every.total_seconds())
 
 
-def _due() -> ColumnElement[bool]:
+def _is_due() -> ColumnElement[bool]:
     return Maintenance.due_at <= func.now()
 
 
-def _free() -> tuple[ColumnElement[bool], ...]:
-    return (or_(Maintenance.lease_expires_at.is_(None), Maintenance.lease_expires_at < func.now()),)
+def _is_free() -> ColumnElement[bool]:
+    return or_(Maintenance.lease_expires_at.is_(None), Maintenance.lease_expires_at < func.now())
 
 
 def _claim(
@@ -233,7 +217,7 @@ def _claim(
 ) -> MaintenanceRun | None:
     statement = (
         update(Maintenance)
-        .where(Maintenance.name == kind.name, *_free(), *when)
+        .where(Maintenance.name == kind.name, _is_free(), *when)
         .values(
             attempt=Maintenance.attempt + 1,
             last_started_at=func.now(),

@@ -70,14 +70,12 @@ def enqueue(
 def in_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
     """Return what a job of this queue and owner is queued with: it is sent now, or has to wait."""
     other = aliased(Job)
-    sent = select(other.id).where(
-        other.status == JobStatus.QUEUED,
-        other.queue == queue,
-        other.on_behalf_of == owner_id,
-        other.sends.in_(range(1, MAX_SENDS_IN_TURN + 1)),
-        # The sweep keeps all of them among these.
-        other.send_after > func.now() - RECENT,
-    )
+    of_owner = other.queue == queue, other.on_behalf_of == owner_id
+    was_sent = other.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
+    # The sweep keeps all of them among these.
+    is_recent = other.send_after > func.now() - RECENT
+    queued = select(other.id).where(other.status == JobStatus.QUEUED, *of_owner)
+    sent = queued.where(was_sent, is_recent)
     must_wait = exists(sent.offset(MAX_SENT_JOBS_OF_AN_OWNER - 1))
     return {
         "sends": case((must_wait, 0), else_=1),
@@ -97,26 +95,15 @@ def send_next(uow: UnitOfWork, claimed: Job) -> None:
     Jobs that the owner asked for before the claimed one were sent before it, so the look begins
     there; the sweep sends the few jobs that this passes over.
     """
-    waiting = (
-        select(Job.id)
-        .where(
-            Job.status == JobStatus.QUEUED,
-            Job.queue == claimed.queue,
-            Job.on_behalf_of == claimed.on_behalf_of,
-            Job.sends == 0,
-            Job.send_after.between(claimed.created_at, func.now()),
-        )
-        .order_by(Job.send_after)
-        .limit(1)
-        .with_for_update(skip_locked=True)
+    waits = Job.status == JobStatus.QUEUED, Job.sends == 0
+    alike = Job.queue == claimed.queue, Job.on_behalf_of == claimed.on_behalf_of
+    since = Job.send_after.between(claimed.created_at, func.now())
+    oldest = select(Job.id).where(*waits, *alike, since).order_by(Job.send_after).limit(1)
+    its_turn = update(Job).where(
+        Job.id == oldest.with_for_update(skip_locked=True).scalar_subquery()
     )
-    statement = (
-        update(Job)
-        .where(Job.id == waiting.scalar_subquery())
-        .values(sends=1, send_after=func.now() + FIRST_RESEND)
-        .returning(Job)
-    )
-    job = uow.session.scalar(statement)
+    sent = its_turn.values(sends=1, send_after=func.now() + FIRST_RESEND)
+    job = uow.session.scalar(sent.returning(Job))
     if job is not None:
         send_in_turn(uow, job)
 

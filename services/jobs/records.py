@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, any_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, and_, any_, bindparam, func, select
 
 from core import clock, ids
 from core.errors import DomainError, Kind
@@ -83,13 +83,12 @@ def working_on(
 
     They are found by the indexes of queued and of running jobs, and not among all that there were.
     """
-    queues = {kind.queue for kind in of_kinds}
-    is_theirs = Job.queue.in_(queues), Job.on_behalf_of == user_id
-    return and_(
-        or_(and_(Job.status == JobStatus.QUEUED, *is_theirs), Job.status == JobStatus.RUNNING),
-        Job.kind.in_([kind.name for kind in of_kinds]),
-        Job.subject_id == subject_id,
+    is_theirs = Job.queue.in_({kind.queue for kind in of_kinds}), Job.on_behalf_of == user_id
+    unfinished = and_(Job.status == JobStatus.QUEUED, *is_theirs) | (
+        Job.status == JobStatus.RUNNING
     )
+    names = [kind.name for kind in of_kinds]
+    return and_(unfinished, Job.kind.in_(names), Job.subject_id == subject_id)
 
 
 def find_late(
@@ -97,11 +96,8 @@ def find_late(
 ) -> Job | None:
     """The same also of a job that has ended, if it is one of the user's last ones."""
     last = paging.newest_first(select(Job.id), Job.user_id, user_id, Job.id)
-    query = select(Job).where(
-        Job.id.in_(last.limit(_MAX_LATE_JOBS)),
-        Job.kind.in_([kind.name for kind in of_kinds]),
-        Job.subject_id == subject_id,
-    )
+    of_kind = Job.kind.in_([kind.name for kind in of_kinds]), Job.subject_id == subject_id
+    query = select(Job).where(Job.id.in_(last.limit(_MAX_LATE_JOBS)), *of_kind)
     return uow.session.scalar(query.order_by(Job.id.desc()).limit(1))
 
 
@@ -219,14 +215,10 @@ def is_retry_sensible(job: Job) -> bool:
 def error_of(job: Job) -> DomainError:
     """Return the error of a job that failed or was cancelled, of the kind that ended it."""
     assert job.error is not None
-    kind = Kind(job.error["kind"])
-    return DomainError(
-        kind,
-        job.error["code"],
-        job.error["message"],
-        retry_after=_RETRY_SECONDS if kind is Kind.UNAVAILABLE else None,
-        facts=job.error.get("facts", {}),
-    )
+    kind, code, message = Kind(job.error["kind"]), job.error["code"], job.error["message"]
+    retry_after = _RETRY_SECONDS if kind is Kind.UNAVAILABLE else None
+    facts = job.error.get("facts", {})
+    return DomainError(kind, code, message, retry_after=retry_after, facts=facts)
 
 
 def error_shown(job: Job) -> dict[str, Any] | None:

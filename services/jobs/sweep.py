@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -57,13 +56,12 @@ class Pace:
         self._due_at = -math.inf if found else time.monotonic() + pause
 
 
-@dataclass(frozen=True)
 class Paces:
-    """The paces of one sweeper."""
+    """The paces of one sweeper: a queue with many ended jobs slows down no other."""
 
-    lost: Pace = field(default_factory=Pace)
-    # Each queue has its own, so that a queue with many ended jobs slows down no other.
-    queues: dict[Queue, Pace] = field(default_factory=lambda: {queue: Pace() for queue in Queue})
+    def __init__(self) -> None:
+        self.lost = Pace()
+        self.queues = {queue: Pace() for queue in Queue}
 
     def due_queues(self) -> list[Queue]:
         return [queue for queue, pace in self.queues.items() if pace.is_due]

@@ -48,10 +48,7 @@ def require_registrable(uri: str) -> None:
 
 
 def is_registered(uri: str, registered: list[str]) -> bool:
-    """Return whether the client registered the URI.
-
-    URIs are compared by characters, but for loopback ports.
-    """
+    """Return whether the client registered the URI, but for the port of a loopback."""
     return uri in registered or any(_differs_by_port(uri, each) for each in registered)
 
 

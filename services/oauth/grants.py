@@ -4,9 +4,10 @@ A request that issues a code or token under a grant, or revokes its tokens, lock
 These requests therefore take turns, and no secret is issued after the grant was revoked.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import and_, any_, bindparam, func, select
 from sqlalchemy.orm import join
@@ -79,24 +80,13 @@ def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
 
 def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest = WHOLE) -> PageOfRows[GrantSummary]:
     """The person's grants that are in force, newest first. Raises ``cursor.invalid``."""
-    query = (
-        select(
-            OAuthGrant.id,
-            OAuthGrant.client_id,
-            OAuthClient.name.label("client_name"),
-            OAuthGrant.scopes,
-            OAuthGrant.created_at,
-            OAuthGrant.updated_at,
-        )
-        .join(OAuthClient, OAuthClient.client_id == OAuthGrant.client_id)
-        .where(
-            OAuthGrant.user_id == user_id,
-            OAuthGrant.revoked_at.is_(None),
-            OAuthClient.revoked_at.is_(None),
-        )
-    )
-    query = paging.by_moment(query, OAuthGrant.updated_at, OAuthGrant.id, wanted)
-    found = [GrantSummary(*row) for row in uow.session.execute(query)]
+    row, client = OAuthGrant, OAuthClient
+    shown = row.id, row.client_id, client.name, row.scopes, row.created_at, row.updated_at
+    in_force = row.revoked_at.is_(None), client.revoked_at.is_(None)
+    query = select(*shown).join(client, client.client_id == row.client_id)
+    query = query.where(row.user_id == user_id, *in_force)
+    query = paging.by_moment(query, row.updated_at, row.id, wanted)
+    found = [GrantSummary(*each) for each in uow.session.execute(query)]
     return paging.cut(
         found, wanted.limit, lambda each: paging.moment_cursor(each.updated_at, each.id)
     )
@@ -173,18 +163,12 @@ def authenticate(database: Database, keyring: Keyring, secret: str) -> Caller:
 
 
 def store_tokens(
-    uow: UnitOfWork,
-    keyring: Keyring,
-    origin: TokenOrigin,
-    *,
-    access: str,
-    access_scopes: list[str],
-    refresh: str,
+    uow: UnitOfWork, keyring: Keyring, origin: TokenOrigin, made: Mapping[str, Any]
 ) -> None:
     """Store new tokens by the HMACs of their secrets. The caller has locked the grant."""
     for kind, secret, scopes in (
-        (TokenKind.ACCESS, access, access_scopes),
-        (TokenKind.REFRESH, refresh, origin.scopes),
+        (TokenKind.ACCESS, made["access_token"], made["scope"].split()),
+        (TokenKind.REFRESH, made["refresh_token"], origin.scopes),
     ):
         token = OAuthToken(
             kind=kind,

@@ -87,10 +87,7 @@ def client_refused() -> InvalidClientError:
 
 
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
-    """The client's id, its secret, and the method of the metadata by which they came.
-
-    Raises ``InvalidClientError`` without credentials, ``InvalidRequestError`` for two ways.
-    """
+    """The client's id, secret and method; raises ``OAuth2Error`` for none, or for two ways."""
     client_id, secret = request.form.get("client_id"), request.form.get("client_secret")
     header = request.headers.get("Authorization")
     if header is None:
@@ -304,14 +301,7 @@ class OAuthServer(AuthorizationServer):
 
     def save_token(self, token: dict[str, Any], request: AuthlibRequest) -> None:
         origin = (request.authorization_code or request.refresh_token).origin
-        grants.store_tokens(
-            self.uow,
-            self.keyring,
-            origin,
-            access=token["access_token"],
-            access_scopes=token["scope"].split(),
-            refresh=token["refresh_token"],
-        )
+        grants.store_tokens(self.uow, self.keyring, origin, token)
 
     def user_of(self, grant_id: int) -> int | None:
         grant = self.uow.session.get(OAuthGrant, grant_id)

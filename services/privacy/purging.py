@@ -43,7 +43,7 @@ from models import (
     SubscriptionStatus,
     User,
 )
-from models.declarative import Model
+from services.accounts import accounts
 from services.credits import orders
 from services.jobs import maintenance
 from services.privacy.kept import REQUESTED_AT, RULES, Rule, past
@@ -216,7 +216,6 @@ def shorten(resources: Resources) -> int:
 # refers to them, and their history is of such requests alone: no subscription, no opt-out, no
 # credits. Their history goes with them.
 
-
 PURGE_STRANGERS = maintenance.register(
     "maintenance.strangers",
     every=timedelta(hours=1),
@@ -252,10 +251,7 @@ FROM lapsed
 
 
 def purge(resources: Resources, *, now: datetime) -> int:
-    """Delete abandoned orders, unconfirmed requests and people without a trace; how many they were.
-
-    Raises ``TablesNotPurged``.
-    """
+    """Purge abandoned orders, unconfirmed requests and strangers; raises ``TablesNotPurged``."""
     age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
     purge = Purge(resources)
     purge.work_off(
@@ -276,12 +272,9 @@ def _end_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
     oldest = select(Subscription.user_id).where(*is_over).order_by(REQUESTED_AT).limit(limit)
     array = func.array(oldest.scalar_subquery())
     people = _lock_people(uow, User.id == any_(array))
-    requests = uow.session.scalars(
-        select(Subscription.id)
-        .where(Subscription.user_id.in_(people), *is_over)
-        # An undo of an import holds the records alone.
-        .with_for_update(skip_locked=True)
-    ).all()
+    theirs = select(Subscription.id).where(Subscription.user_id.in_(people), *is_over)
+    # An undo of an import holds the records alone.
+    requests = uow.session.scalars(theirs.with_for_update(skip_locked=True)).all()
     of_member = (
         SubscriptionEvent.list_id == Subscription.list_id,
         SubscriptionEvent.user_id == Subscription.user_id,
@@ -342,14 +335,8 @@ def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int
 
 
 def _without_a_trace(age: timedelta) -> list[ColumnElement[bool]]:
-    key = User.__table__.c.id
     history = SubscriptionEvent.__table__.c.user_id
-    references = [
-        foreign.parent
-        for table in Model.metadata.sorted_tables
-        for foreign in table.foreign_keys
-        if foreign.column is key and foreign.parent is not history
-    ]
+    references = (each for each in accounts.columns_of_people() if each is not history)
     return [
         User.password_hash.is_(None),
         User.erased_at.is_(None),

@@ -198,13 +198,10 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 def _delete_chunks(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
     """Delete the rows of the person's files that were not added; the bookmark is an import."""
     chunk = models.ImportChunk
-    found = (
-        select(chunk.import_id, chunk.number)
-        .join(models.MemberImport, models.MemberImport.id == chunk.import_id)
-        .where(models.MemberImport.user_id == user_id, models.MemberImport.id >= (after or 0))
-        .order_by(chunk.import_id, chunk.number)
-        .limit(MAX_ROWS)
-    )
+    own = models.MemberImport
+    found = select(chunk.import_id, chunk.number).join(own, own.id == chunk.import_id)
+    found = found.where(own.user_id == user_id, own.id >= (after or 0))
+    found = found.order_by(chunk.import_id, chunk.number).limit(MAX_ROWS)
     keys = [tuple(row) for row in uow.session.execute(found)]
     uow.session.execute(delete(chunk).where(tuple_(chunk.import_id, chunk.number).in_(keys)))
     return Batch(len(keys), keys[-1][0] if len(keys) == MAX_ROWS else None)

@@ -36,16 +36,8 @@ from storage.unit_of_work import UnitOfWork
 # such call in a row its endpoint therefore rests, for longer each time: then the threads of one
 # process have room for more than a hundred of them.
 
-
 # After the first try, the second one and so on.
-FIRST_PAUSES = (
-    timedelta(seconds=5),
-    timedelta(seconds=30),
-    timedelta(minutes=2),
-    timedelta(minutes=10),
-    timedelta(minutes=30),
-    timedelta(hours=1),
-)
+FIRST_PAUSES = tuple(timedelta(seconds=each) for each in (5, 30, 120, 600, 1800, 3600))
 LATER_PAUSE = timedelta(hours=3)
 TRIED_FOR = timedelta(days=3)
 IN_ORDER_FOR = timedelta(minutes=1)
@@ -199,11 +191,9 @@ def _take(uow: UnitOfWork, endpoint: WebhookEndpoint, most: int) -> list[Webhook
 
 def _pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending], datetime]:
     row = WebhookDelivery
-    query = (
-        select(row.id, row.queued_at, row.due_at)
-        .where(row.endpoint_id == endpoint.id, row.status == DeliveryStatus.PENDING)
-        .order_by(row.queued_at, row.place, row.event_id, row.id)
-    )
+    query = select(row.id, row.queued_at, row.due_at)
+    query = query.where(row.endpoint_id == endpoint.id, row.status == DeliveryStatus.PENDING)
+    query = query.order_by(row.queued_at, row.place, row.event_id, row.id)
     pending = [Pending(*found) for found in uow.session.execute(query)]
     return pending, uow.session.scalars(select(func.clock_timestamp())).one()
 

@@ -131,14 +131,10 @@ def count_since(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: dateti
     found = 0
     for kind in endpoint.types:
         # This many of the newest are looked at, however many there are and however old `since` is.
-        newest = (
-            select(FeedEvent.occurred_at)
-            .where(*_events_for(endpoint, kind))
-            .order_by(FeedEvent.place.desc(), FeedEvent.id.desc())
-            .limit(MAX_COUNTED + 1)
-            .subquery()
-        )
-        counted = select(func.count()).where(newest.c.occurred_at >= since)
+        newest = select(FeedEvent.occurred_at).where(*_events_for(endpoint, kind))
+        newest = newest.order_by(FeedEvent.place.desc(), FeedEvent.id.desc())
+        looked_at = newest.limit(MAX_COUNTED + 1).subquery()
+        counted = select(func.count()).where(looked_at.c.occurred_at >= since)
         found += uow.session.scalar(counted) or 0
     return EventCount(min(found, MAX_COUNTED), is_exact=found <= MAX_COUNTED)
 

@@ -65,15 +65,11 @@ def _follow(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
     of_person = select(User).where(User.id == user_id, User.erased_at.is_(None))
     person = uow.session.scalar(of_person.with_for_update(key_share=True))
     of_key = select(ApiKey, ApiKey.expires_at <= func.now())
-    found = uow.session.execute(
-        of_key.where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None)).with_for_update()
-    ).one_or_none()
-    endpoints = uow.session.scalars(
-        select(WebhookEndpoint)
-        .where(WebhookEndpoint.key_id == key_id, WebhookEndpoint.state == EndpointState.ACTIVE)
-        .order_by(WebhookEndpoint.id)
-        .with_for_update()
-    ).all()
+    of_key = of_key.where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
+    found = uow.session.execute(of_key.with_for_update()).one_or_none()
+    row = WebhookEndpoint
+    active = select(row).where(row.key_id == key_id, row.state == EndpointState.ACTIVE)
+    endpoints = uow.session.scalars(active.order_by(row.id).with_for_update()).all()
     if person is None or found is None or not endpoints:
         return False
     key, has_expired = found

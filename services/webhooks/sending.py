@@ -111,13 +111,10 @@ def _next_messages(
     if until is not None and until > uow.session.scalars(select(func.now())).one():
         endpoint.due_at, endpoint.is_held = endpoint.rests_until, True
         return []
-    before = select(func.count()).where(
-        Job.status == JobStatus.RUNNING,
-        Job.queue == Queue.WEBHOOKS,
-        Job.on_behalf_of == endpoint.user_id,
-        Job.id < lease.job_id,
-    )
-    if (uow.session.scalar(before) or 0) >= MAX_AT_ONCE_OF_AN_OWNER:
+    running = Job.status == JobStatus.RUNNING, Job.queue == Queue.WEBHOOKS
+    before = Job.on_behalf_of == endpoint.user_id, Job.id < lease.job_id
+    at_once = uow.session.scalar(select(func.count()).where(*running, *before)) or 0
+    if at_once >= MAX_AT_ONCE_OF_AN_OWNER:
         endpoint.due_at, endpoint.is_held = func.now() + _PUT_OFF, True
         return []
     return claiming.claim(uow, resources.key_wrapper, endpoint, most=most)
@@ -126,7 +123,6 @@ def _next_messages(
 # The workers of the queue look each second, the others now and then. An endpoint has one job, which
 # ends when nothing is left to send and is started again when there is. A million events are
 # therefore one row in ``jobs``, and no announcement of an event waits for an endpoint.
-
 
 _JOB_LASTS = timedelta(days=1)
 _MAX_WOKEN = 200
@@ -138,8 +134,7 @@ _RECENT_SECONDS = 60.0
 class EndpointWaker:
     """Starts the jobs of endpoints that have something to send; one for each process that looks.
 
-    Each second it looks at the endpoints of owners who had events of late, and at all endpoints at
-    a pace of its own: that costs by how many there are.
+    It looks at the endpoints of owners who had events of late each second, and at all at a pace.
     """
 
     def __init__(self) -> None:
@@ -196,9 +191,8 @@ DUE = Statement("""
 
 def _start(resources: Resources, endpoint_id: int) -> bool:
     with resources.unit_of_work() as uow:
-        query = select(WebhookEndpoint).where(
-            WebhookEndpoint.id == endpoint_id, WebhookEndpoint.state == EndpointState.ACTIVE
-        )
+        is_active = WebhookEndpoint.state == EndpointState.ACTIVE
+        query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, is_active)
         # Another worker that looked at the same time has it.
         endpoint = uow.session.scalar(query.with_for_update(skip_locked=True))
         if endpoint is None:

@@ -27,23 +27,14 @@ _SECRET_BYTES = 32
 
 def new_secret(uow: UnitOfWork, wrapper: KeyWrapper, endpoint_id: int) -> str:
     """Another secret of the endpoint; the former ones expire within a day."""
-    ends_at = func.now() + FORMER_SECRET_LASTS
-    uow.session.execute(
-        update(WebhookSecret)
-        .where(WebhookSecret.endpoint_id == endpoint_id)
-        .values(expires_at=func.least(WebhookSecret.expires_at, ends_at))
-    )
+    ends_at = func.least(WebhookSecret.expires_at, func.now() + FORMER_SECRET_LASTS)
+    former = update(WebhookSecret).where(WebhookSecret.endpoint_id == endpoint_id)
+    uow.session.execute(former.values(expires_at=ends_at))
     plain = secrets.token_bytes(_SECRET_BYTES)
     context = f"webhook-{secrets.token_hex(16)}"
     wrapped = wrapper.wrap(plain, context)
-    uow.session.add(
-        WebhookSecret(
-            endpoint_id=endpoint_id,
-            context=context,
-            wrapped_key=wrapped.data,
-            wrapped_by=wrapped.wrapped_by,
-        )
-    )
+    kept = {"wrapped_key": wrapped.data, "wrapped_by": wrapped.wrapped_by}
+    uow.session.add(WebhookSecret(endpoint_id=endpoint_id, context=context, **kept))
     return SECRET_PREFIX + base64.b64encode(plain).decode()
 
 

@@ -107,13 +107,9 @@ def list_of(uow: UnitOfWork, caller: Caller) -> list[WebhookEndpoint]:
 def get(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, *, lock: bool = False
 ) -> WebhookEndpoint:
-    """The caller's endpoint; raises ``webhook.endpoint_not_found``, and as ``make`` for its types.
-
-    With ``lock`` it is locked until the transaction ends.
-    """
-    query = select(WebhookEndpoint).where(
-        WebhookEndpoint.id == endpoint_id, WebhookEndpoint.user_id == caller.user_id, _is_there()
-    )
+    """The caller's endpoint; raises ``webhook.endpoint_not_found``, and as ``make`` for types."""
+    own = WebhookEndpoint.user_id == caller.user_id, _is_there()
+    query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, *own)
     endpoint = uow.session.scalar(query.with_for_update() if lock else query)
     if endpoint is None:
         raise errors.WEBHOOK_ENDPOINT_NOT_FOUND()
@@ -215,16 +211,11 @@ def end(
     uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
 ) -> None:
     """End these of the person's endpoints, together with what their makers had."""
-    ended = uow.session.scalars(
-        update(WebhookEndpoint)
-        .where(
-            WebhookEndpoint.user_id == user_id,
-            WebhookEndpoint.id.in_(sorted(endpoint_ids)),
-            WebhookEndpoint.state != EndpointState.ENDED,
-        )
-        .values(state=EndpointState.ENDED, reason=reason, due_at=None)
-        .returning(WebhookEndpoint.id)
-    ).all()
+    row = WebhookEndpoint
+    live = row.id.in_(sorted(endpoint_ids)), row.state != EndpointState.ENDED
+    ending = update(row).where(row.user_id == user_id, *live).returning(row.id)
+    over = {"state": EndpointState.ENDED, "reason": reason, "due_at": None}
+    ended = uow.session.scalars(ending.values(over)).all()
     if ended:
         record(uow, user_id, EventType.WEBHOOK_ENDED, endpoints=len(ended))
 
@@ -249,10 +240,7 @@ def _set_state(
 
 
 def _mail(uow: UnitOfWork, caller: Caller, request_id: str | None) -> None:
-    """Tell the person which credential did it.
-
-    Each credential has a limit of its own: the mails that one causes hide none of another's.
-    """
+    """Tell the person which credential did it, within a limit of that credential's own."""
     person = accounts.get(uow, caller.user_id)
     detail = "in a browser in which you are logged in"
     if caller.key_id is not None:

@@ -100,10 +100,7 @@ def add_app(
     code: str,
     request_id: str | None,
 ) -> list[str]:
-    """Add an authenticator app; returns recovery codes if it is the person's first factor.
-
-    Raises ``auth.login_again`` and ``second_factor.wrong``.
-    """
+    """Add an app, with recovery codes if it is the first factor; raises ``second_factor.wrong``."""
     sessions.lock_maker(uow, caller)
     is_first = not sessions.is_asked(uow, caller.user_id)
     totp.add(uow, resources.key_wrapper, caller.user_id, secret, code)
@@ -121,10 +118,7 @@ def add_passkey(
     answer: str,
     request_id: str | None,
 ) -> list[str]:
-    """Add a passkey; returns recovery codes if it is the person's first factor.
-
-    Raises ``auth.login_again`` and what ``passkeys.add`` raises.
-    """
+    """Add a passkey, with recovery codes if it is the first factor; raises as ``passkeys.add``."""
     sessions.lock_maker(uow, caller)
     is_first = not sessions.is_asked(uow, caller.user_id)
     passkeys.add(uow, resources.settings, caller.user_id, session=session, name=name, answer=answer)

@@ -46,7 +46,6 @@ from storage.unit_of_work import UnitOfWork
 # Nothing is stored when one is made, so a stranger who asks for many fills nothing. Each is about
 # one thing, such as the cookie of a browser, without which it is worth nothing.
 
-
 PROOF_LIFETIME = timedelta(minutes=10)
 _PURPOSE = "factor-proof"
 
@@ -105,6 +104,8 @@ MAX_ANSWER_CHARACTERS = 16_384
 # Asked for none, browsers send these: nothing that a manufacturer signed is checked.
 _FORMATS = (AttestationFormat.NONE, AttestationFormat.PACKED)
 _NAME = "Pressroom"
+# The beginnings of what a challenge is about.
+_MAKING, _SIGNING = "passkey.make\n", "passkey.sign\n"
 
 
 def creation_options(uow: UnitOfWork, settings: Settings, person: User, *, session: str) -> str:
@@ -116,7 +117,7 @@ def creation_options(uow: UnitOfWork, settings: Settings, person: User, *, sessi
         user_id=_handle(person.id),
         user_name=person.email,
         user_display_name=person.name or person.email,
-        challenge=make(settings.keyring, _making(session)).encode(),
+        challenge=make(settings.keyring, _MAKING + session).encode(),
         authenticator_selection=AuthenticatorSelectionCriteria(
             resident_key=ResidentKeyRequirement.PREFERRED,
             user_verification=UserVerificationRequirement.PREFERRED,
@@ -136,7 +137,7 @@ def request_options(
     needs = UserVerificationRequirement
     options = generate_authentication_options(
         rp_id=_site(settings),
-        challenge=make(settings.keyring, _signing(form_cookie)).encode(),
+        challenge=make(settings.keyring, _SIGNING + form_cookie).encode(),
         allow_credentials=_descriptors(known or ()),
         user_verification=needs.REQUIRED if known is None else needs.PREFERRED,
     )
@@ -165,7 +166,7 @@ def add(
         raise errors.PASSKEYS_TOO_MANY(most=MAX_PASSKEYS)
     with _refusing(answer):
         sent = parse_registration_credential_json(answer)
-        challenge = _challenge(settings.keyring, _making(session), sent.response.client_data_json)
+        challenge = _challenge(settings.keyring, _MAKING + session, sent.response.client_data_json)
         if parse_attestation_object(sent.response.attestation_object).fmt not in _FORMATS:
             raise errors.PASSKEY_INVALID()
         made = verify_registration_response(
@@ -175,14 +176,9 @@ def add(
             expected_origin=settings.public_origin,
         )
     _spend(uow, challenge)
-    statement = insert(Passkey).values(
-        user_id=user_id,
-        name=name,
-        credential_id=made.credential_id,
-        public_key=made.credential_public_key,
-        sign_count=made.sign_count,
-    )
-    added = statement.on_conflict_do_nothing(index_elements=[Passkey.credential_id])
+    key = {"credential_id": made.credential_id, "public_key": made.credential_public_key}
+    row = insert(Passkey).values(user_id=user_id, name=name, sign_count=made.sign_count, **key)
+    added = row.on_conflict_do_nothing(index_elements=[Passkey.credential_id])
     if uow.session.scalar(added.returning(Passkey.id)) is None:
         raise errors.PASSKEY_TAKEN()
 
@@ -196,9 +192,8 @@ def take(
     """
     with _refusing(answer):
         sent = parse_authentication_credential_json(answer)
-        challenge = _challenge(
-            settings.keyring, _signing(form_cookie), sent.response.client_data_json
-        )
+        about, client_data = _SIGNING + form_cookie, sent.response.client_data_json
+        challenge = _challenge(settings.keyring, about, client_data)
         query = select(Passkey).where(Passkey.credential_id == sent.raw_id)
         # Locked, so that of two answers at once one sees the other's count.
         passkey = uow.session.scalar(query.with_for_update())
@@ -282,11 +277,3 @@ def _site(settings: Settings) -> str:
 
 def _handle(user_id: int) -> bytes:
     return user_id.to_bytes(8)
-
-
-def _making(session: str) -> str:
-    return f"passkey.make\n{session}"
-
-
-def _signing(form_cookie: str) -> str:
-    return f"passkey.sign\n{form_cookie}"

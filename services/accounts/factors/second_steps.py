@@ -46,25 +46,18 @@ def require(
     if not sessions.is_asked(uow, person.id):
         return
     if shown.passkey:
-        passkeys.take(
-            uow,
-            resources.settings,
-            form_cookie=shown.form_cookie,
-            answer=shown.passkey,
-            user_id=person.id,
-        )
+        settings, cookie, answer = resources.settings, shown.form_cookie, shown.passkey
+        passkeys.take(uow, settings, form_cookie=cookie, answer=answer, user_id=person.id)
         return
     code = "".join(shown.code.split())
     if not code:
         raise AUTH_SECOND_FACTOR()
     if totp.is_code(code):
         is_right = totp.take(uow, resources.key_wrapper, person.id, code)
-    else:
-        is_right = own_factors.take_code(uow, resources.keyring, person.id, code)
+    elif is_right := own_factors.take_code(uow, resources.keyring, person.id, code):
+        own_factors.tell(uow, person.id, FactorChange.CODE_USED, request_id)
     if not is_right:
         raise SECOND_FACTOR_WRONG()
-    if not totp.is_code(code):
-        own_factors.tell(uow, person.id, FactorChange.CODE_USED, request_id)
 
 
 def begin(keyring: Keyring, person: User, form_cookie: str) -> str:

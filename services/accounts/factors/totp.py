@@ -54,10 +54,7 @@ def is_code(text: str) -> bool:
 
 
 def add(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, code: str) -> None:
-    """Store a secret, in place of the app of before, once a code shows that the app has it.
-
-    Raises ``second_factor.wrong``.
-    """
+    """Store a secret in place of the one before if the code fits, or ``second_factor.wrong``."""
     step = _step(secret, code)
     if step is None:
         raise SECOND_FACTOR_WRONG()

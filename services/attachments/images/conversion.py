@@ -16,7 +16,6 @@ from services.attachments.images.outcome import ConvertedImage, ImageType, Rendi
 # The one for mails is a JPEG, or a PNG where parts are transparent, of the first view: some mail
 # programs show no WebP.
 
-
 _WEBP = "image/webp"
 _WIDTHS = {320: RenditionName.NARROW, 640: RenditionName.MEDIUM, 1280: RenditionName.WIDE}
 _MAX_MAIL_WIDTH = 1280

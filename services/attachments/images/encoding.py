@@ -36,14 +36,9 @@ def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:
 
 
 def animated_webp(canvas: Playback, plays: int, *, lossless: bool) -> bytes:
-    encoded = _webp(
-        canvas,
-        save_all=True,
-        duration=canvas.durations,
-        loop=plays,
-        background=(0, 0, 0, 0),
-        **(_ANIMATION_LOSSLESS if lossless else _ANIMATION_LOSSY),
-    )
+    settings = _ANIMATION_LOSSLESS if lossless else _ANIMATION_LOSSY
+    shown = {"duration": canvas.durations, "loop": plays, "background": (0, 0, 0, 0)}
+    encoded = _webp(canvas, save_all=True, **shown, **settings)
     return containers.with_alpha_declared(encoded)
 
 

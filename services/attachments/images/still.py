@@ -55,12 +55,8 @@ def _converted(image: Image.Image, mode: str, profile: bytes | None) -> Image.Im
 def _to_srgb(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTransform | None:
     """Return the conversion; None if the profile is sRGB, or none for pixels of this mode."""
     try:
-        transform = ImageCms.buildTransform(
-            ImageCms.ImageCmsProfile(BytesIO(profile)),
-            ImageCms.createProfile("sRGB"),
-            source,
-            target,
-        )
+        given, srgb = ImageCms.ImageCmsProfile(BytesIO(profile)), ImageCms.createProfile("sRGB")
+        transform = ImageCms.buildTransform(given, srgb, source, target)
     except (ImageCms.PyCMSError, OSError, ValueError):
         # As in browsers, a broken profile costs the picture its exact colours, not its upload.
         return None

@@ -109,7 +109,6 @@ def _spell(text: str, language: str) -> str:
 # A sentence that begins with a pronoun or a connective (`It …`, `However, …`) needs the sentence
 # before it: a summary has it only behind that one, and a tweet never has it.
 
-
 # Chinese and Japanese put no space after a sentence.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")
 # Greetings and announcements end so.
@@ -130,10 +129,7 @@ def _words(file_name: str) -> dict[str, frozenset[str]]:
 
 
 def points_back(sentence: Sentence, language: str) -> bool:
-    """Tell whether the sentence begins with a word whose noun is in the sentence before it.
-
-    The longest phrase decides: `this` points back, `this week` does not.
-    """
+    """Tell whether the sentence begins with what points back: `this` does, `this week` does not."""
     known = _words("points_back.txt").get(language, frozenset())
     for count in range(_MAX_PHRASE_WORDS, 0, -1):
         phrase = "_".join(word.plain for word in sentence.words[:count])

@@ -16,7 +16,6 @@ from services.composer.text.words import fold_word, is_content, sentences_of, st
 # Japanese words, their kinds and their readings are those of SudachiPy's small dictionary, which
 # its authors keep up to date.
 
-
 NOUN, VERB = "名詞", "動詞"
 # The tokenizer takes 49,149 bytes at most, and refuses what grows beyond 65,535 in the form NFKC;
 # no character grows beyond 33.

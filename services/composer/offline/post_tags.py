@@ -3,6 +3,7 @@
 The features are those of statistical key phrase extraction (KP-Miner, YAKE), on stems.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -62,8 +63,8 @@ class _Found:
     articles: int = 0
     noun: bool = True
     # How often it is written how; and within sentences, where only names have capitals.
-    surfaces: dict[str, int] = field(default_factory=dict)
-    within: dict[str, int] = field(default_factory=dict)
+    surfaces: Counter[str] = field(default_factory=Counter)
+    within: Counter[str] = field(default_factory=Counter)
 
 
 def tags_of(plain: PlainPost, document: Document) -> tuple[str, ...]:
@@ -116,13 +117,12 @@ def _phrases(document: Document) -> dict[FoldedPhrase, _Found]:
 def _add(found: dict[FoldedPhrase, _Found], key: FoldedPhrase, surface: str, spot: _Spot) -> _Found:
     entry = found.setdefault(key, _Found(spot.number))
     entry.count += 1
-    if entry.last != spot.number:
-        entry.texts += 1
-        entry.last = spot.number
-    entry.surfaces[surface] = entry.surfaces.get(surface, 0) + 1
+    entry.texts += entry.last != spot.number
+    entry.last = spot.number
+    entry.surfaces[surface] += 1
     if spot.before:
         if spot.in_sentence:
-            entry.within[surface] = entry.within.get(surface, 0) + 1
+            entry.within[surface] += 1
         # A capital within a sentence, as of `iPhone`; the title's say nothing.
         is_name = surface[0].isupper() or (len(key) == 1 and surface != surface.lower())
         entry.names += spot.number > 0 and is_name

@@ -100,10 +100,7 @@ def visible_line(text: str) -> str:
 
 
 def transliterate(text: str) -> str:
-    """The text in ASCII, from any script but one: Chinese characters are left out.
-
-    How those sound depends on the language, which a text alone doesn't tell.
-    """
+    """The text in ASCII, but for Chinese: how it sounds depends on the language."""
     if text.isascii():
         return text
     # Imported late: only posts of other scripts need it.
