@@ -11,7 +11,6 @@ from api.browsers import client_address
 from api.limits.bulkheads import Bulkhead
 from api.middleware.headers import is_head
 from api.parameters import Preference
-from api.request_ids import current_request_id
 from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.lists import Channel
@@ -74,7 +73,7 @@ async def undo_response(
     begin: Callable[..., int | None],
 ) -> JSONResponse:
     """Answer how many an undo took back; ``begin`` returns its job, or ``None`` for no work."""
-    job_id = await state.in_unit_of_work(begin, request_id=current_request_id())
+    job_id = await state.in_unit_of_work(begin)
     if job_id is None:
         return JSONResponse(envelope(0).model_dump())
     job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))

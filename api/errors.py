@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 
 from api.html.problems import ShownProblem, problem_page_of
 from api.metrics import ERRORS
-from api.request_ids import current_request_id
 from core.errors import DomainError, FieldProblem, Kind, TransientError, access, own_words, requests
 from core.logging import get_logger
+from core.request_ids import current_request_id
 
 log = get_logger(__name__)
 

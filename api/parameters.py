@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 from fastapi import Depends, Path, Query, Request, Response
 from pydantic import BeforeValidator
 
-from api.request_ids import current_request_id
 from api.state import State, state_of
 from core import ids
 from core.errors import DomainError, requests
+from core.request_ids import current_request_id
 from services.access.caller import Caller
 from services.accounts import email_addresses
 from services.jobs.idempotency import IdempotencyKey

@@ -127,9 +127,7 @@ class WebhookBench:
         change = EndpointChange(state=state)
         with self.stack.resources.unit_of_work() as uow:
             for each in self.hooked:
-                webhook_endpoints.change(
-                    uow, each.caller, each.endpoint_id, change, request_id=None
-                )
+                webhook_endpoints.change(uow, each.caller, each.endpoint_id, change)
 
     def _begin(self) -> None:
         with plain_client() as client:
@@ -212,7 +210,7 @@ def _new_hooked(stack: Stack, url: str) -> Hooked:
     with stack.resources.unit_of_work() as uow:
         wrapper = stack.resources.key_wrapper
         endpoint, _ = webhook_endpoints.make(
-            uow, wrapper, caller, url=url, types=[CHANGED], list_id=None, request_id=None
+            uow, wrapper, caller, url=url, types=[CHANGED], list_id=None
         )
         [key] = signing.live_secrets(uow, wrapper, endpoint.id)
         return Hooked(caller, list_id, endpoint.id, url, key)

@@ -96,7 +96,6 @@ def _begin(resources: Resources, list_name: str, file: Path, options: ImportOpti
         file=stored,
         filename=None if is_stdin else file.name,
         options=options,
-        request_id=None,
         by_operator=True,
     ).job_id
 

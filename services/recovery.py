@@ -55,7 +55,6 @@ def change(
     *,
     erases: bool,
     shown: bool,
-    request_id: str | None,
 ) -> User:
     """Give the account its new address.
 
@@ -69,10 +68,10 @@ def change(
     person, email = registration.prove_address(uow, keyring, secret, caller)
     make_way(uow, keyring, person, email, erases=erases)
     opt_outs.keep_for_address(uow, keyring, person, email)
-    registration.move(uow, person, email, caller, shown=shown, request_id=request_id)
-    unsubscribe.follow_all(uow, person.id, request_id=request_id)
+    registration.move(uow, person, email, caller, shown=shown)
+    unsubscribe.follow_all(uow, person.id)
     if shown:
-        member_addresses.begin(uow, person.id, request_id=request_id)
+        member_addresses.begin(uow, person.id)
     return person
 
 
@@ -121,22 +120,19 @@ def reset(
     password_hash: str,
     shown: ShownFactor,
     keep: Kept,
-    request_id: str | None,
 ) -> User:
     """Set a new password; end sessions, grants, keys, passkeys and endpoints, except those to keep.
 
     Raises what ``registration.read_reset`` and ``second_steps.require`` raise.
     """
-    person = registration.reset(
-        uow, resources.keyring, secret, password_hash=password_hash, request_id=request_id
-    )
-    second_steps.require(uow, resources, person, shown, request_id=request_id)
+    person = registration.reset(uow, resources.keyring, secret, password_hash=password_hash)
+    second_steps.require(uow, resources, person, shown)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=keep.key_ids)
     webhook_endpoints.end_all(uow, person.id, but=keep.endpoint_ids)
     own = {each.id for each in passkeys.list_of(uow, person.id)}
     ended = own - keep.passkey_ids
-    own_factors.remove_passkeys(uow, person.id, ended, request_id=request_id)
+    own_factors.remove_passkeys(uow, person.id, ended)
     person.recovered_at = clock.now()
     return person
 
@@ -168,20 +164,17 @@ def change_password(
     expected: str | None,
     password_hash: str,
     ending: Ending,
-    request_id: str | None,
 ) -> None:
     """Set a new password in place of the one that was checked; end other sessions, and ``ending``.
 
     Raises ``password.changed``, ``auth.login_again``, ``api_key.not_found`` and
     ``second_factor.not_found``.
     """
-    registration.change_password(
-        uow, caller, expected=expected, password_hash=password_hash, request_id=request_id
-    )
+    registration.change_password(uow, caller, expected=expected, password_hash=password_hash)
     if ending.grants:
         grants.revoke_all(uow, caller.user_id)
     for key_id in ending.key_ids:
         # The person ticks endpoints by themselves.
         revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=True)
-    own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids, request_id=request_id)
+    own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids)
     webhook_endpoints.end(uow, caller.user_id, ending.endpoint_ids)

@@ -69,7 +69,6 @@ class Importing:
             file=stored,
             filename=name,
             options=ImportOptions(**options),
-            request_id=None,
             by_operator=by_operator,
         ).job_id
 
@@ -79,13 +78,13 @@ class Importing:
     def begin_undo(self, owner: Owner, import_id: int) -> int:
         """The job of an undo that is not done yet."""
         with self.resources.unit_of_work() as uow:
-            job_id = records.undo(uow, self.caller(owner), import_id, None)
+            job_id = records.undo(uow, self.caller(owner), import_id)
         assert job_id is not None
         return job_id
 
     def is_undone(self, owner: Owner, import_id: int) -> bool:
         with self.resources.unit_of_work() as uow:
-            return records.undo(uow, self.caller(owner), import_id, None) is None
+            return records.undo(uow, self.caller(owner), import_id) is None
 
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:

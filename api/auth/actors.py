@@ -9,7 +9,6 @@ from api.auth.requirements import count_anonymous, count_trace, identify_and_cou
 from api.bodies.forms import FormOrJsonBody
 from api.browsers import browser_name, client_address, referring_page
 from api.limits.rate_limits import RateLimitName
-from api.request_ids import current_request_id
 from api.state import State
 from core.errors import access, mailing
 from core.scopes import Scope
@@ -84,7 +83,6 @@ def actor_of(request: Request, kind: ActorKind, via: Via, user_id: int | None) -
         via,
         user_id,
         ip=client_address(request),
-        request_id=current_request_id(),
         page_url=referring_page(request),
         browser=browser_name(request.headers.get("user-agent")),
     )

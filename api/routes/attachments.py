@@ -19,7 +19,6 @@ from api.openapi import (
     refuses,
 )
 from api.parameters import Paging, PreferenceOf, StateOf, Transaction, idempotency_key
-from api.request_ids import current_request_id
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
@@ -143,7 +142,6 @@ async def _accept(
         caller,
         Upload(clean_filename(part.filename), part.data, encrypted, with_renditions),
         key=key,
-        request_id=current_request_id(),
     )
     release_body(request.scope)
     return accepted

@@ -26,7 +26,6 @@ from api.parameters import (
     Transaction,
     idempotency_key,
 )
-from api.request_ids import current_request_id
 from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
 from api.state import State, state_of
@@ -284,7 +283,6 @@ async def topup_credits(
         wanted,
         user_id=caller.user_id if caller else None,
         key=idempotency_key(request, caller, [body]) if caller else None,
-        request_id=current_request_id(),
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:

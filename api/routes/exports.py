@@ -9,7 +9,6 @@ from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import STORAGE
 from api.openapi import OF_OWN_LIST, OF_SELECTION, PREFER_PARAMETER, file_of, goes_on, refuses
 from api.parameters import ListId, PathId, PreferenceOf, StateOf
-from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.segments import NewExport
@@ -61,13 +60,11 @@ async def export_list(
     the program that sends the list's mail: all members who get it, or those of them whom a segment
     or a filter means, each with a trace id and headers.
     """
-    seconds, request_id = preference.seconds(WAIT_SECONDS), current_request_id()
+    seconds = preference.seconds(WAIT_SECONDS)
     state.queue_ages.check(Queue.EXPORT, waits=seconds > 0)
     statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
     order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format)
-    begun = await state.in_unit_of_work(
-        exports.begin, caller, list_id, order, request_id=request_id
-    )
+    begun = await state.in_unit_of_work(exports.begin, caller, list_id, order)
     job = await wait_for_job(request, state, begun.id, seconds)
     return job_response(state, job)
 

@@ -20,7 +20,6 @@ from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS
 from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, goes_on, refuses, text_of
 from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf, Transaction
-from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord
@@ -162,7 +161,6 @@ async def import_members(
         file=file,
         filename=received.filename,
         options=options,
-        request_id=current_request_id(),
     )
     wait = preference.seconds(IMPORT_WAIT_SECONDS)
     job = await wait_for_job(request, state, accepted.job_id, wait)

@@ -7,7 +7,6 @@ from api.auth.requirements import AnyCaller, UnrestrictedCaller
 from api.bodies.json_bodies import JsonRoute
 from api.openapi import array_pages, refuses
 from api.parameters import ArrayPaging, Cursor, Limit, PathId, Transaction, link_next
-from api.request_ids import current_request_id
 from api.schemas import users as schemas
 from api.schemas.envelope import Envelope, envelope, filled
 from api.schemas.oauth import GrantRecord
@@ -87,7 +86,6 @@ def create_api_key(
         name=body.name,
         scopes=body.scopes,
         expires_at=body.expires_at,
-        request_id=current_request_id(),
     )
     record = schemas.ApiKeyRecord.model_validate(key)
     return envelope(schemas.CreatedApiKey(**record.model_dump(), key=secret))

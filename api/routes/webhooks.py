@@ -7,7 +7,6 @@ from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import MONEY
 from api.openapi import refuses
 from api.parameters import Cursor, Limit, PathId, StateOf, Transaction
-from api.request_ids import current_request_id
 from api.schemas import webhooks as schemas
 from api.schemas.envelope import Envelope, envelope, filled
 from core.errors import access, mailing, money, requests, webhooks
@@ -98,7 +97,6 @@ async def create_webhook_endpoint(
             url=body.url,
             types=body.types,
             list_id=body.list_id,
-            request_id=current_request_id(),
         )
         return schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret)
 
@@ -143,7 +141,7 @@ async def change_webhook_endpoint(
 
     def change(uow: UnitOfWork) -> schemas.WebhookEndpointRecord:
         return schemas.WebhookEndpointRecord.model_validate(
-            webhook_endpoints.change(uow, caller, endpoint_id, to, request_id=current_request_id())
+            webhook_endpoints.change(uow, caller, endpoint_id, to)
         )
 
     return envelope(await state.in_unit_of_work(change))

@@ -118,7 +118,6 @@ def request_mail(
     user_id: int | None = None,
     detail: str | None = None,
     source: bytes | None = None,
-    request_id: str | None = None,
 ) -> None:
     """Send a mail to this address, unless it got as many of this kind as the limit allows.
 
@@ -127,16 +126,12 @@ def request_mail(
     digest of the network that the request came from (``mail_bounds``).
     """
     if not got_enough(uow, kind, email):
-        enqueue_mail(
-            uow, kind, email, user_id=user_id, detail=detail, source=source, request_id=request_id
-        )
+        enqueue_mail(uow, kind, email, user_id=user_id, detail=detail, source=source)
 
 
-def request_mail_to(
-    uow: UnitOfWork, kind: MailKind, person: User, detail: str, *, request_id: str | None
-) -> None:
+def request_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) -> None:
     """As ``request_mail``, to the address that the person has now."""
-    request_mail(uow, kind, person.email, user_id=person.id, detail=detail, request_id=request_id)
+    request_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 
 
 def got_enough(uow: UnitOfWork, kind: MailKind, email: str, *, detail: str | None = None) -> bool:
@@ -159,14 +154,13 @@ def enqueue_mail(
     user_id: int | None,
     detail: str | None = None,
     source: bytes | None = None,
-    request_id: str | None,
 ) -> None:
     """Send a mail that the person must get, without the limit of its kind."""
     about = {"user_id": user_id, "detail": detail, "source_digest": source}
     asked = AccountMail(kind=kind, email=email, **about)
     uow.session.add(asked)
     uow.session.flush()
-    outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id, request_id=request_id)
+    outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id)
 
 
 def mail_person(
@@ -174,11 +168,9 @@ def mail_person(
     kind: MailKind,
     person: User,
     detail: str | None = None,
-    *,
-    request_id: str | None = None,
 ) -> None:
     """As ``enqueue_mail``, to the address that the person has now."""
-    enqueue_mail(uow, kind, person.email, user_id=person.id, detail=detail, request_id=request_id)
+    enqueue_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 
 
 def admit(uow: UnitOfWork, resources: Resources, asked: AccountMail, email: str | None) -> bool:

@@ -163,7 +163,6 @@ def succeed(
     check: PasswordCheck,
     *,
     browser: str | None,
-    request_id: str | None,
 ) -> User:
     """The person whose password was right; a mail tells them of a browser that is new.
 
@@ -178,21 +177,19 @@ def succeed(
         raise PASSWORD_WRONG()
     clear(uow, attempt)
     if not attempt.from_known_browser and not sessions.is_asked(uow, person.id):
-        _mail_browser(uow, person, browser, request_id)
+        _mail_browser(uow, person, browser)
     return person
 
 
-def tell_of_browser(
-    uow: UnitOfWork, keyring: Keyring, person: User, browser: Browser, *, request_id: str | None
-) -> None:
+def tell_of_browser(uow: UnitOfWork, keyring: Keyring, person: User, browser: Browser) -> None:
     """Mail the person that they logged in with this browser, if it is new to them."""
     if known_nonce(keyring, person.email, person.recovered_at, browser.known) is None:
-        _mail_browser(uow, person, browser.name, request_id)
+        _mail_browser(uow, person, browser.name)
 
 
-def _mail_browser(uow: UnitOfWork, person: User, name: str | None, request_id: str | None) -> None:
+def _mail_browser(uow: UnitOfWork, person: User, name: str | None) -> None:
     kind, detail = MailKind.NEW_BROWSER, name or "a browser"
-    account_mails.request_mail_to(uow, kind, person, detail, request_id=request_id)
+    account_mails.request_mail_to(uow, kind, person, detail)
 
 
 def clear(uow: UnitOfWork, attempt: Attempt) -> None:

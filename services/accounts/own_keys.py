@@ -23,7 +23,6 @@ def make(
     name: str,
     scopes: Collection[Scope] | None,
     expires_at: datetime | None,
-    request_id: str | None,
 ) -> tuple[ApiKey, str]:
     """A new key of the caller's user and its secret; a mail tells the person of it.
 
@@ -45,5 +44,5 @@ def make(
     )
     person = accounts.get(uow, caller.user_id)
     made = MailKind.NEW_KEY
-    account_mails.request_mail_to(uow, made, person, key.last_four, request_id=request_id)
+    account_mails.request_mail_to(uow, made, person, key.last_four)
     return key, secret

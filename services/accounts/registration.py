@@ -66,9 +66,7 @@ def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     return _unused(opened, email)
 
 
-def reset(
-    uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str, request_id: str | None
-) -> User:
+def reset(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str) -> User:
     """Set a new password, end all sessions, and mail a notice; raises what ``read_reset`` raises.
 
     The person's other links to a new password or a new address stop working. Call it through
@@ -80,7 +78,7 @@ def reset(
     if person.email != email:
         raise errors.ACCOUNT_LINK_INVALID()
     _use(uow, opened)
-    _set_password(uow, person, password_hash, request_id=request_id, but=None)
+    _set_password(uow, person, password_hash, but=None)
     record(uow, person.id, EventType.PASSWORD_RESET)
     return person
 
@@ -91,7 +89,6 @@ def change_password(
     *,
     expected: str | None,
     password_hash: str,
-    request_id: str | None,
 ) -> None:
     """Set a new password in place of the one that was checked, and end other sessions.
 
@@ -102,7 +99,7 @@ def change_password(
     require_recent_login(uow, caller)
     if person.password_hash != expected:
         raise errors.PASSWORD_CHANGED()
-    _set_password(uow, person, password_hash, request_id=request_id, but=caller.session_id)
+    _set_password(uow, person, password_hash, but=caller.session_id)
     record(uow, person.id, EventType.PASSWORD_CHANGED)
 
 
@@ -112,7 +109,7 @@ def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
     # Before the lock: it takes a while.
     password_hash = passwords.make(password, found.email, found.name)
     person = _lock_person(uow, found.id)
-    _set_password(uow, person, password_hash, request_id=None, but=None)
+    _set_password(uow, person, password_hash, but=None)
     record(uow, person.id, EventType.PASSWORD_CHANGED)
     return person
 
@@ -146,7 +143,6 @@ def move(
     caller: Caller,
     *,
     shown: bool,
-    request_id: str | None,
 ) -> None:
     """Give the account its new address, end other sessions, and mail a way back to the old one.
 
@@ -159,7 +155,7 @@ def move(
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     accounts.note_move(uow, person, left=old, shown=shown)
     changed = MailKind.ADDRESS_CHANGED
-    account_mails.enqueue_mail(uow, changed, old, user_id=person.id, request_id=request_id)
+    account_mails.enqueue_mail(uow, changed, old, user_id=person.id)
     record(uow, person.id, EventType.ADDRESS_CHANGED)
 
 
@@ -227,13 +223,11 @@ def _lock_person(uow: UnitOfWork, user_id: int) -> User:
     return person
 
 
-def _set_password(
-    uow: UnitOfWork, person: User, password_hash: str, *, request_id: str | None, but: int | None
-) -> None:
+def _set_password(uow: UnitOfWork, person: User, password_hash: str, *, but: int | None) -> None:
     person.password_hash = password_hash
     sessions.end_all(uow, person.id, but=but)
     note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
-    account_mails.mail_person(uow, MailKind.PASSWORD_CHANGED, person, request_id=request_id)
+    account_mails.mail_person(uow, MailKind.PASSWORD_CHANGED, person)
 
 
 def _use(uow: UnitOfWork, opened: MailedLink) -> None:

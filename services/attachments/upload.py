@@ -82,7 +82,6 @@ def accept(
     upload: Upload,
     *,
     key: IdempotencyKey | None,
-    request_id: str | None,
 ) -> AcceptedJob:
     """Refuse an upload, or store it and then queue its conversion.
 
@@ -118,9 +117,7 @@ def accept(
         resources.objects.put(stored, sealed, "application/octet-stream")
         try:
             takes = {PlanQuota.STORAGE_MB: len(upload.data)}
-            return idempotency.commit(
-                resources, attachment, PROCESS_ATTACHMENT, key, request_id, takes=takes
-            )
+            return idempotency.commit(resources, attachment, PROCESS_ATTACHMENT, key, takes=takes)
         except (EqualRequestCommitted, DomainError):
             with resources.unit_of_work() as uow:
                 removals.forget(uow, stored)

@@ -236,7 +236,6 @@ def accept(
     *,
     user_id: int | None,
     key: IdempotencyKey | None,
-    request_id: str | None,
 ) -> AcceptedJob:
     """Refuse an order, or store it with the job that opens its page.
 
@@ -269,7 +268,7 @@ def accept(
             next_check_at=expires_at,
             **asdict(terms),
         )
-        return idempotency.commit(resources, order, OPEN_CHECKOUT, key, request_id)
+        return idempotency.commit(resources, order, OPEN_CHECKOUT, key)
 
     return idempotency.once(resources, key, store)
 

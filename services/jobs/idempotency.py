@@ -83,7 +83,6 @@ def commit(
     subject: Attachment | MemberImport | PaymentOrder,
     kind: JobKind,
     key: IdempotencyKey | None,
-    request_id: str | None,
     *,
     takes: Mapping[PlanQuota, int] | None = None,
 ) -> Job:
@@ -103,9 +102,7 @@ def commit(
                 raise
         uow.session.add(subject)
         uow.session.flush()
-        job = outbox.enqueue(
-            uow, kind, user_id=subject.user_id, subject_id=subject.id, request_id=request_id
-        )
+        job = outbox.enqueue(uow, kind, user_id=subject.user_id, subject_id=subject.id)
         if key is not None:
             record(uow, key, job_id=job.id)
     return job

@@ -12,6 +12,7 @@ from sqlalchemy import case, exists, func, select, update
 from sqlalchemy.orm import aliased
 
 from core.queues import Queue
+from core.request_ids import current_request_id
 from core.telemetry import spans
 from models import Job, JobStatus
 from services.jobs.kinds import JobKind
@@ -40,7 +41,6 @@ def enqueue(
     user_id: int | None,
     on_behalf_of: int | None = None,
     subject_id: int | None = None,
-    request_id: str | None = None,
     total: int | None = None,
 ) -> Job:
     """Write the job in the caller's transaction; it is sent once that has committed.
@@ -55,7 +55,7 @@ def enqueue(
         user_id=user_id,
         on_behalf_of=owner_id,
         subject_id=subject_id,
-        request_id=request_id,
+        request_id=current_request_id(),
         traceparent=spans.traceparent(),
         waiter=uow.waiter,
         progress_total=total,

@@ -47,7 +47,6 @@ def grant_scopes(
     user_id: int,
     client: OAuthClient,
     scopes: Collection[Scope],
-    request_id: str | None,
 ) -> OAuthGrant:
     """The person's grant for the client, with these scopes added; a mail tells of new ones."""
     # A person consents once at a time, and none from a page that was open when they were erased.
@@ -61,7 +60,7 @@ def grant_scopes(
     has_new = not set(scopes) <= set(grant.scopes)
     if has_new:
         person, kind = accounts.get(uow, user_id), MailKind.NEW_PROGRAM
-        account_mails.request_mail_to(uow, kind, person, client.name, request_id=request_id)
+        account_mails.request_mail_to(uow, kind, person, client.name)
     grant.scopes = sorted({*grant.scopes, *scopes})
     grant.updated_at = clock.now()
     uow.session.flush()

@@ -142,9 +142,9 @@ class _CodeGrant(AuthorizationCodeGrant):
     def save_authorization_code(self, code: str, request: AuthlibRequest) -> None:
         uow = self.server.uow
         # As ``AuthorizationRequest.answer`` gave them.
-        user_id, scopes, request_id = request.user
+        user_id, scopes = request.user
         grant = grants.grant_scopes(
-            uow, user_id=user_id, client=request.client.record, scopes=scopes, request_id=request_id
+            uow, user_id=user_id, client=request.client.record, scopes=scopes
         )
         uow.session.add(
             OAuthCode(
@@ -318,9 +318,7 @@ class AuthorizationRequest:
         self.redirect_uri: str = grant.redirect_uri
         self.scopes = [Scope(each) for each in grant.request.scope.split()]
 
-    def answer(
-        self, caller: Caller, scopes: Collection[Scope], request_id: str | None
-    ) -> OAuthResponse:
+    def answer(self, caller: Caller, scopes: Collection[Scope]) -> OAuthResponse:
         """Grant those of the requested scopes that are in ``scopes``; without any, deny.
 
         A mail tells the person of scopes that the client did not have. Raises ``auth.login_again``.
@@ -330,7 +328,7 @@ class AuthorizationRequest:
             lock_maker(self._server.uow, caller)
         reply: OAuthResponse = self._server.create_authorization_response(
             self._grant.request,
-            grant_user=(caller.user_id, agreed, request_id) if agreed else None,
+            grant_user=(caller.user_id, agreed) if agreed else None,
             grant=self._grant,
         )
         return reply

@@ -88,9 +88,7 @@ class ExportOrder:
     form: ExportFormat = ExportFormat.CSV
 
 
-def begin(
-    uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder, *, request_id: str | None
-) -> Job:
+def begin(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
     """Start an export of the list. Quotas don't bound the sender, who gets rosters.
 
     Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
@@ -115,7 +113,6 @@ def begin(
         caller.user_id,
         mailing_list,
         order.kind,
-        request_id=request_id,
         filter=kept,
         statuses=statuses,
         format=order.form,
@@ -127,8 +124,6 @@ def enqueue_export(
     user_id: int,
     mailing_list: MailingList,
     kind: ExportKind,
-    *,
-    request_id: str | None = None,
     **chosen: Any,
 ) -> Job:
     """Start an export for a user whose rights were checked.
@@ -156,9 +151,7 @@ def enqueue_export(
         list_id=mailing_list.id,
         kind=kind,
     )
-    return outbox.enqueue(
-        uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id, request_id=request_id
-    )
+    return outbox.enqueue(uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id)
 
 
 def get(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:

@@ -33,7 +33,6 @@ def begin(
     uow: UnitOfWork,
     user_id: int,
     *,
-    request_id: str | None,
     after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS],
 ) -> None:
     """Have all lists of the person show their owners the address that the account has now."""
@@ -43,7 +42,6 @@ def begin(
         user_id=None,
         on_behalf_of=user_id,
         subject_id=user_id,
-        request_id=request_id,
     )
     job.sends = 0
     job.run_at = job.send_after = func.now() + after + _MARGIN
@@ -58,7 +56,7 @@ def run(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         left = uow.session.scalar(_UNDONE_WITHIN, {**values, "lifetime": TOKEN_LIFETIMES[undo]})
         if left is not None and left > timedelta(0):
-            begin(uow, user_id, request_id=lease.request_id, after=left)
+            begin(uow, user_id, after=left)
             leases.succeed(uow, lease, {})
             return
     reached: int | None = 0
@@ -111,7 +109,7 @@ def _show_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int 
     address = uow.session.scalar(wanted)
     if address is None:
         return after
-    actor = Actor(ActorKind.USER, Via.LOGIN, user_id, request_id=lease.request_id)
+    actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
     for each in list_ids:
         record = changes.find(uow, each, user_id)
         if record is not None and record.email is not None:

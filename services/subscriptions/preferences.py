@@ -133,7 +133,6 @@ def ask(
     *,
     language: str,
     source: bytes | None,
-    request_id: str | None,
 ) -> None:
     """Have the link mailed to this normalised address, if the list's owner knows it.
 
@@ -154,7 +153,6 @@ def ask(
         # A rush to one list delays the mails of that list's owner, and no other mail.
         on_behalf_of=mailing_list.user_id,
         subject_id=asked.id,
-        request_id=request_id,
     )
 
 

@@ -93,7 +93,7 @@ def _mail_confirmation(
             record.remind_at = func.now() + mails.REMIND_AFTER
         record.confirmation_asked_at = func.now()
         record.submitted = waiting
-        mails.order(uow, MAIL_CONFIRMATION, record, request_id=actor.request_id)
+        mails.order(uow, MAIL_CONFIRMATION, record)
 
 
 def join(
@@ -169,7 +169,7 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
     mailed_tokens.use(uow, opened)
     given = member_attributes.confirmed(uow, mailing_list.user_id, record, opened.submitted)
     confirmed = _activate(uow, keyring, locked, "confirmed", actor, **given)
-    mails.order(uow, MAIL_WELCOME, confirmed, request_id=actor.request_id)
+    mails.order(uow, MAIL_WELCOME, confirmed)
     return confirmed
 
 
@@ -232,4 +232,4 @@ def move_confirmation(
     )
     # No token exists before the mail is sent; its job then finds no pending record on the old list.
     if not moved and there.status == SubscriptionStatus.PENDING:
-        mails.order(uow, MAIL_CONFIRMATION, there, request_id=actor.request_id)
+        mails.order(uow, MAIL_CONFIRMATION, there)

@@ -64,7 +64,6 @@ def make(
     url: str,
     types: Collection[FeedEventType],
     list_id: int | None,
-    request_id: str | None,
 ) -> tuple[WebhookEndpoint, str]:
     """A new endpoint and its secret, which is shown once; a mail tells the person of it.
 
@@ -92,7 +91,7 @@ def make(
     uow.session.flush()
     secret = signing.new_secret(uow, wrapper, endpoint.id)
     record(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
-    _mail(uow, caller, request_id)
+    _mail(uow, caller)
     return endpoint, secret
 
 
@@ -123,7 +122,7 @@ def known_types(endpoint: WebhookEndpoint) -> list[FeedEventType]:
 
 
 def change(
-    uow: UnitOfWork, caller: Caller, endpoint_id: int, to: EndpointChange, *, request_id: str | None
+    uow: UnitOfWork, caller: Caller, endpoint_id: int, to: EndpointChange
 ) -> WebhookEndpoint:
     """Change the endpoint; a new URL was checked by the caller of this function.
 
@@ -138,7 +137,7 @@ def change(
         if endpoint.state == EndpointState.ACTIVE:
             wake(endpoint)
         record(uow, caller.user_id, EventType.WEBHOOK_CHANGED, endpoint_id=endpoint.id)
-        _mail(uow, caller, request_id)
+        _mail(uow, caller)
     if to.types is not None:
         _require_types(caller, to.types)
         # It gets what happens from now on of those that are new, or come back.
@@ -239,7 +238,7 @@ def _set_state(
     uow.session.execute(again.values(due_at=func.now()))
 
 
-def _mail(uow: UnitOfWork, caller: Caller, request_id: str | None) -> None:
+def _mail(uow: UnitOfWork, caller: Caller) -> None:
     """Tell the person which credential did it, within a limit of that credential's own."""
     person = accounts.get(uow, caller.user_id)
     detail = "in a browser in which you are logged in"
@@ -248,7 +247,7 @@ def _mail(uow: UnitOfWork, caller: Caller, request_id: str | None) -> None:
         detail = f"by your API key that ends in {key.last_four}"
     kind = MailKind.NEW_WEBHOOK
     if not account_mails.got_enough(uow, kind, person.email, detail=detail):
-        account_mails.mail_person(uow, kind, person, detail, request_id=request_id)
+        account_mails.mail_person(uow, kind, person, detail)
 
 
 def _require_types(caller: Caller, types: Collection[FeedEventType]) -> None:

@@ -33,7 +33,7 @@ def test_mails_to_a_server_that_hangs_delay_no_call_of_the_composer(
     with stack.resources.unit_of_work() as uow:
         for _ in range(MAILS):
             account_mails.enqueue_mail(
-                uow, MailKind.PASSWORD_CHANGED, owner.email, user_id=owner.user_id, request_id=None
+                uow, MailKind.PASSWORD_CHANGED, owner.email, user_id=owner.user_id
             )
     running = "SELECT 1 FROM jobs WHERE queue = 'mail' AND status = 'running' OFFSET 1"
     eventually(lambda: stack.query(running), what="mails that take all the queue has")

@@ -16,7 +16,6 @@ from api.console.visits import (
     StarterVisit,
 )
 from api.errors import STATUS_OF
-from api.request_ids import current_request_id
 from core import ids
 from core.errors import DomainError, Kind
 from core.errors.people import SECOND_FACTOR_NOT_FOUND
@@ -44,13 +43,13 @@ def show_factors(visit: StarterVisit) -> Response:
 
 @router.post(FACTORS_PATH, dependencies=[PUBLIC])
 def remove_factor(visit: RecentFormStarterVisit) -> Response:
-    wanted, request_id = visit.form.get("remove", ""), current_request_id()
+    wanted = visit.form.get("remove", "")
     with visit.unit_of_work() as uow:
         if wanted == _APP:
-            service.remove_app(uow, visit.caller, request_id=request_id)
+            service.remove_app(uow, visit.caller)
         elif wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID)):
             passkey_id = min(int(wanted), ids.MAX_ID)
-            service.remove_passkey(uow, visit.caller, passkey_id, request_id=request_id)
+            service.remove_passkey(uow, visit.caller, passkey_id)
         else:
             raise SECOND_FACTOR_NOT_FOUND()
     return redirect_to_path(visit.state, FACTORS_PATH)
@@ -75,7 +74,6 @@ def add_app(visit: RecentFormStarterVisit) -> Response:
         caller=visit.caller,
         secret=secret,
         code="".join(visit.form.get("code", "").split()),
-        request_id=current_request_id(),
     )
     try:
         codes = visit.state.transact(add)
@@ -98,7 +96,6 @@ def add_passkey(visit: RecentFormStarterVisit) -> Response:
         session=visit.member.cookie,
         name=visit.form.get("name", ""),
         answer=visit.form.get("passkey", ""),
-        request_id=current_request_id(),
     )
     try:
         codes = visit.state.transact(add)
@@ -110,9 +107,8 @@ def add_passkey(visit: RecentFormStarterVisit) -> Response:
 @router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
 def make_codes(visit: RecentFormStarterVisit) -> Response:
     """Make new recovery codes and show them, once: no page that can be reloaded shows them."""
-    request_id = current_request_id()
     with visit.unit_of_work() as uow:
-        codes = service.make_codes(uow, visit.state.resources, visit.caller, request_id=request_id)
+        codes = service.make_codes(uow, visit.state.resources, visit.caller)
     return visit.page("recovery_codes.html", codes=codes)
 
 

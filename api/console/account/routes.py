@@ -19,7 +19,6 @@ from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
 from api.pages.sign_up.submission import padded_duration
 from api.parameters import Cursor
-from api.request_ids import current_request_id
 from core import ids
 from core.errors import DomainError, Kind
 from core.errors.access import SESSION_NOT_FOUND
@@ -167,7 +166,6 @@ async def change_password(visit: RecentFormVisit) -> Response:
             expected=attempt.password_hash,
             password_hash=made,
             ending=ending,
-            request_id=current_request_id(),
         )
     )
     words = "Your password is changed, and you are logged out everywhere else."
@@ -190,7 +188,6 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
             email=email_addresses.normalise(visit.form.get("email", "").strip()),
             user_id=visit.user_id,
             source=mail_source(visit.request, visit.state),
-            request_id=current_request_id(),
         )
         async with padded_duration():
             await _proven(visit, current)
@@ -228,7 +225,6 @@ def change_address(visit: RecentFormVisit, token: Token = "") -> Response:
                 visit.caller,
                 erases="erase" in visit.form,
                 shown="show" in visit.form,
-                request_id=current_request_id(),
             )
             known = logins.known_browser_token(keyring, person)
     except DomainError as error:

@@ -21,7 +21,6 @@ from api.console.typed_forms import TypedForm, text_or_none, wrong_field
 from api.console.visits import ConsoleVisit, FormVisit, Visit
 from api.limits.bulkheads import MONEY
 from api.parameters import Cursor, PathId
-from api.request_ids import current_request_id
 from api.schemas.credits import prices_of
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
@@ -215,7 +214,6 @@ async def buy_credits(request: Request, visit: FormVisit) -> Response:
             wanted,
             user_id=visit.user_id,
             key=None,
-            request_id=current_request_id(),
         )
         await wait_for_job(request, state, accepted.job_id, WAIT_SECONDS)
     except DomainError as error:

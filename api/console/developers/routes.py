@@ -18,7 +18,6 @@ from api.console.visits import (
     console_router,
 )
 from api.parameters import PathId
-from api.request_ids import current_request_id
 from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
@@ -153,7 +152,6 @@ def make_key(visit: RecentFormVisit) -> Response:
                 name=form.get("name", ""),
                 scopes=None if reach == "all" else ticked,
                 expires_at=None if lasts is None else clock.now() + lasts,
-                request_id=current_request_id(),
             )
     except DomainError as error:
         return _new_page(visit, visit.refused(error, {API_KEY_NAME.code: "name"}))

@@ -20,7 +20,6 @@ from api.console.visits import (
 )
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId
-from api.request_ids import current_request_id
 from api.schemas.webhooks import NewWebhookEndpoint, WebhookEndpointChange
 from core import clock
 from core.errors import DomainError
@@ -185,7 +184,6 @@ def _made(visit: ConsoleVisit, body: NewWebhookEndpoint) -> Response:
             url=body.url,
             types=body.types,
             list_id=body.list_id,
-            request_id=current_request_id(),
         )
         [shown] = _shown(uow, [endpoint])
     return visit.page("webhook_secret.html", shown=shown, secret=secret, is_new=True)
@@ -249,8 +247,7 @@ async def change_endpoint(visit: RecentFormVisit, endpoint_id: PathId) -> Respon
 
     def change(to: EndpointChange) -> None:
         with visit.unit_of_work() as uow:
-            request_id = current_request_id()
-            webhook_endpoints.change(uow, visit.caller, endpoint_id, to, request_id=request_id)
+            webhook_endpoints.change(uow, visit.caller, endpoint_id, to)
 
     try:
         if state not in [value for value, *_ in _CHOICES]:

@@ -22,7 +22,6 @@ from api.console.visits import (
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, ListId, PathId
-from api.request_ids import current_request_id
 from api.schemas.segments import NewExport
 from core import clock
 from core.errors import DomainError
@@ -149,10 +148,9 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         chosen = None if body.status is None else tuple(body.status)
         order = ExportOrder(body.kind, body.segment_id, None, chosen, body.format)
         visit.state.queue_ages.check(Queue.EXPORT, waits=False)
-        request_id = current_request_id()
         with visit.unit_of_work() as uow:
             visit.own_list(uow, list_id)
-            job = exports.begin(uow, visit.caller, list_id, order, request_id=request_id)
+            job = exports.begin(uow, visit.caller, list_id, order)
     except DomainError as error:
         return _new_page(visit, list_id, visit.refused(error, PLACES))
     return visit.done(f"{PATH}/{job.subject_id}", "The export has started.")

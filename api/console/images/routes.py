@@ -15,7 +15,6 @@ from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.parameters import Cursor
-from api.request_ids import current_request_id
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord
 from api.waiting.waiters import while_connected
 from core import clock
@@ -151,7 +150,6 @@ async def _accept(request: Request, visit: ConsoleVisit, typed: dict[str, str]) 
         # With renditions, of which pages show the smallest.
         Upload(clean_filename(part.filename), part.data, "encrypted" in typed, True),
         key=None,
-        request_id=current_request_id(),
     )
     release_body(request.scope)
     return accepted

@@ -33,7 +33,6 @@ from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId
-from api.request_ids import current_request_id
 from core.errors import DomainError
 from core.errors import imports as errors
 from core.errors.requests import BODY_NOT_MULTIPART
@@ -137,7 +136,6 @@ async def upload_import(request: Request, visit: Visit) -> Response:
             file=file,
             filename=received.filename,
             options=options,
-            request_id=current_request_id(),
         )
     except DomainError as error:
         form = await RECORDS.run(replace(visit, form=typed).refused, error, PLACES)
@@ -198,7 +196,6 @@ def read_import_again(visit: FormVisit, import_id: PathId, columns: FirstColumn 
                 visit.caller,
                 import_id,
                 replace(options, dry_run=dry_run),
-                request_id=current_request_id(),
             )
     except DomainError as error:
         if error.code == errors.IMPORT_RUNNING.code:
@@ -308,7 +305,7 @@ def show_undo(visit: Visit, import_id: PathId) -> Response:
 def undo_import(visit: FormVisit, import_id: PathId) -> Response:
     try:
         with visit.unit_of_work() as uow:
-            records.undo(uow, visit.caller, import_id, current_request_id())
+            records.undo(uow, visit.caller, import_id)
     except DomainError as error:
         return _undo_page(visit, import_id, visit.refused(error))
     return redirect_to_path(visit.state, f"{PREFIX}/{import_id}")

@@ -26,7 +26,6 @@ from api.console.typed_forms import TypedForm
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId
-from api.request_ids import current_request_id
 from core.errors import DomainError
 from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
 from core.errors.requests import invalid_field
@@ -150,7 +149,6 @@ def _begin(visit: ConsoleVisit, list_id: int, order: BulkOrder) -> int | None:
             member_filter.keep(uow, mailing_list, written),
             order,
             caller=visit.caller,
-            request_id=current_request_id(),
         )
         return job.subject_id
 
@@ -206,7 +204,7 @@ def undo_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
         _owned(uow, visit, mailing_list.id, bulk_id)
-        job_id = actions.undo(uow, visit.caller, bulk_id, current_request_id())
+        job_id = actions.undo(uow, visit.caller, bulk_id)
     notice = "It was undone before." if job_id is None else "The undo has started."
     return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 

@@ -29,7 +29,6 @@ from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask, unticked
 from api.pages.sign_up.submission import padded_duration
 from api.parameters import StateOf
-from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, Kind
 from core.errors.mailing import CHALLENGE_FAILED
@@ -138,7 +137,6 @@ async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "
         resources=state.resources,
         shown=shown,
         keep=unticked(form),
-        request_id=current_request_id(),
     )
     return await _choose(request, state, form, token, service.read_reset, _RESET, finish, shown)
 
@@ -204,7 +202,6 @@ async def _ask(
             kind=kind,
             email=email,
             source=mail_source(request, state),
-            request_id=current_request_id(),
         )
         await state.in_unit_of_work(ask)
     return see_other("sent=yes")

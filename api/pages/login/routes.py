@@ -24,7 +24,6 @@ from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
 from api.pages.sign_up.submission import padded_duration
 from api.parameters import StateOf
-from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
@@ -72,7 +71,6 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
                 attempt=attempt,
                 check=check,
                 browser=browser_name(request.headers.get("user-agent")),
-                request_id=current_request_id(),
             )
             return await begin_session(request, state, path, prove)
     except DomainError as error:
@@ -103,7 +101,6 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
         form_cookie=state.cookies.read(request, FORM) or "",
         answer=form.get("passkey", ""),
         browser=browser_of(request, state),
-        request_id=current_request_id(),
     )
     try:
         return await begin_session(request, state, path, prove, factor_shown=True)
@@ -173,7 +170,6 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
             shown=shown,
             attempt=attempt,
             browser=browser_of(request, state),
-            request_id=current_request_id(),
         )
         return await begin_session(request, state, path, prove, factor_shown=True)
     except DomainError as error:

@@ -14,7 +14,6 @@ from api.bodies.forms import oauth_request_of_query
 from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import redirect
 from api.parameters import StateOf
-from api.request_ids import current_request_id
 from api.state import State
 from core.errors.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
@@ -66,11 +65,8 @@ def decide(request: Request, state: StateOf, form: FormOf) -> Response:
         decision = form.get("decision")
         if decision not in {"allow", "deny"}:
             raise BODY_INVALID(place="body.decision", rule="allow or deny")
-        request_id = current_request_id()
         chosen = [each for each in Scope if f"scope.{each}" in form]
-        return _sent_back(
-            asked.answer(member.caller, chosen if decision == "allow" else [], request_id)
-        )
+        return _sent_back(asked.answer(member.caller, chosen if decision == "allow" else []))
 
 
 def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:

@@ -19,7 +19,6 @@ from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
 from api.pages.sign_up import submission
 from api.parameters import PathId, StateOf, Transaction
-from api.request_ids import current_request_id
 from api.state import State
 from core.errors import DomainError, access, mailing
 from core.languages.reader_languages import translated
@@ -273,7 +272,6 @@ async def ask_for_link(
             email=email,
             language=reader_language(request),
             source=page_sessions.mail_source(request, state),
-            request_id=current_request_id(),
         )
     return redirect(f"?{urlencode({'sent': 'yes'})}")
 

@@ -29,7 +29,6 @@ from api.openapi import (
     json_request_body,
 )
 from api.parameters import ListId, PathId, PreferenceOf, StateOf, idempotency_key
-from api.request_ids import current_request_id
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
@@ -124,7 +123,6 @@ async def _accept_members(
         list_id,
         body,
         key=idempotency_key(request, caller, [body]),
-        request_id=current_request_id(),
     )
     release_body(request.scope)
     return accepted
@@ -194,8 +192,7 @@ async def change_members(
         )
         return JSONResponse(envelope(counted).model_dump())
     state.queue_ages.check(Queue.BULK, waits=False)
-    request_id = current_request_id()
-    begin = partial(_begin, state, caller, list_id, body, order, request_id=request_id)
+    begin = partial(_begin, state, caller, list_id, body, order)
     # A bulk action takes long: its caller watches the job rather than waits.
     record = JobRecord.of(await RECORDS.run(begin), None)
     headers = {"Location": f"/jobs/{record.id}"}
@@ -226,12 +223,10 @@ def _begin(
     list_id: int,
     body: NewBulkAction,
     order: BulkOrder,
-    *,
-    request_id: str | None,
 ) -> Job:
     with state.resources.unit_of_work() as uow:
         mailing_list, kept = _selected(uow, caller, list_id, body)
-        job = actions.begin(uow, mailing_list, kept, order, caller=caller, request_id=request_id)
+        job = actions.begin(uow, mailing_list, kept, order, caller=caller)
         uow.session.refresh(job)
         return job
 

@@ -98,13 +98,12 @@ def add_app(
     *,
     secret: str,
     code: str,
-    request_id: str | None,
 ) -> list[str]:
     """Add an app, with recovery codes if it is the first factor; raises ``second_factor.wrong``."""
     sessions.lock_maker(uow, caller)
     is_first = not sessions.is_asked(uow, caller.user_id)
     totp.add(uow, resources.key_wrapper, caller.user_id, secret, code)
-    tell(uow, caller.user_id, FactorChange.APP_ADDED, request_id)
+    tell(uow, caller.user_id, FactorChange.APP_ADDED)
     return make_anew(uow, resources.keyring, caller.user_id) if is_first else []
 
 
@@ -116,52 +115,45 @@ def add_passkey(
     session: str,
     name: str,
     answer: str,
-    request_id: str | None,
 ) -> list[str]:
     """Add a passkey, with recovery codes if it is the first factor; raises as ``passkeys.add``."""
     sessions.lock_maker(uow, caller)
     is_first = not sessions.is_asked(uow, caller.user_id)
     passkeys.add(uow, resources.settings, caller.user_id, session=session, name=name, answer=answer)
-    tell(uow, caller.user_id, FactorChange.PASSKEY_ADDED, request_id)
+    tell(uow, caller.user_id, FactorChange.PASSKEY_ADDED)
     return make_anew(uow, resources.keyring, caller.user_id) if is_first else []
 
 
-def make_codes(
-    uow: UnitOfWork, resources: Resources, caller: Caller, *, request_id: str | None
-) -> list[str]:
+def make_codes(uow: UnitOfWork, resources: Resources, caller: Caller) -> list[str]:
     """New recovery codes; raises ``auth.login_again``, and ``second_factor.missing``."""
     sessions.lock_maker(uow, caller)
     if not sessions.is_asked(uow, caller.user_id):
         raise SECOND_FACTOR_MISSING()
-    tell(uow, caller.user_id, FactorChange.CODES_MADE, request_id)
+    tell(uow, caller.user_id, FactorChange.CODES_MADE)
     return make_anew(uow, resources.keyring, caller.user_id)
 
 
-def remove_app(uow: UnitOfWork, caller: Caller, *, request_id: str | None) -> None:
+def remove_app(uow: UnitOfWork, caller: Caller) -> None:
     """Raises ``auth.login_again`` and ``second_factor.not_found``."""
     sessions.lock_maker(uow, caller)
     if not totp.remove(uow, caller.user_id):
         raise SECOND_FACTOR_NOT_FOUND()
-    tell(uow, caller.user_id, FactorChange.APP_REMOVED, request_id)
+    tell(uow, caller.user_id, FactorChange.APP_REMOVED)
     _forget_needless_codes(uow, caller.user_id)
 
 
-def remove_passkey(
-    uow: UnitOfWork, caller: Caller, passkey_id: int, *, request_id: str | None
-) -> None:
+def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
     """Raises ``auth.login_again`` and ``second_factor.not_found``."""
     sessions.lock_maker(uow, caller)
-    remove_passkeys(uow, caller.user_id, {passkey_id}, request_id=request_id)
+    remove_passkeys(uow, caller.user_id, {passkey_id})
 
 
-def remove_passkeys(
-    uow: UnitOfWork, user_id: int, passkey_ids: Collection[int], *, request_id: str | None
-) -> None:
+def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int]) -> None:
     """End passkeys of a person who is locked; raises ``second_factor.not_found``."""
     for passkey_id in passkey_ids:
         if not passkeys.remove(uow, user_id, passkey_id):
             raise SECOND_FACTOR_NOT_FOUND()
-        tell(uow, user_id, FactorChange.PASSKEY_REMOVED, request_id)
+        tell(uow, user_id, FactorChange.PASSKEY_REMOVED)
     _forget_needless_codes(uow, user_id)
 
 
@@ -181,16 +173,16 @@ def reset(uow: UnitOfWork, *, email: str) -> User:
     for kind in (TotpSecret, Passkey):
         uow.session.execute(delete(kind).where(kind.user_id == person.id))
     remove_codes(uow, person.id)
-    tell(uow, person.id, FactorChange.ALL_REMOVED, None)
+    tell(uow, person.id, FactorChange.ALL_REMOVED)
     return person
 
 
-def tell(uow: UnitOfWork, user_id: int, change: FactorChange, request_id: str | None) -> None:
+def tell(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
     """Record what happened to a person's factors, and mail it to them."""
     kind, factor, words = change.value
     record(uow, user_id, kind, factor=factor)
     person, about = accounts.get(uow, user_id), MailKind.FACTORS_CHANGED
-    account_mails.mail_person(uow, about, person, words, request_id=request_id)
+    account_mails.mail_person(uow, about, person, words)
 
 
 def _forget_needless_codes(uow: UnitOfWork, user_id: int) -> None:

@@ -35,8 +35,6 @@ def require(
     resources: Resources,
     person: User,
     shown: ShownFactor,
-    *,
-    request_id: str | None,
 ) -> None:
     """Take what a person shows, if they have a second factor.
 
@@ -55,7 +53,7 @@ def require(
     if totp.is_code(code):
         is_right = totp.take(uow, resources.key_wrapper, person.id, code)
     elif is_right := own_factors.take_code(uow, resources.keyring, person.id, code):
-        own_factors.tell(uow, person.id, FactorChange.CODE_USED, request_id)
+        own_factors.tell(uow, person.id, FactorChange.CODE_USED)
     if not is_right:
         raise SECOND_FACTOR_WRONG()
 
@@ -91,16 +89,15 @@ def finish(
     *,
     attempt: Attempt | None,
     browser: Browser,
-    request_id: str | None,
 ) -> User:
     """The person who logs in by this second step; raises what ``read`` and ``require`` raise."""
     person = read(uow, resources.keyring, first_step, shown.form_cookie)
-    require(uow, resources, person, shown, request_id=request_id)
+    require(uow, resources, person, shown)
     if not passkeys.spend(uow, first_step.partition(".")[2]):
         raise AUTH_SECOND_FACTOR()
     if attempt is not None:
         logins.clear(uow, attempt)
-    logins.tell_of_browser(uow, resources.keyring, person, browser, request_id=request_id)
+    logins.tell_of_browser(uow, resources.keyring, person, browser)
     return person
 
 
@@ -111,14 +108,13 @@ def by_passkey(
     form_cookie: str,
     answer: str,
     browser: Browser,
-    request_id: str | None,
 ) -> User:
     """The person who logs in by a passkey alone; raises ``passkey.invalid``."""
     passkey = passkeys.take(
         uow, resources.settings, form_cookie=form_cookie, answer=answer, user_id=None
     )
     person = accounts.get(uow, passkey.user_id)
-    logins.tell_of_browser(uow, resources.keyring, person, browser, request_id=request_id)
+    logins.tell_of_browser(uow, resources.keyring, person, browser)
     return person
 
 

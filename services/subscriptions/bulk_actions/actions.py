@@ -263,7 +263,6 @@ def begin(
     order: BulkOrder,
     *,
     caller: Caller,
-    request_id: str | None,
 ) -> Job:
     """Have the members changed who fit the filter; ``check`` gives the order.
 
@@ -289,12 +288,10 @@ def begin(
         bulk.tag_id = found.get(order.value, 0)
     uow.session.add(bulk)
     uow.session.flush()
-    return outbox.enqueue(
-        uow, CHANGE_MEMBERS, user_id=owner_id, subject_id=bulk.id, request_id=request_id
-    )
+    return outbox.enqueue(uow, CHANGE_MEMBERS, user_id=owner_id, subject_id=bulk.id)
 
 
-def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) -> int | None:
+def undo(uow: UnitOfWork, caller: Caller, bulk_id: int) -> int | None:
     """The job that undoes a bulk action: one job until the undo is done, then ``None``.
 
     A failed or cancelled job is started again. Raises ``bulk.not_found``, ``bulk.running``,
@@ -322,7 +319,6 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int, request_id: str | None) 
             UNDO_BULK_ACTION,
             user_id=caller.user_id,
             subject_id=bulk.id,
-            request_id=request_id,
             total=bulk.changed,
         )
         bulk.undo_job_id = job.id

@@ -55,7 +55,7 @@ def _fail_import(uow: UnitOfWork, job: Job) -> None:
     was_lost = job.error["code"] in (JOB_WORKER_LOST.code, JOB_TOO_SLOW.code)
     if was_lost and uow.session.scalar(select(exists().where(*own))):
         task = uow.session.get_one(MemberImport, whole.subject_id)
-        _enqueue(uow, whole.job_id, task, job.request_id)
+        _enqueue(uow, whole.job_id, task)
         return
     leases.fail(uow, whole, records.error_of(job))
 
@@ -71,7 +71,7 @@ def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     let_chunks_in_together(uow, task)
     uow.session.flush()
     uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
-    _enqueue(uow, lease.job_id, task, lease.request_id)
+    _enqueue(uow, lease.job_id, task)
 
 
 def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
@@ -86,14 +86,13 @@ def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
     task.side_by_side = not uow.session.scalar(select(exists().where(*others, *are_applied)))
 
 
-def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport, request_id: str | None) -> None:
+def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
     outbox.enqueue(
         uow,
         APPLY_CHUNKS,
         user_id=None,
         on_behalf_of=task.user_id,
         subject_id=job_id,
-        request_id=request_id,
     )
 
 
@@ -141,7 +140,7 @@ def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport] | N
         others = _others(uow, lease, task)
         most = MAX_SHARES if task.side_by_side else 1
         if JobStatus.QUEUED not in others and len(others) + 1 < min(left, most):
-            _enqueue(uow, whole.job_id, task, lease.request_id)
+            _enqueue(uow, whole.job_id, task)
     return whole, task
 
 

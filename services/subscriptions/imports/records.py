@@ -125,7 +125,6 @@ def accept_members(
     body: bytes,
     *,
     key: IdempotencyKey | None,
-    request_id: str | None,
 ) -> AcceptedJob:
     """Accept the members of one request, whose body has been checked.
 
@@ -142,9 +141,7 @@ def accept_members(
             list_id=list_id, user_id=caller.user_id, source="members", size=len(body)
         )
         takes = {PlanQuota.STORAGE_MB: len(body)}
-        return _commit(
-            resources, file, task, ADD_MEMBERS, takes=takes, request_id=request_id, key=key
-        )
+        return _commit(resources, file, task, ADD_MEMBERS, takes=takes, key=key)
 
     return idempotency.once(resources, key, store)
 
@@ -157,7 +154,6 @@ def accept_file(
     file: NewFile,
     filename: str | None,
     options: ImportOptions,
-    request_id: str | None,
     by_operator: bool = False,
 ) -> AcceptedJob:
     """Accept a file that was written, for a user whose rights were checked.
@@ -174,9 +170,7 @@ def accept_file(
         **options.columns,
     )
     takes = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: task.size}
-    store = partial(
-        _commit, resources, file, task, options.job_kind, takes=takes, request_id=request_id
-    )
+    store = partial(_commit, resources, file, task, options.job_kind, takes=takes)
     return idempotency.once(resources, None, store)
 
 
@@ -187,12 +181,11 @@ def _commit(
     kind: JobKind,
     *,
     takes: Mapping[PlanQuota, int],
-    request_id: str | None,
     key: IdempotencyKey | None = None,
 ) -> Job:
     file.name_in(task)
     try:
-        return idempotency.commit(resources, task, kind, key, request_id, takes=takes)
+        return idempotency.commit(resources, task, kind, key, takes=takes)
     except (EqualRequestCommitted, DomainError):
         forget_file(resources, file.prefix)
         raise
@@ -259,8 +252,6 @@ def read_again(
     caller: Caller,
     import_id: int,
     options: ImportOptions,
-    *,
-    request_id: str | None,
 ) -> Job:
     """Read the file of a dry run once more: to look at it by other options, or to import it.
 
@@ -285,7 +276,7 @@ def read_again(
     task.created_at = func.now()
     uow.session.flush()
     kind, user_id = options.job_kind, task.user_id
-    return outbox.enqueue(uow, kind, user_id=user_id, subject_id=task.id, request_id=request_id)
+    return outbox.enqueue(uow, kind, user_id=user_id, subject_id=task.id)
 
 
 def retry(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
@@ -317,7 +308,7 @@ def undo_preview(uow: UnitOfWork, caller: Caller, import_id: int) -> UndoForecas
     return preview(uow, get(uow, caller, import_id))
 
 
-def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None) -> int | None:
+def undo(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
     """The job that undoes an import: one job until nobody stays, then ``None``.
 
     A failed or cancelled job is started again. After one that left members alone, another takes
@@ -342,9 +333,7 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int, request_id: str | None
         raise errors.IMPORT_UNDO_OVER(days=UNDO_TIME.days)
     if job is None or task.undone_at is not None:
         task.undone_at = task.undo_restored = task.undo_removed = None
-        job = outbox.enqueue(
-            uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id, request_id=request_id
-        )
+        job = outbox.enqueue(uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id)
         task.undo_job_id = job.id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         records.restart(uow, job)

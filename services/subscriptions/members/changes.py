@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 
 from core.errors.mailing import SUBSCRIPTION_CHANGED
+from core.request_ids import current_request_id
 from models import (
     ConsentHow,
     MemberField,
@@ -61,7 +62,6 @@ class Actor:
     via: Via
     user_id: int | None = None
     ip: str | None = None
-    request_id: str | None = None
     # The page from which the act came, without its query, and the name of the browser.
     page_url: str | None = None
     browser: str | None = None
@@ -199,7 +199,7 @@ def note(
             changed=changed,
             reason=actor.reason if action in _WITH_REASON else None,
             ip=actor.ip,
-            request_id=actor.request_id,
+            request_id=current_request_id(),
         )
     )
     _record_consent(uow, subscription, action, actor, status)

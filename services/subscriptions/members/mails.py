@@ -127,9 +127,7 @@ def _set_next(
             raise SUBSCRIPTION_CHANGED()
 
 
-def order(
-    uow: UnitOfWork, kind: JobKind, record: Subscription, *, request_id: str | None = None
-) -> None:
+def order(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
     """Have a mail of this kind sent to the subscriber, by a job that no user may see."""
     outbox.enqueue(
         uow,
@@ -138,7 +136,6 @@ def order(
         # A rush to one list delays the mails of that list's owner, and no other mail.
         on_behalf_of=uow.session.get_one(MailingList, record.list_id).user_id,
         subject_id=record.id,
-        request_id=request_id,
     )
 
 

@@ -59,12 +59,10 @@ def opt_out(
             found = opt_outs.record_again(
                 uow, keyring, mailing_list.id, person, kind=kind, source=actor.via
             )
-            outbox.enqueue(
-                uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found, request_id=actor.request_id
-            )
+            outbox.enqueue(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found)
 
 
-def follow_all(uow: UnitOfWork, user_id: int, *, request_id: str | None) -> None:
+def follow_all(uow: UnitOfWork, user_id: int) -> None:
     """Have a job settle each record that is behind its person's opt-outs."""
     behind = or_(opt_outs.HAS_LEFT, opt_outs.HAS_NO_MAIL)
     query = select(Subscription.list_id).where(Subscription.user_id == user_id, behind)
@@ -73,7 +71,7 @@ def follow_all(uow: UnitOfWork, user_id: int, *, request_id: str | None) -> None
     # The one of a list settles it all.
     ids = select(func.min(OptOut.id)).where(*of_lists).group_by(OptOut.list_id)
     for found in uow.session.scalars(ids).all():
-        outbox.enqueue(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found, request_id=request_id)
+        outbox.enqueue(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found)
 
 
 def follow(resources: Resources, lease: Lease) -> None:
@@ -83,7 +81,7 @@ def follow(resources: Resources, lease: Lease) -> None:
         if found is not None and found.user_id is not None:
             # An import keeps why: a bounce, say.
             via = Via(found.source) if found.source in set(Via) else Via.IMPORT
-            actor = Actor(ActorKind.USER, via, user_id=found.user_id, request_id=lease.request_id)
+            actor = Actor(ActorKind.USER, via, user_id=found.user_id)
             try:
                 locks.lock_pair(uow, found.user_id, found.list_id)
             except DomainError as error:

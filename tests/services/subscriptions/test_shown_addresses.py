@@ -29,7 +29,7 @@ def test_another_worker_goes_on_where_one_died(
         person = accounts.get_by_email(uow, before)
         person.email = after
         accounts.note_move(uow, person, left=before, shown=True)
-        member_addresses.begin(uow, person.id, request_id=None)
+        member_addresses.begin(uow, person.id)
     job = "kind = 'account.show_address' AND subject_id = %s"
     [(job_id,)] = importing.stack.query(f"SELECT id FROM jobs WHERE {job}", person.id)
     importing.stack.query(f"UPDATE jobs SET run_at = now() WHERE {job}", person.id)

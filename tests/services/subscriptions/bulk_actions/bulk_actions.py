@@ -45,7 +45,7 @@ class BulkActions:
             mailing_list = lists.get(uow, self.list_id)
             kept = member_filter.keep(uow, mailing_list, written)
             caller = self.importing.caller(self.owner)
-            job = actions.begin(uow, mailing_list, kept, order, caller=caller, request_id=None)
+            job = actions.begin(uow, mailing_list, kept, order, caller=caller)
             return job.id
 
     def do(
@@ -56,7 +56,7 @@ class BulkActions:
 
     def begin_undo(self, bulk_id: int) -> int:
         with self.resources.unit_of_work() as uow:
-            job_id = actions.undo(uow, self.importing.caller(self.owner), bulk_id, None)
+            job_id = actions.undo(uow, self.importing.caller(self.owner), bulk_id)
         assert job_id is not None
         return job_id
 

@@ -18,7 +18,7 @@ def read_again(importing: Importing, owner: Owner, import_id: int, **options: An
     with importing.resources.unit_of_work() as uow:
         caller = importing.caller(owner)
         wanted = ImportOptions(**options)
-        job = records.read_again(uow, caller, import_id, wanted, request_id=None)
+        job = records.read_again(uow, caller, import_id, wanted)
         return job.id
 
 

@@ -33,9 +33,7 @@ def job_id(importing: Importing, owner: Owner, list_id: int) -> int:
     people = [{"email": each} for each in new_addresses(MEMBERS - 1)]
     body = json.dumps({"members": [*people, people[0]]}).encode()
     caller = importing.caller(owner)
-    return records.accept_members(
-        importing.resources, caller, list_id, body, key=None, request_id=None
-    ).job_id
+    return records.accept_members(importing.resources, caller, list_id, body, key=None).job_id
 
 
 def take_turn(importing: Importing, job_id: int) -> Lease:
