@@ -41,7 +41,6 @@ def create_key(
         user = accounts.get_by_email(uow, email)
         key, secret = api_keys.create(
             uow,
-            resources.keyring,
             user_id=user.id,
             name=name,
             scopes=scope or None,
@@ -100,7 +99,6 @@ def create_client(
     with connected() as resources, resources.unit_of_work() as uow:
         client, secret = clients.create(
             uow,
-            resources.keyring,
             name=name,
             redirect_uris=redirect_uri,
             scopes=scope,

@@ -6,7 +6,6 @@ from sqlalchemy import select
 
 from core import clock
 from core.errors.people import ADDRESS_HAS_RECORD, ADDRESS_TAKEN
-from core.keyring import Keyring
 from models import User
 from services.access import api_keys
 from services.access.caller import Caller
@@ -37,9 +36,9 @@ class NewAddress:
     has_record: bool
 
 
-def read(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> NewAddress:
+def read(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
     """Return what a link would give this account; raises also ``account.address_taken``."""
-    email = registration.read_new_address(uow, keyring, secret, user_id)
+    email = registration.read_new_address(uow, secret, user_id)
     found = accounts.find_by_email(uow, email)
     has_record = found is not None and found.id != user_id
     if found is not None and has_record and accounts.has_account(uow, found):
@@ -49,7 +48,6 @@ def read(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> NewAdd
 
 def change(
     uow: UnitOfWork,
-    keyring: Keyring,
     secret: str,
     caller: Caller,
     *,
@@ -65,9 +63,9 @@ def change(
     Raises what ``registration.prove_address`` raises, ``account.address_taken``, ``list.busy``, and
     ``account.address_has_record`` for a record that may not be erased.
     """
-    person, email = registration.prove_address(uow, keyring, secret, caller)
-    make_way(uow, keyring, person, email, erases=erases)
-    opt_outs.keep_for_address(uow, keyring, person, email)
+    person, email = registration.prove_address(uow, secret, caller)
+    make_way(uow, person, email, erases=erases)
+    opt_outs.keep_for_address(uow, person, email)
     registration.move(uow, person, email, caller, shown=shown)
     unsubscribe.follow_all(uow, person.id)
     if shown:
@@ -75,9 +73,7 @@ def change(
     return person
 
 
-def make_way(
-    uow: UnitOfWork, keyring: Keyring, person: User, email: str, *, erases: bool = True
-) -> None:
+def make_way(uow: UnitOfWork, person: User, email: str, *, erases: bool = True) -> None:
     """Erase the lists' record of an address that the locked person proved; raises as ``change``."""
     # An import may hold the record for seconds, and wait for the person meanwhile.
     with locks.waiting_briefly(uow):
@@ -89,7 +85,7 @@ def make_way(
         raise ADDRESS_TAKEN()
     if not erases:
         raise ADDRESS_HAS_RECORD()
-    opt_outs.hand_over(uow, keyring, of=found, to=person)
+    opt_outs.hand_over(uow, of=found, to=person)
     erasure.mark_record(uow, found)
 
 
@@ -125,7 +121,7 @@ def reset(
 
     Raises what ``registration.read_reset`` and ``second_steps.require`` raise.
     """
-    person = registration.reset(uow, resources.keyring, secret, password_hash=password_hash)
+    person = registration.reset(uow, secret, password_hash=password_hash)
     second_steps.require(uow, resources, person, shown)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=keep.key_ids)
@@ -137,15 +133,15 @@ def reset(
     return person
 
 
-def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str) -> str:
+def undo_address(uow: UnitOfWork, secret: str, *, password_hash: str) -> str:
     """Give an account its earlier address back, and end all that opens it.
 
     ``password_hash`` is of a password that no person knows. Returns the secret of a token to a new
     one. Raises what ``registration.prove_earlier_address`` raises, and ``account.address_taken``.
     """
-    person, email, changed_at = registration.prove_earlier_address(uow, keyring, secret)
+    person, email, changed_at = registration.prove_earlier_address(uow, secret)
     # A stranger who subscribed the address since the change must not be able to block the undo.
-    make_way(uow, keyring, person, email)
+    make_way(uow, person, email)
     registration.move_back(uow, person, email, since=changed_at, password_hash=password_hash)
     # Otherwise the reset that follows would ask the person for a factor of the intruder's.
     own_factors.remove_later(uow, person.id, changed_at)
@@ -154,7 +150,7 @@ def undo_address(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_has
     webhook_endpoints.end_all(uow, person.id)
     person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD
-    return mailed_tokens.make(uow, keyring, purpose, user_id=person.id, email=person.email)
+    return mailed_tokens.make(uow, purpose, user_id=person.id, email=person.email)
 
 
 def change_password(

@@ -63,7 +63,7 @@ class OwnerAtConsole:
 def at_console(stack: Stack, owner: Owner | None = None) -> Iterator[OwnerAtConsole]:
     owner = owner or stack.new_owner()
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, stack.resources.keyring, owner.user_id)
+        cookie = sessions.begin(uow, owner.user_id)
     with a_visitor(stack) as visitor, stack.client(owner.key) as api:
         visitor.client.cookies.set(SESSION, cookie)
         yield OwnerAtConsole(owner, visitor, api)

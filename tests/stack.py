@@ -341,11 +341,8 @@ class Stack:
         return Owner(user_id, email, self.new_key(user_id))
 
     def new_key(self, user_id: int, *scopes: Scope) -> str:
-        keyring = self.settings().keyring
         with self.resources.unit_of_work() as uow:
-            return api_keys.create(
-                uow, keyring, user_id=user_id, name="test", scopes=scopes or None
-            )[1]
+            return api_keys.create(uow, user_id=user_id, name="test", scopes=scopes or None)[1]
 
     def client(self, key: str | None = None) -> httpx2.Client:
         headers = {"Authorization": f"Bearer {key}"} if key else {}

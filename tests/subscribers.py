@@ -36,10 +36,9 @@ class Subscriber:
         return f"{self.stack.api_url}/unsubscribe?trace_id={self.trace_id}"
 
     def mailed_token(self, purpose: Purpose = Purpose.CONFIRM_SUBSCRIPTION) -> str:
-        keyring = self.stack.resources.keyring
         with self.stack.resources.unit_of_work() as uow:
             return mailed_tokens.make(
-                uow, keyring, purpose, user_id=self.user_id, list_id=self.list_id, email=self.email
+                uow, purpose, user_id=self.user_id, list_id=self.list_id, email=self.email
             )
 
     def confirm_url(self) -> str:
@@ -88,8 +87,7 @@ def subscribe(stack: Stack, list_id: int) -> Subscriber:
     # Without HTTP, which takes its time lest it tell who subscribes.
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
-        settings = stack.settings()
-        joining.request(uow, settings.keyring, mailing_list, email, _STRANGER)
+        joining.request(uow, mailing_list, email, _STRANGER)
         return Subscriber(stack, list_id, accounts.get_by_email(uow, email).id, email)
 
 

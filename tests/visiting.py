@@ -43,7 +43,7 @@ class Visitor:
         """Begin a session as a login does, without its forms and the time that they take."""
         user_id = user_id_of(self.stack, email)
         with self.stack.resources.unit_of_work() as uow:
-            value = sessions.begin(uow, self.stack.resources.keyring, user_id, browser=browser)
+            value = sessions.begin(uow, user_id, browser=browser)
         self.client.cookies.set(SESSION, value, domain=LOOPBACK, path="/")
 
     def is_in(self) -> bool:

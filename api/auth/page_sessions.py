@@ -299,7 +299,6 @@ async def prove_password(
     try:
         attempt = await state.in_unit_of_work(
             logins.begin,
-            state.resources.keyring,
             email=email,
             client=client_address(request),
             known=state.cookies.read(request, KNOWN),
@@ -390,7 +389,7 @@ async def begin_session(
             )
         if before is not None and before.caller.session_id is not None:
             sessions.end(uow, before.caller.session_id)
-        session = sessions.begin(uow, keyring, person.id, browser=browser.name)
+        session = sessions.begin(uow, person.id, browser=browser.name)
         return session, logins.known_browser_token(keyring, person)
 
     begun = await state.in_unit_of_work(begin)

@@ -35,8 +35,7 @@ async def count_code(
     if shown is None or shown.passkey or not shown.code:
         return None
     known = state.cookies.read(request, KNOWN)
-    keyring = state.resources.keyring
-    count = partial(logins.begin_code, keyring=keyring, email=email, known=known)
+    count = partial(logins.begin_code, email=email, known=known)
     return await state.in_unit_of_work(count)
 
 

@@ -310,7 +310,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
 @MONEY.threaded
 def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
-    order = checkout.claim(uow, uow.settings.keyring, caller.user_id, body.claim_token)
+    order = checkout.claim(uow, caller.user_id, body.claim_token)
     uow.session.refresh(order)
     return schemas.decimal_response(schemas.record_of(order))
 
@@ -324,9 +324,7 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    return schemas.decimal_response(
-        schemas.record_of(checkout.find(uow, uow.settings.keyring, body.claim_token))
-    )
+    return schemas.decimal_response(schemas.record_of(checkout.find(uow, body.claim_token)))
 
 
 @orders_router.get(

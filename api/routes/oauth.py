@@ -104,4 +104,4 @@ async def read_oauth_metadata(state: StateOf) -> Metadata:
 
 
 def _server(uow: UnitOfWork) -> OAuthServer:
-    return OAuthServer(uow, uow.settings.keyring, uow.settings.public_base)
+    return OAuthServer(uow, uow.settings.public_base)

@@ -94,10 +94,10 @@ def subscribe_me(
     """
     person = accounts.get(uow, caller.user_id)
     actor = actors.actor_of_principal(request, Principal(person.id, Via.LOGIN, None))
-    mailing_list, settings = lists.get(uow, list_id), uow.settings
+    mailing_list = lists.get(uow, list_id)
     values = {} if body is None else body.fields
     given = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
-    joined = joining.join(uow, settings.keyring, mailing_list, person, actor, submission=given)
+    joined = joining.join(uow, mailing_list, person, actor, submission=given)
     return envelope(joined)
 
 
@@ -170,8 +170,7 @@ def _set_email(request: Request, state: State, list_id: int, submission: FormOrJ
         mailing_list = lists.get(uow, list_id, archived=True)
         person = principal.person(uow, mailing_list)
         actor = actors.actor_of_principal(request, principal)
-        keyring = state.resources.keyring
-        leaving.set_email(uow, keyring, mailing_list, person, actor, enabled=True)
+        leaving.set_email(uow, mailing_list, person, actor, enabled=True)
 
 
 def _disable_email(request: Request, state: State, list_id: int, principal: Principal) -> None:

@@ -62,7 +62,7 @@ def _key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
         opened = api_keys.authenticate(database, api_keys.LastUseBuffer(), keyring, kept)
         if opened.user_id == owner.id:
             return kept
-    return api_keys.create(uow, keyring, user_id=owner.id, name="Demo")[1]
+    return api_keys.create(uow, user_id=owner.id, name="Demo")[1]
 
 
 # 12 megapixels, as a phone takes them.

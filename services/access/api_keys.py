@@ -31,7 +31,6 @@ _PURPOSE = "api-key"
 
 def create(
     uow: UnitOfWork,
-    keyring: Keyring,
     *,
     user_id: int,
     name: str,
@@ -55,7 +54,7 @@ def create(
     key = ApiKey(
         user_id=user_id,
         name=name,
-        secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
+        secret_hmac=uow.settings.keyring.signer(_PURPOSE).digest(secret.encode()),
         last_four=secret[-4:],
         scopes=None if scopes is None else sorted(set(scopes)),
         expires_at=expires_at,

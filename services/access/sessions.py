@@ -94,12 +94,12 @@ _PURPOSE = "session"
 _WELL_FORMED = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 
 
-def begin(uow: UnitOfWork, keyring: Keyring, user_id: int, *, browser: str | None = None) -> str:
+def begin(uow: UnitOfWork, user_id: int, *, browser: str | None = None) -> str:
     """Begin a session; returns a new value for the cookie, never one that a browser sent."""
     value = secrets.token_urlsafe(32)
     begun = UserSession(
         user_id=user_id,
-        secret_hmac=keyring.signer(_PURPOSE).digest(value.encode()),
+        secret_hmac=uow.settings.keyring.signer(_PURPOSE).digest(value.encode()),
         browser=browser,
         expires_at=func.now() + SESSION_LIFETIME,
     )

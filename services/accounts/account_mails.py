@@ -238,9 +238,7 @@ def _filled_template(
     purpose, path, user_id = link
     # Workers may send two mails in another order than that of the changes that they undo.
     asked_at = asked.created_at if purpose is Purpose.UNDO_ADDRESS else None
-    secret = mailed_tokens.make(
-        uow, resources.keyring, purpose, user_id=user_id, email=asked.email, asked_at=asked_at
-    )
+    secret = mailed_tokens.make(uow, purpose, user_id=user_id, email=asked.email, asked_at=asked_at)
     return template, {"url": page(path, token=secret)}
 
 

@@ -114,18 +114,16 @@ class Attempt:
     password_hash: str | None = None
 
 
-def begin(
-    uow: UnitOfWork, keyring: Keyring, *, email: str, client: str | None, known: str | None
-) -> Attempt:
+def begin(uow: UnitOfWork, *, email: str, client: str | None, known: str | None) -> Attempt:
     """Count an attempt, whether or not the address is known; raises ``login.paused``.
 
     Commit it before the password is checked. ``known`` is the browser's ``known_browser_token``.
     """
-    email, person, nonce = _find(uow, keyring, email, known)
-    counted = _counted(keyring, email, client, nonce)
+    email, person, nonce = _find(uow, email, known)
+    counted = _counted(uow.settings.keyring, email, client, nonce)
     numbers = [_count(uow, subject, throttle) for subject, throttle in counted]
     if nonce is None and numbers[0] == 1:
-        _count_at_source(uow, keyring, counted[0][0], client)
+        _count_at_source(uow, counted[0][0], client)
     who = (person.id, person.password_hash) if person else ()
     return Attempt(counted, nonce is not None, numbers[-1], *who)
 
@@ -141,16 +139,16 @@ def fail(uow: UnitOfWork, attempt: Attempt) -> None:
         record(uow, attempt.user_id, EventType.LOGIN_FAILED, attempts=attempt.number)
 
 
-def begin_code(uow: UnitOfWork, keyring: Keyring, *, email: str, known: str | None) -> Attempt:
+def begin_code(uow: UnitOfWork, *, email: str, known: str | None) -> Attempt:
     """Count an attempt to show a code of a second factor; raises ``login.paused``.
 
     All clients share one count with long pauses, or else six digits could be guessed from many. A
     stranger gets here by the right password alone, so none can keep the person out by guessing;
     and a browser in which the person logged in before has a count of its own here too.
     """
-    email, person, nonce = _find(uow, keyring, email, known)
+    email, person, nonce = _find(uow, email, known)
     kind = "code" if nonce is None else "code-browser"
-    subject = _subject(keyring, kind, nonce or "", email)
+    subject = _subject(uow.settings.keyring, kind, nonce or "", email)
     number = _count(uow, subject, CLIENT_THROTTLE)
     counted = ((subject, CLIENT_THROTTLE),)
     who = (person.id, person.password_hash) if person else ()
@@ -181,9 +179,9 @@ def succeed(
     return person
 
 
-def tell_of_browser(uow: UnitOfWork, keyring: Keyring, person: User, browser: Browser) -> None:
+def tell_of_browser(uow: UnitOfWork, person: User, browser: Browser) -> None:
     """Mail the person that they logged in with this browser, if it is new to them."""
-    if known_nonce(keyring, person.email, person.recovered_at, browser.known) is None:
+    if known_nonce(uow.settings.keyring, person.email, person.recovered_at, browser.known) is None:
         _mail_browser(uow, person, browser.name)
 
 
@@ -197,14 +195,12 @@ def clear(uow: UnitOfWork, attempt: Attempt) -> None:
     _clear(uow, [subject for subject, _ in attempt.counted])
 
 
-def reset_attempts(uow: UnitOfWork, keyring: Keyring, *, email: str, client: str | None) -> None:
+def reset_attempts(uow: UnitOfWork, *, email: str, client: str | None) -> None:
     """Clear the counts of this address: its reader has proven by mail that it is theirs."""
-    _clear(uow, [subject for subject, _ in _counted(keyring, email, client, None)])
+    _clear(uow, [subject for subject, _ in _counted(uow.settings.keyring, email, client, None)])
 
 
-def _find(
-    uow: UnitOfWork, keyring: Keyring, email: str, known: str | None
-) -> tuple[str, User | None, str | None]:
+def _find(uow: UnitOfWork, email: str, known: str | None) -> tuple[str, User | None, str | None]:
     """The typed text, address or not, in one spelling; its person; a known browser's nonce."""
     try:
         email = email_addresses.normalise(email.strip())
@@ -212,7 +208,7 @@ def _find(
         email = email.replace("\0", "").strip().lower()
     person = uow.session.scalar(select(User).where(User.email == email))
     recovered_at = person.recovered_at if person else None
-    return email, person, known_nonce(keyring, email, recovered_at, known)
+    return email, person, known_nonce(uow.settings.keyring, email, recovered_at, known)
 
 
 def _counted(
@@ -234,7 +230,7 @@ def _subject(keyring: Keyring, kind: str, who: str, email: str) -> bytes:
     return keyring.signer(PURPOSE).digest(counted)
 
 
-def _count_at_source(uow: UnitOfWork, keyring: Keyring, first: bytes, client: str | None) -> None:
+def _count_at_source(uow: UnitOfWork, first: bytes, client: str | None) -> None:
     """Count an account at which the client has not failed lately; raises ``login.paused``.
 
     ``first``: the count of the two, which remembers the source's. A success takes back what it
@@ -244,7 +240,7 @@ def _count_at_source(uow: UnitOfWork, keyring: Keyring, first: bytes, client: st
     if network is None:
         return
     window = int(clock.now().timestamp() // SOURCE_WINDOW.total_seconds())
-    source = _subject(keyring, "source", f"{network} {window}", "")
+    source = _subject(uow.settings.keyring, "source", f"{network} {window}", "")
     _count(uow, source, SOURCE_THROTTLE)
     is_first = LoginAttempts.subject == first
     uow.session.execute(update(LoginAttempts).where(is_first).values(source=source))

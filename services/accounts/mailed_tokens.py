@@ -15,7 +15,6 @@ from sqlalchemy import func, select, update
 
 from core.errors.catalogue import ErrorType
 from core.errors.people import LINK_INVALID, LINK_USED
-from core.keyring import Keyring
 from core.settings import Settings
 from models import MailedLink
 from storage.unit_of_work import UnitOfWork, note_once
@@ -48,7 +47,6 @@ TOKEN_LIFETIMES = {
 
 def make(
     uow: UnitOfWork,
-    keyring: Keyring,
     purpose: Purpose,
     *,
     user_id: int | None,
@@ -71,7 +69,7 @@ def make(
             list_id=list_id,
             email=email,
             submitted=submitted,
-            secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
+            secret_hmac=uow.settings.keyring.signer(_PURPOSE).digest(secret.encode()),
             expires_at=func.now() + TOKEN_LIFETIMES[purpose],
             created_at=func.now() if asked_at is None else asked_at,
         )
@@ -81,14 +79,15 @@ def make(
 
 def read(
     uow: UnitOfWork,
-    keyring: Keyring,
     purpose: Purpose,
     secret: str,
     *,
     invalid: ErrorType = LINK_INVALID,
 ) -> MailedLink:
     """The token behind a secret; changes nothing. Raises ``invalid``."""
-    is_it = MailedLink.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode()))
+    is_it = MailedLink.secret_hmac.in_(
+        uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())
+    )
     lives = MailedLink.purpose == purpose, MailedLink.expires_at > func.now()
     found = uow.session.scalar(select(MailedLink).where(is_it, *lives))
     if found is None:

@@ -35,7 +35,6 @@ def make(
     quotas.require(uow, settings, caller.user_id, PlanQuota.KEYS)
     key, secret = api_keys.create(
         uow,
-        settings.keyring,
         user_id=caller.user_id,
         name=name,
         scopes=scopes,

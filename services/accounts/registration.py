@@ -10,7 +10,6 @@ from datetime import datetime
 from sqlalchemy import select
 
 from core.errors import people as errors
-from core.keyring import Keyring
 from models import MailedLink, User
 from services.access import sessions
 from services.access.caller import Caller
@@ -25,12 +24,12 @@ MAX_USER_NAME_CHARACTERS = 200
 _CHANGING = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
 
 
-def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+def read_registration(uow: UnitOfWork, secret: str) -> str:
     """The address that a link would register; changes nothing.
 
     Raises ``account_link.invalid``, or ``account_link.used`` when the address has an account.
     """
-    opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
+    opened, email = _open(uow, Purpose.REGISTER, secret)
     person = accounts.find_by_email(uow, email)
     has_account = person is not None and person.password_hash is not None
     if opened.used_at is not None or has_account:
@@ -38,11 +37,9 @@ def read_registration(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     return email
 
 
-def register(
-    uow: UnitOfWork, keyring: Keyring, secret: str, *, name: str, password_hash: str
-) -> User:
+def register(uow: UnitOfWork, secret: str, *, name: str, password_hash: str) -> User:
     """Make the account, or set a person's first password; raises as ``read_registration``."""
-    opened, email = _open(uow, keyring, Purpose.REGISTER, secret)
+    opened, email = _open(uow, Purpose.REGISTER, secret)
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
     # A person who was just erased no longer has the address, which then needs a new link.
     if person.email != email or person.password_hash is not None:
@@ -53,26 +50,26 @@ def register(
     return person
 
 
-def read_reset(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+def read_reset(uow: UnitOfWork, secret: str) -> str:
     """The address of the account whose password a link would set; changes nothing.
 
     Raises ``account_link.invalid``, also when the account has another address by now, and
     ``account_link.used``.
     """
-    opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
+    opened, email = _open(uow, Purpose.RESET_PASSWORD, secret)
     person = accounts.find_by_email(uow, email)
     if person is None or person.id != opened.user_id:
         raise errors.ACCOUNT_LINK_INVALID()
     return _unused(opened, email)
 
 
-def reset(uow: UnitOfWork, keyring: Keyring, secret: str, *, password_hash: str) -> User:
+def reset(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
     """Set a new password, end all sessions, and mail a notice; raises what ``read_reset`` raises.
 
     The person's other links to a new password or a new address stop working. Call it through
     ``services.recovery``, which ends the rest.
     """
-    opened, email = _open(uow, keyring, Purpose.RESET_PASSWORD, secret)
+    opened, email = _open(uow, Purpose.RESET_PASSWORD, secret)
     assert opened.user_id is not None
     person = _lock_person(uow, opened.user_id)
     if person.email != email:
@@ -114,25 +111,23 @@ def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
     return person
 
 
-def read_new_address(uow: UnitOfWork, keyring: Keyring, secret: str, user_id: int) -> str:
+def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> str:
     """The address that a link would give this person's account; changes nothing.
 
     Raises ``account_link.invalid``, also for another person's link, and ``account_link.used``.
     """
-    opened, email = _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)
+    opened, email = _open(uow, Purpose.CHANGE_ADDRESS, secret)
     if opened.user_id != user_id:
         raise errors.ACCOUNT_LINK_INVALID()
     return _unused(opened, email)
 
 
-def prove_address(
-    uow: UnitOfWork, keyring: Keyring, secret: str, caller: Caller
-) -> tuple[User, str]:
+def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
     """Use up a link to a new address; returns the locked person and the address."""
-    email = read_new_address(uow, keyring, secret, caller.user_id)
+    email = read_new_address(uow, secret, caller.user_id)
     person = _lock_person(uow, caller.user_id)
     require_recent_login(uow, caller)
-    _use(uow, _open(uow, keyring, Purpose.CHANGE_ADDRESS, secret)[0])
+    _use(uow, _open(uow, Purpose.CHANGE_ADDRESS, secret)[0])
     return person, email
 
 
@@ -159,20 +154,18 @@ def move(
     record(uow, person.id, EventType.ADDRESS_CHANGED)
 
 
-def read_undo(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+def read_undo(uow: UnitOfWork, secret: str) -> str:
     """The address that a link would give back to its account; raises as ``read_new_address``."""
-    opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
+    opened, email = _open(uow, Purpose.UNDO_ADDRESS, secret)
     return _unused(opened, email)
 
 
-def prove_earlier_address(
-    uow: UnitOfWork, keyring: Keyring, secret: str
-) -> tuple[User, str, datetime]:
+def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, datetime]:
     """Use up a link that undoes a change of address; raises what ``read_undo`` raises.
 
     Returns the person, locked, their earlier address, and when it was changed.
     """
-    opened, email = _open(uow, keyring, Purpose.UNDO_ADDRESS, secret)
+    opened, email = _open(uow, Purpose.UNDO_ADDRESS, secret)
     assert opened.user_id is not None
     person = _lock_person(uow, opened.user_id)
     _use(uow, opened)
@@ -199,12 +192,10 @@ def move_back(
     record(uow, person.id, EventType.ADDRESS_UNDONE)
 
 
-def _open(
-    uow: UnitOfWork, keyring: Keyring, purpose: Purpose, secret: str
-) -> tuple[MailedLink, str]:
+def _open(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
     # Links of accounts have errors of their own, since they tell people something else.
     invalid = errors.ACCOUNT_LINK_INVALID
-    opened = mailed_tokens.read(uow, keyring, purpose, secret, invalid=invalid)
+    opened = mailed_tokens.read(uow, purpose, secret, invalid=invalid)
     assert opened.email is not None
     return opened, opened.email
 

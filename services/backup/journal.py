@@ -99,8 +99,7 @@ def replay(resources: Resources, place: SealedPlace, began_at: datetime) -> Repl
             with resources.unit_of_work() as uow:
                 for row in rows[begin : begin + _MAX_BATCH_ROWS]:
                     if row["kind"] == DepartureKind.ERASED:
-                        keyring = resources.keyring
-                        done.erasures += erasure.mark_again(uow, keyring, row["user_id"])
+                        done.erasures += erasure.mark_again(uow, row["user_id"])
                     # A list that was made after the backup is gone, with its members.
                     elif uow.session.get(MailingList, row["list_id"]) is not None:
                         done.opt_outs += opt_outs.record_past(

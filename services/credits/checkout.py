@@ -177,9 +177,9 @@ def token_of(keyring: Keyring, order: PaymentOrder) -> str | None:
     return next(ours, None)
 
 
-def find(uow: UnitOfWork, keyring: Keyring, token: str) -> PaymentOrder:
+def find(uow: UnitOfWork, token: str) -> PaymentOrder:
     """Return the order of a token; raises ``order.not_found``."""
-    of_token = PaymentOrder.claim_token_hmac.in_(_hmacs(keyring, token))
+    of_token = PaymentOrder.claim_token_hmac.in_(_hmacs(uow.settings.keyring, token))
     query = select(PaymentOrder).where(of_token)
     order = uow.session.scalar(query) if _TOKEN.match(token) else None
     if order is None:
@@ -187,12 +187,12 @@ def find(uow: UnitOfWork, keyring: Keyring, token: str) -> PaymentOrder:
     return order
 
 
-def claim(uow: UnitOfWork, keyring: Keyring, user_id: int, token: str) -> PaymentOrder:
+def claim(uow: UnitOfWork, user_id: int, token: str) -> PaymentOrder:
     """Give the order to this user, and its credits once it is paid. The first claim wins.
 
     Raises ``order.not_found``, ``order.claimed``, ``order.over``.
     """
-    order = lock(uow, find(uow, keyring, token).id)
+    order = lock(uow, find(uow, token).id)
     if order.user_id is not None:
         raise errors.ORDER_CLAIMED()
     if order.status in _OVER:

@@ -154,7 +154,7 @@ def _authenticate_token(
     if secret is None:
         raise InvalidRequestError("The token is missing.")
     server = endpoint.server
-    found = grants.find(server.uow, server.keyring, secret, client_id=client.client_id)
+    found = grants.find(server.uow, secret, client_id=client.client_id)
     return None if found is None else AuthlibToken(found)
 
 

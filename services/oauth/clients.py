@@ -77,7 +77,6 @@ _PURPOSE = "oauth-client"
 
 def create(
     uow: UnitOfWork,
-    keyring: Keyring,
     *,
     name: str,
     redirect_uris: Iterable[str],
@@ -103,7 +102,9 @@ def create(
     client = OAuthClient(
         client_id=random_hash_id(_ID_CHARACTERS),
         name=name,
-        secret_hmac=None if secret is None else keyring.signer(_PURPOSE).digest(secret.encode()),
+        secret_hmac=None
+        if secret is None
+        else uow.settings.keyring.signer(_PURPOSE).digest(secret.encode()),
         redirect_uris=uris,
         scopes=sorted(chosen),
     )

@@ -161,9 +161,7 @@ def authenticate(database: Database, keyring: Keyring, secret: str) -> Caller:
     return Caller(user_id, scopes, unrestricted=False, grant_id=grant_id)
 
 
-def store_tokens(
-    uow: UnitOfWork, keyring: Keyring, origin: TokenOrigin, made: Mapping[str, Any]
-) -> None:
+def store_tokens(uow: UnitOfWork, origin: TokenOrigin, made: Mapping[str, Any]) -> None:
     """Store new tokens by the HMACs of their secrets. The caller has locked the grant."""
     for kind, secret, scopes in (
         (TokenKind.ACCESS, made["access_token"], made["scope"].split()),
@@ -173,7 +171,7 @@ def store_tokens(
             kind=kind,
             grant_id=origin.grant_id,
             family=origin.family,
-            secret_hmac=keyring.signer(_PURPOSE).digest(secret.encode()),
+            secret_hmac=uow.settings.keyring.signer(_PURPOSE).digest(secret.encode()),
             scopes=scopes,
             expires_at=func.now() + OAUTH_TOKEN_LIFETIMES[kind],
         )
@@ -181,15 +179,13 @@ def store_tokens(
     uow.session.flush()
 
 
-def lock_refresh(
-    uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str
-) -> OAuthToken | None:
+def lock_refresh(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthToken | None:
     """Return the client's refresh token, its grant locked; ``None`` when the token is not valid.
 
     A token that was rotated already counts as stolen, and its whole family is revoked: the sender
     may be the client or the thief.
     """
-    found = find(uow, keyring, secret, client_id=client_id)
+    found = find(uow, secret, client_id=client_id)
     if found is None or found.token.kind != TokenKind.REFRESH:
         return None
     if lock_grant(uow, found.token.grant_id) is None:
@@ -208,14 +204,14 @@ def rotate(uow: UnitOfWork, token: OAuthToken) -> None:
     uow.session.flush()
 
 
-def find(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> FoundToken | None:
+def find(uow: UnitOfWork, secret: str, *, client_id: str) -> FoundToken | None:
     """A token of either kind that was issued to this client, and whether it is still valid."""
     if not (ACCESS_TOKEN.matches(secret) or REFRESH_TOKEN.matches(secret)):
         return None
     is_active = and_(*_IS_LIVE, *_HAS_LIVE_SURROUNDINGS, OAuthToken.rotated_at.is_(None))
     query = select(OAuthToken, OAuthGrant.user_id, is_active).select_from(_SURROUNDINGS)
     query = query.where(
-        OAuthToken.secret_hmac.in_(keyring.signer(_PURPOSE).digests(secret.encode())),
+        OAuthToken.secret_hmac.in_(uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())),
         OAuthGrant.client_id == client_id,
     )
     row = uow.session.execute(query).one_or_none()

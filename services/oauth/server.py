@@ -24,7 +24,6 @@ from authlib.oauth2.rfc7636 import CodeChallenge, create_s256_code_challenge
 from sqlalchemy import func, select
 
 from core.errors import DomainError, Kind
-from core.keyring import Keyring
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from models import OAuthCode, OAuthGrant, TokenKind
@@ -49,14 +48,14 @@ CODE_LIFETIME = timedelta(seconds=60)
 _PURPOSE = "oauth-code"
 
 
-def redeem(uow: UnitOfWork, keyring: Keyring, secret: str, *, client_id: str) -> OAuthCode | None:
+def redeem(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | None:
     """Use up the client's code; ``None`` when it is not valid.
 
     A code that is used a second time counts as stolen, so the tokens that it gave are revoked.
     """
     if not AUTHORIZATION_CODE.matches(secret):
         return None
-    digests = keyring.signer(_PURPOSE).digests(secret.encode())
+    digests = uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())
     of_client = select(OAuthCode).join(OAuthGrant, OAuthGrant.id == OAuthCode.grant_id)
     of_client = of_client.where(OAuthGrant.client_id == client_id)
     code = uow.session.scalar(of_client.where(OAuthCode.secret_hmac.in_(digests)))
@@ -159,7 +158,7 @@ class _CodeGrant(AuthorizationCodeGrant):
 
     def query_authorization_code(self, code: str, client: AuthlibClient) -> AuthlibCode | None:
         server = self.server
-        found = redeem(server.uow, server.keyring, code, client_id=client.client_id)
+        found = redeem(server.uow, code, client_id=client.client_id)
         return None if found is None else AuthlibCode(found)
 
     def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
@@ -177,7 +176,7 @@ class _RefreshGrant(RefreshTokenGrant):
     def authenticate_refresh_token(self, refresh_token: str) -> AuthlibRefreshToken | None:
         server = self.server
         found = grants.lock_refresh(
-            server.uow, server.keyring, refresh_token, client_id=self.request.client.client_id
+            server.uow, refresh_token, client_id=self.request.client.client_id
         )
         return None if found is None else AuthlibRefreshToken(found)
 
@@ -189,10 +188,10 @@ class _RefreshGrant(RefreshTokenGrant):
 
 
 class OAuthServer(AuthorizationServer):
-    def __init__(self, uow: UnitOfWork, keyring: Keyring, public_base: str) -> None:
+    def __init__(self, uow: UnitOfWork, public_base: str) -> None:
         super().__init__(scopes_supported=sorted(GRANTABLE))
         self.uow = uow
-        self.keyring = keyring
+        self.keyring = uow.settings.keyring
         self.issuer = public_base
         self.register_grant(_CodeGrant, [ProofKey()])
         self.register_grant(_RefreshGrant)
@@ -301,7 +300,7 @@ class OAuthServer(AuthorizationServer):
 
     def save_token(self, token: dict[str, Any], request: AuthlibRequest) -> None:
         origin = (request.authorization_code or request.refresh_token).origin
-        grants.store_tokens(self.uow, self.keyring, origin, token)
+        grants.store_tokens(self.uow, origin, token)
 
     def user_of(self, grant_id: int) -> int | None:
         grant = self.uow.session.get(OAuthGrant, grant_id)

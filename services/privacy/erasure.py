@@ -13,7 +13,6 @@ from sqlalchemy.exc import OperationalError
 import models
 from core.errors import DomainError, TransientError
 from core.errors.people import USER_HAS_ACCOUNT, USER_NOT_FOUND_BY_EMAIL, USER_OWNS_LISTS
-from core.keyring import Keyring
 from core.queues import Queue
 from core.scopes import Scope
 from models import Erasure, Job, JobStatus, MailingList, Subscription, User
@@ -43,20 +42,20 @@ def begin(resources: Resources, email: str) -> int:
     while True:
         try:
             with resources.unit_of_work() as uow:
-                return mark(uow, resources.keyring, email)
+                return mark(uow, email)
         except OperationalError as error:
             is_held = isinstance(error.orig, LockNotAvailable | DeadlockDetected)
             if not is_held or time.monotonic() > ends_by:
                 raise
 
 
-def mark(uow: UnitOfWork, keyring: Keyring, email: str) -> int:
+def mark(uow: UnitOfWork, email: str) -> int:
     """As ``begin``, in the caller's transaction."""
     address = email_addresses.normalise(email)
     # Once no other transaction writes about them; none does afterwards.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
-        digests = keyring.signer(_PURPOSE).digests(address.encode())
+        digests = uow.settings.keyring.signer(_PURPOSE).digests(address.encode())
         query = select(Erasure).where(Erasure.address_hmac.in_(digests))
         newest = query.order_by(Erasure.created_at.desc()).limit(1)
         erasure = uow.session.scalar(newest.with_for_update())
@@ -71,10 +70,10 @@ def mark(uow: UnitOfWork, keyring: Keyring, email: str) -> int:
     slugs = list(uow.session.scalars(select(MailingList.slug).where(_is_own(person))))
     if slugs:
         raise USER_OWNS_LISTS(slugs=", ".join(slugs))
-    return _mark(uow, keyring, person)
+    return _mark(uow, person)
 
 
-def mark_again(uow: UnitOfWork, keyring: Keyring, user_id: int) -> bool:
+def mark_again(uow: UnitOfWork, user_id: int) -> bool:
     """Mark a person whom a restored database has back; False if it has them not, or marked.
 
     They owned no list when they were erased: the lists that they own again are archived.
@@ -84,20 +83,20 @@ def mark_again(uow: UnitOfWork, keyring: Keyring, user_id: int) -> bool:
         return False
     for each in uow.session.scalars(select(MailingList).where(_is_own(person))):
         lists.archive(uow, each)
-    _mark(uow, keyring, person)
+    _mark(uow, person)
     return True
 
 
-def _mark(uow: UnitOfWork, keyring: Keyring, person: User) -> int:
+def _mark(uow: UnitOfWork, person: User) -> int:
     address = person.email
-    kept = opt_outs.keep_for_erasure(uow, keyring, person, address)
+    kept = opt_outs.keep_for_erasure(uow, person, address)
     for kind in (models.MailedLink, models.AccountMail):
         # Recent ones, unsent ones, and those by the address.
         is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
         uow.session.execute(delete(kind).where(is_about_person))
     # Fields in which other owners wrote of the address.
     uow.session.execute(delete(models.DeniedEntry).where(models.DeniedEntry.entry == person.email))
-    digest = keyring.signer(_PURPOSE).digest(address.encode())
+    digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     return _blank(uow, person, {"address_hmac": digest, "counts": {"opt_outs_kept": kept}})
 
 
@@ -153,12 +152,12 @@ def reach(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
     return ErasureReach(person.password_hash is not None, is_elsewhere)
 
 
-def begin_own(uow: UnitOfWork, keyring: Keyring, person: User) -> None:
+def begin_own(uow: UnitOfWork, person: User) -> None:
     """As the operator's command does; raises ``user.has_account``."""
     uow.session.refresh(person, with_for_update=True)
     if person.password_hash is not None:
         raise USER_HAS_ACCOUNT()
-    mark(uow, keyring, person.email)
+    mark(uow, person.email)
 
 
 # No request that read the person before they were marked is under way for longer.

@@ -10,7 +10,6 @@ from core import clock
 from core.errors import DomainError, FieldProblem
 from core.errors.mailing import FIELD_VALUE, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND
 from core.errors.people import PREFERENCES_LINK_INVALID, PREFERENCES_LINK_USED, VISIT_OVER
-from core.keyring import Keyring
 from integrations.mail.port import Mailer
 from models import (
     AccountMail,
@@ -53,13 +52,13 @@ class Visit:
         return self.mailing_list.user_id
 
 
-def read_link(uow: UnitOfWork, keyring: Keyring, secret: str) -> MailedLink:
+def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
     """The mailed link, which is opened by no look at it.
 
     Raises ``preferences_link.invalid``, ``preferences_link.used``.
     """
     try:
-        found = mailed_tokens.read(uow, keyring, Purpose.OPEN_PREFERENCES, secret)
+        found = mailed_tokens.read(uow, Purpose.OPEN_PREFERENCES, secret)
     except DomainError:
         raise PREFERENCES_LINK_INVALID() from None
     if found.used_at is not None:
@@ -69,16 +68,15 @@ def read_link(uow: UnitOfWork, keyring: Keyring, secret: str) -> MailedLink:
     return found
 
 
-def begin(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
+def begin(uow: UnitOfWork, secret: str) -> str:
     """Use the mailed link up; returns the secret of the visit. Raises what ``read_link`` does."""
-    opened = read_link(uow, keyring, secret)
+    opened = read_link(uow, secret)
     try:
         mailed_tokens.use(uow, opened)
     except DomainError:
         raise PREFERENCES_LINK_USED() from None
     return mailed_tokens.make(
         uow,
-        keyring,
         Purpose.VISIT_PREFERENCES,
         user_id=opened.user_id,
         list_id=opened.list_id,
@@ -86,9 +84,9 @@ def begin(uow: UnitOfWork, keyring: Keyring, secret: str) -> str:
     )
 
 
-def read(uow: UnitOfWork, keyring: Keyring, secret: str | None) -> Visit:
+def read(uow: UnitOfWork, secret: str | None) -> Visit:
     """Raises ``visit.over``."""
-    found = _find(uow, keyring, secret)
+    found = _find(uow, secret)
     if found is None or found.used_at is not None:
         raise VISIT_OVER()
     assert found.list_id is not None
@@ -98,9 +96,9 @@ def read(uow: UnitOfWork, keyring: Keyring, secret: str | None) -> Visit:
     return Visit(person, lists.get(uow, found.list_id, archived=True))
 
 
-def end(uow: UnitOfWork, keyring: Keyring, secret: str | None) -> None:
+def end(uow: UnitOfWork, secret: str | None) -> None:
     """The secret opens nothing any more; one that is over already does no harm."""
-    found = _find(uow, keyring, secret)
+    found = _find(uow, secret)
     if found is not None and found.used_at is None:
         found.used_at = func.now()
 
@@ -112,11 +110,11 @@ def _person_of(uow: UnitOfWork, found: MailedLink) -> User | None:
     return person if person is not None and person.email == found.email else None
 
 
-def _find(uow: UnitOfWork, keyring: Keyring, secret: str | None) -> MailedLink | None:
+def _find(uow: UnitOfWork, secret: str | None) -> MailedLink | None:
     if not secret:
         return None
     try:
-        return mailed_tokens.read(uow, keyring, Purpose.VISIT_PREFERENCES, secret)
+        return mailed_tokens.read(uow, Purpose.VISIT_PREFERENCES, secret)
     except DomainError:
         return None
 
@@ -165,7 +163,6 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
             person, mailing_list, language = found
             secret = mailed_tokens.make(
                 uow,
-                resources.keyring,
                 Purpose.OPEN_PREFERENCES,
                 user_id=person.id,
                 list_id=mailing_list.id,
@@ -226,7 +223,7 @@ class OwnList:
     own: OwnSubscription
 
 
-def lists_of_visit(uow: UnitOfWork, keyring: Keyring, visit: Visit) -> list[OwnList]:
+def lists_of_visit(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
     """The list of the visit first; without those whose owner removed the person."""
     query = (
         select(MailingList)
@@ -237,7 +234,7 @@ def lists_of_visit(uow: UnitOfWork, keyring: Keyring, visit: Visit) -> list[OwnL
         .limit(MAX_SHOWN_LISTS)
     )
     found = uow.session.scalars(query).all()
-    return [OwnList(each, members.read(uow, keyring, each, visit.person)) for each in found]
+    return [OwnList(each, members.read(uow, each, visit.person)) for each in found]
 
 
 def one(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:
@@ -293,7 +290,7 @@ _OPT_OUT = ("created_at", "kind", "source")
 Known = dict[str, Any]
 
 
-def data_of_visit(uow: UnitOfWork, keyring: Keyring, visit: Visit) -> Known:
+def data_of_visit(uow: UnitOfWork, visit: Visit) -> Known:
     """Return what is known, in values that JSON has; times as texts."""
     query = (
         select(Subscription, MailingList)
@@ -313,7 +310,7 @@ def data_of_visit(uow: UnitOfWork, keyring: Keyring, visit: Visit) -> Known:
     )
     # The owner keeps the very address off their lists.
     denied = DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
-    digests = opt_outs.address_digests(keyring, visit.person.email)
+    digests = opt_outs.address_digests(uow.settings.keyring, visit.person.email)
     # Also of lists without a record, and of the address before an erasure.
     is_theirs = or_(OptOut.user_id == visit.person.id, OptOut.address_hmac.in_(digests))
     said_no = uow.session.execute(

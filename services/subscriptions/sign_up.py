@@ -10,7 +10,6 @@ from sqlalchemy import func
 from core import clock
 from core.errors.mailing import SUBSCRIPTION_NOT_PENDING
 from core.errors.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
-from core.keyring import Keyring
 from models import MailedLink, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.accounts import accounts, email_addresses, mailed_tokens, unsolicited_mail
 from services.accounts.account_mails import mail_kind
@@ -33,7 +32,6 @@ MAIL_WELCOME = mail_kind("subscription.mail_welcome", mails.send_welcome)
 
 def request(
     uow: UnitOfWork,
-    keyring: Keyring,
     mailing_list: MailingList,
     email: str,
     actor: Actor,
@@ -58,7 +56,7 @@ def request(
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active:
         return
-    opted_out = opt_outs.kinds_of(uow, keyring, mailing_list.id, locked.person)
+    opted_out = opt_outs.kinds_of(uow, mailing_list.id, locked.person)
     is_known = locked.record is not None
     must_confirm = mailing_list.confirm_required or bool(opted_out) or is_known
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
@@ -68,9 +66,9 @@ def request(
         values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opted_out}
     record = _write(uow, locked, "requested", actor, status=status, **values)
     if must_confirm:
-        source = unsolicited_mail.source_digest(keyring, actor.ip)
+        source = unsolicited_mail.source_digest(uow.settings.keyring, actor.ip)
         bounds = unsolicited_mail.of(
-            uow.settings, keyring, source, email=email, list_id=mailing_list.id
+            uow.settings, uow.settings.keyring, source, email=email, list_id=mailing_list.id
         )
         waiting = submission.waiting if is_known else None
         _mail_confirmation(uow, record, actor, bounds, waiting)
@@ -98,7 +96,6 @@ def _mail_confirmation(
 
 def join(
     uow: UnitOfWork,
-    keyring: Keyring,
     mailing_list: MailingList,
     person: User,
     actor: Actor,
@@ -121,7 +118,7 @@ def join(
         changes.affirm(uow, locked.record, actor)
         return int(changes.change(uow, locked.record, "edited", actor, **given))
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.person.email)
-    _activate(uow, keyring, locked, "subscribed", actor, **given)
+    _activate(uow, locked, "subscribed", actor, **given)
     return 1
 
 
@@ -137,12 +134,12 @@ class Confirmation:
         return self.record.status == SubscriptionStatus.ACTIVE
 
 
-def read_confirmation(uow: UnitOfWork, keyring: Keyring, secret: str) -> Confirmation:
+def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
     """The subscription that ``confirm`` would confirm; changes nothing.
 
     Raises what ``confirm`` raises, but for ``member.denied``.
     """
-    opened, mailing_list, user_id = _open(uow, keyring, secret)
+    opened, mailing_list, user_id = _open(uow, secret)
     record = _confirmable(changes.find(uow, mailing_list.id, user_id))
     found = Confirmation(mailing_list, record)
     if opened.used_at is not None and not found.is_confirmed:
@@ -150,14 +147,14 @@ def read_confirmation(uow: UnitOfWork, keyring: Keyring, secret: str) -> Confirm
     return found
 
 
-def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Subscription:
+def confirm(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
     """The person confirms by the token that was mailed to them; confirming twice does no harm.
 
     Raises ``link.invalid`` for a forged or expired token, ``link.used`` for a used token while the
     subscription waits for another one, ``subscription.not_pending``, ``list.not_found``,
     ``member.denied``.
     """
-    opened, mailing_list, user_id = _open(uow, keyring, secret)
+    opened, mailing_list, user_id = _open(uow, secret)
     locked = lock_subscription(uow, mailing_list, accounts.get(uow, user_id))
     if locked is None:
         raise LINK_INVALID()
@@ -168,14 +165,14 @@ def confirm(uow: UnitOfWork, keyring: Keyring, secret: str, actor: Actor) -> Sub
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.person.email)
     mailed_tokens.use(uow, opened)
     given = member_attributes.confirmed(uow, mailing_list.user_id, record, opened.submitted)
-    confirmed = _activate(uow, keyring, locked, "confirmed", actor, **given)
+    confirmed = _activate(uow, locked, "confirmed", actor, **given)
     mails.order(uow, MAIL_WELCOME, confirmed)
     return confirmed
 
 
-def _open(uow: UnitOfWork, keyring: Keyring, secret: str) -> tuple[MailedLink, MailingList, int]:
+def _open(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
     """The mailed token, its list and the id of its person."""
-    opened = mailed_tokens.read(uow, keyring, Purpose.CONFIRM_SUBSCRIPTION, secret)
+    opened = mailed_tokens.read(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
     assert opened.list_id is not None
     assert opened.user_id is not None
     return opened, lists.get(uow, opened.list_id), opened.user_id
@@ -189,7 +186,6 @@ def _confirmable(record: Subscription | None) -> Subscription:
 
 def _activate(
     uow: UnitOfWork,
-    keyring: Keyring,
     locked: LockedSubscription,
     action: str,
     actor: Actor,
@@ -200,7 +196,7 @@ def _activate(
     ``given``: columns that the same act sets.
     """
     kinds = (OptOutKind.LIST, OptOutKind.EMAIL)
-    opt_outs.lift(uow, keyring, locked.mailing_list.id, locked.person, *kinds)
+    opt_outs.lift(uow, locked.mailing_list.id, locked.person, *kinds)
     active = SubscriptionStatus.ACTIVE
     return _write(uow, locked, action, actor, status=active, email_enabled=True, **given)
 

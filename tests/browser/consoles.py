@@ -14,7 +14,7 @@ from tests.visiting import SESSION
 def log_in_browser(page: Page, stack: Stack, user_id: int) -> None:
     """By a session that is made behind the login page."""
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, stack.resources.keyring, user_id)
+        cookie = sessions.begin(uow, user_id)
     page.context.add_cookies([{"name": SESSION, "value": cookie, "url": stack.api_url}])
 
 

@@ -136,7 +136,7 @@ def test_a_change_needs_a_recent_login_and_a_form_of_ours(
     forged = operator.visitor.client.post(path, data={"plan": "free", "csrf_token": "x"})
     assert forged.status_code == 403
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, stack.resources.keyring, operator.owner.user_id)
+        cookie = sessions.begin(uow, operator.owner.user_id)
     aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE id ="
     newest = "(SELECT max(id) FROM user_sessions WHERE user_id = %s)"
     stack.query(f"{aged} {newest}", operator.owner.user_id)

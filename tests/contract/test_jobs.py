@@ -172,9 +172,9 @@ def checking_url(quiet: Stack, home: Path) -> str:
 def test_events_end_with_their_credential(
     quiet: Stack, quiet_owner: Owner, queued: dict[str, Any], checking_url: str, ended: str
 ) -> None:
-    keyring, user_id = quiet.resources.keyring, quiet_owner.user_id
+    user_id = quiet_owner.user_id
     with quiet.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, keyring, user_id)
+        cookie = sessions.begin(uow, user_id)
     by_key = {"Authorization": f"Bearer {quiet_owner.key}"}
     headers = by_key if "key" in ended else {"Cookie": f"{SESSION}={cookie}"}
     end = {

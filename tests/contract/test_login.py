@@ -225,7 +225,7 @@ def test_strangers_cannot_hold_an_owner_out_of_their_own_browser(
 def test_attempts_at_once_are_not_more_than_one_after_the_other(
     stack: Stack, email: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keyring, moment = stack.resources.keyring, clock.now()
+    moment = clock.now()
     # No pause ends between two of them, however slow the machine is.
     monkeypatch.setattr(clock, "now", lambda: moment)
     paused = 0
@@ -233,7 +233,7 @@ def test_attempts_at_once_are_not_more_than_one_after_the_other(
         # Counted before any password is looked at.
         try:
             with stack.resources.unit_of_work() as uow:
-                logins.begin(uow, keyring, email=email, client="192.0.2.1", known=None)
+                logins.begin(uow, email=email, client="192.0.2.1", known=None)
         except DomainError as error:
             paused += error.code == "login.paused"
     assert paused == 20 - logins.CLIENT_THROTTLE.free

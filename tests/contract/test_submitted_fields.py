@@ -44,9 +44,8 @@ def confirm(stack: Stack, email: str, count: int = 1) -> None:
 
 
 def use(stack: Stack, token: str) -> None:
-    settings = stack.settings()
     with stack.resources.unit_of_work() as uow:
-        joining.confirm(uow, settings.keyring, token, READER)
+        joining.confirm(uow, token, READER)
 
 
 def test_a_new_member_has_what_they_said(
@@ -155,7 +154,6 @@ def test_a_field_that_was_closed_meanwhile_is_not_set_by_the_token(
     with stack.resources.unit_of_work() as uow:
         token = mailed_tokens.make(
             uow,
-            stack.resources.keyring,
             Purpose.CONFIRM_SUBSCRIPTION,
             user_id=made["user_id"],
             list_id=list_id,

@@ -58,8 +58,7 @@ class Joining:
 
     def confirm(self, token: str) -> None:
         with self.stack.resources.unit_of_work() as uow:
-            settings = self.stack.settings()
-            joining.confirm(uow, settings.keyring, token, READER)
+            joining.confirm(uow, token, READER)
 
     def error_of(self, token: str) -> str:
         with pytest.raises(DomainError) as caught:

@@ -205,17 +205,15 @@ def test_a_waiting_member_waits_on_the_target_and_their_link_leads_there(
 
 def mailed_link(stack: Stack, list_id: int, user_id: int) -> str:
     """The secret of a link such as the mail holds."""
-    keyring = stack.resources.keyring
     with stack.resources.unit_of_work() as uow:
         purpose = Purpose.CONFIRM_SUBSCRIPTION
-        return mailed_tokens.make(uow, keyring, purpose, user_id=user_id, list_id=list_id)
+        return mailed_tokens.make(uow, purpose, user_id=user_id, list_id=list_id)
 
 
 def confirm(stack: Stack, secret: str) -> None:
     actor = Actor(ActorKind.USER, Via.CONFIRMATION)
-    settings = stack.settings()
     with stack.resources.unit_of_work() as uow:
-        joining.confirm(uow, settings.keyring, secret, actor)
+        joining.confirm(uow, secret, actor)
 
 
 def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(

@@ -61,7 +61,7 @@ def test_no_answer_of_an_account_at_its_bounds_is_large_and_the_memory_comes_bac
         port=port,
     )
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, stack.resources.keyring, world.owner.user_id)
+        cookie = sessions.begin(uow, world.owner.user_id)
     headers = {"Authorization": f"Bearer {world.owner.key}"}
     url = f"http://127.0.0.1:{port}"
     program = httpx2.Client(base_url=url, headers=headers, timeout=60)

@@ -387,7 +387,6 @@ def test_delivery_is_given_by_nobody(stack: Stack, owner: Owner) -> None:
     with pytest.raises(DomainError, match="delivery"), stack.resources.unit_of_work() as uow:
         clients.create(
             uow,
-            stack.resources.keyring,
             name="Sender",
             redirect_uris=[REGISTERED],
             scopes=[Scope.DELIVERY],

@@ -54,9 +54,7 @@ def spray(stack: Stack, addresses: Callable[[int], str], accounts: int) -> int:
         client = addresses(number)
         try:
             with stack.resources.unit_of_work() as uow:
-                logins.begin(
-                    uow, stack.resources.keyring, email=new_address(), client=client, known=None
-                )
+                logins.begin(uow, email=new_address(), client=client, known=None)
             through += 1
         except DomainError as error:
             if error.code != "login.paused":
@@ -132,7 +130,6 @@ def test_an_account_of_their_own_clears_nothing(stack: Stack) -> None:
     own = new_address()
     for _ in range(5):
         with stack.resources.unit_of_work() as uow:
-            keyring = stack.resources.keyring
-            attempt = logins.begin(uow, keyring, email=own, client="198.51.100.66", known=None)
+            attempt = logins.begin(uow, email=own, client="198.51.100.66", known=None)
             logins.clear(uow, attempt)
     assert spray(stack, lambda _: "198.51.100.66", 100) < 20

@@ -202,7 +202,7 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
 def show_new_address(visit: RecentVisit, token: Token = "") -> Response:
     """Show the change to the person who asked for it; nobody else can be talked into it."""
     with visit.unit_of_work() as uow:
-        new = recovery.read(uow, visit.state.resources.keyring, token, visit.user_id)
+        new = recovery.read(uow, token, visit.user_id)
         current = accounts.get(uow, visit.user_id).email
     return visit.page(
         "confirm_email.html",
@@ -220,7 +220,6 @@ def change_address(visit: RecentFormVisit, token: Token = "") -> Response:
         with visit.unit_of_work() as uow:
             person = recovery.change(
                 uow,
-                keyring,
                 secret,
                 visit.caller,
                 erases="erase" in visit.form,

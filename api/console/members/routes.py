@@ -317,8 +317,8 @@ def switch_mail(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
     enabled = visit.form.get("enabled") == "yes"
 
     def switch(uow: UnitOfWork, mailing_list: MailingList) -> tuple[int, str]:
-        keyring, actor = visit.state.resources.keyring, _actor(visit)
-        members.set_email(uow, keyring, mailing_list, user_id, actor, enabled=enabled)
+        actor = _actor(visit)
+        members.set_email(uow, mailing_list, user_id, actor, enabled=enabled)
         return list_id, f"Mail is {'on' if enabled else 'off'}."
 
     return _done_beside_form(visit, list_id, user_id, switch)
@@ -331,8 +331,7 @@ def move_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
     def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
         target_id = lists.id_of(visit.form.get("list", ""))
         target = visit.own_list(uow, target_id or 0)
-        keyring = visit.state.resources.keyring
-        members.transfer(uow, keyring, source, target, user_id, actor=_actor(visit))
+        members.transfer(uow, source, target, user_id, actor=_actor(visit))
         return target.id, f"The member is on “{target.title}” now."
 
     return _done_beside_form(visit, list_id, user_id, move)

@@ -32,7 +32,6 @@ from api.parameters import StateOf
 from api.state import State
 from core.errors import DomainError, Kind
 from core.errors.mailing import CHALLENGE_FAILED
-from core.keyring import Keyring
 from integrations.challenges.port import ChallengeAction, ChallengeResponse
 from integrations.challenges.siteverify import WIDGETS
 from models import User
@@ -59,7 +58,7 @@ Sent = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
 
 _Words = dict[str, Any]
-_Read = Callable[[UnitOfWork, Keyring, str], str]
+_Read = Callable[[UnitOfWork, str], str]
 _Finish = Callable[..., User]
 
 _REGISTER: _Words = {
@@ -116,8 +115,8 @@ def show_registration(request: Request, state: StateOf, token: Token = "") -> Re
 
 @router.post(mailed_tokens.REGISTRATION_PATH, dependencies=[LOGIN])
 async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    keyring, name = state.resources.keyring, form.get("name", "")
-    finish = partial(service.register, keyring=keyring, name=name)
+    name = form.get("name", "")
+    finish = partial(service.register, name=name)
     read = service.read_registration
     return await _choose(request, state, form, token, read, _REGISTRATION, finish)
 
@@ -132,12 +131,7 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
     shown = shown_factor(request, state, form)
-    finish = partial(
-        recovery.reset,
-        resources=state.resources,
-        shown=shown,
-        keep=unticked(form),
-    )
+    finish = partial(recovery.reset, resources=state.resources, shown=shown, keep=unticked(form))
     return await _choose(request, state, form, token, service.read_reset, _RESET, finish, shown)
 
 
@@ -145,7 +139,7 @@ async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "
 @RECORDS.threaded
 def show_undo(request: Request, state: StateOf, token: Token = "") -> Response:
     with state.resources.unit_of_work() as uow:
-        email = service.read_undo(uow, state.resources.keyring, token)
+        email = service.read_undo(uow, token)
     return page_sessions.anonymous_page(request, state, "undo_email.html", token=token, email=email)
 
 
@@ -155,16 +149,10 @@ async def undo_address(
 ) -> Response:
     """Give the account back to the person with the earlier address, who chooses a password next."""
     page_sessions.require_form_csrf(request, state, form)
-    keyring, secret = state.resources.keyring, form.get("token") or token
-    await state.in_unit_of_work(lambda uow: service.read_undo(uow, keyring, secret))
+    secret = form.get("token") or token
+    await state.in_unit_of_work(lambda uow: service.read_undo(uow, secret))
     unknown = await PASSWORDS.run(partial(passwords.make, secrets.token_urlsafe(32)))
-    undo = partial(
-        recovery.undo_address,
-        keyring=keyring,
-        secret=secret,
-        password_hash=unknown,
-    )
-    made = await state.in_unit_of_work(undo)
+    made = await state.in_unit_of_work(recovery.undo_address, secret, password_hash=unknown)
     query = urlencode({"token": made})
     return page_sessions.redirect_to_path(state, f"{mailed_tokens.RESET_PATH}?{query}")
 
@@ -197,19 +185,14 @@ async def _ask(
         told = {"email": typed, "problem": error.message}
         return _ask_page(request, state, words, status=STATUS_OF[error.kind], **told)
     async with padded_duration():
-        ask = partial(
-            account_mails.request_mail,
-            kind=kind,
-            email=email,
-            source=mail_source(request, state),
-        )
-        await state.in_unit_of_work(ask)
+        source = mail_source(request, state)
+        await state.in_unit_of_work(account_mails.request_mail, kind, email, source=source)
     return see_other("sent=yes")
 
 
 def _choosing(request: Request, state: State, read: _Read, words: _Words, secret: str) -> Response:
     with state.resources.unit_of_work() as uow:
-        email = read(uow, state.resources.keyring, secret)
+        email = read(uow, secret)
     return _choice_page(request, state, words, token=secret, email=email)
 
 
@@ -255,10 +238,10 @@ async def _choose(
     ``shown``: the second factor, if ``finish`` asks for it.
     """
     page_sessions.require_form_csrf(request, state, form)
-    secret, keyring = form.get("token") or token, state.resources.keyring
+    secret = form.get("token") or token
 
     def find(uow: UnitOfWork) -> tuple[str, str | None]:
-        email = read(uow, keyring, secret)
+        email = read(uow, secret)
         person = accounts.find_by_email(uow, email)
         return email, None if person is None else person.name
 
@@ -271,7 +254,7 @@ async def _choose(
 
         def prove(uow: UnitOfWork) -> User:
             person = finish(uow, secret=secret, password_hash=made)
-            logins.reset_attempts(uow, keyring, email=person.email, client=client_address(request))
+            logins.reset_attempts(uow, email=person.email, client=client_address(request))
             if attempt is not None:
                 logins.clear(uow, attempt)
             return person

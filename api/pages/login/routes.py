@@ -156,11 +156,11 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
     page_sessions.require_form_csrf(request, state, form)
     path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     shown = second_factors.shown_factor(request, state, form)
-    keyring, first_step = state.resources.keyring, _first_step(request, state)
+    first_step = _first_step(request, state)
     attempt = None
     try:
         email = await state.in_unit_of_work(
-            lambda uow: second_steps.read(uow, keyring, first_step, shown.form_cookie).email
+            lambda uow: second_steps.read(uow, first_step, shown.form_cookie).email
         )
         attempt = await second_factors.count_code(request, state, email, shown)
         prove = partial(
@@ -189,7 +189,7 @@ def _page(
     try:
         with resources.unit_of_work() as uow:
             first_step = _first_step(request, state)
-            person = second_steps.read(uow, resources.keyring, first_step, form_cookie)
+            person = second_steps.read(uow, first_step, form_cookie)
             options = passkeys.options_of_person(uow, resources.settings, person.id, form_cookie)
     except DomainError as problem:
         if problem.code != access.AUTH_SECOND_FACTOR.code:

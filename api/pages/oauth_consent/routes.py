@@ -70,7 +70,7 @@ def decide(request: Request, state: StateOf, form: FormOf) -> Response:
 
 
 def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:
-    server = OAuthServer(uow, state.resources.keyring, state.resources.settings.public_base)
+    server = OAuthServer(uow, state.resources.settings.public_base)
     return server.ask(oauth_request_of_query(request))
 
 

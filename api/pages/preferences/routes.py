@@ -40,7 +40,7 @@ def visit_secret(request: Request, state: State) -> str | None:
 
 def visit_of(uow: UnitOfWork, request: Request, state: State) -> Visit:
     """Return the visit; raises ``visit.over``, also for a browser that never began one."""
-    return preferences.read(uow, state.resources.keyring, visit_secret(request, state))
+    return preferences.read(uow, visit_secret(request, state))
 
 
 def require_visit_form(
@@ -83,7 +83,7 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 @router.get(mails.PREFERENCES_PATH, dependencies=[PUBLIC])
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    found = preferences.lists_of_visit(uow, state.resources.keyring, visit)
+    found = preferences.lists_of_visit(uow, visit)
     # Their account may have moved on; the lists then still have its earlier address.
     email = next((each.own.email for each in found if each.own.email), visit.person.email)
     return visit_page(request, state, "preferences.html", lists=found, email=email)
@@ -108,8 +108,7 @@ async def change_list(request: Request, state: StateOf, form: page_sessions.Form
         preferences.one(uow, visit, list_id)
         # A person can leave an archived list, but not join it.
         mailing_list = lists.get(uow, list_id)
-        keyring, actor = state.resources.keyring, _actor(request, visit)
-        RETURNS[action](uow, keyring, mailing_list, visit.person, actor)
+        RETURNS[action](uow, mailing_list, visit.person, _actor(request, visit))
 
     if action in OPT_OUTS:
         await LEAVING.run(leave)
@@ -188,7 +187,7 @@ def _answers_page(
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = reader_language(request)
     visit = visit_of(uow, request, state)
-    known = preferences.data_of_visit(uow, state.resources.keyring, visit)
+    known = preferences.data_of_visit(uow, visit)
     words, shown = known_words(language), shown_value(language)
     return visit_page(request, state, "own_data.html", known=known, words=words, shown=shown)
 
@@ -196,7 +195,7 @@ def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 @router.get(mails.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
 def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    known = preferences.data_of_visit(uow, state.resources.keyring, visit)
+    known = preferences.data_of_visit(uow, visit)
     disposition = {"Content-Disposition": 'attachment; filename="what-is-known.json"'}
     text = orjson.dumps(known, option=orjson.OPT_INDENT_2)
     return Response(text, media_type="application/json", headers={**HEADERS, **disposition})
@@ -222,7 +221,7 @@ def erase(
 ) -> Response:
     """Begin the erasure of the person: from the commit on they are on no list."""
     require_visit_form(request, state, form)
-    erasure.begin_own(uow, state.resources.keyring, visit_of(uow, request, state).person)
+    erasure.begin_own(uow, visit_of(uow, request, state).person)
     return goodbye(request, state, is_erased=True)
 
 
@@ -305,7 +304,7 @@ def _asking_page(
 def show_link(
     request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
 ) -> Response:
-    preferences.read_link(uow, state.resources.keyring, token)
+    preferences.read_link(uow, token)
     language = reader_language(request)
     return page_sessions.anonymous_page(request, state, "open_preferences.html", language=language)
 
@@ -321,7 +320,7 @@ def begin_visit(
     # Else another site's form would put a reader into the visit of whoever made the site.
     page_sessions.require_form_csrf(request, state, form)
     answer = redirect_to_preferences(state)
-    state.cookies.keep(answer, VISIT, preferences.begin(uow, uow.settings.keyring, token))
+    state.cookies.keep(answer, VISIT, preferences.begin(uow, token))
     return answer
 
 
@@ -329,5 +328,5 @@ def begin_visit(
 def end_visit(
     request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
 ) -> Response:
-    preferences.end(uow, uow.settings.keyring, require_visit_form(request, state, form))
+    preferences.end(uow, require_visit_form(request, state, form))
     return goodbye(request, state, is_erased=False)

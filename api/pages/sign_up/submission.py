@@ -178,7 +178,6 @@ async def submit(
         )
         joining.request(
             uow,
-            state.resources.keyring,
             own,
             wanted.email,
             actor,

@@ -40,7 +40,7 @@ def show_subscription(
     trace, language = _trace(state, submission), reader_language(request)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
-    subscription = members.read(uow, state.resources.keyring, mailing_list, person)
+    subscription = members.read(uow, mailing_list, person)
     is_revoked = mails.is_revoked(mailing_list, trace.delivery)
     if is_revoked:
         subscription = members.without_what_identifies(subscription)
@@ -93,7 +93,7 @@ def show_report(
     trace = _trace(state, submission)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.get(uow, trace.user_id)
-    subscription = members.read(uow, state.resources.keyring, mailing_list, person)
+    subscription = members.read(uow, mailing_list, person)
     return list_page(
         "report.html",
         branding.of(uow, mailing_list),
@@ -155,14 +155,14 @@ def _return(request: Request, state: State, trace: mails.Trace, action: str) -> 
         # A person can leave an archived list, but not join it.
         mailing_list = lists.get(uow, trace.list_id)
         person = principal.person(uow, mailing_list)
-        RETURNS[action](uow, state.resources.keyring, mailing_list, person, actor)
+        RETURNS[action](uow, mailing_list, person, actor)
 
 
 @router.get(mails.CONFIRM_PATH)
 def show_confirmation(
     request: Request, uow: Transaction, token: Annotated[str | None, Query()] = None
 ) -> Response:
-    found = sign_up.read_confirmation(uow, uow.settings.keyring, _secret(token))
+    found = sign_up.read_confirmation(uow, _secret(token))
     mailing_list = found.mailing_list
     return list_page(
         "confirm.html",
@@ -185,12 +185,11 @@ async def confirm_subscription(
     token: Annotated[str | None, Query()] = None,
 ) -> Response:
     secret = _secret(token, submission.fields.get("token"))
-    keyring = state.resources.keyring
-    found = await state.in_unit_of_work(sign_up.read_confirmation, keyring, secret)
+    found = await state.in_unit_of_work(sign_up.read_confirmation, secret)
     list_id = found.mailing_list.id
     principal = Principal(found.record.user_id, Via.CONFIRMATION, None)
     actor = actors.actor_of_principal(request, principal)
-    confirm = partial(sign_up.confirm, keyring=keyring, secret=secret, actor=actor)
+    confirm = partial(sign_up.confirm, secret=secret, actor=actor)
     await ACTS_BY_LIST.run(list_id, state.transact, confirm)
     return see_other(urlencode({"token": secret}))
 

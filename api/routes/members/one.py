@@ -59,8 +59,8 @@ def transfer_member(
     and the opt-outs of both.
     """
     source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
-    actor, settings = actors.owner_actor(request, caller), uow.settings
-    moved = members.transfer(uow, settings.keyring, source, target, user_id, actor=actor)
+    actor = actors.owner_actor(request, caller)
+    moved = members.transfer(uow, source, target, user_id, actor=actor)
     return envelope(moved)
 
 
@@ -90,10 +90,8 @@ def set_member_email_enabled(
 ) -> Envelope[int]:
     """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
     mailing_list = lists.owned(uow, caller, list_id)
-    keyring, actor = uow.settings.keyring, actors.owner_actor(request, caller)
-    return envelope(
-        members.set_email(uow, keyring, mailing_list, user_id, actor, enabled=body.enabled)
-    )
+    actor = actors.owner_actor(request, caller)
+    return envelope(members.set_email(uow, mailing_list, user_id, actor, enabled=body.enabled))
 
 
 @router.get("/subscriptions/{list_id}/members/{user_id}/subs", responses=array_pages(*_FINDING))

@@ -27,18 +27,20 @@ _HALF_CHARACTERS = 5
 _CODES_PURPOSE = "recovery-code"
 
 
-def make_anew(uow: UnitOfWork, keyring: Keyring, user_id: int) -> list[str]:
+def make_anew(uow: UnitOfWork, user_id: int) -> list[str]:
     """New codes in place of all that the person had. Only their HMACs are stored."""
     remove_codes(uow, user_id)
     made = [f"{_half()}-{_half()}" for _ in range(CODES_MADE)]
-    rows = [{"user_id": user_id, "code_hmac": _digests(keyring, each)[0]} for each in made]
+    rows = [
+        {"user_id": user_id, "code_hmac": _digests(uow.settings.keyring, each)[0]} for each in made
+    ]
     uow.session.execute(insert(RecoveryCode), rows)
     return made
 
 
-def take_code(uow: UnitOfWork, keyring: Keyring, user_id: int, typed: str) -> bool:
+def take_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
     """Return whether this is a code of the person's that was not used; it is from now on."""
-    is_it = RecoveryCode.code_hmac.in_(_digests(keyring, typed))
+    is_it = RecoveryCode.code_hmac.in_(_digests(uow.settings.keyring, typed))
     return note_once(uow, RecoveryCode.used_at, RecoveryCode.user_id == user_id, is_it) == 1
 
 
@@ -104,7 +106,7 @@ def add_app(
     is_first = not sessions.is_asked(uow, caller.user_id)
     totp.add(uow, resources.key_wrapper, caller.user_id, secret, code)
     tell(uow, caller.user_id, FactorChange.APP_ADDED)
-    return make_anew(uow, resources.keyring, caller.user_id) if is_first else []
+    return make_anew(uow, caller.user_id) if is_first else []
 
 
 def add_passkey(
@@ -121,7 +123,7 @@ def add_passkey(
     is_first = not sessions.is_asked(uow, caller.user_id)
     passkeys.add(uow, resources.settings, caller.user_id, session=session, name=name, answer=answer)
     tell(uow, caller.user_id, FactorChange.PASSKEY_ADDED)
-    return make_anew(uow, resources.keyring, caller.user_id) if is_first else []
+    return make_anew(uow, caller.user_id) if is_first else []
 
 
 def make_codes(uow: UnitOfWork, resources: Resources, caller: Caller) -> list[str]:
@@ -130,7 +132,7 @@ def make_codes(uow: UnitOfWork, resources: Resources, caller: Caller) -> list[st
     if not sessions.is_asked(uow, caller.user_id):
         raise SECOND_FACTOR_MISSING()
     tell(uow, caller.user_id, FactorChange.CODES_MADE)
-    return make_anew(uow, resources.keyring, caller.user_id)
+    return make_anew(uow, caller.user_id)
 
 
 def remove_app(uow: UnitOfWork, caller: Caller) -> None:

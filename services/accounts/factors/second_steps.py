@@ -52,7 +52,7 @@ def require(
         raise AUTH_SECOND_FACTOR()
     if totp.is_code(code):
         is_right = totp.take(uow, resources.key_wrapper, person.id, code)
-    elif is_right := own_factors.take_code(uow, resources.keyring, person.id, code):
+    elif is_right := own_factors.take_code(uow, person.id, code):
         own_factors.tell(uow, person.id, FactorChange.CODE_USED)
     if not is_right:
         raise SECOND_FACTOR_WRONG()
@@ -63,7 +63,7 @@ def begin(keyring: Keyring, person: User, form_cookie: str) -> str:
     return f"{person.id}.{passkeys.make(keyring, _about(person, form_cookie))}"
 
 
-def read(uow: UnitOfWork, keyring: Keyring, first_step: str, form_cookie: str) -> User:
+def read(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
     """The person whose second step such a cookie waits for; raises ``auth.second_factor``."""
     user_id, _, proof = first_step.partition(".")
     person = None
@@ -72,7 +72,7 @@ def read(uow: UnitOfWork, keyring: Keyring, first_step: str, form_cookie: str) -
     if (
         person is None
         or person.password_hash is None
-        or not passkeys.is_valid(keyring, _about(person, form_cookie), proof)
+        or not passkeys.is_valid(uow.settings.keyring, _about(person, form_cookie), proof)
         or passkeys.is_spent(uow, proof)
         # A person whose factors were removed since is asked for the password once more.
         or not sessions.is_asked(uow, person.id)
@@ -91,13 +91,13 @@ def finish(
     browser: Browser,
 ) -> User:
     """The person who logs in by this second step; raises what ``read`` and ``require`` raise."""
-    person = read(uow, resources.keyring, first_step, shown.form_cookie)
+    person = read(uow, first_step, shown.form_cookie)
     require(uow, resources, person, shown)
     if not passkeys.spend(uow, first_step.partition(".")[2]):
         raise AUTH_SECOND_FACTOR()
     if attempt is not None:
         logins.clear(uow, attempt)
-    logins.tell_of_browser(uow, resources.keyring, person, browser)
+    logins.tell_of_browser(uow, person, browser)
     return person
 
 
@@ -114,7 +114,7 @@ def by_passkey(
         uow, resources.settings, form_cookie=form_cookie, answer=answer, user_id=None
     )
     person = accounts.get(uow, passkey.user_id)
-    logins.tell_of_browser(uow, resources.keyring, person, browser)
+    logins.tell_of_browser(uow, person, browser)
     return person
 
 

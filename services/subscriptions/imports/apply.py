@@ -108,7 +108,7 @@ def apply(
     found = list(chunk.verdicts)
     parameters = _values_of(task)
     parameters["has_opt_outs"] = _count(uow, statements.HAS_OPT_OUTS, parameters) > 0
-    staging.copy_digests(uow, uow.settings.keyring, chunk.rows, all_rows=parameters["has_opt_outs"])
+    staging.copy_digests(uow, chunk.rows, all_rows=parameters["has_opt_outs"])
     if chunk.has_extras:
         statements.copy_extras(uow, chunk.rows, tag_ids)
     judge = text(statements.JUDGE[chunk.has_extras])

@@ -16,7 +16,6 @@ from core.errors import TransientError
 from core.errors.access import QUOTA_EXCEEDED
 from core.errors.imports import IMPORT_ERRORS_GONE
 from core.errors.mailing import MEMBER_DENIED
-from core.keyring import Keyring
 from core.telemetry.statement_spans import statement_span
 from models import ImportChunk, MemberImport
 from services.accounts import accounts
@@ -187,14 +186,12 @@ def copy_rows(uow: UnitOfWork, lines: str) -> None:
     copy(uow, STAGED, lines)
 
 
-def copy_digests(
-    uow: UnitOfWork, keyring: Keyring, rows: Sequence[JudgedRow], *, all_rows: bool
-) -> None:
+def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) -> None:
     """The digests under which an opt-out of each address may be stored, the current key's first.
 
     Without ``all_rows`` only of people who left, for whom opt-outs are written.
     """
-    digests_of = opt_outs.address_digester(keyring)
+    digests_of = opt_outs.address_digester(uow.settings.keyring)
     lines = (
         f"{number}\t\\\\x{digest.hex()}\t{'f' if older else 't'}\n"
         for number, row in enumerate(rows)

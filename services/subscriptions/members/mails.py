@@ -92,7 +92,7 @@ def is_wanted(uow: UnitOfWork, resources: Resources, record: Subscription) -> bo
     owner_id = mailing_list.user_id
     return not (
         _request_of(uow, record) is None
-        or opt_outs.kinds_of(uow, resources.keyring, mailing_list.id, person)
+        or opt_outs.kinds_of(uow, mailing_list.id, person)
         or lists.is_reported(uow, mailing_list, person)
         or deny_lists.denied_of(uow, owner_id, [person.email])
     )
@@ -240,7 +240,6 @@ def _send_token(resources: Resources, lease: Lease, mailer: Mailer, *, is_remind
             record, mailing_list, person = member
             secret = mailed_tokens.make(
                 uow,
-                resources.keyring,
                 Purpose.CONFIRM_SUBSCRIPTION,
                 user_id=person.id,
                 list_id=record.list_id,

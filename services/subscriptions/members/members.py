@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, not_, select
 
 from core.errors import mailing as errors
-from core.keyring import Keyring
 from core.settings.notations import PlanQuota
 from models import (
     MailingList,
@@ -54,7 +53,6 @@ def remove(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Acto
 
 def set_email(
     uow: UnitOfWork,
-    keyring: Keyring,
     mailing_list: MailingList,
     user_id: int,
     actor: Actor,
@@ -64,7 +62,7 @@ def set_email(
     """Switch the member's mail off or on; raises ``subscription.opted_out`` after an opt-out."""
     member = _hold(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
-    if enabled and opt_outs.kinds_of(uow, keyring, mailing_list.id, person):
+    if enabled and opt_outs.kinds_of(uow, mailing_list.id, person):
         raise errors.SUBSCRIPTION_OPTED_OUT()
     return int(changes.switch_mail(uow, member, actor, enabled=enabled))
 
@@ -105,7 +103,7 @@ def upsert(
     """
     locked = _lock_named(uow, mailing_list, named)
     record = locked.record
-    refused = opt_outs.kinds_of(uow, uow.settings.keyring, mailing_list.id, locked.person)
+    refused = opt_outs.kinds_of(uow, mailing_list.id, locked.person)
     has_left = record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED
     if has_left or OptOutKind.LIST in refused:
         raise errors.SUBSCRIPTION_OPTED_OUT()
@@ -210,7 +208,6 @@ _COPIED = ("user_id", "name", "email", "confirmation_asked_at", "submitted", "la
 
 def transfer(
     uow: UnitOfWork,
-    keyring: Keyring,
     source: MailingList,
     target: MailingList,
     user_id: int,
@@ -235,9 +232,9 @@ def transfer(
     there = changes.find(uow, target.id, person.id)
     if there is None or there.status != SubscriptionStatus.ACTIVE:
         deny_lists.require_allowed(uow, target.user_id, person.email)
-    for kind in sorted(opt_outs.kinds_of(uow, keyring, source.id, person)):
-        opt_outs.record(uow, keyring, target.id, person, kind=kind, source="transfer")
-    merged = merge(leaving, there, opt_outs.kinds_of(uow, keyring, target.id, person))
+    for kind in sorted(opt_outs.kinds_of(uow, source.id, person)):
+        opt_outs.record(uow, target.id, person, kind=kind, source="transfer")
+    merged = merge(leaving, there, opt_outs.kinds_of(uow, target.id, person))
     merged |= member_attributes.merged(uow, leaving, there, target.id)
     there = _arrive(uow, leaving, there, actor, {"list_id": target.id, **merged})
     removed = SubscriptionStatus.REMOVED
@@ -321,14 +318,12 @@ class OwnSubscription:
     email: str | None
 
 
-def read(
-    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User | None
-) -> OwnSubscription:
+def read(uow: UnitOfWork, mailing_list: MailingList, person: User | None) -> OwnSubscription:
     """The person's state on the list; ``None`` stands for a person who was purged."""
     if person is None:
         return OwnSubscription(OwnSubscriptionState.ABSENT, None)
     record = changes.find(uow, mailing_list.id, person.id)
-    refused = opt_outs.kinds_of(uow, keyring, mailing_list.id, person)
+    refused = opt_outs.kinds_of(uow, mailing_list.id, person)
     if record is not None:
         _show_settled(uow, record)
     status = None if record is None else record.status

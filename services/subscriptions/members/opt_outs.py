@@ -40,9 +40,9 @@ _PURPOSE = "opt-out"
 _MAX_FORMER_ADDRESSES = 50
 
 
-def kinds_of(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User) -> set[OptOutKind]:
+def kinds_of(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
     """The person's opt-outs on this list."""
-    digests = address_digests(keyring, person.email)
+    digests = address_digests(uow.settings.keyring, person.email)
     query = select(OptOut.kind).where(
         OptOut.list_id == list_id,
         or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests)),
@@ -50,15 +50,13 @@ def kinds_of(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User) -> s
     return {OptOutKind(kind) for kind in uow.session.scalars(query)}
 
 
-def record(
-    uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *, kind: OptOutKind, source: str
-) -> None:
+def record(uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str) -> None:
     """Store the person's opt-out; nothing changes if it is stored already."""
-    digest = _digest(keyring, person.email)
-    _make_way(uow, keyring, list_id, person.id, address_digests(keyring, person.email))
+    digest = _digest(uow.settings.keyring, person.email)
+    _make_way(uow, list_id, person.id, address_digests(uow.settings.keyring, person.email))
     values = {"list_id": list_id, "kind": kind, "source": source}
     for each in _former_addresses(uow, person):
-        also = insert(OptOut).values(address_hmac=_digest(keyring, each), **values)
+        also = insert(OptOut).values(address_hmac=_digest(uow.settings.keyring, each), **values)
         uow.session.execute(also.on_conflict_do_nothing())
     values |= {"user_id": person.id}
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
@@ -76,13 +74,13 @@ def record(
 
 
 def record_again(
-    uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *, kind: OptOutKind, source: str
+    uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> int | None:
     """``record``, and say that the person refused just now, whatever they refused before.
 
     Returns the opt-out's id.
     """
-    record(uow, keyring, list_id, person, kind=kind, source=source)
+    record(uow, list_id, person, kind=kind, source=source)
     theirs = OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id
     again = update(OptOut).where(*theirs).values(created_at=func.clock_timestamp(), source=source)
     return uow.session.scalar(again.returning(OptOut.id))
@@ -155,15 +153,15 @@ def settle(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) ->
         changes.change(uow, record, action, actor, **values)
 
 
-def lift(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *kinds: OptOutKind) -> None:
+def lift(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKind) -> None:
     """Delete the person's opt-outs. Call it only for an act of that person.
 
     An opt-out of somebody else who had the address before stays.
     """
-    digests = address_digests(keyring, person.email)
-    _make_way(uow, keyring, list_id, person.id, digests)
+    digests = address_digests(uow.settings.keyring, person.email)
+    _make_way(uow, list_id, person.id, digests)
     for each in _former_addresses(uow, person):
-        digests += address_digests(keyring, each)
+        digests += address_digests(uow.settings.keyring, each)
     of_nobody_else = and_(OptOut.user_id.is_(None), OptOut.address_hmac.in_(digests))
     uow.session.execute(
         delete(OptOut).where(
@@ -174,9 +172,7 @@ def lift(uow: UnitOfWork, keyring: Keyring, list_id: int, person: User, *kinds: 
     )
 
 
-def _make_way(
-    uow: UnitOfWork, keyring: Keyring, list_id: int, user_id: int, digests: Collection[bytes]
-) -> None:
+def _make_way(uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[bytes]) -> None:
     """Keep the opt-outs of other people by those people alone, who had this person's address.
 
     An opt-out of a person who is known is found by them. Once they are erased it is kept under the
@@ -188,17 +184,17 @@ def _make_way(
     for each in others:
         # No address: each opt-out of a list has one digest to itself.
         theirs = update(OptOut).where(*of_others, OptOut.user_id == each)
-        _write(uow, theirs.values(address_hmac=_digest(keyring, str(each))))
+        _write(uow, theirs.values(address_hmac=_digest(uow.settings.keyring, str(each))))
 
 
-def hand_over(uow: UnitOfWork, keyring: Keyring, *, of: User, to: User) -> None:
+def hand_over(uow: UnitOfWork, *, of: User, to: User) -> None:
     """Let the opt-outs of a record whose address an account takes be those of the account.
 
     They hold for all addresses of either. Both people are locked.
     """
     theirs = OptOut.user_id == of.id
     for address in (to.email, *_former_addresses(uow, to)):
-        _keep_under(uow, keyring, address, theirs)
+        _keep_under(uow, address, theirs)
     same = aliased(OptOut)
     has_same = exists().where(
         same.list_id == OptOut.list_id, same.kind == OptOut.kind, same.user_id == to.id
@@ -211,27 +207,27 @@ def _write(uow: UnitOfWork, statement: Update) -> None:
     uow.session.execute(statement.execution_options(synchronize_session=False))
 
 
-def keep_for_address(uow: UnitOfWork, keyring: Keyring, person: User, address: str) -> None:
+def keep_for_address(uow: UnitOfWork, person: User, address: str) -> None:
     """Let the person's opt-outs hold for an address that they are about to have."""
-    _keep_under(uow, keyring, address, OptOut.user_id == person.id)
+    _keep_under(uow, address, OptOut.user_id == person.id)
 
 
-def keep_for_erasure(uow: UnitOfWork, keyring: Keyring, person: User, address: str) -> int:
+def keep_for_erasure(uow: UnitOfWork, person: User, address: str) -> int:
     """Detach the opt-outs of a person who is about to be erased; returns their number.
 
     HMACs of the person's addresses stay, among them that of ``address``, which they proved to have.
     """
     of_person = OptOut.user_id == person.id
-    _keep_under(uow, keyring, address, of_person)
+    _keep_under(uow, address, of_person)
     for each in _former_addresses(uow, person):
-        _keep_under(uow, keyring, each, of_person)
+        _keep_under(uow, each, of_person)
     detached = update(OptOut).where(of_person).values(user_id=None)
     return len(uow.session.execute(detached.returning(OptOut.id)).all())
 
 
-def _keep_under(uow: UnitOfWork, keyring: Keyring, address: str, *of: ColumnElement[bool]) -> None:
+def _keep_under(uow: UnitOfWork, address: str, *of: ColumnElement[bool]) -> None:
     """Keep these opt-outs under the address as well, without their person."""
-    digest = literal(_digest(keyring, address))
+    digest = literal(_digest(uow.settings.keyring, address))
     kept = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at).where(*of)
     columns = ["list_id", "address_hmac", "kind", "source", "created_at"]
     statement = insert(OptOut).from_select(columns, kept)

@@ -11,7 +11,6 @@ from sqlalchemy import func, or_, select
 
 from core.errors import DomainError, TransientError
 from core.errors.mailing import LIST_BUSY
-from core.keyring import Keyring
 from core.queues import Queue
 from core.scopes import Scope
 from models import (
@@ -43,22 +42,19 @@ def opt_out(
     The opt-out is committed when this returns, and all that is sent or shown from then on obeys it.
     If a bulk action holds the list, the record follows once it is over, by a job.
     """
-    keyring = resources.keyring
     try:
         with resources.unit_of_work() as uow:
             if kind is OptOutKind.LIST:
-                leave(uow, keyring, mailing_list, person, actor, wait=False)
+                leave(uow, mailing_list, person, actor, wait=False)
             else:
-                set_email(uow, keyring, mailing_list, person, actor, enabled=False, wait=False)
+                set_email(uow, mailing_list, person, actor, enabled=False, wait=False)
     except DomainError as error:
         if error.code != LIST_BUSY.code:
             raise
         with resources.unit_of_work() as uow:
             if not locks.share_person(uow, person.id):
                 return
-            found = opt_outs.record_again(
-                uow, keyring, mailing_list.id, person, kind=kind, source=actor.via
-            )
+            found = opt_outs.record_again(uow, mailing_list.id, person, kind=kind, source=actor.via)
             outbox.enqueue(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found)
 
 
@@ -108,7 +104,6 @@ FOLLOW_OPT_OUT = kinds.register(
 
 def leave(
     uow: UnitOfWork,
-    keyring: Keyring,
     mailing_list: MailingList,
     person: User,
     actor: Actor,
@@ -118,19 +113,17 @@ def leave(
     """Unsubscribe the person; only they themselves can bring them back. Raises ``list.busy``."""
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return
-    opt_outs.record(uow, keyring, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
+    opt_outs.record(uow, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
     record = changes.find(uow, mailing_list.id, person.id)
     if record is not None and record.status in _CAN_LEAVE:
         changes.change(uow, record, "unsubscribed", actor, status=SubscriptionStatus.UNSUBSCRIBED)
 
 
-def undo_leave(
-    uow: UnitOfWork, keyring: Keyring, mailing_list: MailingList, person: User, actor: Actor
-) -> None:
+def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: Actor) -> None:
     """Undo the last leaving: the subscription gets back the status that it had before."""
     if not locks.lock_pair(uow, person.id, mailing_list.id):
         return
-    opt_outs.lift(uow, keyring, mailing_list.id, person, OptOutKind.LIST)
+    opt_outs.lift(uow, mailing_list.id, person, OptOutKind.LIST)
     record = changes.find(uow, mailing_list.id, person.id)
     if record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED:
         event, left = SubscriptionEvent, SubscriptionStatus.UNSUBSCRIBED
@@ -145,7 +138,6 @@ def undo_leave(
 
 def set_email(
     uow: UnitOfWork,
-    keyring: Keyring,
     mailing_list: MailingList,
     person: User,
     actor: Actor,
@@ -161,9 +153,9 @@ def set_email(
         return
     kind = OptOutKind.EMAIL
     if enabled:
-        opt_outs.lift(uow, keyring, mailing_list.id, person, kind)
+        opt_outs.lift(uow, mailing_list.id, person, kind)
     else:
-        opt_outs.record(uow, keyring, mailing_list.id, person, kind=kind, source=actor.via)
+        opt_outs.record(uow, mailing_list.id, person, kind=kind, source=actor.via)
     record = changes.find(uow, mailing_list.id, person.id)
     if record is not None:
         changes.switch_mail(uow, record, actor, enabled=enabled)

@@ -29,14 +29,14 @@ def leave(stack: Stack, list_id: int, user_id: int) -> None:
     actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
     with stack.resources.unit_of_work() as uow:
         of, person = lists.get(uow, list_id), accounts.get(uow, user_id)
-        unsubscribe.leave(uow, stack.resources.keyring, of, person, actor)
+        unsubscribe.leave(uow, of, person, actor)
 
 
 def come_back(stack: Stack, list_id: int, user_id: int) -> None:
     actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
     with stack.resources.unit_of_work() as uow:
         of, person = lists.get(uow, list_id), accounts.get(uow, user_id)
-        unsubscribe.undo_leave(uow, stack.resources.keyring, of, person, actor)
+        unsubscribe.undo_leave(uow, of, person, actor)
 
 
 def told(backups: Saved) -> list[dict[str, object]]:

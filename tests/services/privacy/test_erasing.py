@@ -55,8 +55,7 @@ def found(uow: UnitOfWork, user_id: int) -> User:
 def join(quiet: Importing, list_id: int, user_id: int) -> None:
     with quiet.resources.unit_of_work() as uow:
         person, of = found(uow, user_id), lists.get(uow, list_id)
-        settings = quiet.resources.settings
-        sign_up.join(uow, settings.keyring, of, person, READER)
+        sign_up.join(uow, of, person, READER)
 
 
 def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,11 +213,10 @@ def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
     quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
 ) -> None:
     asking = Actor(ActorKind.STRANGER, Via.CHALLENGE)
-    settings = quiet.resources.settings
     with quiet.resources.unit_of_work() as uow:
         of = lists.get(uow, list_id)
         of.confirm_required = True
-        sign_up.request(uow, settings.keyring, of, address, asking)
+        sign_up.request(uow, of, address, asking)
     erasure.begin(quiet.resources, address)
     [(job_id,)] = quiet.stack.query(
         "SELECT j.id FROM jobs j JOIN subscriptions s ON s.id = j.subject_id"
@@ -236,14 +234,14 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
     join(quiet, list_id, user_id)
     with quiet.resources.unit_of_work() as uow:
         person, of = found(uow, user_id), lists.get(uow, list_id)
-        unsubscribe.leave(uow, quiet.resources.keyring, of, person, READER)
+        unsubscribe.leave(uow, of, person, READER)
     job_id = erasure.begin(quiet.resources, address)
     task = quiet.bring(keeper, list_id, csv_of([[address, ""]]))
     assert (task.opted_out, task.added) == (1, 0)
     # What the next person of the address says in the middle of the erasure is theirs.
     with quiet.resources.unit_of_work() as uow:
         again, of = accounts.find_or_create_person(uow, address), lists.get(uow, list_id)
-        unsubscribe.leave(uow, quiet.resources.keyring, of, again, READER)
+        unsubscribe.leave(uow, of, again, READER)
     finish(quiet.resources, job_id)
     kept = quiet.stack.query("SELECT user_id, kind FROM opt_outs WHERE list_id = %s", list_id)
     assert kept == [(again.id, OptOutKind.LIST)]

@@ -148,9 +148,8 @@ def test_a_member_who_left_while_the_list_was_held_counts_as_gone(bulk: BulkActi
         person = uow.session.get_one(User, person_of(bulk, ada))
         uow.session.query(Subscription).filter_by(user_id=person.id).update({"status": "pending"})
     with bulk.resources.unit_of_work() as uow:
-        keyring = bulk.resources.keyring
         kind = OptOutKind.LIST
-        opt_outs.record_again(uow, keyring, bulk.list_id, person, kind=kind, source=Via.TRACE)
+        opt_outs.record_again(uow, bulk.list_id, person, kind=kind, source=Via.TRACE)
     result = bulk.do(BulkActionKind.TAG, "vip", IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (1, 1)
     with bulk.resources.unit_of_work() as uow:

@@ -131,7 +131,7 @@ def test_claims_are_kept_about_active_members_of_the_imports_list_alone(
     bring(importing, owner, importing.new_list(owner), [elsewhere])
     with importing.resources.unit_of_work() as uow:
         of, person = found(uow, list_id, left)
-        unsubscribe.leave(uow, importing.resources.keyring, of, person, READER)
+        unsubscribe.leave(uow, of, person, READER)
     claims = [ConsentClaimed(each, ConsentHow.FORM, THEN) for each in (left, elsewhere, stranger)]
     assert claim(importing, task.id, *claims) == 0
     assert claim(importing, task.id) == 0
@@ -234,9 +234,8 @@ def test_a_claim_goes_with_a_transfer_and_back_with_the_undo(
     claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, THEN))
     with importing.resources.unit_of_work() as uow:
         of, person = found(uow, list_id, people[0])
-        target, settings = lists.get(uow, other), importing.resources.settings
-        keyring = settings.keyring
-        members.transfer(uow, keyring, of, target, person.id, actor=OWNER)
+        target = lists.get(uow, other)
+        members.transfer(uow, of, target, person.id, actor=OWNER)
     there = consent_of(importing, other, people[0])
     assert [(each.how, each.claimed_by, each.list_id) for each in there] == [
         ("transfer", "owner", other),
@@ -293,8 +292,7 @@ def test_the_applications_role_erases_nothing_of_a_person_who_is_there(
     claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, THEN, ip="192.0.2.1"))
     with importing.resources.unit_of_work() as uow:
         of, person = found(uow, importing.new_list(owner), people[0])
-        settings = importing.resources.settings
-        sign_up.join(uow, settings.keyring, of, person, READER)
+        sign_up.join(uow, of, person, READER)
         user_id = person.id
     before = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
     assert len(before) == 1
@@ -320,9 +318,8 @@ def test_an_export_gets_the_consent_of_many_members_at_once(
     with importing.resources.unit_of_work() as uow:
         _, person = found(uow, list_id, people[1])
         of = lists.get(uow, list_id)
-        unsubscribe.leave(uow, importing.resources.keyring, of, person, READER)
-        settings = importing.resources.settings
-        sign_up.join(uow, settings.keyring, of, person, READER)
+        unsubscribe.leave(uow, of, person, READER)
+        sign_up.join(uow, of, person, READER)
     rows = importing.stack.query(
         "SELECT email, id FROM subscriptions WHERE list_id = %s ORDER BY email", list_id
     )

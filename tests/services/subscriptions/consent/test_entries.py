@@ -19,8 +19,7 @@ def join(importing: Importing, list_id: int, ip: str | None = None) -> int:
     with importing.resources.unit_of_work() as uow:
         person = accounts.create_user(uow, email=f"{random_hash_id()}@example.com", name="Ada")
         of = lists.get(uow, list_id)
-        settings = importing.resources.settings
-        sign_up.join(uow, settings.keyring, of, person, actor)
+        sign_up.join(uow, of, person, actor)
         return person.id
 
 
@@ -80,7 +79,6 @@ def test_an_entry_has_the_wording_that_held_when_it_was_written(
             lists.change(other, lists.get(other, list_id), {"consent_wording": "New"}, ())
         person = uow.session.get_one(User, user_id)
         actor = Actor(ActorKind.USER, Via.LOGIN)
-        settings = importing.resources.settings
-        sign_up.join(uow, settings.keyring, of, person, actor)
+        sign_up.join(uow, of, person, actor)
     entries = "SELECT wording_version FROM consent_entries WHERE user_id = %s"
     assert importing.stack.query(entries, user_id) == [(1,)]

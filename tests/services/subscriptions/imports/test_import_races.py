@@ -150,8 +150,7 @@ def _erase(importing: Importing, _: int, address: str) -> None:
 def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
         of = lists.get(uow, list_id)
-        settings = importing.resources.settings
-        sign_up.request(uow, settings.keyring, of, address, OWNER)
+        sign_up.request(uow, of, address, OWNER)
     with importing.resources.unit_of_work() as uow:
         person = uow.session.query(User).where(User.email == address).one()
         members.remove(uow, lists.get(uow, list_id), person.id, OWNER)

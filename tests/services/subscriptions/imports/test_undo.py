@@ -45,7 +45,7 @@ def stands(importing: Importing, list_id: int, address: str) -> tuple[object, ..
 def leave(importing: Importing, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
         of, person = found(uow, list_id, address)
-        unsubscribe.leave(uow, importing.resources.keyring, of, person, READER)
+        unsubscribe.leave(uow, of, person, READER)
 
 
 def remove(importing: Importing, list_id: int, address: str) -> None:
@@ -70,14 +70,13 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
             of, person = found(uow, list_id, edited)
             members.update(uow, of, person.id, EDIT, OWNER)
         leave(importing, list_id, left)
-        keyring = importing.resources.keyring
         with importing.resources.unit_of_work() as uow:
             of, person = found(uow, list_id, silent)
-            unsubscribe.set_email(uow, keyring, of, person, READER, enabled=False)
+            unsubscribe.set_email(uow, of, person, READER, enabled=False)
         with importing.resources.unit_of_work() as uow:
             of, person = found(uow, list_id, moved)
             target = lists.get(uow, elsewhere)
-            members.transfer(uow, keyring, of, target, person.id, actor=OWNER)
+            members.transfer(uow, of, target, person.id, actor=OWNER)
         erase(importing.resources, erased)
     result = importing.take_back(owner, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}

@@ -90,7 +90,7 @@ class Acting:
         with self.resources.unit_of_work() as uow:
             of = lists.get(uow, list_id, archived=True)
             person = accounts.get(uow, user_id)
-            unsubscribe.undo_leave(uow, self.resources.keyring, of, person, reader)
+            unsubscribe.undo_leave(uow, of, person, reader)
 
     def switch_mail(
         self, list_id: int, *, enabled: bool, key: str | None = None, user_id: int = 0
@@ -108,18 +108,16 @@ class Acting:
 
     def mail_link(self, list_id: int, user_id: int) -> str:
         """As the job does that mails it."""
-        keyring = self.resources.keyring
         purpose = Purpose.CONFIRM_SUBSCRIPTION
         with self.resources.unit_of_work() as uow:
-            return mailed_tokens.make(uow, keyring, purpose, user_id=user_id, list_id=list_id)
+            return mailed_tokens.make(uow, purpose, user_id=user_id, list_id=list_id)
 
     def confirm(self, secret: str) -> str | None:
         """The code of an error."""
         reader = Actor(ActorKind.USER, Via.CONFIRMATION)
         try:
             with self.resources.unit_of_work() as uow:
-                settings = self.resources.settings
-                sign_up.confirm(uow, settings.keyring, secret, reader)
+                sign_up.confirm(uow, secret, reader)
         except DomainError as error:
             return error.code
         return None
