@@ -180,7 +180,7 @@ def list_attachments(
 def read_attachment(
     uow: Transaction, caller: AttachmentCaller, hash_id: str
 ) -> Envelope[AttachmentRecord]:
-    """One of the caller's attachments, whatever its status."""
+    """Return one of the caller's attachments, whatever its status."""
     attachment = records.get(uow, caller, hash_id)
     return envelope(AttachmentRecord.of(attachment, uow.settings))
 

@@ -184,7 +184,7 @@ def list_imports(
 def read_import(
     state: StateOf, uow: Transaction, caller: ListReader, import_id: PathId
 ) -> Envelope[ImportRecord]:
-    """One of the caller's imports: its options, its progress and its counts."""
+    """Return one of the caller's imports: its options, its progress and its counts."""
     task = records.get(uow, caller, import_id)
     return envelope(_record(state, task))
 

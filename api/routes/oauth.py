@@ -85,8 +85,8 @@ def revoke_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     openapi_extra=_form("token", _TOKEN),
 )
 def introspect_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
-    """Whether a token is still valid, and for what (RFC 7662). Only the client to which it
-    was given may ask, and needs its secret."""
+    """Tell whether a token is still valid, and for what (RFC 7662). Only the client to which
+    it was given may ask, and needs its secret."""
     return oauth_response(_server(uow).introspect(oauth_request))
 
 

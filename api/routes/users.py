@@ -54,8 +54,8 @@ def _record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
 def list_security_events(
     uow: Transaction, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
 ) -> Envelope[schemas.SecurityEventsPage]:
-    """What happened to the account in the last year, newest first: logins and failed logins,
-    credentials that were made or ended, exports, and what the plan refused."""
+    """List what happened to the account in the last year, newest first: logins, also failed
+    ones, credentials that were made or ended, exports, and what the plan refused."""
     wanted = PageRequest(limit, cursor=cursor)
     read = partial(security_events.page, uow, caller.user_id)
     found = filled(wanted, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])

@@ -116,7 +116,7 @@ def list_webhook_endpoints(
 def read_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.WebhookEndpointRecord]:
-    """One endpoint of the caller's."""
+    """Return one endpoint of the caller's."""
     found = webhook_endpoints.get(uow, caller, endpoint_id)
     return envelope(schemas.WebhookEndpointRecord.model_validate(found))
 

@@ -39,7 +39,7 @@ class CheckState(StrEnum):
 class Diagnosis:
     state: CheckState
     check: str
-    # That which was seen.
+    # Seen by the check.
     found: str
     # For the operator: something fine may be better too.
     advice: str = ""

@@ -146,11 +146,11 @@ class Settings(
     limit"""
 
     quota_free: Quotas = Field(default=notations.DEFAULT_QUOTA_FREE, validate_default=True)
-    """What an owner on the free plan may have, each as quota=number, comma separated; what is not
+    """The limits of an owner on the free plan, each as quota=number, comma separated; what is not
     named has no limit"""
 
     quota_paid: Quotas = Field(default=notations.DEFAULT_QUOTA_PAID, validate_default=True)
-    """What an owner on the paid plan may have, written like that of the free plan"""
+    """The limits of an owner on the paid plan, written like those of the free plan"""
 
     deny_list: DeniedNames = ()
     """Addresses and domains that no list takes as new members, comma separated, or the path of a
@@ -163,10 +163,10 @@ class Settings(
     kept for as long as by default"""
 
     api_docs: bool = True
-    """Whether /docs and /openapi.json are served"""
+    """Serve /docs and /openapi.json"""
 
     hsts_subdomains: bool = False
-    """Whether browsers must use TLS for all hosts below the public URL's host too"""
+    """Make browsers use TLS for all hosts below the public URL's host too"""
 
     metrics_token: stores.OperatorSecret = None
     """Bearer token for /metrics, at least 20 characters; without it /metrics is closed"""

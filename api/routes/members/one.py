@@ -125,7 +125,7 @@ def list_member_subscriptions(
 def read_member(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
-    """One member of the list, in any status, by the user id or the address."""
+    """Return one member of the list, in any status, by the user id or the address."""
     mailing_list = lists.owned(uow, caller, list_id)
     return envelope(_shown(uow, mailing_list, members.get(uow, mailing_list, user_id)))
 
