@@ -85,7 +85,8 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
     assert given["scope"] == "composer credit.read"
 
     page.goto(f"{stack.api_url}/account")
-    page.get_by_role("link", name=LISTED).click()
+    page.get_by_role("link", name="Developers").click()
+    page.get_by_role("link", name="Access", exact=True).click()
     shows(page, LISTED)
     expect(page.get_by_role("heading", level=2)).to_have_text(NAME)
     granted = page.get_by_role("region", name=NAME)

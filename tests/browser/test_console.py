@@ -22,7 +22,7 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_a_bulk_action(
     owner = stack.new_owner()
     with console_in(browser, stack, owner) as page, stack.client(owner.key) as api:
         page.goto(f"{stack.api_url}/account")
-        page.get_by_role("link", name="Your console").click()
+        page.get_by_role("link", name="Pressroom").click()
         page.get_by_role("link", name="Create a list").click()
         page.get_by_role("textbox", name="Title").fill("The Daily Demo")
         page.get_by_label("URL").fill("Not a slug")

@@ -80,6 +80,13 @@ def test_members_of_a_segment_are_found_and_what_was_found_becomes_one(
     console.see(path_of(list_id), 404, segment="x")
 
 
+def test_a_list_without_members_says_how_people_come(console: OwnerAtConsole) -> None:
+    path = path_of(new_list(console.api)["id"])
+    for query in ({}, {"columns": "city"}):
+        assert "Nobody is on this list yet" in console.see(path, **query)
+    assert "Nobody fits" in console.see(path, status="pending")
+
+
 def test_a_filter_that_is_none_is_told_beside_it(console: OwnerAtConsole, list_id: int) -> None:
     for text in ("{", '{"field": "nothing", "is": 1}'):
         page = console.see(path_of(list_id), 400, filter=text)

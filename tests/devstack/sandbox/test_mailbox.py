@@ -3,7 +3,7 @@ from email.message import EmailMessage
 
 import httpx2
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 
 from devstack.sandbox import mailbox as mailbox_module
 from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, router
@@ -66,7 +66,8 @@ def test_what_is_kept_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.Monk
     kept = mailbox.newest_first()
     assert len(kept) == MAX_MAILS
     assert kept[-1].subject == "2"
-    assert mailbox.find(1) is None
+    with pytest.raises(HTTPException, match="no such mail"):
+        mailbox.find(1)
     monkeypatch.setattr(mailbox_module, "MAX_MAILBOX_BYTES", 100_000)
     for _ in range(3):
         mailbox.keep(("a@example.com",), written(text="x" * 40_000, html=None))
