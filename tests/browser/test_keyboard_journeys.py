@@ -82,7 +82,7 @@ def _register(keys: Keyboard, stack: Stack, email: str) -> None:
 
 
 def _make_a_list(keys: Keyboard, slug: str) -> None:
-    keys.press("link", "Your console: lists, members and all else", back=True)
+    keys.press("link", "Pressroom")
     keys.shows("Welcome, Ada")
     _skip_to_the_content(keys)
     keys.page.keyboard.press("Tab")
