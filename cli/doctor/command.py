@@ -55,16 +55,14 @@ def doctor(
     """
     use_running_stack()
     found = _examined(send, seconds)
-    shown = _record if as_json else _row
-    show_all([shown(each) for each in found], as_json=as_json)
+    rows = [
+        fields(each, "part check state found advice") if as_json else _row(each) for each in found
+    ]
+    show_all(rows, as_json=as_json)
     is_faulty = any(each.state is CheckState.WRONG for each in found)
     sys.stdout.flush()
     # At once: a thread that hangs in a call would hold up the end.
     os._exit(FAULTY if is_faulty else 0)
-
-
-def _record(each: Diagnosis) -> dict[str, str]:
-    return fields(each, "part check state found advice")
 
 
 def _row(each: Diagnosis) -> dict[str, str]:

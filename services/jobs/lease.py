@@ -60,7 +60,11 @@ def transition(
         changes["status"] = to
         changes["lease_expires_at"] = lease_end() if to == JobStatus.RUNNING else None
         changes["finished_at"] = func.now() if to in FINISHED else None
-        changes["error"] = error and _stored(error)
+        changes["error"] = None
+        if error is not None:
+            facts = {"facts": dict(error.facts)} if error.facts else {}
+            stored = {"kind": error.kind, "code": error.code, "message": error.message}
+            changes["error"] = stored | facts
     statement = update(Job).where(*fence).values(**changes, version=Job.version + 1)
     again = {"populate_existing": True}
     job: Job | None = uow.session.scalar(statement.returning(Job), execution_options=again)
@@ -76,11 +80,6 @@ def transition(
             on_abandoned(uow, job)
         uow.session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.job_id == job.id))
     return job
-
-
-def _stored(error: DomainError) -> dict[str, Any]:
-    stored: dict[str, Any] = {"kind": error.kind, "code": error.code, "message": error.message}
-    return {**stored, "facts": dict(error.facts)} if error.facts else stored
 
 
 def requeue(uow: UnitOfWork, *fence: ColumnElement[bool], **changes: Any) -> Job | None:

@@ -16,7 +16,6 @@ import orjson
 import redis.asyncio
 
 from core.counters.store_metrics import observed_redis
-from core.errors import DomainError
 from core.errors.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS, QUEUE_UNAVAILABLE
 from core.logging import get_logger
 from core.queues import RequestKind
@@ -115,7 +114,11 @@ class RequestCalls:
         with spans.span(f"send {kind.task}", "producer", about):
             found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
         if isinstance(found, list):
-            raise _error(*found)
+            reason, oldest_age = found
+            # The line moves on by itself in about the time that its oldest work has waited.
+            again_in = min(max(math.ceil(oldest_age / 1000), 1), _MAX_RETRY_AFTER_SECONDS)
+            error = QUEUE_OVERLOADED if reason == b"overloaded" else QUEUE_TOO_MANY_OF_YOURS
+            raise error(retry_after=again_in)
         if found is not None and self._send and not await self._send(kind, request_id):
             raise QUEUE_UNAVAILABLE()
 
@@ -177,10 +180,3 @@ def _note_failure(left: asyncio.Future[Any]) -> None:
     if not left.cancelled() and (error := left.exception()):
         # The caller's entry expires by itself; until then a worker may still do its work.
         log.warning("request.not_left", reason=type(error).__name__)
-
-
-def _error(reason: bytes, oldest_age: int) -> DomainError:
-    # The line moves on by itself in about the time that its oldest work has waited.
-    again = min(max(math.ceil(oldest_age / 1000), 1), _MAX_RETRY_AFTER_SECONDS)
-    error = QUEUE_OVERLOADED if reason == b"overloaded" else QUEUE_TOO_MANY_OF_YOURS
-    return error(retry_after=again)

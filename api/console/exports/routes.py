@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -178,14 +177,13 @@ def show_export(visit: Visit, export_id: PathId) -> Response:
 @router.get("/exports/{export_id}/events")
 async def stream_export(request: Request, visit: Visit, export_id: PathId) -> Response:
     """Send the part of the page that changes, until it changes no more."""
-    look = partial(_live_part, visit, export_id)
+
+    def look() -> LivePart:
+        shown = _shown(visit, export_id)
+        job_ids = [] if shown.job is None else [shown.job.id]
+        return LivePart(visit.part("export_state.html", shown=shown), not shown.is_running, job_ids)
+
     return part_stream(visit, await RECORDS.run(look), look)
-
-
-def _live_part(visit: ConsoleVisit, export_id: int) -> LivePart:
-    shown = _shown(visit, export_id)
-    job_ids = [] if shown.job is None else [shown.job.id]
-    return LivePart(visit.part("export_state.html", shown=shown), not shown.is_running, job_ids)
 
 
 @router.post("/exports/{export_id}/cancel")

@@ -129,7 +129,11 @@ async def upload_image(request: Request, visit: Visit) -> Response:
         await while_connected(request.receive, ended)
         image = await RECORDS.run(_outcome, visit, accepted)
     except DomainError as error:
-        return await RECORDS.run(_refused_upload, replace(visit, form=typed), error)
+        sent = replace(visit, form=typed)
+        is_of_file = error.code.startswith(("attachment.", "image."))
+        places = {error.code: "file"} if is_of_file else {}
+        form = await RECORDS.run(sent.refused, error, places)
+        return await RECORDS.run(_images_page, sent, form)
     name = image.original_filename
     if image.status != AttachmentStatus.READY:
         return visit.done(PATH, f"“{name}” is here, and will be ready soon.")
@@ -164,11 +168,6 @@ def _outcome(visit: ConsoleVisit, accepted: AcceptedJob) -> Attachment:
     if isinstance(found, DomainError):
         raise found
     return found
-
-
-def _refused_upload(visit: ConsoleVisit, error: DomainError) -> Response:
-    is_of_file = error.code.startswith(("attachment.", "image."))
-    return _images_page(visit, visit.refused(error, {error.code: "file"} if is_of_file else {}))
 
 
 def _images_page(visit: ConsoleVisit, form: TypedForm, cursor: str | None = None) -> Response:

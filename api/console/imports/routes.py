@@ -257,14 +257,13 @@ def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, 
 @router.get("/{import_id}/events")
 async def stream_import(request: Request, visit: Visit, import_id: PathId) -> Response:
     """Send the part of the page that changes, until it changes no more."""
-    look = partial(_live_part, visit, import_id)
+
+    def look() -> LivePart:
+        shown = shown_import(visit, import_id)
+        values = _state_values(shown, reading_form(shown), 0)
+        return LivePart(visit.part("import_state.html", **values), not shown.is_live, shown.job_ids)
+
     return part_stream(visit, await RECORDS.run(look), look)
-
-
-def _live_part(visit: ConsoleVisit, import_id: int) -> LivePart:
-    shown = shown_import(visit, import_id)
-    values = _state_values(shown, reading_form(shown), 0)
-    return LivePart(visit.part("import_state.html", **values), not shown.is_live, shown.job_ids)
 
 
 @router.post("/{import_id}/cancel")

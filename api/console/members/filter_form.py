@@ -352,17 +352,14 @@ def draft_of_filter(written: object, choices: Mapping[str, Choice]) -> FilterDra
 def with_rows(draft: FilterDraft, choices: Mapping[str, Choice]) -> FilterDraft:
     """Return a draft that came as JSON as rows, if it can be shown so."""
     if draft.group is not None:
-        return replace(draft, text=_json(draft.group))
+        shown = draft.group.written("filter", {})
+        indented = b"" if shown is None else orjson.dumps(shown, option=orjson.OPT_INDENT_2)
+        return replace(draft, text=indented.decode())
     try:
         written = draft.written()
     except DomainError:
         return draft
     return draft_of_filter(written, choices)
-
-
-def _json(group: Group) -> str:
-    written = group.written("filter", {})
-    return "" if written is None else orjson.dumps(written, option=orjson.OPT_INDENT_2).decode()
 
 
 def _part_of(written: object, choices: Mapping[str, Choice]) -> Row | Group:

@@ -5,7 +5,6 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Any
 from unicodedata import category
 
@@ -17,7 +16,7 @@ from models import ConsentHow
 from services.subscriptions import tags
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.fields import FieldValue, ValueRefused
-from services.subscriptions.imports.cells import MarkReader, MemberMarks, cell_shown, read_value
+from services.subscriptions.imports.cells import MarkReader, cell_shown, read_value
 from services.subscriptions.imports.columns import (
     CONSENT_PARTS,
     CONSENT_PREFIX,
@@ -216,18 +215,15 @@ class RowMapper:
         marks = self._marks.read(padded)
         if marks.problem:
             return RejectedRecord(line, *marks.problem, cells)
-        try:
-            expiry = self._expiry_of(padded, marks)
-        except ValueError:
-            reason = f"{bare_cell(padded[self._expiry or 0]).strip()[:60]!r} is no date."
-            return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
+        expiry, ends = None, "" if self._expiry is None else padded[self._expiry]
+        if self._expiry is not None and marks.tier != "free" and ends:
+            try:
+                expiry = self._forms.moment(self._expiry, ends)
+            except ValueError:
+                reason = f"{bare_cell(ends).strip()[:60]!r} is no date."
+                return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
         extras = self._attributes.read(padded) if self._attributes else None
         return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells, extras)
-
-    def _expiry_of(self, cells: Sequence[str], marks: MemberMarks) -> datetime | None:
-        if self._expiry is None or marks.tier == "free" or not cells[self._expiry]:
-            return None
-        return self._forms.moment(self._expiry, cells[self._expiry])
 
 
 def _tidy_email(email: str) -> str:
