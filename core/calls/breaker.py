@@ -70,6 +70,7 @@ class Breaker:
             works = False
             raise
         except Exception:
+            # It is raised again, whatever it is: an answer with an error still is one.
             works = True if self._errors_answer else None
             raise
         finally:

@@ -24,6 +24,7 @@ from api.console.members.forms import (
     SelectionOf,
     as_json,
 )
+from api.console.members.views import consent_words, history_line, others_words
 from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
@@ -38,12 +39,11 @@ from core.errors.mailing import (
     TAG_TOO_MANY_OF_MEMBER,
 )
 from core.errors.people import EMAIL_INVALID
-from models import FieldType, MailingList, MemberField, Subscription, SubscriptionEvent
+from models import FieldType, MailingList, MemberField, Subscription
 from models import SubscriptionStatus as Status
 from services.accounts import accounts, email_addresses
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import consent, fields, lists, member_attributes, segments
-from services.subscriptions.consent import MAX_OTHERS, ConsentShown
 from services.subscriptions.fields import FieldValue, ValueRefused
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.members import member_pages, members
@@ -412,7 +412,7 @@ def _member_page(
         fields=[_field_input(each, form) for each in own_fields],
         tiers=[*TIERS.items()],
         targets=[(each.id, each.title) for each in others if each.id != list_id],
-        history=[_history_line(event) for event in history.rows],
+        history=[history_line(event) for event in history.rows],
         history_cursor=history.next_cursor,
         consent=[
             (consent_words(each), others_words(each, of_networks), each) for each in agreed.rows
@@ -440,87 +440,3 @@ def _field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:
         "type": _INPUTS.get(field.type, "text"),
         "choices": choices,
     }
-
-
-# -- history and consent in words -----------------------------------------------------------------
-
-_ACTIONS = {
-    "requested": "Asked to subscribe",
-    "subscribed": "Subscribed",
-    "added": "Added",
-    "confirmed": "Confirmed by the mailed link",
-    "unsubscribed": "Left the list",
-    "unsubscribing_undone": "Came back",
-    "email_enabled": "Mail switched on",
-    "email_disabled": "Mail switched off",
-    "removed": "Removed",
-    "edited": "Changed",
-    "transferred_in": "Moved here from another list",
-    "transferred_away": "Moved to another list",
-    "imported": "Imported",
-    "import_undone": "An import was undone",
-    "bulk_undone": "A bulk action was undone",
-    "lapsed": "Never confirmed, and lapsed",
-    "erased": "Erased",
-}
-_ACTORS = {
-    "user": "by the person",
-    "owner": "by you",
-    "import": "by an import of yours",
-    "operator": "by the operator",
-    "stranger": "by a sign-up form",
-}
-_VIAS = {
-    "one-click": "with their mail app’s button",
-    "page": "on the page that mails lead to",
-    "trace": "by an app, with the mail’s trace id",
-    "bulk": "by a bulk action",
-}
-_CHANGED = {
-    "name": "name",
-    "email": "address",
-    "type": "tier",
-    "paid_expiry": "end of the tier",
-    "tags": "tags",
-}
-_HOWS = {
-    "form": "Filled in a sign-up form",
-    "confirmation": "Confirmed by the mailed link",
-    "login": "Subscribed while logged in",
-    "link": "Came back by a link in a mail",
-    "owner": "Was added by you",
-    "import": "Came in a file",
-    "transfer": "Was moved from another list of yours",
-}
-# The source of a claim, unless it is the product that the file came from.
-_CLAIMS = {"owner": "as you say", "file": "says the file"}
-
-
-def _history_line(event: SubscriptionEvent) -> dict[str, Any]:
-    changed = [_CHANGED.get(name, name.removeprefix("fields.")) for name in event.changed or ()]
-    text = _ACTIONS.get(event.action, event.action)
-    if changed:
-        text += f": {', '.join(changed)}"
-    # Such as "by you, by a bulk action".
-    origin = (_ACTORS.get(event.actor, event.actor), _VIAS.get(event.via), event.ip)
-    return {
-        "text": text,
-        "origin": ", ".join(filter(None, origin)),
-        "occurred_at": event.created_at,
-    }
-
-
-def consent_words(shown: ConsentShown) -> str:
-    words = _HOWS.get(shown.how, shown.how)
-    if shown.claimed_by is None:
-        return words if shown.confirmed else f"{words}; not confirmed by the person"
-    claim = _CLAIMS.get(shown.claimed_by, f"says {shown.claimed_by}")
-    return f"{words}, {claim}"
-
-
-def others_words(shown: ConsentShown, others: Mapping[str, int]) -> str:
-    count = 0 if shown.claimed_by or shown.ip is None else others.get(shown.ip, 0)
-    if not count:
-        return ""
-    number = f"{count:,} or more" if count == MAX_OTHERS else f"{count:,}"
-    return f" ({number} other {'person' if count == 1 else 'people'} came from its network)"
