@@ -1,7 +1,5 @@
 """The columns and rows of exports, by kind, and how a row is written."""
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -58,6 +56,8 @@ _ANY_BARE = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
 # A stored value may look guarded. It gets one more apostrophe, so that the reader's loss is none.
 _BARE_OR_GUARDED = re.compile(rf"{_START}(?=[ \"']*{_SIGN})")
 _GUARDED = re.compile(rf"{_START}'(?=[ \"']*{_SIGN})")
+# Few cells have a sign at all, and to find none is quick.
+_ANY_SIGN = re.compile(_SIGN)
 
 
 def guard_foreign_cell(cell: str) -> str:
@@ -74,7 +74,7 @@ def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
 
 def guard_cell(value: str) -> str:
     """A stored value: the exact inverse of ``bare_cell``, also for a value that looks guarded."""
-    return _BARE_OR_GUARDED.sub(r"\1'", value)
+    return _BARE_OR_GUARDED.sub(r"\1'", value) if _ANY_SIGN.search(value) else value
 
 
 def bare_cell(cell: str) -> str:
@@ -289,8 +289,16 @@ def _tag(name: str) -> str:
     return '"' + name.replace('"', '""') + '"' if '"' in name or name[0] in "['" else name
 
 
-def _csv(rows: Iterable[Iterable[Any]]) -> bytes:
-    found = io.StringIO()
-    # Quotes keep a cell in one piece wherever the reader cuts at commas or semicolons.
-    csv.writer(found, quoting=csv.QUOTE_ALL).writerows(rows)
-    return found.getvalue().encode()
+def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
+    """Return lines of RFC 4180, at a fraction of what ``csv.writer`` takes.
+
+    Quotes keep a cell in one piece wherever the reader cuts at commas or semicolons.
+    """
+    found = []
+    for cells in rows:
+        texts = ["" if cell is None else str(cell) for cell in cells]
+        line = '","'.join(texts)
+        if line.count('"') > 2 * (len(texts) - 1):
+            line = '","'.join(text.replace('"', '""') for text in texts)
+        found.append(f'"{line}"\r\n')
+    return "".join(found).encode()

@@ -7,6 +7,7 @@ person. Only a credential with the scope ``delivery`` may have a roster made, fo
 
 import gzip
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -213,12 +214,19 @@ def run(resources: Resources, lease: Lease) -> None:
     parts = file.writer
     rows = 0
     # The gzip header has no name and no time, so the same list gives the same file.
-    with gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed:
-        packed.write(export_sheets.head(sheet, form))
+    with (
+        gzip.GzipFile("", "wb", COMPRESSION, parts, mtime=0) as packed,
+        # A batch is packed and stored while the next one is read.
+        ThreadPoolExecutor(1) as packing,
+    ):
+        packed_before = packing.submit(packed.write, export_sheets.head(sheet, form))
         for batch in _batches(resources, sheet, failures=lease.retries):
             lease.check_cancelled()
-            packed.write(export_sheets.lines(sheet, form, batch))
+            lines = export_sheets.lines(sheet, form, batch)
+            packed_before.result()
+            packed_before = packing.submit(packed.write, lines)
             rows += len(batch)
+        packed_before.result()
     parts.close()
     with resources.unit_of_work() as uow:
         export = uow.session.get_one(MemberExport, export.id)
@@ -254,6 +262,6 @@ EXPORT_JOBS = {
 
 def _batches(resources: Resources, sheet: Sheet, *, failures: int = 0) -> Iterator[list[Values]]:
     with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
-        result = reading.execution_options(stream_results=True).execute(sheet.query)
-        for rows in result.partitions(_ROWS_AT_ONCE):
+        result = reading.execution_options(yield_per=_ROWS_AT_ONCE).execute(sheet.query)
+        for rows in result.partitions():
             yield list(sheet.values(reading, rows))
