@@ -41,7 +41,7 @@ from integrations.payments.registry import PaymentChannels
 from integrations.receivers import ReceiverClient
 from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
-from services.access.api_keys import LastUseBuffer
+from services.access.api_keys import UsedKeys
 from services.accounts.mailed_tokens import ACCOUNT_PATH
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.composer.requests import MetadataCache
@@ -148,7 +148,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
             asked.cancel()
     gc.unfreeze()
     with suppress(psycopg2.Error):
-        state.last_uses.write(resources.database)
+        state.used_keys.write(resources.database)
     await state.request_calls.flush()
     await state.challenges.aclose()
     state.rate_limiter.close()
@@ -178,7 +178,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
     readiness = Readiness(resources)
     return State(
         resources=resources,
-        last_uses=LastUseBuffer(),
+        used_keys=UsedKeys(),
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis, resources.waiter),
@@ -210,7 +210,7 @@ async def _write_last_uses(state: State) -> None:
     while True:
         await asyncio.sleep(_WRITE_LAST_USES_SECONDS)
         try:
-            await BACKGROUND.run(state.last_uses.write, state.resources.database)
+            await BACKGROUND.run(state.used_keys.write, state.resources.database)
         except (psycopg2.Error, DomainError) as error:
             # The next call with the same key notes its use again.
             log.warning("api_keys.uses_not_written", reason=type(error).__name__)

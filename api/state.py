@@ -17,7 +17,7 @@ from core.queues import Queue
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
 from integrations.receivers import DestinationRefused, ReceiverClient
-from services.access.api_keys import LastUseBuffer
+from services.access.api_keys import UsedKeys
 from services.composer.photos import CachedStockPhotos
 from services.composer.requests import MetadataCache
 from storage.redis.request_calls import RequestCalls
@@ -35,7 +35,7 @@ class State:
     """The objects that all handlers of one API process share."""
 
     resources: Resources
-    last_uses: LastUseBuffer
+    used_keys: UsedKeys
     challenges: Challenges
     payments: PaymentChannels
     subscriber: Subscriber

@@ -22,7 +22,7 @@ from api.limits.bulkheads import MONEY
 from core.settings import load_settings
 
 _CALLER = "SELECT user_id FROM api_keys WHERE secret_hmac = %s AND revoked_at IS NULL"
-_CHARGE = "SELECT outcome, answer FROM credit_consume(%s, %s, %s, %s, NULL, NULL, NULL)"
+_CHARGE = "SELECT outcome, answer FROM credit_consume(%s, NULL, %s, %s, %s, NULL, NULL, NULL)"
 
 
 class Charge(BaseModel):

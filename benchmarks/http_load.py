@@ -52,12 +52,10 @@ async def _caller(port: int, requests: Iterable[bytes]) -> list[float]:
 
 async def callers(port: int, request: bytes, *, count: int, calls: int) -> list[float]:
     """Seconds of each reply, of `count` callers at once that make `calls` calls each in turn."""
-    found: Sequence[list[float]] = await asyncio.gather(
-        *(_caller(port, repeat(request, calls)) for _ in range(count))
-    )
+    return await each_caller(port, (repeat(request, calls) for _ in range(count)))
+
+
+async def each_caller(port: int, shares: Iterable[Iterable[bytes]]) -> list[float]:
+    """Seconds of each reply, of a caller for each share that makes its own requests in turn."""
+    found: Sequence[list[float]] = await asyncio.gather(*(_caller(port, each) for each in shares))
     return [seconds for times in found for seconds in times]
-
-
-async def each_caller(port: int, shares: Iterable[Iterable[bytes]]) -> None:
-    """Run a caller for each share, all at once, each making its own requests in turn."""
-    await asyncio.gather(*(_caller(port, share) for share in shares))

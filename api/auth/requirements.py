@@ -34,13 +34,14 @@ def identify_and_count(
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS,
     *,
     csrf_token: object = None,
+    recent: bool = False,
 ) -> Caller | None:
     """``identify`` the caller and count the call; raises ``rate.limited`` too.
 
     A call with bad credentials counts against its address, so that guessing is bounded.
     """
     try:
-        caller = identify(request, csrf_token)
+        caller = identify(request, csrf_token, recent=recent)
     except DomainError as error:
         if error.kind is Kind.UNAUTHENTICATED:
             count_anonymous(request, stranger)
@@ -75,11 +76,11 @@ def count_trace(request: Request, token: str) -> bool:
     return True
 
 
-def identify(request: Request, csrf_token: object = None) -> Caller | None:
+def identify(request: Request, csrf_token: object = None, *, recent: bool = False) -> Caller | None:
     """The caller of the credentials that were sent, ``None`` without any; raises for bad ones.
 
     With a key or token, a session's cookie only must not be another person's. ``csrf_token``: the
-    field of a form, if the request is one.
+    field of a form, if the request is one. ``recent``: see ``api_keys.authenticate``.
     """
     state = state_of(request)
     database, keyring = state.resources.database, state.resources.keyring
@@ -104,7 +105,8 @@ def identify(request: Request, csrf_token: object = None) -> Caller | None:
     if secret.startswith(ACCESS_TOKEN.prefix):
         caller = grants.authenticate(database, keyring, secret)
     else:
-        caller = api_keys.authenticate(database, state.last_uses, keyring, secret)
+        uses = state.used_keys
+        caller = api_keys.authenticate(database, uses, keyring, secret, recent=recent)
     # Browsers go on sending the cookie of a session that has ended, which is none here.
     member = page_session(request, state)
     if member is not None and member.user_id != caller.user_id:
@@ -131,7 +133,8 @@ class Access:
         public: whether credentials are ignored.
         or_trace: whether a trace id may stand for credentials.
         deferred: whether the value is a function that runs the check, for a handler that calls
-            it in its own thread: a change of threads costs as much as a small statement.
+            it in its own thread, and whose statement checks the key of the caller: a change of
+            threads costs as much as a small statement.
     """
 
     credential: str
@@ -186,8 +189,8 @@ def _trace_or_caller(request: Request) -> None:
         raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
 
 
-def _identified(request: Request) -> Caller:
-    caller = identify_and_count(request)
+def _identified(request: Request, *, recent: bool = False) -> Caller:
+    caller = identify_and_count(request, recent=recent)
     if caller is None:
         raise access.AUTH_CREDENTIALS_MISSING()
     return caller
@@ -271,7 +274,7 @@ UNRESTRICTED = Depends(
 def requires_scope(scope: Scope, *, deferred: bool = False) -> Any:
 
     def authorised(request: Request) -> Caller:
-        caller = _identified(request)
+        caller = _identified(request, recent=deferred)
         require_scope(caller, scope)
         return caller
 
@@ -306,5 +309,6 @@ ListEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 CreditReader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 CreditEditor = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 WebhookKeeper = Annotated[Caller, requires_scope(Scope.WEBHOOK)]
-# For a handler that calls it first thing in the thread that it works in.
+# For a handler that calls it first thing in the thread that it works in. The caller's key may have
+# ended within the last minute: the handler's statement checks it.
 AuthoriseSpender = Annotated[Callable[[], Caller], requires_scope(Scope.CREDIT_FULL, deferred=True)]

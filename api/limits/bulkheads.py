@@ -77,18 +77,24 @@ class Bulkhead:
                 self._under_way -= 1
 
         begun.add_done_callback(count_down)
-        result = asyncio.wrap_future(begun)
-        if not has_thread:
-            try:
-                await asyncio.wait({result}, timeout=self._wait_seconds)
-            except asyncio.CancelledError:
-                # It needs no thread any more.
-                begun.cancel()
-                raise
+        is_refused = False
+
+        def refuse() -> None:
             # Work that has begun can't be cancelled.
-            if not result.done() and begun.cancel():
-                raise self._refused()
-        return await result
+            nonlocal is_refused
+            is_refused = begun.cancel()
+
+        loop = asyncio.get_running_loop()
+        timer = None if has_thread else loop.call_later(self._wait_seconds, refuse)
+        try:
+            return await asyncio.wrap_future(begun)
+        except asyncio.CancelledError:
+            if is_refused:
+                raise self._refused() from None
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def threaded(self, handler: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
         """Let this function work in the bulkhead's threads: a decorator for routes."""

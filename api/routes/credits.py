@@ -96,7 +96,7 @@ def _consume(request: Request, authorise: AuthoriseSpender, body: bytes) -> Resp
     fields = read_object(request, body)
     charge = ledger.consume(
         state_of(request).resources.database,
-        caller.user_id,
+        caller,
         amount=schemas.number(fields, "amount_credit"),
         source_id=schemas.string(fields, "source_id"),
         meta=schemas.optional(schemas.mapping, fields, "meta"),
@@ -186,13 +186,12 @@ def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
         money.CREDITS_BELOW,
     ),
 )
-async def set_low_balance(request: Request, authorise: AuthoriseSpender) -> Envelope[int]:
+async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[int]:
     """Set below which balance the caller's events tell that the credits run low: 1, or 0 when it
     was so already."""
     body = await request.body()
 
     def set_threshold() -> int:
-        caller = authorise()
         below = schemas.number(read_object(request, body), "below_credit")
         return ledger.set_threshold(state_of(request).resources.database, caller.user_id, below)
 

@@ -59,7 +59,7 @@ def _key(home: Home, resources: Resources, uow: UnitOfWork, owner: User) -> str:
     database, keyring = resources.database, resources.keyring
     # The kept one may be revoked, or its database or signing key gone.
     with suppress(DomainError):
-        opened = api_keys.authenticate(database, api_keys.LastUseBuffer(), keyring, kept)
+        opened = api_keys.authenticate(database, api_keys.UsedKeys(), keyring, kept)
         if opened.user_id == owner.id:
             return kept
     return api_keys.create(uow, user_id=owner.id, name="Demo")[1]

@@ -4,7 +4,7 @@ A key that another key made ends with it, so that revoking a stolen key is enoug
 """
 
 from collections.abc import Collection, Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, or_, select
@@ -26,6 +26,8 @@ from storage.unit_of_work import UnitOfWork, note_once
 # The last use of a key is written at most this often, so that a busy key is no hot row.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
 MAX_KEY_NAME_CHARACTERS = 200
+_MAX_RECENT_CALLERS = 10_000
+_NOBODY: tuple[None, datetime] = None, datetime.min.replace(tzinfo=UTC)
 _PURPOSE = "api-key"
 
 
@@ -66,15 +68,28 @@ def create(
     return key, secret
 
 
-class LastUseBuffer:
-    """The ids of keys that were used lately, until ``write`` stores the time for all of them.
+class UsedKeys:
+    """The keys that were used in the last minute.
 
-    A process that is killed loses the uses of its last second.
+    ``write`` stores the time for those whose use was noted. A process that is killed loses the
+    uses of its last second. ``recent`` has their callers.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._key_ids: set[int] = set()
+        # By the key's digest, each with the time until which it is kept.
+        self._callers: dict[bytes, tuple[Caller, datetime]] = {}
+
+    def recent(self, digest: bytes, now: datetime) -> Caller | None:
+        """Return the caller that a key had within the last minute; it may have ended since."""
+        caller, until = self._callers.get(digest, _NOBODY)
+        return caller if now < until else None
+
+    def keep(self, digest: bytes, caller: Caller, now: datetime) -> None:
+        if len(self._callers) >= _MAX_RECENT_CALLERS:
+            self._callers.clear()
+        self._callers[digest] = caller, now + _LAST_USE_RESOLUTION
 
     def note(self, key_id: int) -> None:
         with self._lock:
@@ -87,11 +102,19 @@ class LastUseBuffer:
             database.rows(_NOTE_USES, key_ids=list(noted), now=clock.now())
 
 
-def authenticate(database: Database, uses: LastUseBuffer, keyring: Keyring, secret: str) -> Caller:
-    """The caller of a key; raises ``auth.invalid_credentials``."""
+def authenticate(
+    database: Database, uses: UsedKeys, keyring: Keyring, secret: str, *, recent: bool = False
+) -> Caller:
+    """Return the caller of a key; raises ``auth.invalid_credentials``.
+
+    With ``recent``, the caller of a key that was used within a minute is not looked up: what the
+    caller does then checks the key in its own statement.
+    """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
     now, digests = clock.now(), keyring.signer(_PURPOSE).digests(secret.encode())
+    if recent and (known := uses.recent(digests[0], now)):
+        return known
     found = database.rows(_CREDENTIAL, digests=digests, now=now)
     if not found:
         raise errors.AUTH_INVALID_API_KEY()
@@ -100,7 +123,9 @@ def authenticate(database: Database, uses: LastUseBuffer, keyring: Keyring, secr
         uses.note(key_id)
     unrestricted = sent_scopes is None
     scopes = EVERYTHING_OF_A_USER if unrestricted else effective(map(Scope, sent_scopes))
-    return Caller(user_id, scopes, unrestricted=unrestricted, key_id=key_id)
+    caller = Caller(user_id, scopes, unrestricted=unrestricted, key_id=key_id)
+    uses.keep(digests[0], caller, now)
+    return caller
 
 
 def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest = WHOLE) -> PageOfRows[ApiKey]:

@@ -21,11 +21,13 @@ from core import ids
 from core.counters.work_metrics import count_credits
 from core.errors import DomainError
 from core.errors import money as errors
+from core.errors.access import AUTH_INVALID_API_KEY
 from core.errors.money import CREDITS_BELOW
 from core.errors.requests import IDEMPOTENCY_KEY_REUSED, REQUEST_INVALID
 from core.money import MAX_AMOUNT, is_storable
 from models import CreditAction
 from services import paging
+from services.access.caller import Caller
 from services.jobs.idempotency import IdempotencyKey
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
@@ -127,7 +129,7 @@ class Charge:
 
 def consume(
     database: Database,
-    user_id: int,
+    caller: Caller,
     *,
     amount: Decimal,
     source_id: str,
@@ -136,13 +138,15 @@ def consume(
 ) -> Charge:
     """Charge an account in one round trip; requests with the same key charge it once.
 
-    Raises ``credits.amount``, ``credits.source_id``, ``credits.meta``, ``credits.insufficient``,
+    The statement checks the caller's API key too. Raises ``auth.invalid_credentials``,
+    ``credits.amount``, ``credits.source_id``, ``credits.meta``, ``credits.insufficient``,
     ``idempotency.key_reused`` and ``idempotency.in_progress``.
     """
     check_amount(amount)
     _check_source(source_id)
     values = {
-        "user_id": user_id,
+        "user_id": caller.user_id,
+        "key_id": caller.key_id,
         "amount": amount,
         "source_id": source_id,
         "meta": _meta(meta),
@@ -151,14 +155,17 @@ def consume(
         "fingerprint": key and key.fingerprint,
     }
     try:
-        [(outcome, entry)] = database.rows(_CONSUME, **values)
+        found = database.rows(_CONSUME, **values)
     except LockNotAvailable:
         if key is None:
             raise
         # Another request holds the account's lock: perhaps this one, sent twice.
         raise errors.CHARGE_IN_PROGRESS() from None
+    if not found:
+        raise AUTH_INVALID_API_KEY()
+    [(outcome, entry)] = found
     if outcome == "insufficient":
-        raise insufficient(database, user_id, amount)
+        raise insufficient(database, caller.user_id, amount)
     if outcome == "key_reused":
         raise IDEMPOTENCY_KEY_REUSED()
     if outcome != "replayed":
@@ -267,7 +274,7 @@ def insufficient(database: Database, user_id: int, needed: Decimal) -> DomainErr
 
 
 _CONSUME = Statement(
-    "SELECT outcome, answer FROM credit_consume(:user_id, :amount, :source_id, "
+    "SELECT outcome, answer FROM credit_consume(:user_id, :key_id, :amount, :source_id, "
     "CAST(:meta AS jsonb), :route, :key, CAST(:fingerprint AS bytea))"
 )
 _APPEND = Statement(

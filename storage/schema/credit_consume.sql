@@ -1,8 +1,9 @@
 -- A charge and its idempotency record, or what an equal request was answered, in one round trip.
 -- The account's lock comes first: two requests of one caller under one key take turns. Whoever has
 -- no account has nothing to lock, nothing to spend, and no charge to repeat.
+-- A caller's API key that has ended gets no row.
 CREATE FUNCTION credit_consume(
-    p_user_id bigint, p_amount numeric, p_source_id text, p_meta jsonb, p_route text, p_key text,
+    p_user_id bigint, p_key_id bigint, p_amount numeric, p_source_id text, p_meta jsonb, p_route text, p_key text,
     p_fingerprint bytea
 ) RETURNS TABLE (outcome text, answer text)
 LANGUAGE plpgsql AS $$
@@ -11,6 +12,14 @@ DECLARE
     entry credit_entries;
     said jsonb;
 BEGIN
+    IF p_key_id IS NOT NULL THEN
+        PERFORM 1 FROM api_keys AS k JOIN users AS u ON u.id = k.user_id
+        WHERE k.id = p_key_id AND k.user_id = p_user_id AND k.revoked_at IS NULL
+            AND (k.expires_at IS NULL OR k.expires_at > now()) AND u.erased_at IS NULL;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
     IF p_key IS NOT NULL THEN
         PERFORM 1 FROM credit_accounts WHERE user_id = p_user_id FOR NO KEY UPDATE;
         IF NOT FOUND THEN

@@ -71,6 +71,20 @@ def test_charge_is_answered_with_its_entry(
     assert data(client.get(BALANCE))["updated_at"] == entry["created_at"]
 
 
+@pytest.mark.parametrize("ends", ["revoked_at = now()", "expires_at = now()"])
+def test_a_key_that_has_just_ended_charges_nothing(
+    stack: Stack, client: httpx2.Client, owner: Owner, ends: str
+) -> None:
+    grant(stack, owner.user_id, "10")
+    with stack.client(stack.new_key(owner.user_id)) as other:
+        data(consume(other))
+        key_id = "(SELECT max(id) FROM api_keys WHERE user_id = %s)"
+        stack.query(f"UPDATE api_keys SET {ends} WHERE id = {key_id} RETURNING 1", owner.user_id)
+        problem(consume(other), 401, "auth.invalid_credentials")
+        problem(consume(other, key="k" * 16), 401, "auth.invalid_credentials")
+    assert balance(client) == 9
+
+
 def test_too_little_is_402_and_changes_nothing(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from integrations.payments.port import Evidence
 from models import OrderVia
+from services.access.caller import Caller
 from services.credits import ledger, verify
 from services.credits.settlement import settle
 from tests.commands import fails_with, pressroom, printed
@@ -219,7 +220,8 @@ def sold(books: Stack, buyer: Owner) -> Terms:
     terms = order(books, buyer.user_id)
     tell(books, terms, payment(terms))
     database = books.resources.database
-    ledger.consume(database, buyer.user_id, amount=Decimal(450), source_id="x", meta=None, key=None)
+    caller = Caller(buyer.user_id, frozenset(), unrestricted=True)
+    ledger.consume(database, caller, amount=Decimal(450), source_id="x", meta=None, key=None)
     tell(books, terms, replace(payment(terms), refunded_minor=200))
     assert books.query("SELECT balance, debt FROM credit_accounts") == [(0, 150)]
     assert order_faults(books) == set()

@@ -212,7 +212,7 @@ def fill(world: World) -> None:
     )
     credits.grant(stack, owner_id, "1000")
     stack.query(
-        "SELECT credit_consume(%s, 1, 'charge ' || n, %s, NULL, NULL, NULL)"
+        "SELECT credit_consume(%s, NULL, 1, 'charge ' || n, %s, NULL, NULL, NULL)"
         " FROM generate_series(1, 600) AS n",
         *(owner_id, json.dumps({"note": "x" * 8000})),
     )
