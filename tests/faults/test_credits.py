@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from core.errors import DomainError
+from services.access.caller import Caller
 from services.credits import ledger
 from tests.faults.charging import Bank, charge
 from tests.sizes import sized
@@ -117,4 +118,5 @@ def _move(bank: Bank, kind: str, user_id: int, delta: Decimal) -> None:
     elif kind == "a":
         ledger.adjust(database, user_id, delta, source_id="x")
     else:
-        ledger.consume(database, user_id, amount=-delta, source_id="x", meta=None, key=None)
+        caller = Caller(user_id, frozenset(), unrestricted=True)
+        ledger.consume(database, caller, amount=-delta, source_id="x", meta=None, key=None)
