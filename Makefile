@@ -55,6 +55,7 @@ clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm packag
 	$(BIN)/python -m clients.generator
 	@cp LICENSE clients/python && cp LICENSE clients/typescript
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/clients clients/python
+	$(NPM) version --silent --no-git-tag-version --allow-same-version "$$($(BIN)/pressroom --version | cut -d " " -f 2)" >/dev/null
 	$(NPM) ci --ignore-scripts
 	$(NPM) run --silent types
 	$(NPM) run --silent build

@@ -1,5 +1,6 @@
+import json
 import re
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,14 @@ def test_every_requirement_is_pinned_hashed_and_without_an_index(file: str) -> N
         assert re.match(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==\S+", entry), entry
         assert "--hash=sha256:" in entry, entry
     assert "://" not in text
+
+
+def test_the_release_has_one_version() -> None:
+    """`make clients` brings that of pyproject.toml into the npm package."""
+    package, lock = (
+        json.loads((ROOT / "clients" / "typescript" / file).read_text())
+        for file in ("package.json", "package-lock.json")
+    )
+    found = {package["version"], lock["version"], lock["packages"][""]["version"]}
+    assert found == {version("pressroom")}
+    assert f"\n## [{version('pressroom')}] - " in (ROOT / "CHANGELOG.md").read_text()

@@ -28,7 +28,7 @@ class ServiceRecord(Schema):
     description: str = Field(
         examples=["The back end of a newsletter and publishing platform: it has no web site."]
     )
-    version: str = Field(description="Of the program", examples=["0.1.0"])
+    version: str = Field(description="Of the program", examples=["1.0.0"])
     contract: str = Field(description="The newest Pressroom-Version", examples=["2026-11-21"])
     contracts: list[str] = Field(
         description="All that a call may ask for, the newest first", examples=[["2026-11-21"]]

@@ -1,6 +1,7 @@
 """The files that the clients have from the OpenAPI document, which `make clients` builds before."""
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 from clients.generator import python_code, typescript_code
@@ -24,7 +25,7 @@ def write_python(document: Json, project: Path) -> None:
     python_code.write_types(document, folder / "types.py")
     (folder / "operations.py").write_text(python_code.methods(document))
     (folder / "contract.py").write_text(
-        python_code.contract(error_codes(document), version_of(document))
+        python_code.contract(error_codes(document), version_of(document), version("pressroom"))
     )
 
 

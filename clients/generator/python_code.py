@@ -91,10 +91,11 @@ def methods(document: Json) -> str:
     return _HEAD + "".join(_method(operation) for operation in operations(document))
 
 
-def contract(found: list[str], version: str) -> str:
-    """The module with the version of the contract and all codes of errors."""
+def contract(found: list[str], version: str, release: str) -> str:
+    """The module with the version of the contract, the client's own and all codes of errors."""
     lines = "".join(f"    {json.dumps(code)},\n" for code in found)
-    return f'from typing import Literal\n\nVERSION = "{version}"\n\nCode = Literal[\n{lines}]\n'
+    versions = f'VERSION = "{version}"\nRELEASE = "{release}"\n'
+    return f"from typing import Literal\n\n{versions}\nCode = Literal[\n{lines}]\n"
 
 
 def _own_types(operation: Operation) -> dict[str, Json]:

@@ -5,7 +5,6 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 
 from core.errors.requests import DATABASE_UNUSABLE
-from models import Model
 from storage.migrations import revisions
 
 # Rather be tried again than queue every request behind a lock that isn't granted.
@@ -20,13 +19,7 @@ def run(connection: Connection) -> None:
         applied = MigrationContext.configure(connection).get_current_revision()
     if applied and (reason := revisions.dead_end(applied)):
         raise DATABASE_UNUSABLE(reason=reason)
-    context.configure(
-        connection=connection,
-        target_metadata=Model.metadata,
-        compare_type=True,
-        compare_server_default=True,
-        transaction_per_migration=True,
-    )
+    context.configure(connection=connection, transaction_per_migration=True)
     with context.begin_transaction():
         context.run_migrations()
 

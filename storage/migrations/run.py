@@ -7,7 +7,6 @@ import psycopg2
 import psycopg2.errors
 import psycopg2.extensions
 from alembic import command
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from pydantic import SecretStr
@@ -16,7 +15,6 @@ from sqlalchemy.exc import OperationalError
 
 from core.logging import get_logger
 from core.settings.store_settings import DatabaseSettings, MigrationSettings
-from models import Model
 from storage.database import (
     SESSION_DEFAULTS,
     Database,
@@ -138,14 +136,6 @@ def _upgrade(connection: Connection) -> None:
 
 def current_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
-
-
-def differences(engine: Engine) -> list[object]:
-    """Return what the models have and the migrated database has not, or the other way round."""
-    with engine.connect() as connection:
-        options = {"compare_type": True, "compare_server_default": True}
-        context = MigrationContext.configure(connection, opts=options)
-        return list(compare_metadata(context, Model.metadata))
 
 
 class PooledSession(psycopg2.OperationalError):

@@ -2,6 +2,7 @@ import inspect
 import os
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -54,7 +55,7 @@ def test_the_wheel_holds_all_of_the_package(python_project: Path, tmp_path: Path
     options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
     words = ("-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path), str(python_project))
     _run(*words, folder=tmp_path)
-    (wheel,) = tmp_path.glob("*.whl")
+    (wheel,) = tmp_path.glob(f"*-{version('pressroom')}-*.whl")
     inside = set(zipfile.ZipFile(wheel).namelist())
     sources = python_project / "src"
     assert {

@@ -182,11 +182,7 @@ def _required(place: str, old: Json, new: Json, *, is_sent: bool) -> Iterator[st
 
 # Breaking changes since the release of the newest version, as the test says them, each with its
 # reason. A change that is declared here makes a version of its own: see docs/conventions.md.
-DECLARED: dict[str, str] = {
-    "DELETE /bulk/{bulk_id}: is called undo_bulk_action, and was undo_bulk_act": (
-        "One word for bulk actions everywhere, before release 1.0.0 freezes the names."
-    )
-}
+DECLARED: dict[str, str] = {}
 
 
 def released() -> Document:

@@ -1,0 +1,47 @@
+"""What a database is made of, as Postgres writes it, so that two of them can be compared."""
+
+from sqlalchemy import Connection, text
+
+# What an extension brought is left out.
+_FUNCTIONS = """
+FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+    AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_proc.oid AND deptype = 'e')
+"""
+_STATEMENTS = {
+    "columns": """
+        SELECT concat_ws(' ', attrelid::regclass, attname, format_type(atttypid, atttypmod),
+            attcollation::regcollation, attnotnull, attidentity, attgenerated,
+            pg_get_expr(adbin, adrelid))
+        FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+            LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+        WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+            AND attnum > 0 AND NOT attisdropped
+    """,
+    "constraints": """
+        SELECT concat_ws(' ', conrelid::regclass, conname, pg_get_constraintdef(oid))
+        FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+    """,
+    "indexes": """
+        SELECT concat_ws(' ', pg_get_indexdef(indexrelid), indisvalid)
+        FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+        WHERE relnamespace = 'public'::regnamespace
+    """,
+    "sequences": """
+        SELECT concat_ws(' ', seqrelid::regclass, to_jsonb(pg_sequence) - 'seqrelid')
+        FROM pg_sequence
+    """,
+    "functions": f"SELECT pg_get_functiondef(oid) {_FUNCTIONS}",
+    "triggers": """
+        SELECT concat_ws(' ', pg_get_triggerdef(oid), tgenabled)
+        FROM pg_trigger WHERE NOT tgisinternal
+    """,
+    "storage": """
+        SELECT concat_ws(' ', oid::regclass, option) FROM pg_class, unnest(reloptions) AS option
+        WHERE relnamespace = 'public'::regnamespace
+    """,
+}
+
+
+def definitions(connection: Connection) -> dict[str, set[str]]:
+    """All of them, by their kind. The order of a table's columns is none of them."""
+    return {kind: set(connection.scalars(text(sql))) for kind, sql in _STATEMENTS.items()}

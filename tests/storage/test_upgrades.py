@@ -1,0 +1,98 @@
+"""The database of each release since 1.0.0 becomes that of this one, and nothing in it is lost.
+
+`releases/` has a database of each, which `python -m tests.storage.make_release` made.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from devstack.supervisor.embedded.valkey import DATABASES
+from devstack.supervisor.environment import path_of_programs
+from storage.backup_files import postgres_tools
+from storage.migrations.run import migrate
+from tests.commands import printed
+from tests.contract.credits import balance, consume
+from tests.contract.replies import data
+from tests.embedded import Services
+from tests.ports import free_port
+from tests.scratch import scratch_database
+from tests.security.world import tables
+from tests.stack import Stack, open_stack
+from tests.storage.definitions import definitions
+from tests.storage.make_release import FOLDER
+
+pytestmark = pytest.mark.full("processes")
+
+
+@pytest.fixture(autouse=True)
+def _with_the_programs_of_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", path_of_programs())
+
+
+@pytest.fixture(params=sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def record(request: pytest.FixtureRequest) -> Path:
+    """What is kept of a release beside its database."""
+    return Path(request.param)
+
+
+@pytest.fixture
+def upgraded(services: Services, home: Path, record: Path) -> Iterator[Stack]:
+    """A database without tables."""
+    name = f"from-{record.stem.replace('.', '-')}"
+    with open_stack(services, home, name, DATABASES - 3, free_port(), migrated=False) as empty:
+        yield empty
+
+
+def test_the_database_of_a_release_is_upgraded_with_all_that_is_in_it(
+    upgraded: Stack, record: Path
+) -> None:
+    kept, url = json.loads(record.read_text()), SecretStr(upgraded.owner_url)
+    dump = gzip.decompress(record.with_suffix(".dump.gz").read_bytes())
+    postgres_tools.restore(url, [dump])
+    before = _rows(upgraded)
+    owner = {"PRESSROOM_MIGRATION_DATABASE_URL": upgraded.owner_url}
+    assert upgraded.start("migrates", "migrate", environment=owner).process.wait(60) == 0
+    after = _rows(upgraded)
+    assert [name for name in before if after.get(name, 0) < before[name]] == []
+    with scratch_database(upgraded) as fresh:
+        migrate(fresh.settings)
+        assert _restored(upgraded, url) == _restored(upgraded, fresh.settings.database_url)
+    upgraded.environment |= kept["settings"]
+    upgraded.start_api()
+    with upgraded.client(kept["api_key"]) as client:
+        for path, answer in kept["answers"].items():
+            text = json.dumps(answer).replace(kept["api_url"], upgraded.api_url)
+            assert _holds(json.loads(text), data(client.get(path))), path
+        had = balance(client)
+        data(consume(client, "0.125", source_id="upgraded"))
+        assert balance(client) == had - Decimal("0.125")
+    assert printed(upgraded, "credits", "verify", "--full") == []
+
+
+def _rows(stack: Stack) -> dict[str, int]:
+    each = (f"SELECT '{name}', count(*)::int FROM {name}" for name in tables(stack))
+    return dict(stack.query(" UNION ALL ".join(each)))  # type: ignore[arg-type]
+
+
+def _restored(stack: Stack, database: SecretStr) -> dict[str, set[str]]:
+    """The definitions of a copy: Postgres words some otherwise once it has read its own words."""
+    with scratch_database(stack) as copy:
+        postgres_tools.restore(copy.settings.database_url, postgres_tools.dump(database))
+        with copy.engine.connect() as connection:
+            return definitions(connection)
+
+
+def _holds(kept: Any, found: Any) -> bool:
+    """Whether an answer has all that was kept of it; fields may have come since."""
+    if isinstance(kept, dict):
+        return kept.keys() <= found.keys() and all(_holds(kept[key], found[key]) for key in kept)
+    if isinstance(kept, list):
+        return len(kept) == len(found) and all(map(_holds, kept, found))
+    return bool(kept == found)
