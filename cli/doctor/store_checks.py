@@ -28,7 +28,7 @@ _TESTED_VERSION = 18
 _MAX_CLOCK_SECONDS = 5.0
 _MAX_CONNECTIONS_SHARE = 0.9
 _MAX_LAG_SECONDS = 60
-_EXTENSION = "pg_trgm"
+_EXTENSIONS = ["btree_gin", "pg_trgm"]
 # Statements carry their values, and so would the log: addresses, names, password hashes.
 QUIET_LOG = {
     "log_min_error_statement": "panic",
@@ -103,11 +103,11 @@ def _revision(connection: Connection) -> Diagnosis:
 
 
 def _room_and_log(connection: Connection) -> Iterator[Diagnosis]:
-    asked = text("SELECT extversion FROM pg_extension WHERE extname = :name")
-    version = connection.scalar(asked, {"name": _EXTENSION})
-    found = f"{_EXTENSION} {version or 'is missing'}"
+    asked = text("SELECT extname, extversion FROM pg_extension WHERE extname = ANY(:names)")
+    there: dict[str, str] = dict(connection.execute(asked, {"names": _EXTENSIONS}).all())
+    found = ", ".join(f"{name} {there.get(name, 'is missing')}" for name in _EXTENSIONS)
     advice = "Install the package of Postgres' contrib, and run `pressroom migrate`."
-    yield judged("extension", found, version is None, advice)
+    yield judged("extensions", found, len(there) < len(_EXTENSIONS), advice)
     used, most = connection.execute(_USED).one()
     found = f"{used} of {most} connections are open"
     advice = "Raise max_connections, or put a pool in front."

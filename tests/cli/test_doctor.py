@@ -30,7 +30,7 @@ ALL_FINE = {
     ("database", "clock"),
     ("database", "role"),
     ("database", "revision"),
-    ("database", "extension"),
+    ("database", "extensions"),
     ("database", "connections"),
     ("database", "log"),
     ("redis", "connection"),

@@ -32,7 +32,7 @@ def test_migrated_database_is_what_the_models_and_the_schema_say(
     # The default of a column, and a part of an index.
     first = [functions.pop("feed_place"), functions.pop("network_of_ip")]
     with scratch.engine.begin() as connection:
-        connection.exec_driver_sql("CREATE EXTENSION pg_trgm")
+        connection.exec_driver_sql("CREATE EXTENSION pg_trgm; CREATE EXTENSION btree_gin")
         connection.exec_driver_sql("SET LOCAL check_function_bodies = off")
         for statements in first:
             connection.exec_driver_sql(statements)

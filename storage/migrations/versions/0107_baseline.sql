@@ -424,7 +424,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION public.credit_consume(p_user_id bigint, p_amount numeric, p_source_id text, p_meta jsonb, p_route text, p_key text, p_fingerprint bytea) RETURNS TABLE(outcome text, answer text)
+CREATE FUNCTION public.credit_consume(p_user_id bigint, p_key_id bigint, p_amount numeric, p_source_id text, p_meta jsonb, p_route text, p_key text, p_fingerprint bytea) RETURNS TABLE(outcome text, answer text)
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -432,6 +432,14 @@ DECLARE
     entry credit_entries;
     said jsonb;
 BEGIN
+    IF p_key_id IS NOT NULL THEN
+        PERFORM 1 FROM api_keys AS k JOIN users AS u ON u.id = k.user_id
+        WHERE k.id = p_key_id AND k.user_id = p_user_id AND k.revoked_at IS NULL
+            AND (k.expires_at IS NULL OR k.expires_at > now()) AND u.erased_at IS NULL;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
     IF p_key IS NOT NULL THEN
         PERFORM 1 FROM credit_accounts WHERE user_id = p_user_id FOR NO KEY UPDATE;
         IF NOT FOUND THEN
@@ -2589,7 +2597,7 @@ CREATE INDEX ix_subscriptions_status_created_at ON public.subscriptions USING bt
 
 CREATE INDEX ix_subscriptions_tag_ids ON public.subscriptions USING gin (tag_ids) WHERE (tag_ids <> '{}'::bigint[]);
 
-CREATE INDEX ix_subscriptions_words ON public.subscriptions USING gin (casefold(((name)::text COLLATE pg_unicode_fast)) public.gin_trgm_ops, email public.gin_trgm_ops);
+CREATE INDEX ix_subscriptions_words ON public.subscriptions USING gin (list_id, casefold(((name)::text COLLATE pg_unicode_fast)) public.gin_trgm_ops, email public.gin_trgm_ops);
 
 CREATE INDEX ix_user_sessions_ended_at ON public.user_sessions USING btree (ended_at) WHERE (ended_at IS NOT NULL);
 

@@ -9,13 +9,14 @@ from alembic import op
 
 from storage.migrations import extensions
 
-revision = "0106"
+revision = "0107"
 down_revision = None
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    extensions.require("pg_trgm")
+    for name in ("pg_trgm", "btree_gin"):
+        extensions.require(name)
     statements = Path(__file__).with_suffix(".sql").read_text()
     op.get_bind().exec_driver_sql(statements, execution_options={"no_parameters": True})
