@@ -180,10 +180,10 @@ def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | N
     return min(max(seconds, 0.0), max_seconds) if math.isfinite(seconds) else None
 
 
-def async_library_client(bounds: HttpBounds) -> httpx2.AsyncClient:
-    """A client to hand to another library, whose callers see to the time of a whole call.
+def open_client(bounds: HttpBounds) -> httpx2.AsyncClient:
+    """A client whose callers see to the span and the time of a whole call.
 
-    Such a library reads replies decompressed, so compressed ones are refused.
+    It decompresses replies that it reads as a whole, so compressed ones are refused.
     """
 
     async def refuse_compressed(reply: httpx2.Response) -> None:

@@ -11,7 +11,6 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import httpx2
-import openai
 import orjson
 from pydantic import BaseModel, BeforeValidator, Field, SecretStr, ValidationError
 
@@ -166,8 +165,6 @@ class RequestFormat:
         return body
 
 
-# The openai library gets our bounded client, no retries, and none of its environment variables.
-
 _MAX_CONNECT_SECONDS = 5.0
 _MAX_REPLY_BYTES = 1024 * 1024
 _MAX_REASON_CHARACTERS = 2000
@@ -188,38 +185,26 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
 
     Raises ``Failure``, or ``RequestRejected`` when it is the request that the server finds wrong.
     """
-    # The library takes these two from the environment, which says nothing about this server.
-    left_out = ["OpenAI-Organization", "OpenAI-Project"]
-    left_out += [] if target.api_key else ["Authorization"]
-    headers: dict[str, Any] = {name: openai.Omit() for name in left_out}
     bounds = http_client.HttpBounds(seconds, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES)
-    async with openai.AsyncOpenAI(
-        api_key=target.api_key.get_secret_value() if target.api_key else "none",
-        base_url=target.base_url,
-        max_retries=0,
-        timeout=bounds.timeout,
-        http_client=http_client.async_library_client(bounds),
-    ) as client:
-        try:
-            create = client.chat.completions.with_raw_response.create
-            with http_client.call_span("POST", target.base_url):
-                spans.note({"gen_ai.request.model": body["model"]})
-                reply = await create(**body, extra_headers=headers)
-        except openai.APIStatusError as error:
-            raise _verdict(error) from None
-        except openai.APITimeoutError:
-            raise Failure("timeout", CallOutcome.TOO_SLOW) from None
-        except openai.APIConnectionError as error:
-            raise _unconnected(error.__cause__) from None
-        except openai.OpenAIError as error:
-            raise Failure(type(error).__name__) from None
-        except (http_client.HttpFailure, httpx2.InvalidURL, httpx2.StreamError) as error:
-            raise _unconnected(error) from None
-        return bytes(reply.content)
+    key = target.api_key
+    headers = {"Authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    url = f"{target.base_url.rstrip('/')}/chat/completions"
+    try:
+        with http_client.call_span("POST", url):
+            spans.note({"gen_ai.request.model": body["model"]})
+            async with http_client.open_client(bounds) as client:
+                reply = await client.post(url, json=body, headers=headers)
+            if reply.status_code != HTTPStatus.OK:
+                raise _verdict(reply)
+            return reply.content
+    except http_client.HttpTimeout:
+        raise Failure("timeout", CallOutcome.TOO_SLOW) from None
+    except (http_client.HttpFailure, httpx2.InvalidURL, httpx2.StreamError) as error:
+        raise _unconnected(error) from None
 
 
-def _verdict(error: openai.APIStatusError) -> Failure | RequestRejected:
-    status, reply = error.status_code, error.response
+def _verdict(reply: httpx2.Response) -> Failure | RequestRejected:
+    status = reply.status_code
     if status in _NOT_TAKEN:
         return RequestRejected(status, reply.text[:_MAX_REASON_CHARACTERS].lower())
     return Failure(
@@ -230,7 +215,7 @@ def _verdict(error: openai.APIStatusError) -> Failure | RequestRejected:
     )
 
 
-def _unconnected(cause: BaseException | None) -> Failure:
+def _unconnected(cause: Exception) -> Failure:
     if isinstance(cause, http_client.ReplyRefused):
         return Failure(str(cause))
     if isinstance(cause, httpx2.ConnectError):
