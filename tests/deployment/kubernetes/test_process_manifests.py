@@ -15,7 +15,6 @@ from core.settings.given_settings import variable_of
 from tests.command_line import option, require_accepted
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
-from tests.deployment.kubernetes.kustomization import containers_of
 from tests.openapi import openapi_document
 from workers.stopping import MAX_END_SECONDS
 
@@ -25,7 +24,7 @@ NAME = "pressroom-verify-backups"
 
 
 def test_it_runs_the_command_with_all_that_the_command_needs() -> None:
-    [container] = containers_of(pods.of_kind("CronJob")[NAME])
+    [container] = pods.containers_of(pods.of_kind("CronJob")[NAME])
     process = pods.Process(NAME, container)
     require_accepted(process.words)
     given = process.values().keys() | process.secrets().keys()
