@@ -1,12 +1,14 @@
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.containers.engine import Engine, say
 from tests.containers.images import WORKERS, build_ours, python_image
 from tests.containers.size import WANTED_IN_FULL
+from tests.deployment import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -60,20 +62,25 @@ def _size(engine: Engine, image: str) -> float:
     return int(engine.podman("image", "inspect", "--format", "{{.Size}}", image)) / MEGABYTE
 
 
-def test_its_list_names_each_package_that_is_installed(engine: Engine, image: str) -> None:
+def test_its_list_is_that_of_make_sbom_and_names_each_package_that_is_installed(
+    engine: Engine, image: str, tmp_path: Path
+) -> None:
+    made = files.made_sbom(tmp_path / "sbom.cdx.json").decode()
+    for each in (image, WORKERS):
+        assert _run(engine, each, "cat", "/opt/pressroom/sbom.cdx.json") == made
+    bom = json.loads(made)
+    components = [bom["metadata"]["component"], *bom["components"]]
+    named = {_normalised(f"{it['name']} {it['version']}") for it in components}
     script = (
         "from importlib.metadata import distributions as d; [print(e.name, e.version) for e in d()]"
     )
-    installed = {
-        re.sub(r"[-_.]+", "-", line).lower()
-        for line in _run(engine, WORKERS, "python", "-c", script).splitlines()
-    }
-    for each in (image, WORKERS):
-        listed = json.loads(_run(engine, each, "cat", "/opt/pressroom/sbom.cdx.json"))
-        components = [listed["metadata"]["component"], *listed["components"]]
-        named = {re.sub(r"[-_.]+", "-", f"{it['name']} {it['version']}") for it in components}
-        assert len(installed) > 100
-        assert installed <= named
+    installed = set(map(_normalised, _run(engine, WORKERS, "python", "-c", script).splitlines()))
+    assert len(installed) > 100
+    assert installed <= named
+
+
+def _normalised(package: str) -> str:
+    return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def test_it_knows_the_languages_of_readers_and_of_dates(engine: Engine, image: str) -> None:

@@ -1,5 +1,4 @@
 import json
-import os
 import re
 import subprocess
 import sys
@@ -18,20 +17,11 @@ from tests.deployment import files
 pytestmark = [pytest.mark.full("processes"), pytest.mark.slow]
 
 
-def made(place: Path) -> bytes:
-    """The file, as `make sbom` and the build of the image make it."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    words = ["sh", "deploy/image/sbom.sh", str(place)]
-    environment = {**os.environ, "PATH": path}
-    subprocess.run(words, check=True, cwd=files.ROOT, env=environment, capture_output=True)
-    return place.read_bytes()
-
-
 def test_it_names_each_pinned_dependency_by_the_format_and_is_the_same_each_time(
     tmp_path: Path,
 ) -> None:
-    content = made(tmp_path / "first.json")
-    assert content == made(tmp_path / "second.json")
+    content = files.made_sbom(tmp_path / "first.json")
+    assert content == files.made_sbom(tmp_path / "second.json")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(content.decode()) is None
     bom: dict[str, Any] = json.loads(content)
     ours = bom["metadata"]["component"]
