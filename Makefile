@@ -77,11 +77,9 @@ audit: $(VENV)/.dev ## Look up known vulnerabilities of all pinned dependencies
 	fi; \
 	exit $$code
 
-# The same pins give the same file, to the byte.
 sbom: $(VENV)/.dev ## List all that the product is made of, in CycloneDX (build/sbom.cdx.json)
 	@mkdir -p build
-	grep -hv "^-r" requirements.txt requirements-languages.txt | $(BIN)/cyclonedx-py requirements - \
-		--pyproject pyproject.toml --output-reproducible --output-file build/sbom.cdx.json
+	PATH=$(BIN):$$PATH sh deploy/image/sbom.sh build/sbom.cdx.json
 
 format: $(VENV)/.dev ## Bring the code into its one form
 	$(BIN)/ruff check --fix .
@@ -104,6 +102,7 @@ requirements: $(VENV)/.dev ## Pin all dependencies anew
 	$(COMPILE) pyproject.toml --extra languages --constraint requirements-dev.txt --output-file requirements-languages.txt
 	$(COMPILE) pyproject.toml --constraint requirements-dev.txt --output-file requirements.txt
 	$(COMPILE) --group containers --constraint requirements-dev.txt --output-file requirements-containers.txt
+	$(COMPILE) --group image --constraint requirements-dev.txt --output-file requirements-image.txt
 	$(call beyond,requirements-dev.txt,requirements-devstack.txt)
 	$(call beyond,requirements-devstack.txt,requirements-languages.txt)
 	$(call beyond,requirements-languages.txt,requirements.txt)

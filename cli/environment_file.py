@@ -27,6 +27,10 @@ _STDOUT = Path("-")
 _COMMENT_CHARACTERS = 100
 # Names of docker-compose.yml beside the settings. deploy/compose/secrets.sh takes the passwords.
 _OF_COMPOSE = {
+    "PRESSROOM_IMAGE": (
+        "pressroom:local",
+        "Image of the API and what runs beside it; the workers' has -worker behind that name",
+    ),
     "MINIO_ROOT_USER": ("administrator", "Name of the administrator of the object storage"),
     "HTTP_PORT": ("80", "Port where the proxy sends callers on to HTTPS"),
     "HTTPS_PORT": ("443", "Port where the proxy takes calls"),
@@ -100,7 +104,7 @@ def env(
             file.write(text)
     except OSError as error:
         raise FILE_NOT_WRITTEN(target=output, reason=error.strerror) from None
-    next_step = "Run: sh deploy/compose/secrets.sh && docker compose up --build --detach"
+    next_step = "Run: sh deploy/compose/secrets.sh && docker compose up --detach"
     if as_json:
         from cli.output import show
 

@@ -10,4 +10,4 @@ def pass_over(missing: str) -> NoReturn:
     """Skip the test that lacks this, and say so at the run's end; fail it where CI promises it."""
     if os.environ.get("CI"):
         pytest.fail(missing)
-    pytest.skip(missing)
+    pytest.skip(missing, allow_module_level=True)

@@ -33,6 +33,7 @@ def test_no_dependency_ships_a_top_level_name_of_ours() -> None:
         "requirements-languages.txt",
         "requirements-devstack.txt",
         "requirements-dev.txt",
+        "requirements-image.txt",
     ],
 )
 def test_every_requirement_is_pinned_hashed_and_without_an_index(file: str) -> None:

@@ -12,8 +12,9 @@ from tempfile import TemporaryDirectory
 from tests.containers.engine import FOLDER, Engine, run, say, ulimits
 from tests.deployment import files
 
-OURS = "pressroom:local"
-WORKERS = "pressroom-worker:local"
+# As in a registry, though no registry has it.
+OURS = "registry.example.com/pressroom:tried"
+WORKERS = f"{OURS}-worker"
 _STAND_INS = Path(__file__).parent / "stand_ins"
 # The stand-in of each service of the Compose file.
 _TARGETS = {"postgres": "postgres", "redis": "redis", "minio": "silo", "proxy": "caddy"}

@@ -1,4 +1,4 @@
-"""The Compose file as podman-compose runs it, in a folder of its own."""
+"""The Compose file as podman-compose runs it, in a folder of its own without the source."""
 
 import json
 import secrets
@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 
 from tests.containers.engine import FOLDER, Engine, run
+from tests.containers.images import OURS
 from tests.deployment import files
 from tests.ports import free_port
 from tests.stack import eventually
@@ -54,6 +55,7 @@ class Project:
         assert _EDGE in text
         (self.folder / _COMPOSE_FILE).write_text(text.replace(_EDGE, _free_network()))
         settings = {
+            "PRESSROOM_IMAGE": OURS,
             "PRESSROOM_PUBLIC_URL": f"https://{HOST}",
             "HTTPS_PORT": str(self.port),
             "HTTP_PORT": str(free_port()),

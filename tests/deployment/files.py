@@ -1,7 +1,9 @@
 """The deployment's files, read once."""
 
+import os
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -109,6 +111,15 @@ def made_secrets(folder: Path, environment: str = "") -> Path:
     (folder / ".env").write_text(environment)
     subprocess.run(["sh", str(script)], check=True, capture_output=True)
     return folder / "secrets"
+
+
+def made_sbom(place: Path) -> bytes:
+    """Return the list that `make sbom` and the build of the image make."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    words = ["sh", "deploy/image/sbom.sh", str(place)]
+    environment = {**os.environ, "PATH": path}
+    subprocess.run(words, check=True, cwd=ROOT, env=environment, capture_output=True)
+    return place.read_bytes()
 
 
 def key_recipe() -> str:

@@ -1,5 +1,8 @@
+import re
+
 import pytest
 
+from core.languages.reader_languages import languages
 from tests.deployment import files
 
 pytestmark = pytest.mark.check
@@ -37,3 +40,10 @@ def test_base_image_and_dependencies_are_pinned() -> None:
     assert len(installs) == 4
     for command in installs:
         assert "--require-hashes" in command or "--no-deps --no-index" in command
+
+
+def test_babel_keeps_each_language_of_readers() -> None:
+    [kept] = [each.text for each in files.dockerfile() if "locale-data" in each.text]
+    named = re.findall(r"\b[a-z]{2,3}\b(?=\\)", kept)
+    assert "root" in kept
+    assert {each.partition("-")[0] for each in languages()} <= set(named)

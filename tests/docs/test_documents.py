@@ -13,8 +13,8 @@ from tests.docs import markdown
 
 pytestmark = pytest.mark.check
 
-# Names of the development stack and the tests, which are no settings of the product.
-NOT_SETTINGS = {"PRESSROOM_HOME", "PRESSROOM_SIZE"}
+# Names of the development stack, the tests and the Compose file: no settings of the product.
+NOT_SETTINGS = {"PRESSROOM_HOME", "PRESSROOM_IMAGE", "PRESSROOM_SIZE"}
 
 each_document = pytest.mark.parametrize("document", markdown.DOCUMENTS, ids=markdown.name_of)
 

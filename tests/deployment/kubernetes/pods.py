@@ -1,9 +1,15 @@
 """The pods of the example deployment, which has the base and all components."""
 
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from core.queues import Queue
 from core.settings import Settings
@@ -11,18 +17,36 @@ from core.settings.given_settings import PREFIX, is_secret, variable_of
 from core.settings.process_settings import settings_of
 from core.settings.store_settings import LogSettings
 from tests.command_line import options
-from tests.deployment.kubernetes.kustomization import (
-    FOLDER,
-    Resource,
-    built,
-    containers_of,
-    settings_in,
-)
+from tests.deployment import files
+from tests.prerequisites import pass_over
+
+FOLDER = files.ROOT / "deploy" / "kubernetes"
+
+Resource = dict[str, Any]
+
+# The end of a generated ConfigMap's name, which changes with its settings; it has no vowels.
+_HASH = re.compile(r"(name: pressroom-[a-z-]+?)-[bcdfghkmt2-9]{10}$", re.MULTILINE)
 
 
 @cache
 def example() -> list[Resource]:
-    return built(FOLDER / "overlays" / "example")
+    """Return what Kustomize makes of it, with the names of ConfigMaps as the base has them."""
+    if shutil.which("kubectl") is None:
+        pass_over("there is no kubectl")
+    words = ["kubectl", "kustomize", str(FOLDER / "overlays" / "example")]
+    made = subprocess.run(words, check=True, capture_output=True, text=True)
+    return list(yaml.safe_load_all(_HASH.sub(r"\1", made.stdout)))
+
+
+def containers_of(resource: Resource) -> list[dict[str, Any]]:
+    workload = resource["spec"].get("jobTemplate", resource)
+    pod = workload["spec"]["template"]["spec"]
+    return [*pod.get("initContainers", []), *pod["containers"]]
+
+
+def settings_in(file: Path) -> set[str]:
+    """The settings of a file for a generator, those that are commented out among them."""
+    return set(re.findall(r"^#?(PRESSROOM_[A-Z0-9_]+)\b", file.read_text(), re.MULTILINE))
 
 
 def of_kind(kind: str) -> dict[str, Resource]:
@@ -97,14 +121,14 @@ class Process:
         config = of_kind("ConfigMap")
         found = {each["name"]: each["value"] for each in self.container["env"] if "value" in each}
         for name in self._config_maps():
-            found |= config[name]["data"]
+            found |= config[name].get("data", {})
         return {name: value for name, value in found.items() if name.startswith(PREFIX)}
 
     def may_hold(self) -> set[str]:
         """The settings that an overlay may give to it, beside those from Secrets."""
         folder, maps = FOLDER / "base/settings", self._config_maps()
-        files = [folder / f"{name.removeprefix('pressroom-')}.env" for name in maps]
-        return set(self.values()).union(*(settings_in(file) for file in files))
+        sources = [folder / f"{name.removeprefix('pressroom-')}.env" for name in maps]
+        return set(self.values()).union(*map(settings_in, sources))
 
     def _config_maps(self) -> Iterator[str]:
         for each in self.container["envFrom"]:

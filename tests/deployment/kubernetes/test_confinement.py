@@ -4,7 +4,6 @@ import pytest
 
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
-from tests.deployment.kubernetes.kustomization import Resource
 
 pytestmark = pytest.mark.check
 
@@ -128,7 +127,7 @@ def test_service_and_monitor_find_the_api() -> None:
 
 @pytest.mark.parametrize("name", pods.of_kind("Deployment"))
 def test_nodes_leave_one_pod_at_a_time_and_pods_are_spread_over_nodes_and_zones(name: str) -> None:
-    deployment: Resource = pods.of_kind("Deployment")[name]
+    deployment: pods.Resource = pods.of_kind("Deployment")[name]
     selector = deployment["spec"]["selector"]
     assert selected(selector) == {name}
     budgets = [

@@ -15,7 +15,6 @@ from core.settings.given_settings import variable_of
 from tests.command_line import option, require_accepted
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
-from tests.deployment.kubernetes.kustomization import containers_of
 from tests.openapi import openapi_document
 from workers.stopping import MAX_END_SECONDS
 
@@ -25,7 +24,7 @@ NAME = "pressroom-verify-backups"
 
 
 def test_it_runs_the_command_with_all_that_the_command_needs() -> None:
-    [container] = containers_of(pods.of_kind("CronJob")[NAME])
+    [container] = pods.containers_of(pods.of_kind("CronJob")[NAME])
     process = pods.Process(NAME, container)
     require_accepted(process.words)
     given = process.values().keys() | process.secrets().keys()
@@ -100,10 +99,11 @@ def test_the_settings_of_the_example_are_valid() -> None:
 
 
 def test_all_of_the_product_is_one_release_and_waits_until_the_database_is_migrated() -> None:
-    images = {each.container["image"].rpartition(":") for each in pods.processes()}
-    [tag] = {tag for _, _, tag in images}
-    assert tag not in ("", "latest")
-    assert len(images) == 2, "the API's, and the workers' with the dictionaries of languages"
+    workers = {each.container["image"] for each in pods.processes() if "worker" in each.workload}
+    [image] = {each.container["image"] for each in pods.processes()} - workers
+    assert image.partition(":")[2] not in ("", "latest")
+    # With the dictionaries of languages.
+    assert workers == {f"{image}-worker"}
     first = {each.workload for each in pods.processes() if each.words[1:] == ["migrate"]}
     assert first == {"pressroom-migrate"}
     waits = {each.workload for each in pods.processes() if each.words[1:] == ["migrate", "--wait"]}
