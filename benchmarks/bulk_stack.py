@@ -4,6 +4,7 @@ import io
 import itertools
 import random
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -30,16 +31,6 @@ class BulkBench:
     plain: connection
     worker: Running
 
-    @contextmanager
-    def more_workers(self, count: int) -> Iterator[None]:
-        """Start so many more processes for bulk work."""
-        started = [self.stack.start_worker("bulk", concurrency=1) for _ in range(count)]
-        try:
-            yield
-        finally:
-            for running in started:
-                running.stop()
-
     def new_list(self) -> int:
         slug = f"list-{next(_numbers)}"
         with self.stack.resources.unit_of_work() as uow:
@@ -53,10 +44,13 @@ class BulkBench:
         assert isinstance(count, int)
         return count
 
-    def add_plainly(self, list_id: int, people: Sequence[Person]) -> None:
+    def add_plainly(
+        self, list_id: int, people: Sequence[Person], by: connection | None = None
+    ) -> None:
         """The same rows in the same tables: COPY and set-based inserts, and no rule looked at."""
         # Its own connection, whose blocks are its transactions.
-        with self.plain, self.plain.cursor() as cursor:
+        plain = by or self.plain
+        with plain, plain.cursor() as cursor:
             cursor.execute(_STAGING)
             cursor.execute(_IMPORT, (list_id, self.owner.user_id, f"plain-{next(_numbers)}"))
             [(import_id,)] = cursor.fetchall()
@@ -64,11 +58,22 @@ class BulkBench:
             part = people[start : start + CHUNK]
             fresh = neighbouring_ids(len(part))
             lines = (f"{i}\t{e}\t{n}\n" for i, (e, n) in zip(fresh, part, strict=True))
-            with self.plain, self.plain.cursor() as cursor:
+            with plain, plain.cursor() as cursor:
                 cursor.copy_expert("COPY plain FROM STDIN", io.StringIO("".join(lines)))
                 cursor.execute("ANALYZE plain")
                 cursor.execute(_PEOPLE)
                 cursor.execute(_SUBSCRIPTIONS, (list_id, import_id))
+
+    def add_plainly_by_two(self, list_id: int, people: Sequence[Person]) -> None:
+        """The same over two connections at once, a half of the people each."""
+        halves = people[::2], people[1::2]
+        with (
+            closing(psycopg2.connect(self.stack.owner_url)) as first,
+            closing(psycopg2.connect(self.stack.owner_url)) as second,
+            ThreadPoolExecutor(2) as threads,
+        ):
+            for _ in threads.map(self.add_plainly, (list_id, list_id), halves, (first, second)):
+                pass
 
     def make_lean_tables(self) -> None:
         with self.plain, self.plain.cursor() as cursor:

@@ -15,8 +15,8 @@ from benchmarks.running_stack import running_stack
 
 # A round in a few is far off where other programs run too.
 _ROUNDS = 25
-# Multiples of Python's start, which takes some 25 ms: 0.25 s and 0.5 s.
-_BARS = {"--help": 10.0, "users list": 20.0}
+# Multiples of Python's start.
+_BARS = {"--help": 5.0, "users list": 15.0}
 
 
 def run() -> list[Finding]:
