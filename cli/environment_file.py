@@ -21,7 +21,7 @@ from core.errors.requests import FILE_NOT_WRITTEN
 from core.settings import Settings
 from core.settings.given_settings import GivenSettings, read_values, variable_of
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _STDOUT = Path("-")
 _COMMENT_CHARACTERS = 100

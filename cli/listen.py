@@ -24,7 +24,7 @@ _SERVER_ERRORS = range(500, 600)
 _PASSING = {429, *_SERVER_ERRORS}
 _SUCCESSES = range(200, 300)
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 Key = Annotated[str, typer.Option(help="API key of the account.", envvar="API_KEY")]
 Forward = Annotated[str, typer.Option("--forward-to", help="URL that gets the events.")]

@@ -118,7 +118,7 @@ def _brief(mailing_list: MailingList, active: int) -> dict[str, Any]:
     return {**named, "active": active, "created_at": mailing_list.created_at}
 
 
-trace_app = typer.Typer(add_completion=False)
+trace_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @trace_app.command()

@@ -107,7 +107,7 @@ def _row(job: Job) -> dict[str, Any]:
     }
 
 
-maintenance_app = typer.Typer(add_completion=False)
+maintenance_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @maintenance_app.command("maintenance")

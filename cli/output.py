@@ -24,7 +24,9 @@ _ANY_WIDTH = 100_000
 
 def group(sentence: str) -> typer.Typer:
     """A group of commands, which the sentence describes."""
-    return typer.Typer(no_args_is_help=True, add_completion=False, help=sentence)
+    return typer.Typer(
+        no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=sentence
+    )
 
 
 def confirm(question: str, *, yes: bool, as_json: bool) -> None:

@@ -19,7 +19,7 @@ from storage.resources import Resources
 
 NOT_ALL_VALID = 3
 
-import_app = typer.Typer(add_completion=False)
+import_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @import_app.command()
@@ -100,7 +100,7 @@ def _begin(resources: Resources, list_name: str, file: Path, options: ImportOpti
     ).job_id
 
 
-export_app = typer.Typer(add_completion=False)
+export_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @export_app.command()

@@ -34,7 +34,7 @@ _MEMORY_BOUND = Path("/sys/fs/cgroup/memory.max")
 FAULTY = 1
 _MARKS = {CheckState.FINE: "✓", CheckState.WRONG: "✗", CheckState.SKIPPED: "–"}
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
