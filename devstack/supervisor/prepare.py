@@ -1,6 +1,7 @@
-"""Makes what must be there before the first request: tables, bucket, demo data and a sample photo.
+"""Makes what must be there before the first request: tables, demo data and a sample photo.
 
-The supervisor runs this as a process of its own, so that its memory is given back.
+The supervisor runs this as a process of its own, so that its memory is given back. With
+``--bucket`` it makes the bucket too.
 """
 
 import sys
@@ -84,7 +85,8 @@ def main() -> int:
     resources = open_resources(settings, concurrency=2, name="prepare")
     try:
         ensure(place, resources, home_folder.load_or_create_secrets(place).demo_password)
-        resources.objects.make_bucket()
+        if "--bucket" in sys.argv:
+            resources.objects.make_bucket()
     finally:
         resources.close()
     return 0

@@ -24,7 +24,7 @@ WORKERS = {
 
 # The order of a stop: first the programs that take requests, last those that keep data.
 STOP_STAGES = (("prepare", "api"), tuple(WORKERS), ("flower", "sandbox"))
-_NEEDS = frozenset({"valkey", "prepare"})
+_NEEDS = frozenset({"valkey", "s3", "prepare"})
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,14 @@ def mail_settings(ports: Ports) -> dict[str, str]:
     }
 
 
-def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]:
-    """Every program of ours, in the order of their start, each with its own settings alone."""
+def plan(
+    home: Home, environment: dict[str, str], ports: Ports, *, makes_bucket: bool
+) -> list[Program]:
+    """Every program of ours, in the order of their start, each with its own settings alone.
+
+    ``makes_bucket``: whether the object storage is the user's own; the embedded one makes its
+    bucket itself.
+    """
     program = partial(_program, home, environment)
 
     def worker(name: str) -> Program:
@@ -60,6 +66,7 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
         "prepare",
         # It alone may change tables.
         settings_of("serve") | settings_of("migrate") | settings_of("bucket"),
+        *(["--bucket"] if makes_bucket else []),
         module="devstack.supervisor.prepare",
         PRESSROOM_HOME=str(home.path),
     )
@@ -67,10 +74,10 @@ def plan(home: Home, environment: dict[str, str], ports: Ports) -> list[Program]
     names = [word for name in LOOPBACK_HOSTS for word in ("--host-name", name)]
     flower = program("flower", settings_of("flower"), *_listening("flower", ports.flower), *names)
     return [
-        replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres", "s3"})),
+        replace(prepare, once=True, grace=5.0, needs=frozenset({"postgres"})),
         replace(_server(api, ports.api, "/readyz"), needs=_NEEDS),
         *map(worker, WORKERS),
-        replace(_server(flower, ports.flower, "/healthcheck"), needs=_NEEDS),
+        replace(_server(flower, ports.flower, "/healthcheck"), needs=frozenset({"valkey"})),
         _sandbox(program, ports),
     ]
 

@@ -197,7 +197,8 @@ class _Supervisor:
         }
         self._environment = environment.for_programs(chosen)
         # Ours come first: those that need nothing import while initdb holds up the loop.
-        ours = programs.plan(home, self._environment, self._ports)
+        has_own = "PRESSROOM_S3_ENDPOINT" in own
+        ours = programs.plan(home, self._environment, self._ports, makes_bucket=has_own)
         self._requests = StopRequests()
         self._group = Group([*ours, *services], display.say)
         self._published_pids: dict[str, int] = {}
