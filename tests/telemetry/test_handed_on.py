@@ -15,7 +15,8 @@ def test_pressroom_up_hands_them_to_every_process(
     given = {ENDPOINT: "http://127.0.0.1:4318", "OTEL_TRACES_SAMPLER": "always_on"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    planned = plan(Home(tmp_path), for_programs({}), Ports(1, 2, 3, 4, dict.fromkeys(WORKERS, 5)))
+    ports = Ports(1, 2, 3, 4, dict.fromkeys(WORKERS, 5))
+    planned = plan(Home(tmp_path), for_programs({}), ports, makes_bucket=False)
     traced = [each for each in planned if each.name in {"api", *WORKERS}]
     assert len(traced) == 1 + len(WORKERS)
     for program in traced:
