@@ -102,7 +102,7 @@ class Switch(StrEnum):
 
 @app.command("operator")
 def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
-    """Make a user an operator, who needs a second factor at each login, or end that."""
+    """Make a user an operator, or end that. An operator needs a second factor at each login."""
     from services.accounts import accounts
 
     with connected() as resources, resources.unit_of_work() as uow:

@@ -68,7 +68,7 @@ def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
 
 @app.command("restore")
 def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
-    """Restore a backup into an empty database and the bucket, while no other process runs.
+    """Restore a backup into an empty database and the bucket. No other process may run.
 
     A person who left or was erased since the backup stays away, as far as the journal has come.
     """

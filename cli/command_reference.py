@@ -26,7 +26,7 @@ shell complete commands and options.
 The commands from `pressroom users` on work on the services that the settings name, else on the
 development stack of this folder: its home is `.pressroom`, or what `PRESSROOM_HOME` names.
 """
-_KINDS = {int: "NUMBER", Path: "FILE", datetime: "TIME"}
+_KINDS = {int: "NUMBER", float: "NUMBER", Path: "FILE", datetime: "TIME"}
 _MAX_CHOICES_SHOWN = 12
 _SHOWN_BY_ALL = {"--help", "--json", "--install-completion", "--show-completion", "--version"}
 

@@ -68,7 +68,7 @@ def revoke_key(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Revoke a key and the keys that it made, and end their webhook endpoints."""
+    """Revoke a key and the keys that it made. Their webhook endpoints end too."""
     with connected() as resources, resources.unit_of_work() as uow:
         revoked = endpoints_of_keys.revoke_key(uow, key_id=key_id, keep_endpoints=keep_endpoints)
     show({"id": key_id, "revoked": revoked}, as_json=as_json)
@@ -120,7 +120,7 @@ def list_clients(as_json: Json = False) -> None:
 def revoke_client(
     client_id: Annotated[str, typer.Argument(metavar="CLIENT_ID")], as_json: Json = False
 ) -> None:
-    """End a program's access to all accounts: its next request is refused."""
+    """End a program's access to all accounts. Its next request is refused."""
     with connected() as resources, resources.unit_of_work() as uow:
         revoked = clients.revoke(uow, client_id)
     show({"client_id": client_id, "revoked": revoked}, as_json=as_json)

@@ -36,7 +36,7 @@ def list_orders(
 
 @orders_app.command("show")
 def show_order(order_id: OrderId, as_json: Json = False) -> None:
-    """Show one order, with the facts of its payment and the history of its status."""
+    """Show one order, with the facts of its payment and its history."""
     with connected() as resources, resources.unit_of_work() as uow:
         order = settlement.lock(uow, order_id)
         history = [
@@ -58,7 +58,7 @@ def review_order(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Settle an order that is in review because its payment did not match it."""
+    """Settle an order in review, whose payment did not match it."""
     if credit == refunded:
         raise ORDER_RESOLUTION()
     resolution = Resolution.CREDIT if credit else Resolution.REFUNDED

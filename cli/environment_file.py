@@ -76,7 +76,7 @@ def env(
     ] = Path(".env"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
-    """Write a file of all settings for docker-compose.yml, with passwords and keys drawn anew.
+    """Write a file of all settings for docker-compose.yml. Passwords and keys are drawn anew.
 
     Values that the environment of this command sets are written instead: give it the secrets of
     your providers so. Only you can read the file, and one that is there is never changed.

@@ -16,7 +16,7 @@ app = group("What happened to a user's account, and to what they own.")
 
 @app.command("account")
 def account_events(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
-    """Show what happened to a user's account, such as logins and new keys, newest first."""
+    """Show events of a user's account, such as logins, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
         found = security_events.page(uow, user.id, PageRequest(limit)).rows
@@ -34,7 +34,7 @@ def feed_events(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """Show the newest events of a user's feed, which their programs follow, newest first."""
+    """Show a user's feed, which their programs follow, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
         wanted = set(types or FeedEventType)

@@ -47,7 +47,7 @@ def listen(
     cursor: Since = None,
     as_json: Json = False,
 ) -> None:
-    """Post the account's events to a URL as webhooks, signed, until Ctrl+C ends it."""
+    """Post the account's events to a URL as signed webhooks. Ctrl+C ends it."""
     signs = secret or signing.SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
     if api is None:
         from cli.connection import use_running_stack

@@ -48,7 +48,7 @@ def list_lists(
     limit: Limit = 100,
     as_json: Json = False,
 ) -> None:
-    """Show lists, newest first, with their numbers of active members."""
+    """Show lists and how many members are active, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         owner_id = None if owner is None else accounts.get_by_email(uow, owner).id
         found = lists.list_all(uow, owner_id=owner_id, archived=archived, limit=limit)
@@ -76,7 +76,7 @@ def show_list(list_name: ListName, as_json: Json = False) -> None:
 
 @app.command("archive")
 def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> None:
-    """Archive a list, for good: it takes no members and sends no mail; people can still leave."""
+    """Archive a list, for good. It takes no members and sends no mail; people can still leave."""
     confirm(f"Archive {list_name}?", yes=yes, as_json=as_json)
     with connected() as resources, resources.unit_of_work() as uow:
         found = lists.get_named(uow, list_name, archived=True)
@@ -86,7 +86,7 @@ def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> Non
 
 @app.command("reports")
 def reports(limit: Limit = 100, as_json: Json = False) -> None:
-    """Show the lists that people reported because they had not asked for them."""
+    """Show the lists that people reported as not asked for."""
     with connected() as resources, resources.unit_of_work() as uow:
         found = lists.reported_lists(uow, limit=limit)
     show_all([asdict(each) for each in found], as_json=as_json)
@@ -94,7 +94,7 @@ def reports(limit: Limit = 100, as_json: Json = False) -> None:
 
 @app.command("suspicious")
 def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
-    """Show the lists and fields with suspicious words that no operator has looked at."""
+    """Show lists and fields with suspicious words. No operator has looked at them yet."""
     with connected() as resources, resources.unit_of_work() as uow:
         found = branding.found(uow, limit=limit)
     show_all([asdict(each) for each in found], as_json=as_json)

@@ -23,7 +23,7 @@ class CommandGroup(NamedTuple):
 GROUPS = {
     "env": CommandGroup(
         "cli.environment_file:app",
-        "Write a file of all settings for docker-compose.yml, with passwords and keys drawn anew.",
+        "Write a file of all settings for docker-compose.yml. Passwords and keys are drawn anew.",
     ),
     "doctor": CommandGroup(
         "cli.doctor.command:app",
@@ -45,7 +45,7 @@ GROUPS = {
     "jobs": CommandGroup("cli.maintenance:jobs", "Durable jobs, which the workers do."),
     "maintenance": CommandGroup(
         "cli.maintenance:maintenance_app",
-        "Show the periodic work of the deployment, or run one kind of it in this process.",
+        "Show the deployment's periodic work, or run one kind of it.",
     ),
     "events": CommandGroup(
         "cli.events:app", "What happened to a user's account, and to what they own."
@@ -59,7 +59,7 @@ GROUPS = {
     "backup": CommandGroup("cli.backup:app", "Backups of the database and the bucket."),
     "listen": CommandGroup(
         "cli.listen:app",
-        "Post the account's events to a URL as webhooks, signed, until Ctrl+C ends it.",
+        "Post the account's events to a URL as signed webhooks. Ctrl+C ends it.",
     ),
 }
 

@@ -60,7 +60,7 @@ def retry_job(job_id: JobId, as_json: Json = False) -> None:
 
 @jobs.command("cancel")
 def cancel_job(job_id: JobId, as_json: Json = False) -> None:
-    """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
+    """Cancel a job. A queued one ends at once, a running one at its next step. 0: it had ended."""
     _know_kinds()
     with connected() as resources, resources.unit_of_work() as uow:
         cancelled = records.stop(uow, records.get_any(uow, job_id, lock=True))
@@ -117,7 +117,7 @@ def run_or_list(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the periodic work of the deployment, or run one kind of it in this process."""
+    """Show the deployment's periodic work, or run one kind of it."""
     with connected() as resources:
         if name is not None:
             _know_kinds()
@@ -205,7 +205,10 @@ def sweep(
 
 @encryption.command("rotate")
 def rotate(as_json: Json = False) -> None:
-    """Wrap each file's key and each app's secret under the first of PRESSROOM_ENCRYPTION_KEYS."""
+    """Wrap the keys of files and the secrets of apps anew.
+
+    The first of PRESSROOM_ENCRYPTION_KEYS wraps them.
+    """
     with connected() as resources:
         rewrapped = sum(files.rotate(resources))
         with resources.unit_of_work() as uow:

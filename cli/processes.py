@@ -33,7 +33,7 @@ def up(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Start everything: services, API, workers, Flower and the sandbox."""
+    """Start the development stack. It has services, API, workers, Flower and a sandbox."""
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.up(detach=detach, as_json=as_json))
@@ -56,7 +56,7 @@ def status(as_json: Json = False) -> None:
 def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, as_json: Json = False
 ) -> None:
-    """Stop the stack and delete its data: database, queues, images, keys and logs."""
+    """Stop the stack and delete its data. Database, queues, images, keys and logs go."""
     from devstack.supervisor import commands, home_folder
 
     place = home_folder.from_environment()
@@ -149,7 +149,7 @@ def flower(
     periodic: Annotated[bool, typer.Option("--periodic", help="Show periodic work, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run Flower, the page that shows workers and tasks, behind its password."""
+    """Run Flower, the page that shows workers and tasks. It asks for a password."""
     from core.settings import read_settings
     from core.settings.store_settings import FlowerSettings
     from workers.flower_server import run
@@ -165,7 +165,7 @@ def migrate(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring the database to the newest revision, and let the application's role use its rows."""
+    """Bring the database to the newest revision. The application's role may then use its rows."""
     from cli.connection import database_errors
     from core.logging import configure_logging
     from core.settings import read_settings
@@ -181,7 +181,7 @@ def migrate(
 
 
 def bucket(as_json: Json = False) -> None:
-    """Make the bucket that holds every object, and the user that may use it, unless they exist."""
+    """Make the bucket and its user, unless they exist. The bucket holds every object."""
     from core.settings import read_settings
     from core.settings.store_settings import BucketSettings
     from storage.buckets import make_bucket

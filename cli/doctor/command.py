@@ -51,7 +51,7 @@ def doctor(
 
     It asks the database, Redis, the broker, the workers of each queue, the object storage, the mail
     server, the public URL and providers, all at the same time, and ends within half a minute
-    whatever hangs. It sees what its own process was handed: ask where mail is sent from about mail.
+    whatever hangs. A process knows its own settings alone: run it where mail is sent to check mail.
     """
     use_running_stack()
     found = _examined(send, seconds)

@@ -1,10 +1,13 @@
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from cli import command_reference
 from cli.main import GROUPS, app, loaded
@@ -101,6 +104,21 @@ def test_help_says_of_a_group_what_the_group_says(name: str) -> None:
     unloaded = root.commands[name]  # type: ignore[attr-defined] # typer's groups have it
     first, _, _ = loaded(unloaded).help.partition("\n\n")
     assert unloaded.help == " ".join(first.split())
+
+
+def groups_below(group: Any, *words: str) -> Iterator[list[str]]:
+    yield list(words)
+    for name, each in group.commands.items():
+        if hasattr(command := loaded(each), "commands"):
+            yield from groups_below(command, *words, name)
+
+
+def test_the_help_of_a_group_cuts_no_sentence_of_its_commands() -> None:
+    for words in groups_below(typer.main.get_command(app)):
+        shown = CliRunner().invoke(app, [*words, "--help"], terminal_width=80).output
+        commands = shown.partition("\n\nCommands:\n")[2]
+        assert commands
+        assert "..." not in commands
 
 
 def test_the_version_is_that_of_the_package() -> None:
