@@ -54,8 +54,9 @@ def _settle_libraries() -> None:
         logger.propagate = True
     # They write whole URLs: with tokens of the object storage, or those of webhooks, which may be
     # all that a receiver asks for.
+    quiet = max(logging.WARNING, logging.getLogger().level)
     for name in ("urllib3", "httpx2"):
-        logging.getLogger(name).setLevel("WARNING")
+        logging.getLogger(name).setLevel(quiet)
     # The API writes its own access log, with the request id.
     logging.getLogger("uvicorn.access").disabled = True
 

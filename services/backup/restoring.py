@@ -182,7 +182,9 @@ def _aside(settings: Settings) -> Iterator[Resources]:
             cursor.execute(drop)
             cursor.execute(sql.SQL("CREATE DATABASE {}").format(name))
         except psycopg2.errors.InsufficientPrivilege as error:
-            raise errors.BACKUP_TOOL_FAILED(reason=str(error).strip()) from None
+            setting = variable_of("migration_database_url")
+            reason = f"{str(error).strip()}: set {setting} to a role that may make databases"
+            raise errors.BACKUP_TOOL_FAILED(reason=reason) from None
         secret = SecretStr(url.render_as_string(hide_password=False))
         own = {"database_url": secret, "migration_database_url": secret, "read_database_url": None}
         its = settings.model_copy(update=own)

@@ -60,6 +60,22 @@ def test_groups_of_the_database_load_no_library_of_other_servers() -> None:
     assert loaded & OF_OTHER_SERVERS == set()
 
 
+def test_a_command_that_shows_errors_alone_shows_no_warning_of_a_library() -> None:
+    code = """
+import logging
+from core.logging import configure_logging
+from core.settings.store_settings import LogSettings
+for level in ("error", "debug"):
+    configure_logging(LogSettings(log_level=level))
+    for name in ("urllib3.connectionpool", "httpx2"):
+        logging.getLogger(name).warning("%s at %s", name, level)
+        logging.getLogger(name).info("a URL")"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "at error" not in done.stderr
+    assert done.stderr.count("at debug") == 2
+    assert "a URL" not in done.stderr
+
+
 def test_a_library_of_logs_does_not_bring_one_of_terminals() -> None:
     loaded = loaded_by("import core.logging")
     assert "structlog" in loaded

@@ -180,3 +180,14 @@ def test_verify_restores_aside_and_throws_all_away(backups: Saved) -> None:
     assert done["rows"]["attachments"] > 0
     assert backups.stack.query("SELECT datname FROM pg_database ORDER BY 1") == databases
     assert set(backups.stack.stored()) == set(keys)
+
+
+def test_verify_as_a_role_that_makes_no_databases_names_the_setting(backups: Saved) -> None:
+    backups.create()
+    environment = {**backups.stack.environment, **backups.environment}
+    environment["PRESSROOM_MIGRATION_DATABASE_URL"] = ""
+    done = ended_process(environment, "backup", "verify")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        "permission denied to create database: set PRESSROOM_MIGRATION_DATABASE_URL" in done.stderr
+    )
