@@ -141,5 +141,5 @@ $(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-languages.txt req
 install:
 	@echo "Installing $(REQUIREMENTS) into $(VENV) …"
 	@$(PIP) install --require-hashes -r $(REQUIREMENTS)
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@PYTHONWARNINGS=ignore $(PIP) install --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -q api cli core devstack integrations models services storage workers
