@@ -45,7 +45,7 @@ JOB_ROWS_FAILED = damaged(
 )
 
 BACKUP_NOT_FOUND = not_found(
-    "backup.not_found", "There is no whole backup {backup_id}.", backup_id="newest"
+    "backup.not_found", "There is no whole backup {which}.", which="20260314T030000.000000Z-7f3k"
 )
 BACKUP_DAMAGED = damaged(
     "backup.damaged",

@@ -92,7 +92,7 @@ def find(place: SealedPlace, backup_id: str) -> Manifest:
     if backup_id == NEWEST:
         backup_id = next(reversed(whole_ids(place)), "")
     if backup_id not in whole_ids(place):
-        raise BACKUP_NOT_FOUND(backup_id=backup_id or NEWEST)
+        raise BACKUP_NOT_FOUND(which=backup_id or f"where {variable_of('backup_url')} leads")
     return read(place, backup_id)
 
 

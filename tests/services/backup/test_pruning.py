@@ -1,6 +1,7 @@
 import os
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from secrets import token_bytes
 
 import pytest
@@ -31,6 +32,14 @@ def settle(backups: Saved) -> None:
     for path in (backups.folder / "objects").rglob("*"):
         if path.is_file():
             os.utime(path, (later, later))
+
+
+def test_without_any_backup_the_setting_that_leads_to_them_is_named(
+    backups: Saved, tmp_path: Path
+) -> None:
+    place = saved(backups.stack, tmp_path / "empty").place
+    with pytest.raises(DomainError, match=r"no whole backup where PRESSROOM_BACKUP_URL leads\."):
+        manifests.find(place, manifests.NEWEST)
 
 
 def test_an_object_is_copied_once(backups: Saved) -> None:
