@@ -34,6 +34,7 @@ _EVERY_ROUNDS = 5
 _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
+_takes_messages = threading.Event()
 _round = threading.Lock()
 _waited: list[bool] = []
 
@@ -41,6 +42,7 @@ _waited: list[bool] = []
 def connect(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
+    signals.worker_ready.connect(lambda **_: _takes_messages.set(), weak=False)
     # A pool process forked during a round would inherit locks that no thread releases.
     os.register_at_fork(
         before=lambda: _waited.append(_round.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
@@ -108,6 +110,9 @@ def bind_canary(app: Celery, process: ProcessContext) -> None:
 
 
 def send_canaries(resources: Resources, queues: list[Queue]) -> None:
+    # Otherwise a start that takes half a minute would look like a queue that takes as long.
+    if not _takes_messages.is_set():
+        return
     canaries = Canaries(resources.redis)
     for queue in queues:
         try:

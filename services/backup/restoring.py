@@ -57,7 +57,7 @@ def restore(resources: Resources, place: SealedPlace, manifest: Manifest) -> Res
     """
     settings = resources.settings
     require_fit(manifest, settings)
-    if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
+    if _is_in_use(settings):
         raise errors.BACKUP_TARGET_IN_USE()
     put = creating.put_back(resources.objects, place, manifest)
     revision = fill(settings, place, manifest)
@@ -65,6 +65,17 @@ def restore(resources: Resources, place: SealedPlace, manifest: Manifest) -> Res
         # Before the journal is replayed, which may add events.
         reading.raise_places(uow)
     return Restored(put, revision, journal.replay(resources, place, manifest.began_at))
+
+
+def _is_in_use(settings: Settings) -> bool:
+    """Look at the database of both roles: the journal must not be replayed into another one."""
+    if postgres_tools.has_tables(settings.migration_database_url or settings.database_url):
+        return True
+    try:
+        return postgres_tools.has_tables(settings.database_url)
+    except psycopg2.OperationalError:
+        # Its role is made with the tables.
+        return False
 
 
 def require_fit(manifest: Manifest, settings: Settings) -> None:

@@ -1,10 +1,13 @@
 """Several queues in one worker process, each with a limit of its own."""
 
+import time
+
 import pytest
 
 from core.queues import Queue
 from models import JobStatus
 from tests.faults.proxy import proxied
+from tests.ports import free_port
 from tests.probe.bench import Bench
 from tests.probe.kind import PROBES
 from workers.serving import QueuesDontMix, serving
@@ -38,6 +41,18 @@ def test_queue_stays_within_its_limit_when_its_worker_connects_again(bench: Benc
         money = bench.enqueue(kind=PROBES[Queue.MONEY])
         assert bench.finished(money, within=60).status == JobStatus.SUCCEEDED
         assert sum(bench.starts(job_id) for job_id in stuck) == 2
+
+
+@pytest.mark.full("faults")
+def test_a_worker_that_has_not_reached_its_broker_makes_no_queue_look_slow(bench: Bench) -> None:
+    nowhere = f"redis://127.0.0.1:{free_port()}/0"
+    words = ("worker", "--queue", "mail")
+    started = bench.stack.start("lost", *words, environment={"PRESSROOM_BROKER_URL": nowhere})
+    try:
+        time.sleep(10)  # it looks each second whether a canary is due
+        assert bench.stack.resources.redis.hgetall("pressroom:canaries") == {}
+    finally:
+        started.kill()
 
 
 def test_queues_that_wait_and_queues_that_compute_are_not_for_one_worker() -> None:

@@ -161,6 +161,18 @@ def test_a_database_that_is_not_empty_is_left_alone(backups: Saved, empty: Stack
     assert empty.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
 
+def test_the_roles_of_owner_and_application_restore_no_two_databases(
+    backups: Saved, empty: Stack
+) -> None:
+    made, target = backups.create(), saved(empty, backups.folder)
+    live = {"database_url": backups.resources.settings.database_url}
+    mixed = dataclasses.replace(
+        target.resources, settings=target.resources.settings.model_copy(update=live)
+    )
+    error_message("backup.target_in_use", lambda: restoring.restore(mixed, target.place, made))
+    assert empty.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
+
+
 def test_a_backup_of_a_later_release_is_refused(backups: Saved) -> None:
     made = dataclasses.replace(backups.create(), revision="9000", release="9.0.0")
     said = error_message(
