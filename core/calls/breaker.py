@@ -69,8 +69,7 @@ class Breaker:
         except self._failures:
             works = False
             raise
-        except Exception:
-            # It is raised again, whatever it is: an answer with an error still is one.
+        except Exception:  # raised again: an answer with an error still is one
             works = True if self._errors_answer else None
             raise
         finally:
