@@ -51,8 +51,8 @@ def _charges(record: dict[str, Any]) -> Iterator[str]:
 
 def _new_members(record: dict[str, Any]) -> Iterator[str]:
     yield from _rates(record, "bulk-add: .* new members", "product_per_s", "{} in one call")
-    yield from _rates(record, "import-1m: .* from .*", "product_per_s", "{} from a file")
-    yield from _rates(record, "import-1m: .* by 2 .*", "2_per_s", "{} by two processes")
+    yield from _rates(record, "import-1m: .* from CSV.gz", "product_per_s", "{} from a file")
+    yield from _rates(record, "import-1m: .* by 2 .*", "product_per_s", "{} by two processes")
 
 
 def _rates(record: dict[str, Any], name: str, detail: str, words: str) -> Iterator[str]:
