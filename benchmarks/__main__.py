@@ -5,6 +5,7 @@
 """
 
 import argparse
+import logging
 import os
 import platform
 import sys
@@ -12,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import Any
+
+import structlog
 
 from benchmarks import kept_results
 from benchmarks.measure import Finding, full_size
@@ -47,6 +50,8 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--keep", help="folder in which the databases of growth stay")
     options = parser.parse_args(arguments)
+    # Owners are created by the thousand, and each is logged.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     names: list[str] = options.names
     unknown = set(names) - {*NAMES, GROWTH}
     if unknown:
