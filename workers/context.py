@@ -35,7 +35,7 @@ class WorkerContext:
 def connections(serves: Serving) -> int:
     """The most that a process has to the database: each job's work and its heartbeat have one.
 
-    A process of a pool has another, for members of one request that are added two chunks at a time.
+    A process of a pool has another, for an import that adds two chunks of members at a time.
     """
     if serves.pool is Pool.PREFORK:
         return 3

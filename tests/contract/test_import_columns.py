@@ -1,12 +1,15 @@
 """What the columns of a file become, and how its dates and numbers are read."""
 
+from threading import Lock
 from typing import Any
 
 import httpx2
 import pytest
 
+from models import MemberImport
 from services.subscriptions.imports import apply as applying
 from services.subscriptions.imports import records, split
+from services.subscriptions.imports.statements import TagIds
 from storage.unit_of_work import UnitOfWork
 from tests.contract.bulk import (
     addresses,
@@ -132,24 +135,29 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
     before, emails = objects(quiet), addresses(35)
     job = data(upload(quiet_client, list_id, of_addresses(*emails), prefer=None), 202)
     importing = Importing(quiet)
-    apply, shown = applying.apply, dict[str, Any]()
+    apply, shown, one_by_one = applying.apply, dict[str, Any](), Lock()
 
-    def apply_and_cancel(uow: UnitOfWork, *given: Any) -> applying.AppliedChunk:
-        """Before the second chunk: it is applied in vain."""
-        if importing.of_job(job["id"]).applied == 1:
-            shown.update(data(quiet_client.get(f"/jobs/{job['id']}")))
-            quiet_client.delete(f"/jobs/{job['id']}").raise_for_status()
-        return apply(uow, *given)
+    def apply_and_cancel(
+        uow: UnitOfWork, task: MemberImport, chunk: applying.PreparedChunk, tag_ids: TagIds
+    ) -> applying.AppliedChunk:
+        """Cancel once two chunks are applied: the others are applied in vain."""
+        if chunk.number >= 2:
+            with one_by_one:
+                eventually(lambda: importing.of_job(job["id"]).applied == 2, what="two chunks")
+                if not shown:
+                    shown.update(data(quiet_client.get(f"/jobs/{job['id']}")))
+                    quiet_client.delete(f"/jobs/{job['id']}").raise_for_status()
+        return apply(uow, task, chunk, tag_ids)
 
     monkeypatch.setattr(split, "ROWS_PER_CHUNK", 10)
     monkeypatch.setattr(applying, "apply", apply_and_cancel)
     assert importing.work(job["id"]).status == "cancelled"
     assert importing.helpers(job["id"]) == []
-    assert (shown["status"], shown["progress"]["done"]) == ("running", 10)
+    assert (shown["status"], shown["progress"]["done"]) == ("running", 20)
     assert (shown["progress"]["total"], shown["result"]) == (35, None)
     record = data(quiet_client.get("/imports"))["items"][0]
-    assert (record["status"], record["received"], record["added"]) == ("cancelled", 35, 10)
-    assert set(everybody(quiet_client, list_id)) == set(emails[:10])
+    assert (record["status"], record["received"], record["added"]) == ("cancelled", 35, 20)
+    assert set(everybody(quiet_client, list_id)) == set(emails[:20])
     assert objects(quiet) == before
 
 

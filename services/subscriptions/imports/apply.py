@@ -7,8 +7,11 @@ people are others. People are inserted in the order of their addresses, so that 
 wait for each other.
 """
 
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -273,6 +276,51 @@ def commit(
             raise TransientError("another act on the list came between") from error
         log.exception("import.chunk_broke", number=chunk.number, constraint=constraint)
         raise ChunkBroke(lines_of(chunk)) from error
+
+
+# How many chunks one process commits at the same time. The database writes a chunk by one core.
+MAX_CHUNKS_AT_ONCE = 2
+
+
+class ChunksAtOnce:
+    """Chunks that threads commit at the same time.
+
+    When the owner's plan is nearly full, chunks go in their order: one that was not in turn is
+    committed again after those before it.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor, most: int) -> None:
+        self._threads = threads
+        self._most = most
+        self._under_way: deque[tuple[Callable[[], None], Future[None]]] = deque()
+
+    def make_room(self) -> None:
+        """Wait for the oldest chunk if there are as many as may be, and raise its error."""
+        if len(self._under_way) == self._most:
+            self._end_oldest()
+
+    def start(self, commit: Callable[[], None]) -> None:
+        self._under_way.append((commit, self._threads.submit(copy_context().run, commit)))
+
+    def end_all(self) -> None:
+        while self._under_way:
+            self._end_oldest()
+
+    def _end_oldest(self) -> None:
+        commit, result = self._under_way.popleft()
+        try:
+            result.result()
+        except NotInTurn:
+            commit()
+
+
+@contextmanager
+def chunks_at_once(most: int) -> Iterator[ChunksAtOnce]:
+    """Wait at the end for all chunks that were started, and raise the first error."""
+    with ThreadPoolExecutor(most, thread_name_prefix="chunk") as threads:
+        chunks = ChunksAtOnce(threads, most)
+        yield chunks
+        chunks.end_all()
 
 
 def lines_of(chunk: PreparedChunk) -> tuple[int, int]:

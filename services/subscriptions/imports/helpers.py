@@ -2,16 +2,17 @@
 
 Once a file is split, its job leaves the rest to a first helper. A helper that has its turn takes
 the first chunk that no other has, and enqueues one more helper while chunks are left and none
-waits. A helper that finds no chunk ends; the last one ends the import.
+waits. A helper beside which no other runs applies two chunks at a time. A helper that finds no
+chunk ends; the last one ends the import.
 
 A helper's claim on a chunk counts for as long as that attempt at its job runs. Each chunk is
 written under both fences, the helper's and that of the import's job: when the import was cancelled
 or a helper lost its lease, the chunk is rolled back. Chunks of one file have no address in common.
 An import that meets another one on its list has one helper, and they take turns.
 
-A chunk that kills its process is tried three times, and is alone in its turn from the second try
-on, so that no other is counted for it. A chunk that was tried often enough, or that the database
-refuses, fails the import once all others are applied.
+A chunk that kills its process is tried three times. From the second try on it is alone in its
+turn, so that another chunk loses at most one try. A chunk that was tried often enough, or that the
+database refuses, fails the import once all others are applied.
 """
 
 import gc
@@ -34,7 +35,7 @@ from services.jobs import lease as leases
 from services.jobs.batches import Turn
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
 from services.subscriptions.imports import apply, endings
-from services.subscriptions.imports.apply import ChunkBroke, NotInTurn
+from services.subscriptions.imports.apply import ChunkBroke, NotInTurn, PreparedChunk
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -123,8 +124,11 @@ APPLY_CHUNKS = kinds.register(
 )
 
 
-def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport] | None:
-    """The hold on the import's job and the import, ``None`` when it has ended; a helper more."""
+def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport, int] | None:
+    """Return the hold on the import's job, the import, and how many chunks to apply at a time.
+
+    ``None`` when the import has ended. Enqueues one more helper if there is work for it.
+    """
     with resources.unit_of_work() as uow:
         # Its own row first, as every transaction that locks both.
         leases.renew(uow, lease)
@@ -141,7 +145,8 @@ def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport] | N
         most = MAX_SHARES if task.side_by_side else 1
         if JobStatus.QUEUED not in others and len(others) + 1 < min(left, most):
             _enqueue(uow, whole.job_id, task)
-    return whole, task
+        is_alone = task.side_by_side and JobStatus.RUNNING not in others
+    return whole, task, apply.MAX_CHUNKS_AT_ONCE if is_alone else 1
 
 
 def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
@@ -150,26 +155,37 @@ def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
     return uow.session.scalars(select(Job.status).where(theirs, Job.id != lease.job_id)).all()
 
 
-def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport) -> bool:
+def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport, most: int) -> bool:
     """Apply chunks until none is left that no other helper has, or the turn is over.
+
+    ``most``: how many at the same time.
 
     False when it was the turn that was over.
     """
     turn, tries = Turn(), 0
     mine = {"import_id": task.id, "job_id": lease.job_id, "attempt": lease.attempt}
+
+    def commit(chunk: PreparedChunk) -> None:
+        try:
+            hold = partial(_hold, lease=lease, whole=whole, number=chunk.number)
+            apply.commit(resources, task.id, chunk, hold)
+        except ChunkBroke:
+            resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=chunk.number, **mine)
+
     try:
-        while not turn.is_over() and tries <= 1:
-            found = resources.database.rows(_TAKE, most=MAX_TRIES, is_first=tries == 0, **mine)
-            if not found:
-                return True
-            [(number, tries)] = found
-            lease.check_cancelled()
-            try:
-                chunk = apply.fetch(resources, task, number)
-                hold = partial(_hold, lease=lease, whole=whole, number=number)
-                apply.commit(resources, task.id, chunk, hold)
-            except ChunkBroke:
-                resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=number, **mine)
+        with apply.chunks_at_once(most) as chunks:
+            while True:
+                chunks.make_room()
+                lease.check_cancelled()
+                found = resources.database.rows(_TAKE, most=MAX_TRIES, is_first=tries == 0, **mine)
+                if not found:
+                    break
+                [(number, tries)] = found
+                chunks.start(partial(commit, apply.fetch(resources, task, number)))
+                if turn.is_over() or tries > 1:
+                    break
+        if not found:
+            return True
     except _NO_FAULT_OF_A_CHUNK:
         # A database that is away tells so by the first error.
         with suppress(psycopg2.Error):

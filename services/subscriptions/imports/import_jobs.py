@@ -5,9 +5,6 @@ rows need not wait for its last, as those of a file do, of which any part may be
 """
 
 import gc
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
 from functools import partial
 
 from sqlalchemy import select
@@ -24,13 +21,11 @@ from services.jobs.batches import Turn
 from services.jobs.lease import JobCancelled, Lease
 from services.subscriptions.imports import apply, endings, helpers, shown_cells
 from services.subscriptions.imports import split as splitting
-from services.subscriptions.imports.apply import ChunkBroke, NotInTurn, PreparedChunk
+from services.subscriptions.imports.apply import ChunkBroke, PreparedChunk
 from services.subscriptions.imports.split import FileSplit
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The chunks of one request. The database writes a chunk by one core.
-MAX_CHUNKS_AT_ONCE = 2
 # A file of so long a reading is read anew by another process.
 MAX_STAY_SECONDS = 3600.0
 
@@ -100,31 +95,17 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
             helpers.let_chunks_in_together(uow, task)
         query = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(query))
-    under_way: deque[tuple[PreparedChunk, Future[None]]] = deque()
-
-    def end_oldest() -> None:
-        chunk, result = under_way.popleft()
-        try:
-            result.result()
-        except NotInTurn:
-            # All before it are applied now.
-            _commit(resources, lease, task.id, chunk)
-
-    with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
+    with apply.chunks_at_once(apply.MAX_CHUNKS_AT_ONCE) as chunks:
         while not split.is_complete:
             lease.check_cancelled()
             number = split.number
             # After a restart it passes over the chunks before in less than a second.
             if split.read_next(store=False) and number not in applied:
-                if len(under_way) == MAX_CHUNKS_AT_ONCE:
-                    end_oldest()
+                chunks.make_room()
                 chunk = apply.prepare(number, split.rows)
-                run = partial(_commit, resources, lease, task.id, chunk)
-                under_way.append((chunk, threads.submit(copy_context().run, run)))
+                chunks.start(partial(_commit, resources, lease, task.id, chunk))
                 if turn.is_over():
                     break
-        while under_way:
-            end_oldest()
     with resources.unit_of_work() as uow:
         leases.renew(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
