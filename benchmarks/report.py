@@ -115,7 +115,7 @@ def _missed(groups: _Groups) -> list[str]:
         + "; ".join(f"{each['name'].removeprefix(f'{name}: ')} {_range([each])}" for each in short)
         for (name, bar), short in missed.items()
     ]
-    return ["These miss their bars:", "\n".join(lines)]
+    return ["Where a row has several figures, these miss their bar:", "\n".join(lines)]
 
 
 def _what(name: str, findings: list[_Finding]) -> str:
