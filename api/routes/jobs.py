@@ -77,7 +77,7 @@ def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[
 )
 def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
-    return envelope(records.retry(uow, caller, job_id, settings=uow.settings))
+    return envelope(records.retry(uow, caller, job_id))
 
 
 @router.get(

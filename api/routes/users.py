@@ -47,7 +47,7 @@ def change_me(
 
 
 def _record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
-    return schemas.UserRecord.of_row(user, quotas=quotas.uses(uow, uow.settings, user))
+    return schemas.UserRecord.of_row(user, quotas=quotas.uses(uow, user))
 
 
 @router.get("/users/me/security-events", responses=refuses(requests.CURSOR_INVALID))
@@ -80,12 +80,7 @@ def create_api_key(
     A session needs a login of the last 15 minutes. A key that another key makes ends with it.
     """
     key, secret = own_keys.make(
-        uow,
-        uow.settings,
-        caller,
-        name=body.name,
-        scopes=body.scopes,
-        expires_at=body.expires_at,
+        uow, caller, name=body.name, scopes=body.scopes, expires_at=body.expires_at
     )
     record = schemas.ApiKeyRecord.model_validate(key)
     return envelope(schemas.CreatedApiKey(**record.model_dump(), key=secret))

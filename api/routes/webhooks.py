@@ -187,7 +187,7 @@ def test_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.WebhookDeliveryRecord]:
     """Send an event of the type `webhook.test`, which tells of nothing."""
-    sent = deliveries.send_test(uow, uow.settings, caller, endpoint_id)
+    sent = deliveries.send_test(uow, caller, endpoint_id)
     return envelope(schemas.WebhookDeliveryRecord.of(sent))
 
 
@@ -200,8 +200,7 @@ def replay_webhook_events(
 ) -> Envelope[int]:
     """Send all events again that happened since a time, also those that were delivered: 1, or 0
     when there is none."""
-    settings = uow.settings
-    return envelope(deliveries.replay(uow, settings, caller, endpoint_id, body.since))
+    return envelope(deliveries.replay(uow, caller, endpoint_id, body.since))
 
 
 @router.get(f"{_ONE}/deliveries", responses=refuses(*_FINDING, requests.CURSOR_INVALID))

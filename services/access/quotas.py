@@ -67,12 +67,12 @@ class QuotaUse:
     limit: int | None
 
 
-def uses(uow: UnitOfWork, settings: Settings, user: User) -> dict[PlanQuota, QuotaUse]:
+def uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
     """Return how much the user has of each quota."""
     counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in PlanQuota)
     found = uow.session.execute(select(*counts)).one()
     return {
-        quota: QuotaUse(_in_units(quota, count or 0), limit_of(settings, user.plan, quota))
+        quota: QuotaUse(_in_units(quota, count or 0), limit_of(uow.settings, user.plan, quota))
         for quota, count in zip(PlanQuota, found, strict=True)
     }
 
@@ -82,41 +82,37 @@ def limit_of(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
     return {Plan.FREE: settings.quota_free, Plan.PAID: settings.quota_paid}[Plan(plan)].get(quota)
 
 
-def require(
-    uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota, *, more: int = 1
-) -> None:
+def require(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
     """Raises ``quota.exceeded`` unless the plan has room for ``more``, of storage in bytes.
 
     Until the transaction ends, no other act of the user takes any of it.
     """
-    room = hold(uow, settings, user_id, quota)
+    room = hold(uow, user_id, quota)
     if room is not None and room < more:
-        raise exceeded(uow, settings, user_id, quota)
+        raise exceeded(uow, user_id, quota)
 
 
-def hold(uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota) -> int | None:
+def hold(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
     """Return how much more the user may have, of storage in bytes; ``None`` for any number.
 
     Until the transaction ends, no other act of the user takes any of it. Below 0 after readers'
     own acts, or a change of the plan.
     """
-    limit = limit_of(settings, _plan(uow, user_id), quota)
+    limit = _limit(uow, user_id, quota)
     if limit is None:
         return None
     uow.session.execute(_HOLD, {"quota": quota, "user_id": user_id})
     return limit * _unit(quota) - _count(uow, user_id, quota)
 
 
-def share(
-    uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota, *, most: int
-) -> bool:
+def share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, most: int) -> bool:
     """Return whether the transaction may take up to ``most``, beside others that do the same.
 
     There is room for as much by each of ``MAX_SHARES`` then, so that together they never pass the
     limit. False near the limit, or where as many have their shares: ``hold`` takes turns. All
     callers give one ``most``. Raises ``TransientError`` when the room was lost at that moment.
     """
-    limit = limit_of(settings, _plan(uow, user_id), quota)
+    limit = _limit(uow, user_id, quota)
     if limit is None:
         return True
     # There is room for every share up to this count.
@@ -131,10 +127,10 @@ def share(
     return True
 
 
-def exceeded(uow: UnitOfWork, settings: Settings, user_id: int, quota: PlanQuota) -> DomainError:
+def exceeded(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> DomainError:
     """The error of an act that the plan has no room for."""
     used = _in_units(quota, _count(uow, user_id, quota))
-    limit = limit_of(settings, _plan(uow, user_id), quota)
+    limit = _limit(uow, user_id, quota)
     # No limit: the operator changed the plan since.
     return _error(quota, used, used if limit is None else limit)
 
@@ -159,8 +155,9 @@ def _error(quota: PlanQuota, used: int, limit: int) -> DomainError:
     return QUOTA_EXCEEDED(facts=facts, quota=quota, used=used, limit=limit)
 
 
-def _plan(uow: UnitOfWork, user_id: int) -> str:
-    return uow.session.execute(select(User.plan).where(User.id == user_id)).scalar_one()
+def _limit(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
+    plan = uow.session.execute(select(User.plan).where(User.id == user_id)).scalar_one()
+    return limit_of(uow.settings, plan, quota)
 
 
 def _unit(quota: PlanQuota) -> int:

@@ -5,7 +5,6 @@ from datetime import datetime
 
 from core.errors.access import AUTH_SCOPE_NOT_GRANTABLE
 from core.scopes import Scope
-from core.settings import Settings
 from core.settings.notations import PlanQuota
 from models import ApiKey
 from services.access import api_keys, quotas, sessions
@@ -17,7 +16,6 @@ from storage.unit_of_work import UnitOfWork
 
 def make(
     uow: UnitOfWork,
-    settings: Settings,
     caller: Caller,
     *,
     name: str,
@@ -32,7 +30,7 @@ def make(
     if scopes is not None and Scope.DELIVERY in scopes:
         raise AUTH_SCOPE_NOT_GRANTABLE()
     sessions.lock_maker(uow, caller)
-    quotas.require(uow, settings, caller.user_id, PlanQuota.KEYS)
+    quotas.require(uow, caller.user_id, PlanQuota.KEYS)
     key, secret = api_keys.create(
         uow,
         user_id=caller.user_id,

@@ -61,7 +61,7 @@ def process(resources: Resources, lease: Lease, images: ConverterProcess) -> Non
         row = uow.session.get_one(Attachment, attachment.id)
         growth = sum(file.size for file, _ in made) - row.original_size
         if growth > 0:
-            quotas.require(uow, resources.settings, row.user_id, PlanQuota.STORAGE_MB, more=growth)
+            quotas.require(uow, row.user_id, PlanQuota.STORAGE_MB, more=growth)
         _describe(row, converted, [file for file, _ in made])
         if not all(removals.keep(uow, key) for key in files.keys_of_files(row)):
             raise TransientError("The storage still removes an earlier copy of the file.")

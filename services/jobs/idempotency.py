@@ -94,7 +94,7 @@ def commit(
         for quota, more in (takes or {}).items():
             assert subject.user_id is not None
             try:
-                quotas.require(uow, resources.settings, subject.user_id, quota, more=more)
+                quotas.require(uow, subject.user_id, quota, more=more)
             except DomainError:
                 # An equal request, for which this one waited, took the last of it.
                 if key is not None and find_record(uow, key) is not None:

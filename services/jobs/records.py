@@ -11,7 +11,6 @@ from core import clock, ids
 from core.errors import DomainError, Kind
 from core.errors.jobs import JOB_CANCELLED, JOB_NOT_FOUND, JOB_NOT_FOUND_BY_ID, JOB_NOT_RETRYABLE
 from core.queues import Queue
-from core.settings import Settings
 from core.settings.notations import PlanQuota
 from models import FINISHED, Job, JobStatus
 from services import paging
@@ -171,7 +170,7 @@ def end_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
     transition(uow, Job.id == job.id, to=cancelled, error=reason, ends_subject=False)
 
 
-def retry(uow: UnitOfWork, caller: Caller, job_id: int, *, settings: Settings) -> int:
+def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     """Start a failed or cancelled job again.
 
     Raises ``job.not_retryable``, ``quota.exceeded``, and ``auth.login_again`` for a kind that needs
@@ -185,11 +184,11 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int, *, settings: Settings) -
     taken = [PlanQuota.UNFINISHED_JOBS] * is_bounded + [PlanQuota.STORAGE_MB]
     # Before the rows that are counted, as all acts take them.
     for quota in taken:
-        quotas.hold(uow, settings, caller.user_id, quota)
+        quotas.hold(uow, caller.user_id, quota)
     restart(uow, job)
     for quota in taken:
         # The quota of the job is counted already.
-        quotas.require(uow, settings, caller.user_id, quota, more=0)
+        quotas.require(uow, caller.user_id, quota, more=0)
     return 1
 
 

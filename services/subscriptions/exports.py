@@ -100,14 +100,13 @@ def begin(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> 
     require_recent_login(uow, caller)
     if order.kind is ExportKind.MEMBERS:
         lists.owned(uow, caller, list_id)
-        quotas.require(uow, uow.settings, caller.user_id, PlanQuota.UNFINISHED_JOBS)
+        quotas.require(uow, caller.user_id, PlanQuota.UNFINISHED_JOBS)
     elif order.statuses is not None:
         raise errors.EXPORT_STATUS_OF_ROSTER()
     mailing_list = lists.get(uow, list_id)
     kept = segments.selected(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
-        row, storage = quotas.row_bytes(kept), PlanQuota.STORAGE_MB
-        quotas.require(uow, uow.settings, caller.user_id, storage, more=row)
+        quotas.require(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
     statuses = None if order.statuses is None else [*order.statuses]
     return enqueue_export(
         uow,
@@ -231,8 +230,7 @@ def run(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         export = uow.session.get_one(MemberExport, export.id)
         if export.kind == ExportKind.MEMBERS and not export.by_operator:
-            settings, storage = resources.settings, PlanQuota.STORAGE_MB
-            quotas.require(uow, settings, export.user_id, storage, more=parts.size)
+            quotas.require(uow, export.user_id, PlanQuota.STORAGE_MB, more=parts.size)
         export.rows, export.size, export.finished_at = rows, parts.size, func.now()
         if not removals.keep(uow, f"{export.object_prefix}/"):
             raise TransientError("The export took longer than an unfinished file is kept.")

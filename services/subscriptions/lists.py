@@ -55,7 +55,7 @@ def create_own(
     """Create a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
     # A person who owns a list is not erased, and one who is erased gets none.
     sessions.lock_person(uow, caller.user_id)
-    quotas.require(uow, uow.settings, caller.user_id, PlanQuota.LISTS)
+    quotas.require(uow, caller.user_id, PlanQuota.LISTS)
     return create(
         uow, owner_id=caller.user_id, title=title, slug=slug, fields=fields, providers=providers
     )

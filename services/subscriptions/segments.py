@@ -125,7 +125,7 @@ def list_of(
 
 
 def _require_room(uow: UnitOfWork, mailing_list: MailingList, more: int) -> None:
-    quotas.require(uow, uow.settings, mailing_list.user_id, PlanQuota.STORAGE_MB, more=more)
+    quotas.require(uow, mailing_list.user_id, PlanQuota.STORAGE_MB, more=more)
 
 
 def _name(segment: Segment, name: str) -> None:

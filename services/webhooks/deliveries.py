@@ -7,7 +7,6 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Select, func, select, update
 
 from core.errors import webhooks as errors
-from core.settings import Settings
 from core.settings.notations import PlanQuota
 from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
 from services import paging
@@ -48,13 +47,11 @@ def page(
     return paging.cut(found, wanted.limit, lambda delivery: str(delivery.id))
 
 
-def send_test(
-    uow: UnitOfWork, settings: Settings, caller: Caller, endpoint_id: int
-) -> WebhookDelivery:
+def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
     """Send an event that tells of nothing. Raises as ``resend`` does, and ``quota.exceeded``."""
     endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
     _require_room(uow, endpoint)
-    _require_storage(uow, settings, caller)
+    _require_storage(uow, caller)
     delivery = WebhookDelivery(endpoint_id=endpoint.id, event_type=TEST_TYPE)
     uow.session.add(delivery)
     webhook_endpoints.wake(endpoint)
@@ -85,9 +82,8 @@ def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) 
     return delivery
 
 
-def _require_storage(uow: UnitOfWork, settings: Settings, caller: Caller) -> None:
-    storage = PlanQuota.STORAGE_MB
-    quotas.require(uow, settings, caller.user_id, storage, more=quotas.row_bytes())
+def _require_storage(uow: UnitOfWork, caller: Caller) -> None:
+    quotas.require(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes())
 
 
 def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
@@ -100,16 +96,14 @@ def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
         raise errors.WEBHOOK_TOO_MANY_PENDING(most=most)
 
 
-def replay(
-    uow: UnitOfWork, settings: Settings, caller: Caller, endpoint_id: int, since: datetime
-) -> int:
+def replay(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
     """Send all events again that happened since then and are kept, in their order.
 
     Returns 1, or 0 when there are none. Raises ``webhook.not_active``, ``quota.exceeded`` and what
     ``webhook_endpoints.get`` raises.
     """
     endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
-    _require_storage(uow, settings, caller)
+    _require_storage(uow, caller)
     # A look into an index for each type, which passes over no more than the events of some hours.
     place = place_near(uow.session, since)
     found = [

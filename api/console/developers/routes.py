@@ -147,7 +147,6 @@ def make_key(visit: RecentFormVisit) -> Response:
         with visit.unit_of_work() as uow:
             key, secret = own_keys.make(
                 uow,
-                visit.state.resources.settings,
                 visit.caller,
                 name=form.get("name", ""),
                 scopes=None if reach == "all" else ticked,

@@ -218,7 +218,7 @@ def show_endpoint(visit: Visit, endpoint_id: PathId, cursor: Cursor = None) -> R
 @router.post("/{endpoint_id}/test")
 def send_test_event(visit: FormVisit, endpoint_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
-        deliveries.send_test(uow, visit.state.resources.settings, visit.caller, endpoint_id)
+        deliveries.send_test(uow, visit.caller, endpoint_id)
     return visit.done(f"{PATH}/{endpoint_id}", "A test event is on its way.")
 
 
@@ -318,8 +318,7 @@ def replay_events(visit: FormVisit, endpoint_id: PathId) -> Response:
     try:
         since = _moment(visit.form)
         with visit.unit_of_work() as uow:
-            settings = visit.state.resources.settings
-            if not deliveries.replay(uow, settings, visit.caller, endpoint_id, since):
+            if not deliveries.replay(uow, visit.caller, endpoint_id, since):
                 raise wrong_field(DAY, "nothing of what it gets has happened since then")
     except DomainError as error:
         return _replay_page(visit, endpoint_id, visit.refused(error))

@@ -152,11 +152,10 @@ def change_plan(visit: OperatorFormVisit, user_id: PathId) -> Response:
 
 
 def _user(visit: ConsoleVisit, user_id: int, form: TypedForm | None = None) -> Response:
-    settings = visit.state.resources.settings
     with visit.unit_of_work() as uow:
         user = accounts.get(uow, user_id)
         account = operators.account_of(uow, user)
-        used = quotas.uses(uow, settings, user)
+        used = quotas.uses(uow, user)
         events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
     return visit.form_page(
         "operator_user.html",

@@ -44,7 +44,7 @@ LISTS_TO_SEARCH = 10
 def show_overview(visit: Visit) -> Response:
     with visit.unit_of_work() as uow:
         person = accounts.get(uow, visit.user_id)
-        used = quotas.uses(uow, visit.state.resources.settings, person)
+        used = quotas.uses(uow, person)
         found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_OVERVIEW))
         newest = list_responses(uow, visit.state, found.rows)
         name, plan = person.name, Plan(person.plan)

@@ -160,7 +160,7 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
     locks.lock_list(uow, bulk.list_id)
     room, owner_id = None, bulk.user_id
     if bulk.action == BulkActionKind.REMOVE:
-        room = quotas.hold(uow, uow.settings, owner_id, PlanQuota.MEMBERS)
+        room = quotas.hold(uow, owner_id, PlanQuota.MEMBERS)
     with uow.session.begin_nested() as tried:
         (restored, made_active), last = batches.take_back(uow, bulk)
         is_too_many = room is not None and made_active > max(room, 0)
@@ -168,7 +168,7 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
             tried.rollback()
     if is_too_many:
         if not room or room < 0:
-            raise quotas.exceeded(uow, uow.settings, owner_id, PlanQuota.MEMBERS)
+            raise quotas.exceeded(uow, owner_id, PlanQuota.MEMBERS)
         # As many as there is room for.
         (restored, _), last = batches.take_back(uow, bulk, most=room)
     if last is None:
@@ -272,8 +272,8 @@ def begin(
     if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
     owner_id = mailing_list.user_id
-    quotas.require(uow, uow.settings, owner_id, PlanQuota.UNFINISHED_JOBS)
-    quotas.require(uow, uow.settings, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
+    quotas.require(uow, owner_id, PlanQuota.UNFINISHED_JOBS)
+    quotas.require(uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
     bulk = BulkAction(
         list_id=mailing_list.id, user_id=owner_id, filter=dict(kept), action=order.action
     )

@@ -155,8 +155,8 @@ def _hold_to_quota(uow: UnitOfWork, task: MemberImport, number: int, found: list
         return
     members, most = PlanQuota.MEMBERS, ROWS_PER_CHUNK
     room = None
-    if not quotas.share(uow, uow.settings, task.user_id, members, most=most):
-        room = quotas.hold(uow, uow.settings, task.user_id, members)
+    if not quotas.share(uow, task.user_id, members, most=most):
+        room = quotas.hold(uow, task.user_id, members)
         earlier = ImportChunk.import_id == task.id, ImportChunk.number < number
         if uow.session.scalar(select(func.count()).where(*earlier)) != number:
             raise NotInTurn

@@ -126,7 +126,7 @@ def end(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     elif task.source == "members" and task.received == task.invalid:
         leases.fail(uow, lease, MEMBERS_ALL_INVALID())
     elif task.over_quota:
-        error = quotas.exceeded(uow, uow.settings, task.user_id, PlanQuota.MEMBERS)
+        error = quotas.exceeded(uow, task.user_id, PlanQuota.MEMBERS)
         leases.fail(uow, lease, error)
     else:
         leases.succeed(uow, lease, result_of(task))

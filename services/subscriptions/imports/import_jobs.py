@@ -148,8 +148,7 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
             leases.progress(uow, lease, done=0, total=total)
             task = uow.session.get_one(MemberImport, task.id)
             if not task.by_operator:
-                storage, more = PlanQuota.STORAGE_MB, split.chunk_bytes
-                quotas.require(uow, resources.settings, task.user_id, storage, more=more)
+                quotas.require(uow, task.user_id, PlanQuota.STORAGE_MB, more=split.chunk_bytes)
             task.chunk_bytes += split.chunk_bytes
             task.chunks, task.received = split.number, task.received + rows
             task.is_split = is_split

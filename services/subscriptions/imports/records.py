@@ -115,7 +115,7 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
-        quotas.require(uow, uow.settings, caller.user_id, quota)
+        quotas.require(uow, caller.user_id, quota)
 
 
 def accept_members(
@@ -260,7 +260,7 @@ def read_again(
     """
     task = get(uow, caller, import_id)
     check_upload(uow, caller, task.list_id, dry_run=options.dry_run)
-    quotas.require(uow, uow.settings, caller.user_id, PlanQuota.STORAGE_MB, more=task.size)
+    quotas.require(uow, caller.user_id, PlanQuota.STORAGE_MB, more=task.size)
     task = get(uow, caller, import_id, lock=True)
     if task.status == "running":
         raise errors.IMPORT_RUNNING()
@@ -288,7 +288,7 @@ def retry(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
     job = records.find_late(uow, task.user_id, IMPORT_JOBS, task.id)
     if job is None:
         raise JOB_NOT_FOUND()
-    records.retry(uow, caller, job.id, settings=uow.settings)
+    records.retry(uow, caller, job.id)
 
 
 def undo_until(task: MemberImport) -> datetime | None:

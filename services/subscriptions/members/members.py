@@ -115,7 +115,7 @@ def upsert(
     if accounts.get(uow, mailing_list.user_id).plan != Plan.PAID:
         raise errors.PLAN_REQUIRED()
     # An import of the owner's may hold the quota for seconds.
-    quota = uow.settings, mailing_list.user_id, PlanQuota.MEMBERS
+    quota = mailing_list.user_id, PlanQuota.MEMBERS
     with locks.waiting_briefly(uow):
         if not quotas.share(uow, *quota, most=ROWS_PER_CHUNK):
             quotas.require(uow, *quota)

@@ -49,7 +49,7 @@ def test_failed_job_of_a_retryable_kind_starts_afresh(
     with resources.unit_of_work() as uow:
         leases.fail(uow, claim(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
     with resources.unit_of_work() as uow:
-        assert records.retry(uow, caller, job_id, settings=resources.settings) == 1
+        assert records.retry(uow, caller, job_id) == 1
     job = quiet.job(job_id)
     assert (job.status, job.error, job.finished_at) == (JobStatus.QUEUED, None, None)
     assert (job.crashes, job.retries, job.cancel_requested) == (0, 0, False)
@@ -62,7 +62,7 @@ def test_cancelled_job_can_be_started_again_and_is_not_cancelled_at_once(
     with resources.unit_of_work() as uow:
         records.cancel(uow, caller, job_id)
     with resources.unit_of_work() as uow:
-        records.retry(uow, caller, job_id, settings=resources.settings)
+        records.retry(uow, caller, job_id)
     claim(resources, job_id).check_cancelled()
 
 
@@ -78,7 +78,7 @@ def test_job_that_did_not_end_badly_is_not_retryable(
         finished_at=func.now() if status == JobStatus.SUCCEEDED else None,
     )
     with pytest.raises(DomainError) as caught, resources.unit_of_work() as uow:
-        records.retry(uow, caller, job_id, settings=resources.settings)
+        records.retry(uow, caller, job_id)
     assert caught.value.code == "job.not_retryable"
 
 

@@ -83,14 +83,14 @@ def test_an_undo_that_is_tried_again_waits_for_the_import_that_went_on(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
     import_id, job_id = broken(importing, owner, list_id, rows(people))
-    caller, settings = importing.caller(owner), importing.stack.settings()
+    caller = importing.caller(owner)
     undo_id = importing.begin_undo(owner, import_id)
     with importing.resources.unit_of_work() as uow:
         jobs.cancel(uow, caller, undo_id)
     with importing.resources.unit_of_work() as uow:
         records.retry(uow, caller, import_id)
     with importing.resources.unit_of_work() as uow:
-        jobs.retry(uow, caller, undo_id, settings=settings)
+        jobs.retry(uow, caller, undo_id)
     refused = importing.work(undo_id)
     assert refused.error is not None
     assert refused.error["code"] == "import.running"
