@@ -1,6 +1,5 @@
 from sqlalchemy import Column, exists, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import IntegrityError
 
 from core import ids
 from core.errors import DomainError
@@ -11,6 +10,7 @@ from services import paging
 from services.accounts import email_addresses, passwords
 from services.paging import PageOfRows, PageRequest
 from services.security_events import EventType, record_by_operator
+from storage.connections import unless_taken
 from storage.unit_of_work import UnitOfWork
 
 # Tables with rows of people whom lists made. A person of whom any other table knows has an account,
@@ -44,12 +44,8 @@ def create_user(
 
 def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
     """Write a person's new address; raises ``taken`` when another person has it."""
-    try:
+    with unless_taken("uq_users_email", taken):
         uow.session.flush()
-    except IntegrityError as error:
-        if "uq_users_email" not in str(error.orig):
-            raise
-        raise taken from None
 
 
 def find_or_create_person(uow: UnitOfWork, email: str) -> User:

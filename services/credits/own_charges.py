@@ -17,7 +17,6 @@ from typing import Any
 import orjson
 from psycopg2.errors import LockNotAvailable
 from sqlalchemy import bindparam, func, select, text
-from sqlalchemy.exc import OperationalError
 
 from core.counters.work_metrics import count_credits
 from core.errors.money import CHARGE_IN_PROGRESS
@@ -26,6 +25,7 @@ from models import CreditAction, OpenCharge
 from services.credits import ledger
 from services.jobs import maintenance
 from services.jobs.idempotency import IdempotencyKey
+from storage.connections import unless
 from storage.database import Database, Statement
 from storage.resources import Resources
 
@@ -69,18 +69,13 @@ def charge(
         "work": work,
         "for": timedelta(seconds=seconds) + _GRACE,
     }
-    try:
-        with resources.unit_of_work() as uow:
-            # The lock comes first: calls at the same time take turns.
-            uow.session.execute(_LOCK, values)
-            if uow.session.scalar(_WAS_SETTLED, values):
-                return None
-            entry_id: int | None = uow.session.scalar(_CHARGE, values)
-            is_held = entry_id is None and uow.session.scalar(_IS_HELD, values)
-    except OperationalError as error:
-        if not isinstance(error.orig, LockNotAvailable):
-            raise
-        raise CHARGE_IN_PROGRESS() from None
+    with unless(LockNotAvailable, CHARGE_IN_PROGRESS()), resources.unit_of_work() as uow:
+        # The lock comes first: calls at the same time take turns.
+        uow.session.execute(_LOCK, values)
+        if uow.session.scalar(_WAS_SETTLED, values):
+            return None
+        entry_id: int | None = uow.session.scalar(_CHARGE, values)
+        is_held = entry_id is None and uow.session.scalar(_IS_HELD, values)
     if is_held:
         raise CHARGE_IN_PROGRESS()
     if entry_id is None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from psycopg2.errors import LockNotAvailable
 from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import OperationalError
 
 from core.errors import DomainError
 from core.errors.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
@@ -23,6 +22,7 @@ from models import Attachment, IdempotencyRecord, Job, MemberImport, PaymentOrde
 from services.access import quotas
 from services.jobs import outbox
 from services.jobs.kinds import JobKind
+from storage.connections import unless
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -135,11 +135,7 @@ def record(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
         )
         .returning(IdempotencyRecord.id)
     )
-    try:
+    with unless(LockNotAvailable, IDEMPOTENCY_IN_PROGRESS()):
         recorded = uow.session.scalar(statement)
-    except OperationalError as error:
-        if not isinstance(error.orig, LockNotAvailable):
-            raise
-        raise IDEMPOTENCY_IN_PROGRESS() from None
     if recorded is None:
         raise EqualRequestCommitted(key.key)
