@@ -98,7 +98,8 @@ class JobAttempt:
                 return self._do()
         finally:
             self._held = None
-            work_metrics.observe_turn(kind.queue, kind.name, time.monotonic() - began)
+            took = time.monotonic() - began
+            work_metrics.running_of(kind.queue, kind.name).observe(took)
 
     def _do(self) -> bool:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from core.counters.work_metrics import show_circuit
+from core.counters.work_metrics import circuit_of
 from core.errors import ServerFailed
 from core.logging import get_logger
 
@@ -107,7 +107,7 @@ class Breaker:
             if works:
                 self._failed_in_a_row = 0
                 self._recoveries += 1
-                show_circuit(self._server, is_open=False)
+                circuit_of(self._server).set(0)
             # A call that began before the server worked again says nothing about it now.
             elif recoveries != self._recoveries:
                 return
@@ -118,4 +118,4 @@ class Breaker:
                 if rests > 0:
                     rest = min(self._min_rest_seconds * 2 ** (rests - 1), self._max_rest_seconds)
                     self._resting_until = time.monotonic() + rest
-                    show_circuit(self._server, is_open=True)
+                    circuit_of(self._server).set(1)

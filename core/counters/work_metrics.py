@@ -14,8 +14,8 @@ CONVERSION_SECONDS = Histogram(
     "Time that the conversion of an image takes",
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
-_KILLS = Counter("pressroom_conversion_kills", "Converters that crashed or were killed", ["cause"])
-_MAILS = Counter("pressroom_mails", "Mails for the mail server, by how that ended", ["outcome"])
+KILLS = Counter("pressroom_conversion_kills", "Converters that crashed or were killed", ["cause"])
+MAILS = Counter("pressroom_mails", "Mails for the mail server, by how that ended", ["outcome"])
 _PROVIDER_CALLS = Counter(
     "pressroom_provider_calls", "Calls to other people's servers", ["provider", "outcome"]
 )
@@ -36,9 +36,9 @@ _CREDITS = Counter("pressroom_credits", "Credits that the ledger's entries moved
 _MONEY = Counter(
     "pressroom_money", "Money of orders, in units of the currency", ["direction", "currency"]
 )
-_ORDERS = Counter("pressroom_order_changes", "Orders that came to a status", ["status"])
+ORDERS = Counter("pressroom_order_changes", "Orders that came to a status", ["status"])
 
-_circuit_of = cache(_CIRCUIT.labels)
+circuit_of = cache(_CIRCUIT.labels)
 _credits_of = cache(_CREDITS.labels)
 
 
@@ -69,17 +69,9 @@ class MoneyDirection(StrEnum):
 
 # From 0 on, so that a rate shows the first one of each too.
 for _outcome in MailOutcome:
-    _MAILS.labels(_outcome)
+    MAILS.labels(_outcome)
 for _cause in Kill:
-    _KILLS.labels(_cause)
-
-
-def count_kill(cause: Kill) -> None:
-    _KILLS.labels(cause).inc()
-
-
-def count_mail(outcome: MailOutcome) -> None:
-    _MAILS.labels(outcome).inc()
+    KILLS.labels(_cause)
 
 
 def begin_provider(provider: str) -> None:
@@ -93,20 +85,12 @@ def count_provider_call(provider: str, outcome: ProviderOutcome, seconds: float)
     _PROVIDER_SECONDS.labels(provider).observe(seconds)
 
 
-def show_circuit(server: str, *, is_open: bool) -> None:
-    _circuit_of(server).set(is_open)
-
-
 def count_credits(action: str, amount: Decimal) -> None:
     _credits_of(action).inc(float(amount))
 
 
 def count_money(direction: MoneyDirection, currency: str, amount: Decimal) -> None:
     _MONEY.labels(direction, currency).inc(float(amount))
-
-
-def count_order(status: str) -> None:
-    _ORDERS.labels(status).inc()
 
 
 _KIND = ["queue", "kind"]
@@ -126,15 +110,15 @@ _RUNNING = Histogram(
     _KIND,
     buckets=_SECONDS,
 )
-_RETRIES = Counter("pressroom_job_retries", "Attempts that failed for a passing reason", _KIND)
-_LEASES_LOST = Counter("pressroom_job_leases_lost", "Running jobs whose worker was lost", _KIND)
+RETRIES = Counter("pressroom_job_retries", "Attempts that failed for a passing reason", _KIND)
+LEASES_LOST = Counter("pressroom_job_leases_lost", "Running jobs whose worker was lost", _KIND)
 _ENDED = Counter("pressroom_jobs_ended", "Jobs that have ended, by how", [*_KIND, "status"])
 _FAILURES = Counter("pressroom_job_failures", "Jobs that failed, by their error", [*_KIND, "code"])
 
 # Cached, because the library takes a lock and turns the labels into text at each lookup.
 _attempts_of = cache(_ATTEMPTS.labels)
 _waiting_of = cache(_WAITING.labels)
-_running_of = cache(_RUNNING.labels)
+running_of = cache(_RUNNING.labels)
 _ended_of = cache(_ENDED.labels)
 
 
@@ -147,7 +131,7 @@ def begin(queue: str, kind: str) -> None:
 
     A series that begins with its first event at 1 has not risen, and so no rate shows that event.
     """
-    for counter in (_ATTEMPTS, _RETRIES, _LEASES_LOST):
+    for counter in (_ATTEMPTS, RETRIES, LEASES_LOST):
         counter.labels(queue, kind)
     for error in _OF_OURS:
         _FAILURES.labels(queue, kind, error.code)
@@ -158,18 +142,6 @@ def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
     _attempts_of(queue, kind).inc()
     if waited is not None:
         _waiting_of(queue, kind).observe(max(waited, 0.0))
-
-
-def observe_turn(queue: str, kind: str, seconds: float) -> None:
-    _running_of(queue, kind).observe(seconds)
-
-
-def count_retry(queue: str, kind: str) -> None:
-    _RETRIES.labels(queue, kind).inc()
-
-
-def count_lost_lease(queue: str, kind: str) -> None:
-    _LEASES_LOST.labels(queue, kind).inc()
 
 
 def count_end(queue: str, kind: str, status: str, code: str | None) -> None:

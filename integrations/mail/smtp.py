@@ -21,7 +21,7 @@ from email_validator import EmailNotValidError, validate_email
 from core import clock
 from core.calls.breaker import Breaker
 from core.calls.time_limits import limited, time_limit, tls_context
-from core.counters.work_metrics import MailOutcome, count_mail
+from core.counters.work_metrics import MAILS, MailOutcome
 from core.errors import DomainError, ServerFailed, TransientError
 from core.errors import mailing as errors
 from core.errors.mailing import MAIL_UNWRITABLE
@@ -121,9 +121,9 @@ class SmtpMailer:
             self._send(mail)
         except (DomainError, TransientError) as error:
             is_refused = isinstance(error, DomainError)
-            count_mail(MailOutcome.REFUSED if is_refused else MailOutcome.DEFERRED)
+            MAILS.labels(MailOutcome.REFUSED if is_refused else MailOutcome.DEFERRED).inc()
             raise
-        count_mail(MailOutcome.SENT)
+        MAILS.labels(MailOutcome.SENT).inc()
 
     def _send(self, mail: Mail) -> None:
         try:

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DataError
 
 from core import clock
-from core.counters.work_metrics import MoneyDirection, count_credits, count_money, count_order
+from core.counters.work_metrics import ORDERS, MoneyDirection, count_credits, count_money
 from core.errors.money import ORDER_NOT_FOUND, ORDER_NOT_IN_REVIEW
 from core.logging import get_logger
 from core.money import PLACES
@@ -251,7 +251,7 @@ def _walk(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
         order.status, order.changed_via = status, via
         # Each step is a statement of its own: the database checks it and records it.
         uow.session.flush()
-        uow.after_commit(partial(count_order, status))
+        uow.after_commit(ORDERS.labels(status).inc)
         if order.user_id is not None and status in _ANNOUNCED:
             announce(uow, order.user_id, _ANNOUNCED[status], order.id, before=before)
 

@@ -265,7 +265,7 @@ def retry_later(uow: UnitOfWork, lease: Lease, delay: timedelta, reason: str) ->
     _change(uow, lease, JobStatus.QUEUED, **again)
     lease.is_retried = True
     queue = kind_named(lease.kind).queue
-    uow.after_commit(partial(work_metrics.count_retry, queue, lease.kind))
+    uow.after_commit(work_metrics.RETRIES.labels(queue, lease.kind).inc)
 
 
 def crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from sqlalchemy import TextClause, and_, func, select, text, update
@@ -191,7 +190,7 @@ def _requeue(resources: Resources, job_id: int) -> bool:
                 return False
             crashes = job.crashes + 1
             log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
-            uow.after_commit(partial(work_metrics.count_lost_lease, job.queue, job.kind))
+            uow.after_commit(work_metrics.LEASES_LOST.labels(job.queue, job.kind).inc)
             if job.cancel_requested:
                 to, error = JobStatus.CANCELLED, JOB_CANCELLED()
             elif crashes >= MAX_CRASHES:

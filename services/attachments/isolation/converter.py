@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
-from core.counters.work_metrics import CONVERSION_SECONDS, Kill, count_kill
+from core.counters.work_metrics import CONVERSION_SECONDS, KILLS, Kill
 from core.errors.media import IMAGE_CRASHED, IMAGE_CRASHED_TWICE, IMAGE_TIMEOUT
 from core.logging import get_logger
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage, refused
@@ -89,7 +89,7 @@ class ConverterProcess:
             return outcome(text, _receive(answers, data_length, deadline))
         except _Late:
             self._kill(child)
-            count_kill(Kill.TOO_SLOW)
+            KILLS.labels(Kill.TOO_SLOW).inc()
             raise refused(IMAGE_TIMEOUT, seconds=self._timeout) from None
         except BrokenPipeError:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
@@ -100,7 +100,7 @@ class ConverterProcess:
             raise
         if status == 0:
             return None
-        count_kill(Kill.CRASHED)
+        KILLS.labels(Kill.CRASHED).inc()
         cause = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         _log.error("converter.crashed", cause=cause, printed=printed[-_MAX_LOGGED_CHARACTERS:])
         raise refused(IMAGE_CRASHED, cause=cause)
