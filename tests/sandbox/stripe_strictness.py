@@ -128,7 +128,7 @@ class MoreCalls:
 def _changed(event: Object, variant: ChangedDelivery) -> Object:
     about = dict(event["data"]["object"])
     if variant.amount is not None:
-        for name in ("amount_total", "amount_subtotal", "amount"):
+        for name in ("amount_total", "amount"):
             if name in about:
                 about[name] = variant.amount
     if variant.currency is not None:

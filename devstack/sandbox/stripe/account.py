@@ -54,7 +54,7 @@ class Account:
     def pay(self, session: CheckoutSession, *, later: bool = False) -> None:
         """Pay by card; or `later`, by a bank debit, which ``settle`` ends."""
         payment = self._attempt(session)
-        payment.status, payment.was_declined = "processing" if later else "succeeded", False
+        payment.status = "processing" if later else "succeeded"
         payment.amount, payment.currency = session.amount, session.currency
         session.status, session.payment_status = "complete", "unpaid" if later else "paid"
         self._tell_of(session, "completed")
@@ -69,9 +69,7 @@ class Account:
 
     def decline(self, session: CheckoutSession) -> None:
         """The checkout stays open: the payer may try another card."""
-        payment = self._attempt(session)
-        payment.was_declined = True
-        shown = objects.payment_object(payment)
+        shown = objects.payment_object(self._attempt(session))
         self._tell("payment_intent.payment_failed", shown, session.id)
 
     def expire(self, session: CheckoutSession) -> None:
@@ -203,8 +201,6 @@ class WebhookSender:
             "created": objects.now(),
             "data": {"object": about},
             "livemode": False,
-            "pending_webhooks": 1,
-            "request": {"id": None, "idempotency_key": None},
             "type": kind,
         }
         sent = SentEvent(event, session_id, is_held=self.mode.hold)

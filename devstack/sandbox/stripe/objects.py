@@ -54,7 +54,6 @@ class Payment:
     id: str = field(default_factory=lambda: new_id("pi"))
     charge_id: str = field(default_factory=lambda: new_id("ch"))
     created: int = field(default_factory=now)
-    was_declined: bool = False
     refunds: list[Refund] = field(default_factory=list)
     disputes: list[Dispute] = field(default_factory=list)
 
@@ -181,27 +180,17 @@ def fields(record: object, names: str) -> Object:
 def session_object(session: CheckoutSession) -> Object:
     return fields(session, _SESSION) | {
         "object": "checkout.session",
-        "adaptive_pricing": {"enabled": False},
-        "amount_subtotal": session.amount,
         "amount_total": session.amount,
-        "client_reference_id": session.reference,
-        "livemode": False,
-        "mode": "payment",
         "payment_intent": session.payment.id if session.payment else None,
-        "payment_method_types": ["card", "us_bank_account"],
         "url": session.url if session.is_open else None,
     }
 
 
 def payment_object(payment: Payment) -> Object:
-    declined = {"type": "card_error", "code": "card_declined", "message": "Your card was declined."}
     return fields(payment, _PAYMENT) | {
         "id": payment.id,
         "object": "payment_intent",
-        "amount_received": payment.amount if payment.is_paid else 0,
-        "last_payment_error": declined if payment.was_declined else None,
         "latest_charge": payment.charge_id if payment.is_paid else None,
-        "livemode": False,
         "status": payment.status,
     }
 
@@ -213,10 +202,7 @@ def charge_object(payment: Payment) -> Object:
         "amount_refunded": payment.refunded,
         # A bank's inquiry is no dispute yet.
         "disputed": any(not each.status.startswith("warning_") for each in payment.disputes),
-        "livemode": False,
-        "paid": True,
         "payment_intent": payment.id,
-        "refunded": payment.refunded == payment.amount,
         "status": "succeeded",
     }
 
@@ -224,22 +210,14 @@ def charge_object(payment: Payment) -> Object:
 def dispute_object(payment: Payment, dispute: Dispute) -> Object:
     return fields(dispute, "id amount created status") | {
         "object": "dispute",
-        "charge": payment.charge_id,
-        "currency": payment.currency,
-        "livemode": False,
         "payment_intent": payment.id,
-        "reason": "fraudulent",
     }
 
 
 def refund_object(payment: Payment, refund: Refund) -> Object:
     return fields(refund, "id amount created status") | {
         "object": "refund",
-        "charge": payment.charge_id,
-        "currency": payment.currency,
-        "metadata": {},
         "payment_intent": payment.id,
-        "reason": None,
     }
 
 
