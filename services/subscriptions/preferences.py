@@ -1,6 +1,7 @@
 """A reader's preferences at the lists of one owner: the link, the visit, and the data it shows."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,24 +58,19 @@ def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
 
     Raises ``preferences_link.invalid``, ``preferences_link.used``.
     """
-    try:
-        found = mailed_tokens.read(uow, Purpose.OPEN_PREFERENCES, secret)
-    except DomainError:
-        raise PREFERENCES_LINK_INVALID() from None
+    purpose, invalid = Purpose.OPEN_PREFERENCES, PREFERENCES_LINK_INVALID
+    found = mailed_tokens.read(uow, purpose, secret, invalid=invalid)
     if found.used_at is not None:
         raise PREFERENCES_LINK_USED()
     if _person_of(uow, found) is None:
-        raise PREFERENCES_LINK_INVALID()
+        raise invalid()
     return found
 
 
 def begin(uow: UnitOfWork, secret: str) -> str:
     """Use the mailed link up; returns the secret of the visit. Raises what ``read_link`` does."""
     opened = read_link(uow, secret)
-    try:
-        mailed_tokens.use(uow, opened)
-    except DomainError:
-        raise PREFERENCES_LINK_USED() from None
+    mailed_tokens.use(uow, opened, used=PREFERENCES_LINK_USED)
     return mailed_tokens.make(
         uow,
         Purpose.VISIT_PREFERENCES,
@@ -87,8 +83,6 @@ def begin(uow: UnitOfWork, secret: str) -> str:
 def read(uow: UnitOfWork, secret: str | None) -> Visit:
     """Raises ``visit.over``."""
     found = _find(uow, secret)
-    if found is None or found.used_at is not None:
-        raise VISIT_OVER()
     assert found.list_id is not None
     person = _person_of(uow, found)
     if person is None:
@@ -98,9 +92,8 @@ def read(uow: UnitOfWork, secret: str | None) -> Visit:
 
 def end(uow: UnitOfWork, secret: str | None) -> None:
     """The secret opens nothing any more; one that is over already does no harm."""
-    found = _find(uow, secret)
-    if found is not None and found.used_at is None:
-        found.used_at = func.now()
+    with suppress(DomainError):
+        _find(uow, secret).used_at = func.now()
 
 
 def _person_of(uow: UnitOfWork, found: MailedLink) -> User | None:
@@ -110,13 +103,14 @@ def _person_of(uow: UnitOfWork, found: MailedLink) -> User | None:
     return person if person is not None and person.email == found.email else None
 
 
-def _find(uow: UnitOfWork, secret: str | None) -> MailedLink | None:
+def _find(uow: UnitOfWork, secret: str | None) -> MailedLink:
+    """Raises ``visit.over``."""
     if not secret:
-        return None
-    try:
-        return mailed_tokens.read(uow, Purpose.VISIT_PREFERENCES, secret)
-    except DomainError:
-        return None
+        raise VISIT_OVER()
+    found = mailed_tokens.read(uow, Purpose.VISIT_PREFERENCES, secret, invalid=VISIT_OVER)
+    if found.used_at is not None:
+        raise VISIT_OVER()
+    return found
 
 
 # A trace id is in each mail of a list, and mails are passed on, so that anything beyond that one
