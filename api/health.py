@@ -28,7 +28,7 @@ from services import deployment_figures
 from services.composer import call_charges
 from services.composer.photos import noted_quotas
 from services.deployment_figures import DeploymentFigures
-from services.privacy.purging import OverdueRows
+from services.privacy.purging import count_overdue
 from storage.migrations import revisions
 from storage.objects import NO_BUCKET, ObjectStore
 from storage.redis.canaries import Canaries
@@ -249,12 +249,9 @@ _Rows = tuple[DeploymentFigures, Mapping[str, int]]
 
 class Figures:
     def __init__(self, resources: Resources, readiness: Readiness) -> None:
-        overdue = OverdueRows(resources.settings)
-
         def read_rows() -> tuple[_Rows, float]:
             began = time.monotonic()
-            database = resources.database
-            rows = deployment_figures.read(database), overdue.count(database)
+            rows = deployment_figures.read(resources.database), count_overdue(resources)
             return rows, time.monotonic() - began
 
         def read_noted() -> tuple[_Quotas, metrics.Sums, dict[str, float]]:

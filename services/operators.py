@@ -22,7 +22,7 @@ from services.credits import settlement
 from services.deployment_figures import DeploymentFigures
 from services.jobs import maintenance
 from services.jobs import records as jobs
-from services.privacy.purging import OverdueRows
+from services.privacy.purging import count_overdue
 from services.security_events import EventType, record
 from services.subscriptions import branding, lists
 from services.subscriptions.branding import SuspiciousText
@@ -142,7 +142,7 @@ class OverdueWork:
 def read(resources: Resources) -> OverdueWork:
     """Raises ``psycopg2.Error``. Reads the jobs that have not ended, and few other rows."""
     figures = deployment_figures.read(resources.database)
-    counted = OverdueRows(resources.settings).count(resources.database)
+    counted = count_overdue(resources)
     with resources.unit_of_work() as uow:
         reported = lists.reported_lists(uow, limit=_MAX_REPORTED_LISTS)
         suspicious = branding.found(uow, limit=_MAX_SUSPICIOUS_TEXTS)

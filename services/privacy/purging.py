@@ -32,7 +32,6 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import InstrumentedAttribute
 
 from core.logging import get_logger
-from core.settings import Settings
 from core.settings.notations import Retained
 from models import (
     FeedEvent,
@@ -48,7 +47,7 @@ from services.credits import orders
 from services.jobs import maintenance
 from services.privacy.kept import REQUESTED_AT, RULES, Rule, past
 from services.subscriptions import consent
-from storage.database import Database, Statement
+from storage.database import Statement
 from storage.purge import purge as purge_rows
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -355,15 +354,13 @@ _RULES: Mapping[str, Rule] = {
 }
 
 
-class OverdueRows:
-    """Counts overdue rows by their rule, each up to a thousand, and reads no more of a table."""
+def count_overdue(resources: Resources) -> Mapping[str, int]:
+    """Count overdue rows by their rule, each up to a thousand, and read no more of a table.
 
-    def __init__(self, settings: Settings) -> None:
-        self._ages = {name: rule.age(settings) + _SLACK for name, rule in _RULES.items()}
-
-    def count(self, database: Database) -> Mapping[str, int]:
-        """Raises ``psycopg2.Error``."""
-        return dict(database.rows(_counts(), **self._ages))
+    Raises ``psycopg2.Error``.
+    """
+    ages = {name: rule.age(resources.settings) + _SLACK for name, rule in _RULES.items()}
+    return dict(resources.database.rows(_counts(), **ages))
 
 
 @cache

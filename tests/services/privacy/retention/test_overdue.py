@@ -3,7 +3,7 @@ from datetime import timedelta
 import httpx2
 
 from services.privacy.kept import RULES
-from services.privacy.purging import OverdueRows, purge_outlived
+from services.privacy.purging import count_overdue, purge_outlived
 from tests.maintenance import resting_maintenance
 from tests.services.privacy.retention.aged_rows import SPANS, AgedRows
 from tests.stack import Stack, eventually
@@ -14,7 +14,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def counted(stack: Stack) -> dict[str, int]:
-    return dict(OverdueRows(stack.settings()).count(stack.resources.database))
+    return dict(count_overdue(stack.resources))
 
 
 def test_rows_are_overdue_two_rounds_after_their_time(bare: Stack, rows: AgedRows) -> None:
