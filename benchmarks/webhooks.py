@@ -208,9 +208,6 @@ def _new_hooked(stack: Stack, url: str) -> Hooked:
     for _ in range(MEMBERS):
         subscribe(stack, list_id)
     with stack.resources.unit_of_work() as uow:
-        wrapper = stack.resources.key_wrapper
-        endpoint, _ = webhook_endpoints.make(
-            uow, wrapper, caller, url=url, types=[CHANGED], list_id=None
-        )
-        [key] = signing.live_secrets(uow, wrapper, endpoint.id)
+        endpoint, _ = webhook_endpoints.make(uow, caller, url=url, types=[CHANGED], list_id=None)
+        [key] = signing.live_secrets(uow, endpoint.id)
         return Hooked(caller, list_id, endpoint.id, url, key)

@@ -19,7 +19,6 @@ from services.subscriptions import member_addresses
 from services.subscriptions.members import locks, opt_outs, unsubscribe
 from services.webhooks import webhook_endpoints
 from services.webhooks.endpoints_of_keys import revoke_key
-from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 # Lists may have made a record of that address. It can't become part of the account: it is erased,
@@ -110,7 +109,6 @@ class Ending:
 
 def reset(
     uow: UnitOfWork,
-    resources: Resources,
     secret: str,
     *,
     password_hash: str,
@@ -122,7 +120,7 @@ def reset(
     Raises what ``registration.read_reset`` and ``second_steps.require`` raise.
     """
     person = registration.reset(uow, secret, password_hash=password_hash)
-    second_steps.require(uow, resources, person, shown)
+    second_steps.require(uow, person, shown)
     grants.revoke_all(uow, person.id)
     api_keys.revoke_all(uow, person.id, but=keep.key_ids)
     webhook_endpoints.end_all(uow, person.id, but=keep.endpoint_ids)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from core.settings import Settings
     from storage.broker import Broker
+    from storage.encryption import KeyWrapper
     from storage.redis.notifier import Notifier
     from storage.resources import Resources
 
@@ -44,6 +45,10 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
     @property
     def broker(self) -> "Broker":
         return self._resources.broker
+
+    @property
+    def key_wrapper(self) -> "KeyWrapper":
+        return self._resources.key_wrapper
 
     @property
     def notifier(self) -> "Notifier":

@@ -377,7 +377,7 @@ async def begin_session(
     """
     before = await AUTHENTICATION.run(page_session, request, state)
     form_cookie = form_cookie_value(request, state)
-    keyring, settings = state.resources.keyring, state.resources.settings
+    keyring = state.resources.keyring
     browser = browser_of(request, state)
 
     def begin(uow: UnitOfWork) -> tuple[str, str] | _FirstStep:
@@ -385,7 +385,7 @@ async def begin_session(
         if not factor_shown and sessions.is_asked(uow, person.id):
             return _FirstStep(
                 second_steps.begin(keyring, person, form_cookie),
-                passkeys.options_of_person(uow, settings, person.id, form_cookie),
+                passkeys.options_of_person(uow, person.id, form_cookie),
             )
         if before is not None and before.caller.session_id is not None:
             sessions.end(uow, before.caller.session_id)

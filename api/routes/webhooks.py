@@ -91,12 +91,7 @@ async def create_webhook_endpoint(
 
     def make(uow: UnitOfWork) -> schemas.CreatedWebhookEndpoint:
         endpoint, secret = webhook_endpoints.make(
-            uow,
-            state.resources.key_wrapper,
-            caller,
-            url=body.url,
-            types=body.types,
-            list_id=body.list_id,
+            uow, caller, url=body.url, types=body.types, list_id=body.list_id
         )
         return schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret)
 
@@ -165,13 +160,11 @@ def delete_webhook_endpoint(
     ),
 )
 def rotate_webhook_secret(
-    state: StateOf, uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
+    uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.RotatedSecret]:
     """Make a new secret. For 24 hours the former one signs too: `webhook-signature` has both."""
-    wrapper = state.resources.key_wrapper
-    return envelope(
-        schemas.RotatedSecret(secret=webhook_endpoints.rotate(uow, wrapper, caller, endpoint_id))
-    )
+    secret = webhook_endpoints.rotate(uow, caller, endpoint_id)
+    return envelope(schemas.RotatedSecret(secret=secret))
 
 
 @router.post(

@@ -27,7 +27,6 @@ from services.feed.reading import FeedPosition, newest_position
 from services.webhooks import signing, webhook_endpoints
 from services.webhooks.deliveries import AFRESH, MAX_PENDING, TEST_TYPE
 from services.webhooks.signing import message_id_of
-from storage.encryption import KeyWrapper
 from storage.unit_of_work import UnitOfWork
 
 # The pauses grow for an hour and last for three days. Deliveries keep the order of their events
@@ -130,9 +129,7 @@ class Message:
         return f"test_{self.delivery.id}" if event_id is None else message_id_of(event_id)
 
 
-def claim(
-    uow: UnitOfWork, wrapper: KeyWrapper, endpoint: WebhookEndpoint, *, most: int
-) -> list[Message]:
+def claim(uow: UnitOfWork, endpoint: WebhookEndpoint, *, most: int) -> list[Message]:
     """The next tries of a locked endpoint, counted; without any, the endpoint knows when."""
     while True:
         deliveries = _take(uow, endpoint, most)
@@ -150,7 +147,7 @@ def claim(
         kept = [each for each in deliveries if each.id in shown]
         for gone in (each for each in deliveries if each.id not in shown):
             gone.status, gone.error = DeliveryStatus.FAILED, "The event is no longer kept."
-        secrets = signing.live_secrets(uow, wrapper, endpoint.id) if kept else []
+        secrets = signing.live_secrets(uow, endpoint.id) if kept else []
         _count(uow, kept)
         if kept:
             url, body_of = endpoint.url, signing.body_of

@@ -76,7 +76,7 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
             if time.monotonic() > ends_at:
                 leases.hand_back(uow, lease)
                 return
-            messages = _next_messages(uow, resources, lease, endpoint, most)
+            messages = _next_messages(uow, lease, endpoint, most)
             if not messages:
                 leases.succeed(uow, lease, {"sent": sent})
                 return
@@ -102,7 +102,7 @@ def _posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
 
 
 def _next_messages(
-    uow: UnitOfWork, resources: Resources, lease: Lease, endpoint: WebhookEndpoint | None, most: int
+    uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint | None, most: int
 ) -> list[Message]:
     """The next tries, counted; none: there is nothing to send now."""
     if endpoint is None or endpoint.state != EndpointState.ACTIVE:
@@ -117,7 +117,7 @@ def _next_messages(
     if at_once >= MAX_AT_ONCE_OF_AN_OWNER:
         endpoint.due_at, endpoint.is_held = func.now() + _PUT_OFF, True
         return []
-    return claiming.claim(uow, resources.key_wrapper, endpoint, most=most)
+    return claiming.claim(uow, endpoint, most=most)
 
 
 # The workers of the queue look each second, the others now and then. An endpoint has one job, which

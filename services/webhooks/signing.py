@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, func, or_, select, update
 from standardwebhooks import Webhook
 
 from models import WebhookSecret
-from storage.encryption import KeyWrapper, WrappedKey
+from storage.encryption import WrappedKey
 from storage.unit_of_work import UnitOfWork
 
 FORMER_SECRET_LASTS = timedelta(hours=24)
@@ -25,14 +25,14 @@ SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
 _SECRET_BYTES = 32
 
 
-def new_secret(uow: UnitOfWork, wrapper: KeyWrapper, endpoint_id: int) -> str:
+def new_secret(uow: UnitOfWork, endpoint_id: int) -> str:
     """Another secret of the endpoint; the former ones expire within a day."""
     ends_at = func.least(WebhookSecret.expires_at, func.now() + FORMER_SECRET_LASTS)
     former = update(WebhookSecret).where(WebhookSecret.endpoint_id == endpoint_id)
     uow.session.execute(former.values(expires_at=ends_at))
     plain = secrets.token_bytes(_SECRET_BYTES)
     context = f"webhook-{secrets.token_hex(16)}"
-    wrapped = wrapper.wrap(plain, context)
+    wrapped = uow.key_wrapper.wrap(plain, context)
     kept = {"wrapped_key": wrapped.data, "wrapped_by": wrapped.wrapped_by}
     uow.session.add(WebhookSecret(endpoint_id=endpoint_id, context=context, **kept))
     return SECRET_PREFIX + base64.b64encode(plain).decode()
@@ -43,11 +43,11 @@ def count_live(uow: UnitOfWork, endpoint_id: int) -> int:
     return uow.session.scalar(select(func.count()).where(*_live(endpoint_id))) or 0
 
 
-def live_secrets(uow: UnitOfWork, wrapper: KeyWrapper, endpoint_id: int) -> list[bytes]:
+def live_secrets(uow: UnitOfWork, endpoint_id: int) -> list[bytes]:
     """The secrets that sign now, the newest one first; raises ``Tampered``."""
     query = select(WebhookSecret).where(*_live(endpoint_id))
     return [
-        wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context)
+        uow.key_wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context)
         for row in uow.session.scalars(query.order_by(WebhookSecret.id.desc()))
     ]
 

@@ -15,7 +15,6 @@ from services.feed.catalogue import FeedEventType, visible_types
 from services.feed.reading import FeedPosition, newest_position, require_own_list
 from services.security_events import EventType, record
 from services.webhooks import signing
-from storage.encryption import KeyWrapper
 from storage.unit_of_work import UnitOfWork
 
 # It is its position, but for a type that it got later: an endpoint that is behind, or paused,
@@ -58,7 +57,6 @@ class EndpointChange:
 
 def make(
     uow: UnitOfWork,
-    wrapper: KeyWrapper,
     caller: Caller,
     *,
     url: str,
@@ -89,7 +87,7 @@ def make(
     )
     uow.session.add(endpoint)
     uow.session.flush()
-    secret = signing.new_secret(uow, wrapper, endpoint.id)
+    secret = signing.new_secret(uow, endpoint.id)
     record(uow, caller.user_id, EventType.WEBHOOK_CREATED, endpoint_id=endpoint.id)
     _mail(uow, caller)
     return endpoint, secret
@@ -152,12 +150,12 @@ def change(
     return endpoint
 
 
-def rotate(uow: UnitOfWork, wrapper: KeyWrapper, caller: Caller, endpoint_id: int) -> str:
+def rotate(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
     """A new secret, beside the former one for a day; raises also ``webhook.too_many_secrets``."""
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if signing.count_live(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
         raise errors.WEBHOOK_TOO_MANY_SECRETS(most=signing.MAX_LIVE_SECRETS)
-    return signing.new_secret(uow, wrapper, endpoint.id)
+    return signing.new_secret(uow, endpoint.id)
 
 
 def _lock_for_maker(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:

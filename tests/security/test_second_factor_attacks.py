@@ -401,7 +401,7 @@ def test_an_answer_that_no_browser_sends_is_refused(
     uow = stack.resources.unit_of_work()
     try:
         person = accounts.get(uow, owner_id)
-        offered = json.loads(passkeys.creation_options(uow, own, person, session="s"))
+        offered = json.loads(passkeys.creation_options(uow, person, session="s"))
         asked = json.loads(passkeys.request_options(own, "b"))
         for answer, takes in (
             (device.make(offered), partial(passkeys.add, session="s", name="x")),
@@ -409,7 +409,7 @@ def test_an_answer_that_no_browser_sends_is_refused(
         ):
             (answer if place in answer else answer["response"])[place] = junk
             with suppress(DomainError):
-                takes(uow, own, user_id=owner_id, answer=json.dumps(answer))
+                takes(uow, user_id=owner_id, answer=json.dumps(answer))
     finally:
         uow.session.rollback()
         uow.session.close()

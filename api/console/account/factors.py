@@ -63,14 +63,12 @@ def show_new_app(visit: RecentStarterVisit) -> Response:
 @router.post(ADD_APP_PATH, dependencies=[LOGIN])
 def add_app(visit: RecentFormStarterVisit) -> Response:
     """Add the app that was set up with the secret of the form, if its code is right."""
-    resources, secret = visit.state.resources, visit.form.get("secret", "")
-    offer = visit.form.get("offer", "")
-    if not totp.is_offered(resources.keyring, visit.member.cookie, secret, offer):
+    secret, offer = visit.form.get("secret", ""), visit.form.get("offer", "")
+    if not totp.is_offered(visit.state.resources.keyring, visit.member.cookie, secret, offer):
         # The form of another session, such as one that was open before a login: a new secret.
         return redirect_to_path(visit.state, ADD_APP_PATH)
     add = partial(
         service.add_app,
-        resources=resources,
         caller=visit.caller,
         secret=secret,
         code="".join(visit.form.get("code", "").split()),
@@ -91,7 +89,6 @@ def show_new_passkey(visit: RecentStarterVisit) -> Response:
 def add_passkey(visit: RecentFormStarterVisit) -> Response:
     add = partial(
         service.add_passkey,
-        resources=visit.state.resources,
         caller=visit.caller,
         session=visit.member.cookie,
         name=visit.form.get("name", ""),
@@ -108,7 +105,7 @@ def add_passkey(visit: RecentFormStarterVisit) -> Response:
 def make_codes(visit: RecentFormStarterVisit) -> Response:
     """Make new recovery codes and show them, once: no page that can be reloaded shows them."""
     with visit.unit_of_work() as uow:
-        codes = service.make_codes(uow, visit.state.resources, visit.caller)
+        codes = service.make_codes(uow, visit.caller)
     return visit.page("recovery_codes.html", codes=codes)
 
 
@@ -137,10 +134,9 @@ def _app_page(visit: ConsoleVisit, secret: str, error: DomainError | None = None
 
 
 def _passkey_page(visit: ConsoleVisit, error: DomainError | None = None) -> Response:
-    settings, session = visit.state.resources.settings, visit.member.cookie
     with visit.unit_of_work() as uow:
         person = accounts.get(uow, visit.user_id)
-        options = passkeys.creation_options(uow, settings, person, session=session)
+        options = passkeys.creation_options(uow, person, session=visit.member.cookie)
     status, problem = _problem(error)
     return visit.page(
         "add_passkey.html",

@@ -178,12 +178,7 @@ async def make_endpoint(visit: RecentFormVisit) -> Response:
 def _made(visit: ConsoleVisit, body: NewWebhookEndpoint) -> Response:
     with visit.unit_of_work() as uow:
         endpoint, secret = webhook_endpoints.make(
-            uow,
-            visit.state.resources.key_wrapper,
-            visit.caller,
-            url=body.url,
-            types=body.types,
-            list_id=body.list_id,
+            uow, visit.caller, url=body.url, types=body.types, list_id=body.list_id
         )
         [shown] = _shown(uow, [endpoint])
     return visit.page("webhook_secret.html", shown=shown, secret=secret, is_new=True)
@@ -281,9 +276,9 @@ def show_rotation(visit: RecentVisit, endpoint_id: PathId) -> Response:
 
 @router.post("/{endpoint_id}/rotate")
 def rotate_secret(visit: RecentFormVisit, endpoint_id: PathId) -> Response:
-    shown, wrapper = _own(visit, endpoint_id), visit.state.resources.key_wrapper
+    shown = _own(visit, endpoint_id)
     with visit.unit_of_work() as uow:
-        secret = webhook_endpoints.rotate(uow, wrapper, visit.caller, endpoint_id)
+        secret = webhook_endpoints.rotate(uow, visit.caller, endpoint_id)
     return visit.page("webhook_secret.html", shown=shown, secret=secret, is_new=False)
 
 

@@ -131,7 +131,7 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
     shown = shown_factor(request, state, form)
-    finish = partial(recovery.reset, resources=state.resources, shown=shown, keep=unticked(form))
+    finish = partial(recovery.reset, shown=shown, keep=unticked(form))
     return await _choose(request, state, form, token, service.read_reset, _RESET, finish, shown)
 
 
@@ -206,12 +206,11 @@ def _choice_page(
     with state.resources.unit_of_work() as uow:
         person = accounts.find_by_email(uow, email)
         if person is not None:
-            settings = state.resources.settings
             asked["keys"], asked["more_keys"] = keys_to_ask(uow, person.id)
             asked["passkeys"] = passkeys.list_of(uow, person.id)
             asked["endpoints"] = webhook_endpoints.live_of(uow, person.id)
             asked["asks_factor"] = sessions.is_asked(uow, person.id)
-            options = passkeys.options_of_person(uow, settings, person.id, form_cookie)
+            options = passkeys.options_of_person(uow, person.id, form_cookie)
     return page_sessions.anonymous_page(
         request,
         state,

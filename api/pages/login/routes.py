@@ -97,7 +97,6 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
     path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     prove = partial(
         second_steps.by_passkey,
-        resources=state.resources,
         form_cookie=state.cookies.read(request, FORM) or "",
         answer=form.get("passkey", ""),
         browser=browser_of(request, state),
@@ -165,7 +164,6 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
         attempt = await second_factors.count_code(request, state, email, shown)
         prove = partial(
             second_steps.finish,
-            resources=state.resources,
             first_step=first_step,
             shown=shown,
             attempt=attempt,
@@ -185,12 +183,11 @@ def _page(
     """Show the page of a login with a right password; without one redirect to the login page."""
     path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     form_cookie = state.cookies.read(request, FORM) or ""
-    resources = state.resources
     try:
-        with resources.unit_of_work() as uow:
+        with state.resources.unit_of_work() as uow:
             first_step = _first_step(request, state)
             person = second_steps.read(uow, first_step, form_cookie)
-            options = passkeys.options_of_person(uow, resources.settings, person.id, form_cookie)
+            options = passkeys.options_of_person(uow, person.id, form_cookie)
     except DomainError as problem:
         if problem.code != access.AUTH_SECOND_FACTOR.code:
             raise

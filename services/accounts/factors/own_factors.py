@@ -17,7 +17,6 @@ from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.accounts.factors import passkeys, totp
 from services.security_events import EventType, record
-from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork, note_once
 
 CODES_MADE = 10
@@ -93,40 +92,27 @@ def of(uow: UnitOfWork, user_id: int) -> OwnFactors:
     return OwnFactors(totp.of(uow, user_id), passkeys.list_of(uow, user_id), left(uow, user_id))
 
 
-def add_app(
-    uow: UnitOfWork,
-    resources: Resources,
-    caller: Caller,
-    *,
-    secret: str,
-    code: str,
-) -> list[str]:
+def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[str]:
     """Add an app, with recovery codes if it is the first factor; raises ``second_factor.wrong``."""
     sessions.lock_maker(uow, caller)
     is_first = not sessions.is_asked(uow, caller.user_id)
-    totp.add(uow, resources.key_wrapper, caller.user_id, secret, code)
+    totp.add(uow, uow.key_wrapper, caller.user_id, secret, code)
     tell(uow, caller.user_id, FactorChange.APP_ADDED)
     return make_anew(uow, caller.user_id) if is_first else []
 
 
 def add_passkey(
-    uow: UnitOfWork,
-    resources: Resources,
-    caller: Caller,
-    *,
-    session: str,
-    name: str,
-    answer: str,
+    uow: UnitOfWork, caller: Caller, *, session: str, name: str, answer: str
 ) -> list[str]:
     """Add a passkey, with recovery codes if it is the first factor; raises as ``passkeys.add``."""
     sessions.lock_maker(uow, caller)
     is_first = not sessions.is_asked(uow, caller.user_id)
-    passkeys.add(uow, resources.settings, caller.user_id, session=session, name=name, answer=answer)
+    passkeys.add(uow, caller.user_id, session=session, name=name, answer=answer)
     tell(uow, caller.user_id, FactorChange.PASSKEY_ADDED)
     return make_anew(uow, caller.user_id) if is_first else []
 
 
-def make_codes(uow: UnitOfWork, resources: Resources, caller: Caller) -> list[str]:
+def make_codes(uow: UnitOfWork, caller: Caller) -> list[str]:
     """New recovery codes; raises ``auth.login_again``, and ``second_factor.missing``."""
     sessions.lock_maker(uow, caller)
     if not sessions.is_asked(uow, caller.user_id):

@@ -108,9 +108,9 @@ _NAME = "Pressroom"
 _MAKING, _SIGNING = "passkey.make\n", "passkey.sign\n"
 
 
-def creation_options(uow: UnitOfWork, settings: Settings, person: User, *, session: str) -> str:
+def creation_options(uow: UnitOfWork, person: User, *, session: str) -> str:
     """Return what the browser of this session needs to make a passkey, as JSON."""
-    known = list_of(uow, person.id)
+    known, settings = list_of(uow, person.id), uow.settings
     options = generate_registration_options(
         rp_id=_site(settings),
         rp_name=_NAME,
@@ -144,22 +144,18 @@ def request_options(
     return options_to_json(options)
 
 
-def options_of_person(
-    uow: UnitOfWork, settings: Settings, user_id: int, form_cookie: str
-) -> str | None:
+def options_of_person(uow: UnitOfWork, user_id: int, form_cookie: str) -> str | None:
     """As ``request_options``, for the person's passkeys; ``None`` without any."""
     known = list_of(uow, user_id)
-    return request_options(settings, form_cookie, known=known) if known else None
+    return request_options(uow.settings, form_cookie, known=known) if known else None
 
 
-def add(
-    uow: UnitOfWork, settings: Settings, user_id: int, *, session: str, name: str, answer: str
-) -> None:
+def add(uow: UnitOfWork, user_id: int, *, session: str, name: str, answer: str) -> None:
     """Store the passkey that this session's browser made, for a person whom the caller has locked.
 
     Raises ``passkey.name``, ``passkey.invalid``, ``passkey.too_many`` and ``passkey.taken``.
     """
-    name = name.strip()
+    name, settings = name.strip(), uow.settings
     if not 1 <= len(name) <= MAX_PASSKEY_NAME_CHARACTERS:
         raise errors.PASSKEY_NAME(most=MAX_PASSKEY_NAME_CHARACTERS)
     if len(list_of(uow, user_id)) >= MAX_PASSKEYS:
@@ -183,13 +179,12 @@ def add(
         raise errors.PASSKEY_TAKEN()
 
 
-def take(
-    uow: UnitOfWork, settings: Settings, *, form_cookie: str, answer: str, user_id: int | None
-) -> Passkey:
+def take(uow: UnitOfWork, *, form_cookie: str, answer: str, user_id: int | None) -> Passkey:
     """The passkey by which this browser signed; raises ``passkey.invalid``.
 
     ``user_id=None``: in place of a password too, so the device must have verified its user.
     """
+    settings = uow.settings
     with _refusing(answer):
         sent = parse_authentication_credential_json(answer)
         about, client_data = _SIGNING + form_cookie, sent.response.client_data_json

@@ -16,7 +16,6 @@ from services.accounts import accounts, logins
 from services.accounts.factors import own_factors, passkeys, totp
 from services.accounts.factors.own_factors import FactorChange
 from services.accounts.logins import Attempt, Browser
-from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 
@@ -30,12 +29,7 @@ class ShownFactor:
     passkey: str = ""
 
 
-def require(
-    uow: UnitOfWork,
-    resources: Resources,
-    person: User,
-    shown: ShownFactor,
-) -> None:
+def require(uow: UnitOfWork, person: User, shown: ShownFactor) -> None:
     """Take what a person shows, if they have a second factor.
 
     An attempt with a code must have been counted before (``logins.begin_code``). Raises
@@ -44,14 +38,14 @@ def require(
     if not sessions.is_asked(uow, person.id):
         return
     if shown.passkey:
-        settings, cookie, answer = resources.settings, shown.form_cookie, shown.passkey
-        passkeys.take(uow, settings, form_cookie=cookie, answer=answer, user_id=person.id)
+        cookie, answer = shown.form_cookie, shown.passkey
+        passkeys.take(uow, form_cookie=cookie, answer=answer, user_id=person.id)
         return
     code = "".join(shown.code.split())
     if not code:
         raise AUTH_SECOND_FACTOR()
     if totp.is_code(code):
-        is_right = totp.take(uow, resources.key_wrapper, person.id, code)
+        is_right = totp.take(uow, uow.key_wrapper, person.id, code)
     elif is_right := own_factors.take_code(uow, person.id, code):
         own_factors.tell(uow, person.id, FactorChange.CODE_USED)
     if not is_right:
@@ -83,7 +77,6 @@ def read(uow: UnitOfWork, first_step: str, form_cookie: str) -> User:
 
 def finish(
     uow: UnitOfWork,
-    resources: Resources,
     first_step: str,
     shown: ShownFactor,
     *,
@@ -92,7 +85,7 @@ def finish(
 ) -> User:
     """The person who logs in by this second step; raises what ``read`` and ``require`` raise."""
     person = read(uow, first_step, shown.form_cookie)
-    require(uow, resources, person, shown)
+    require(uow, person, shown)
     if not passkeys.spend(uow, first_step.partition(".")[2]):
         raise AUTH_SECOND_FACTOR()
     if attempt is not None:
@@ -101,18 +94,9 @@ def finish(
     return person
 
 
-def by_passkey(
-    uow: UnitOfWork,
-    resources: Resources,
-    *,
-    form_cookie: str,
-    answer: str,
-    browser: Browser,
-) -> User:
+def by_passkey(uow: UnitOfWork, *, form_cookie: str, answer: str, browser: Browser) -> User:
     """The person who logs in by a passkey alone; raises ``passkey.invalid``."""
-    passkey = passkeys.take(
-        uow, resources.settings, form_cookie=form_cookie, answer=answer, user_id=None
-    )
+    passkey = passkeys.take(uow, form_cookie=form_cookie, answer=answer, user_id=None)
     person = accounts.get(uow, passkey.user_id)
     logins.tell_of_browser(uow, person, browser)
     return person
