@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 import orjson
 from fastapi.responses import Response
 
-from api.answers import list_response
 from api.auth import actors, page_sessions
 from api.auth.page_sessions import FormFields
 from api.console.assets import CONSOLE_PATH
@@ -90,7 +89,6 @@ def _members_page(
     wanted = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        shown = list_response(uow, visit.state, mailing_list)
         kept = segments.list_of(uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)).rows
         chosen = selection.segment_id
         if chosen is not None and chosen not in {each.id for each in kept}:
@@ -117,7 +115,7 @@ def _members_page(
         draft=draft,
         choices=choices,
         chips=_chips(selection, draft, choices, dict(segment_choices)),
-        list=shown,
+        list=mailing_list,
         segments=segment_choices,
         fields=[(key, each.label) for key, each in own_fields.items()],
         columns=[(key, own_fields[key].label) for key in selection.columns if key in own_fields],
@@ -210,8 +208,8 @@ def add_member(visit: FormVisit, list_id: ListId) -> Response:
 
 def _new_member_page(visit: ConsoleVisit, list_id: int, form: TypedForm) -> Response:
     with visit.unit_of_work() as uow:
-        shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
-    return visit.form_page("new_member.html", form, list=shown, tiers=[*TIERS.items()])
+        mailing_list = visit.own_list(uow, list_id)
+    return visit.form_page("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
 
 
 def _actor(visit: ConsoleVisit) -> Actor:
@@ -360,8 +358,7 @@ def _done_beside_form(
 def ask_to_remove(visit: Visit, list_id: ListId, user_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         held = _hold(uow, visit, list_id, user_id)
-        shown = list_response(uow, visit.state, held.mailing_list)
-    return visit.page("remove_member.html", list=shown, member=held.shown)
+    return visit.page("remove_member.html", list=held.mailing_list, member=held.shown)
 
 
 @router.post("/{user_id}/remove")
@@ -390,7 +387,6 @@ def _member_page(
         agreed = consent.page(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
         of_networks = consent.others_of_networks(uow, held.record, agreed.rows)
         others = lists.choices(uow, visit.user_id, LISTS_TO_CHOOSE)
-        shown_list = list_response(uow, visit.state, held.mailing_list)
     shown = held.shown
     if form is None:
         typed = {
@@ -405,7 +401,7 @@ def _member_page(
     return visit.form_page(
         "member.html",
         form,
-        list=shown_list,
+        list=held.mailing_list,
         member=shown,
         status_words=STATUSES.get(shown.status, shown.status),
         source_words=SOURCES.get(shown.source, shown.source),

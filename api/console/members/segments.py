@@ -6,7 +6,6 @@ from http import HTTPStatus
 
 from fastapi.responses import Response
 
-from api.answers import list_response
 from api.console.assets import CONSOLE_PATH
 from api.console.members.filter_form import (
     FilterDraft,
@@ -47,10 +46,9 @@ def show_segments(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Respo
         mailing_list = visit.own_list(uow, list_id)
         wanted = PageRequest(SEGMENTS_ON_PAGE, cursor=cursor)
         found = segments.list_of(uow, mailing_list, wanted)
-        shown = list_response(uow, visit.state, mailing_list)
     return visit.page(
         "segments.html",
-        list=shown,
+        list=mailing_list,
         segments=found.rows,
         next_cursor=found.next_cursor,
         cursor=cursor,
@@ -211,10 +209,9 @@ def _form_page(
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
         choices = choices_of(uow, mailing_list)
-        shown = list_response(uow, visit.state, mailing_list)
     draft = with_rows(draft, choices)
     form = replace(form, typed={**form.typed, "filter": draft.text})
-    values = {"list": shown, "segment_id": segment_id, "counted_now": counted}
+    values = {"list": mailing_list, "segment_id": segment_id, "counted_now": counted}
     return visit.form_page("segment.html", form, draft=draft, choices=choices, **values)
 
 
@@ -227,9 +224,12 @@ def show_tags(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
         found = tags.page(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
-        shown = list_response(uow, visit.state, mailing_list)
     return visit.page(
-        "tags.html", list=shown, tags=found.rows, next_cursor=found.next_cursor, cursor=cursor
+        "tags.html",
+        list=mailing_list,
+        tags=found.rows,
+        next_cursor=found.next_cursor,
+        cursor=cursor,
     )
 
 
@@ -269,7 +269,6 @@ def _tag_page(
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
         tag = tags.get(uow, mailing_list.id, tag_id)
-        shown = list_response(uow, visit.state, mailing_list)
-        form = form or TypedForm()
-        form = replace(form, typed={"name": tag.name, **form.typed})
-        return visit.form_page("tag.html", form, list=shown, tag=tag)
+    form = form or TypedForm()
+    form = replace(form, typed={"name": tag.name, **form.typed})
+    return visit.form_page("tag.html", form, list=mailing_list, tag=tag)
