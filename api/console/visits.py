@@ -119,6 +119,8 @@ class ConsoleVisit:
             "base": settings.public_base,
             "csrf_token": sessions.csrf_token(keyring, self.member.cookie),
             "path": self.request.scope["path"],
+            # That of a page which is not the first.
+            "cursor": self.request.query_params.get("cursor"),
             "navigation": ()
             if self.member.lacks_factor
             else navigation_of(is_operator=self.member.is_operator),

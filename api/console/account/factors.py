@@ -16,6 +16,7 @@ from api.console.visits import (
     StarterVisit,
 )
 from api.errors import STATUS_OF
+from api.parameters import Transaction
 from core import ids
 from core.errors import DomainError, Kind
 from core.errors.people import SECOND_FACTOR_NOT_FOUND
@@ -31,27 +32,22 @@ from services.accounts.mailed_tokens import (
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
-_APP = "app"
-
 
 @router.get(FACTORS_PATH, dependencies=[PUBLIC])
-def show_factors(visit: StarterVisit) -> Response:
-    with visit.unit_of_work() as uow:
-        own, is_needed = service.of(uow, visit.user_id), visit.member.lacks_factor
-        return visit.page("factors.html", own=own, is_needed=is_needed)
+def show_factors(visit: StarterVisit, uow: Transaction) -> Response:
+    own, is_needed = service.of(uow, visit.user_id), visit.member.lacks_factor
+    return visit.page("factors.html", own=own, is_needed=is_needed)
 
 
 @router.post(FACTORS_PATH, dependencies=[PUBLIC])
-def remove_factor(visit: RecentFormStarterVisit) -> Response:
+def remove_factor(visit: RecentFormStarterVisit, uow: Transaction) -> Response:
     wanted = visit.form.get("remove", "")
-    with visit.unit_of_work() as uow:
-        if wanted == _APP:
-            service.remove_app(uow, visit.caller)
-        elif wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID)):
-            passkey_id = min(int(wanted), ids.MAX_ID)
-            service.remove_passkey(uow, visit.caller, passkey_id)
-        else:
-            raise SECOND_FACTOR_NOT_FOUND()
+    if wanted == "app":
+        service.remove_app(uow, visit.caller)
+    elif wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID)):
+        service.remove_passkey(uow, visit.caller, min(int(wanted), ids.MAX_ID))
+    else:
+        raise SECOND_FACTOR_NOT_FOUND()
     return redirect_to_path(visit.state, FACTORS_PATH)
 
 
@@ -102,10 +98,9 @@ def add_passkey(visit: RecentFormStarterVisit) -> Response:
 
 
 @router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
-def make_codes(visit: RecentFormStarterVisit) -> Response:
+def make_codes(visit: RecentFormStarterVisit, uow: Transaction) -> Response:
     """Make new recovery codes and show them, once: no page that can be reloaded shows them."""
-    with visit.unit_of_work() as uow:
-        codes = service.make_codes(uow, visit.caller)
+    codes = service.make_codes(uow, visit.caller)
     return visit.page("recovery_codes.html", codes=codes)
 
 

@@ -18,7 +18,7 @@ from api.errors import STATUS_OF
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
 from api.pages.sign_up.submission import padded_duration
-from api.parameters import Cursor
+from api.parameters import Cursor, Transaction
 from core import ids
 from core.errors import DomainError, Kind
 from core.errors.access import SESSION_NOT_FOUND
@@ -114,30 +114,28 @@ EVENTS_ON_PAGE = 50
 
 
 @router.get(mailed_tokens.ACCOUNT_PATH, dependencies=[PUBLIC])
-def show_account(visit: Visit) -> Response:
-    with visit.unit_of_work() as uow:
-        person = accounts.get(uow, visit.user_id)
-        lately = security_events.page(uow, visit.user_id, PageRequest(EVENTS_ON_ACCOUNT))
-        return visit.page(
-            "account.html",
-            name=person.name,
-            email=person.email,
-            sessions=sessions.list_of(uow, visit.user_id),
-            own_session=visit.caller.session_id,
-            events=[event_line(each) for each in lately.rows],
-        )
+def show_account(visit: Visit, uow: Transaction) -> Response:
+    person = accounts.get(uow, visit.user_id)
+    lately = security_events.page(uow, visit.user_id, PageRequest(EVENTS_ON_ACCOUNT))
+    return visit.page(
+        "account.html",
+        name=person.name,
+        email=person.email,
+        sessions=sessions.list_of(uow, visit.user_id),
+        own_session=visit.caller.session_id,
+        events=[event_line(each) for each in lately.rows],
+    )
 
 
 @router.post(mailed_tokens.SESSIONS_PATH, dependencies=[PUBLIC])
-def end_sessions(visit: FormVisit) -> Response:
+def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
     wanted = visit.form.get("session", "")
-    with visit.unit_of_work() as uow:
-        if wanted == "others":
-            sessions.end_all(uow, visit.user_id, but=visit.caller.session_id)
-        elif wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID)):
-            sessions.end(uow, min(int(wanted), ids.MAX_ID), user_id=visit.user_id)
-        else:
-            raise SESSION_NOT_FOUND()
+    if wanted == "others":
+        sessions.end_all(uow, visit.user_id, but=visit.caller.session_id)
+    elif wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID)):
+        sessions.end(uow, min(int(wanted), ids.MAX_ID), user_id=visit.user_id)
+    else:
+        raise SESSION_NOT_FOUND()
     words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
     return visit.done(mailed_tokens.ACCOUNT_PATH, words)
 
@@ -199,17 +197,15 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
 
 
 @router.get(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
-def show_new_address(visit: RecentVisit, token: Token = "") -> Response:
+def show_new_address(visit: RecentVisit, uow: Transaction, token: Token = "") -> Response:
     """Show the change to the person who asked for it; nobody else can be talked into it."""
-    with visit.unit_of_work() as uow:
-        new = recovery.read(uow, token, visit.user_id)
-        current = accounts.get(uow, visit.user_id).email
+    new = recovery.read(uow, token, visit.user_id)
     return visit.page(
         "confirm_email.html",
         token=token,
         email=new.email,
         has_record=new.has_record,
-        current_email=current,
+        current_email=accounts.get(uow, visit.user_id).email,
     )
 
 
@@ -293,9 +289,8 @@ def _form_page(
 
 
 @router.get(mailed_tokens.EVENTS_PATH, dependencies=[PUBLIC])
-def show_events(visit: Visit, cursor: Cursor = None) -> Response:
-    with visit.unit_of_work() as uow:
-        wanted = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
-        found = security_events.page(uow, visit.user_id, wanted)
+def show_events(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
+    wanted = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
+    found = security_events.page(uow, visit.user_id, wanted)
     events = [event_line(each) for each in found.rows]
     return visit.page("account_events.html", events=events, next_cursor=found.next_cursor)

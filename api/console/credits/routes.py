@@ -20,7 +20,7 @@ from api.console.console_display import credits_text
 from api.console.typed_forms import TypedForm, text_or_none, wrong_field
 from api.console.visits import ConsoleVisit, FormVisit, Visit
 from api.limits.bulkheads import MONEY
-from api.parameters import Cursor, PathId
+from api.parameters import Cursor, PathId, Transaction
 from api.schemas.credits import prices_of
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
@@ -156,7 +156,6 @@ def _credits_page(visit: ConsoleVisit, cursor: str | None, low: TypedForm | None
         looked_at=MAX_ENTRIES_LOOKED_AT,
         query=f"?{urlencode(form.typed)}",
         next_cursor=found.next_cursor,
-        cursor=cursor,
     )
 
 
@@ -365,37 +364,34 @@ class ShownOrder:
 
 @router.get("/orders")
 @MONEY.threaded
-def show_orders(visit: Visit, cursor: Cursor = None) -> Response:
+def show_orders(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
     """Show the owner's orders, those that they claimed too, newest first."""
-    with visit.unit_of_work() as uow:
-        wanted = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
-        found = orders.list_of(uow, visit.user_id, wanted, status=None)
-        shown = [ShownOrder(order) for order in found.rows]
-    return visit.page("orders.html", orders=shown, next_cursor=found.next_cursor, cursor=cursor)
+    wanted = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
+    found = orders.list_of(uow, visit.user_id, wanted, status=None)
+    shown = [ShownOrder(order) for order in found.rows]
+    return visit.page("orders.html", orders=shown, next_cursor=found.next_cursor)
 
 
 @router.get("/orders/{order_id}")
 @MONEY.threaded
-def show_order(visit: Visit, order_id: PathId) -> Response:
-    return visit.page("order.html", order=_own(visit, order_id))
+def show_order(visit: Visit, uow: Transaction, order_id: PathId) -> Response:
+    return visit.page("order.html", order=ShownOrder(orders.get(uow, visit.user_id, order_id)))
 
 
 @router.get("/orders/{order_id}/receipt")
 @MONEY.threaded
-def show_receipt(visit: Visit, order_id: PathId) -> Response:
+def show_receipt(visit: Visit, uow: Transaction, order_id: PathId) -> Response:
     """Show what was bought and paid, as a page to print; raises where nothing was."""
-    order = _own(visit, order_id)
+    order = ShownOrder(orders.get(uow, visit.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
-    with visit.unit_of_work() as uow:
-        person = accounts.get(uow, visit.user_id)
-        name, email = person.name, person.email
+    person = accounts.get(uow, visit.user_id)
     return visit.page(
         "receipt.html",
         order=order,
         rate=credits_text(order.order.credits_per_usd),
-        name=name,
-        email=email,
+        name=person.name,
+        email=person.email,
         host=visit.state.resources.settings.public_url.host,
     )
 
@@ -405,8 +401,3 @@ async def return_from_checkout(visit: Visit, order_id: PathId | None = None) -> 
     """Redirect to the order after its payment; the state in the URL is not believed."""
     path = ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}"
     return redirect_to_path(visit.state, path)
-
-
-def _own(visit: ConsoleVisit, order_id: int) -> ShownOrder:
-    with visit.unit_of_work() as uow:
-        return ShownOrder(orders.get(uow, visit.user_id, order_id))

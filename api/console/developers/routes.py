@@ -17,7 +17,7 @@ from api.console.visits import (
     Visit,
     console_router,
 )
-from api.parameters import PathId
+from api.parameters import PathId, Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
@@ -31,26 +31,25 @@ from services.oauth import grants
 from services.oauth.grants import GrantSummary
 from services.webhooks import endpoints_of_keys, webhook_endpoints
 from services.webhooks.endpoints_of_keys import revoke_key
+from storage.unit_of_work import UnitOfWork
 
 PATH = f"{CONSOLE_PATH}/developers"
 router = console_router(PATH)
 
 
 @router.get("")
-def show_developers(visit: Visit) -> Response:
-    with visit.unit_of_work() as uow:
-        endpoints = webhook_endpoints.list_of(uow, visit.caller)
-        troubled = sum(
+def show_developers(visit: Visit, uow: Transaction) -> Response:
+    endpoints = webhook_endpoints.list_of(uow, visit.caller)
+    return visit.page(
+        "developers.html",
+        keys=len(api_keys.live_of(uow, visit.user_id)),
+        grants=len(grants.list_of(uow, visit.user_id).rows),
+        endpoints=len(endpoints),
+        troubled=sum(
             each.failing_since is not None or each.state != EndpointState.ACTIVE
             for each in endpoints
-        )
-        return visit.page(
-            "developers.html",
-            keys=len(api_keys.live_of(uow, visit.user_id)),
-            grants=len(grants.list_of(uow, visit.user_id).rows),
-            endpoints=len(endpoints),
-            troubled=troubled,
-        )
+        ),
+    )
 
 
 # -- programs with access -------------------------------------------------------------------------
@@ -63,32 +62,29 @@ def _scope_words(scopes: Sequence[str]) -> Sequence[str]:
 
 
 @router.get("/access")
-def show_access(visit: Visit) -> Response:
-    with visit.unit_of_work() as uow:
-        given = grants.list_of(uow, visit.user_id).rows
+def show_access(visit: Visit, uow: Transaction) -> Response:
+    given = grants.list_of(uow, visit.user_id).rows
     shown = [(each, _scope_words(each.scopes)) for each in given]
     return visit.page("access.html", grants=shown)
 
 
 @router.get("/access/{grant_id}/end")
-def show_access_end(visit: Visit, grant_id: PathId) -> Response:
-    return visit.page("end_access.html", grant=_own_grant(visit, grant_id))
+def show_access_end(visit: Visit, uow: Transaction, grant_id: PathId) -> Response:
+    return visit.page("end_access.html", grant=_own_grant(uow, visit, grant_id))
 
 
 @router.post("/access/{grant_id}/end")
-def end_access(visit: FormVisit, grant_id: PathId) -> Response:
-    grant = _own_grant(visit, grant_id)
-    with visit.unit_of_work() as uow:
-        grants.revoke(uow, grant_id=grant.id, user_id=visit.user_id)
+def end_access(visit: FormVisit, uow: Transaction, grant_id: PathId) -> Response:
+    grant = _own_grant(uow, visit, grant_id)
+    grants.revoke(uow, grant_id=grant.id, user_id=visit.user_id)
     return visit.done(GRANTS_PATH, f"“{grant.client_name}” has no access any more.")
 
 
-def _own_grant(visit: ConsoleVisit, grant_id: int) -> GrantSummary:
+def _own_grant(uow: UnitOfWork, visit: ConsoleVisit, grant_id: int) -> GrantSummary:
     """Return a grant in force; raises ``grant.not_found``."""
-    with visit.unit_of_work() as uow:
-        for each in grants.list_of(uow, visit.user_id).rows:
-            if each.id == grant_id:
-                return each
+    for each in grants.list_of(uow, visit.user_id).rows:
+        if each.id == grant_id:
+            return each
     raise GRANT_NOT_FOUND()
 
 
@@ -121,8 +117,8 @@ class ShownKey:
 
 
 @router.get("/keys")
-def show_keys(visit: Visit) -> Response:
-    return visit.page("keys.html", keys=_live(visit))
+def show_keys(visit: Visit, uow: Transaction) -> Response:
+    return visit.page("keys.html", keys=_live(uow, visit))
 
 
 @router.get("/keys/new")
@@ -167,30 +163,27 @@ def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
 
 
 @router.get("/keys/{key_id}/end")
-def show_key_end(visit: Visit, key_id: PathId) -> Response:
-    each = _own_key(visit, key_id)
-    with visit.unit_of_work() as uow:
-        endpoints = endpoints_of_keys.live_of_key(uow, key_id)
+def show_key_end(visit: Visit, uow: Transaction, key_id: PathId) -> Response:
+    each = _own_key(uow, visit, key_id)
+    endpoints = endpoints_of_keys.live_of_key(uow, key_id)
     return visit.form_page("end_key.html", TypedForm(), each=each, endpoints=endpoints)
 
 
 @router.post("/keys/{key_id}/end")
-def end_key(visit: FormVisit, key_id: PathId) -> Response:
+def end_key(visit: FormVisit, uow: Transaction, key_id: PathId) -> Response:
     """Revoke one key, and with it the keys that it made, and their endpoints unless they stay."""
-    label, kept = _own_key(visit, key_id).label, KEEP_ENDPOINTS in visit.form
-    with visit.unit_of_work() as uow:
-        revoke_key(uow, key_id=key_id, user_id=visit.user_id, keep_endpoints=kept)
+    label, kept = _own_key(uow, visit, key_id).label, KEEP_ENDPOINTS in visit.form
+    revoke_key(uow, key_id=key_id, user_id=visit.user_id, keep_endpoints=kept)
     return visit.done(KEYS_PATH, f"The key “{label}” is revoked.")
 
 
-def _live(visit: ConsoleVisit) -> list[ShownKey]:
-    with visit.unit_of_work() as uow:
-        return [ShownKey(key) for key in api_keys.live_of(uow, visit.user_id)]
+def _live(uow: UnitOfWork, visit: ConsoleVisit) -> list[ShownKey]:
+    return [ShownKey(key) for key in api_keys.live_of(uow, visit.user_id)]
 
 
-def _own_key(visit: ConsoleVisit, key_id: int) -> ShownKey:
+def _own_key(uow: UnitOfWork, visit: ConsoleVisit, key_id: int) -> ShownKey:
     """Return a key in force; raises ``api_key.not_found``."""
-    for each in _live(visit):
+    for each in _live(uow, visit):
         if each.key.id == key_id:
             return each
     raise API_KEY_NOT_FOUND()
@@ -203,15 +196,13 @@ _TYPE = "type"
 
 
 @router.get("/feed")
-def show_events(visit: Visit) -> Response:
+def show_events(visit: Visit, uow: Transaction) -> Response:
     sent = visit.request.query_params.get(_TYPE, "")
     only = [kind for kind in FeedEventType if kind == sent]
-    with visit.unit_of_work() as uow:
-        events = newest_events(uow, visit.caller, only=only, limit=EVENTS_ON_PAGE)
     return visit.form_page(
         "events.html",
         TypedForm({_TYPE: only[0].value} if only else {}),
-        events=events,
+        events=newest_events(uow, visit.caller, only=only, limit=EVENTS_ON_PAGE),
         types=[("", "All kinds"), *((str(each), words) for each, words in WORDS.items())],
         most=EVENTS_ON_PAGE,
     )

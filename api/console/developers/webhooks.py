@@ -19,7 +19,7 @@ from api.console.visits import (
     console_router,
 )
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, PathId
+from api.parameters import Cursor, PathId, Transaction
 from api.schemas.webhooks import NewWebhookEndpoint, WebhookEndpointChange
 from core import clock
 from core.errors import DomainError
@@ -145,9 +145,8 @@ def _ticked(form: Mapping[str, str]) -> list[str]:
 
 
 @router.get("")
-def show_endpoints(visit: Visit) -> Response:
-    with visit.unit_of_work() as uow:
-        shown = _shown(uow, webhook_endpoints.list_of(uow, visit.caller))
+def show_endpoints(visit: Visit, uow: Transaction) -> Response:
+    shown = _shown(uow, webhook_endpoints.list_of(uow, visit.caller))
     return visit.page("webhooks.html", endpoints=shown)
 
 
@@ -194,11 +193,12 @@ def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
 
 
 @router.get("/{endpoint_id}")
-def show_endpoint(visit: Visit, endpoint_id: PathId, cursor: Cursor = None) -> Response:
-    with visit.unit_of_work() as uow:
-        [shown] = _shown(uow, [webhook_endpoints.get(uow, visit.caller, endpoint_id)])
-        wanted = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
-        found = deliveries.page(uow, visit.caller, endpoint_id, wanted)
+def show_endpoint(
+    visit: Visit, uow: Transaction, endpoint_id: PathId, cursor: Cursor = None
+) -> Response:
+    [shown] = _shown(uow, [webhook_endpoints.get(uow, visit.caller, endpoint_id)])
+    wanted = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
+    found = deliveries.page(uow, visit.caller, endpoint_id, wanted)
     sent = [ShownDelivery(each) for each in found.rows]
     return visit.page(
         "webhook.html",
@@ -206,22 +206,21 @@ def show_endpoint(visit: Visit, endpoint_id: PathId, cursor: Cursor = None) -> R
         deliveries=sent,
         is_live=cursor is None and shown.is_active and any(each.is_soon for each in sent),
         next_cursor=found.next_cursor,
-        cursor=cursor,
     )
 
 
 @router.post("/{endpoint_id}/test")
-def send_test_event(visit: FormVisit, endpoint_id: PathId) -> Response:
-    with visit.unit_of_work() as uow:
-        deliveries.send_test(uow, visit.caller, endpoint_id)
+def send_test_event(visit: FormVisit, uow: Transaction, endpoint_id: PathId) -> Response:
+    deliveries.send_test(uow, visit.caller, endpoint_id)
     return visit.done(f"{PATH}/{endpoint_id}", "A test event is on its way.")
 
 
 @router.post("/{endpoint_id}/deliveries/{delivery_id}/resend")
-def resend_event(visit: FormVisit, endpoint_id: PathId, delivery_id: PathId) -> Response:
+def resend_event(
+    visit: FormVisit, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
+) -> Response:
     """Send one event again, whatever became of it before."""
-    with visit.unit_of_work() as uow:
-        deliveries.resend(uow, visit.caller, endpoint_id, delivery_id)
+    deliveries.resend(uow, visit.caller, endpoint_id, delivery_id)
     return visit.done(f"{PATH}/{endpoint_id}", "The event is sent again.")
 
 
@@ -229,9 +228,8 @@ def resend_event(visit: FormVisit, endpoint_id: PathId, delivery_id: PathId) -> 
 def show_change(visit: RecentVisit, endpoint_id: PathId) -> Response:
     shown = _own(visit, endpoint_id)
     boxes = {BOX + kind: "on" for kind in shown.endpoint.types}
-    return _change_page(
-        visit, shown, TypedForm({"url": shown.url, "state": shown.endpoint.state, **boxes})
-    )
+    form = TypedForm({"url": shown.url, "state": shown.endpoint.state, **boxes})
+    return _change_page(visit, shown, form)
 
 
 @router.post("/{endpoint_id}/change")
@@ -288,9 +286,8 @@ def show_endpoint_end(visit: Visit, endpoint_id: PathId) -> Response:
 
 
 @router.post("/{endpoint_id}/end")
-def end_endpoint(visit: FormVisit, endpoint_id: PathId) -> Response:
-    with visit.unit_of_work() as uow:
-        webhook_endpoints.delete(uow, visit.caller, endpoint_id)
+def end_endpoint(visit: FormVisit, uow: Transaction, endpoint_id: PathId) -> Response:
+    webhook_endpoints.delete(uow, visit.caller, endpoint_id)
     return visit.done(PATH, "The webhook is deleted: nothing is sent to it any more.")
 
 

@@ -20,7 +20,7 @@ from api.console.visits import (
 )
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, ListId, PathId
+from api.parameters import Cursor, ListId, PathId, Transaction
 from api.schemas.segments import NewExport
 from core import clock
 from core.errors import DomainError
@@ -39,6 +39,7 @@ from services.subscriptions import exports, lists, segments
 from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from services.subscriptions.export_sheets import ExportFormat, ExportKind
 from services.subscriptions.exports import ExportOrder
+from storage.unit_of_work import UnitOfWork
 
 router = console_router(CONSOLE_PATH)
 
@@ -110,18 +111,14 @@ def lapses_at(export: MemberExport) -> datetime | None:
 
 
 @router.get("/exports")
-def show_exports(visit: Visit, cursor: Cursor = None) -> Response:
-    with visit.unit_of_work() as uow:
-        found = exports.list_of(uow, visit.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
-        titles = lists.titles_of(uow, [export.list_id for export in found.rows])
-        own = lists.choices(uow, visit.user_id)
+def show_exports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
+    found = exports.list_of(uow, visit.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
     return visit.page(
         "exports.html",
         exports=[(each, lapses_at(each)) for each in found.rows],
-        titles=titles,
-        lists=own,
+        titles=lists.titles_of(uow, [export.list_id for export in found.rows]),
+        lists=lists.choices(uow, visit.user_id),
         next_cursor=found.next_cursor,
-        cursor=cursor,
     )
 
 
@@ -170,8 +167,8 @@ def _new_page(visit: ConsoleVisit, list_id: int, form: TypedForm) -> Response:
 
 
 @router.get("/exports/{export_id}")
-def show_export(visit: Visit, export_id: PathId) -> Response:
-    return visit.page("export.html", shown=_shown(visit, export_id))
+def show_export(visit: Visit, uow: Transaction, export_id: PathId) -> Response:
+    return visit.page("export.html", shown=_shown(uow, visit, export_id))
 
 
 @router.get("/exports/{export_id}/events")
@@ -179,7 +176,8 @@ async def stream_export(request: Request, visit: Visit, export_id: PathId) -> Re
     """Send the part of the page that changes, until it changes no more."""
 
     def look() -> LivePart:
-        shown = _shown(visit, export_id)
+        with visit.unit_of_work() as uow:
+            shown = _shown(uow, visit, export_id)
         job_ids = [] if shown.job is None else [shown.job.id]
         return LivePart(visit.part("export_state.html", shown=shown), not shown.is_running, job_ids)
 
@@ -187,30 +185,28 @@ async def stream_export(request: Request, visit: Visit, export_id: PathId) -> Re
 
 
 @router.post("/exports/{export_id}/cancel")
-def cancel_export(visit: FormVisit, export_id: PathId) -> Response:
-    shown = _shown(visit, export_id)
-    with visit.unit_of_work() as uow:
-        cancelled = 0 if shown.job is None else jobs.cancel(uow, visit.caller, shown.job.id)
+def cancel_export(visit: FormVisit, uow: Transaction, export_id: PathId) -> Response:
+    job = _shown(uow, visit, export_id).job
+    cancelled = 0 if job is None else jobs.cancel(uow, visit.caller, job.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
     return visit.done(f"{PATH}/{export_id}", notice)
 
 
 @router.get("/exports/{export_id}/file")
-def download_export_file(visit: RecentVisit, export_id: PathId) -> Response:
+def download_export_file(visit: RecentVisit, uow: Transaction, export_id: PathId) -> Response:
     """Redirect to the file, by a link that is made now."""
-    export = _shown(visit, export_id).export
+    export = exports.get(uow, visit.caller, export_id)
     if lapses_at(export) is None:
         raise EXPORT_NOT_FOUND()
     return redirect(export_url(visit.state, export.id, export.format))
 
 
-def _shown(visit: ConsoleVisit, export_id: int) -> ShownExport:
+def _shown(uow: UnitOfWork, visit: ConsoleVisit, export_id: int) -> ShownExport:
     """Return the caller's export; raises ``export.not_found``."""
-    with visit.unit_of_work() as uow:
-        export = exports.get(uow, visit.caller, export_id)
-        title = lists.titles_of(uow, [export.list_id])[export.list_id]
-        job = None
-        if export.size is None:
-            job = jobs.find_unfinished(uow, export.user_id, EXPORT_KINDS, export.id)
-            job = job or jobs.find_late(uow, export.user_id, EXPORT_KINDS, export.id)
-        return ShownExport(export, title, job)
+    export = exports.get(uow, visit.caller, export_id)
+    title = lists.titles_of(uow, [export.list_id])[export.list_id]
+    job = None
+    if export.size is None:
+        job = jobs.find_unfinished(uow, export.user_id, EXPORT_KINDS, export.id)
+        job = job or jobs.find_late(uow, export.user_id, EXPORT_KINDS, export.id)
+    return ShownExport(export, title, job)

@@ -14,7 +14,7 @@ from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_n
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
-from api.parameters import Cursor
+from api.parameters import Cursor, Transaction
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord
 from api.waiting.waiters import while_connected
 from core import clock
@@ -179,18 +179,17 @@ def _images_page(visit: ConsoleVisit, form: TypedForm, cursor: str | None = None
         foreign=visit.media_sources(),
         images=[_shown(visit, each) for each in found.rows],
         next_cursor=found.next_cursor,
-        cursor=cursor,
     )
 
 
 @router.get("/{hash_id}")
-def show_image(visit: Visit, hash_id: str, link: str = "") -> Response:
+def show_image(visit: Visit, uow: Transaction, hash_id: str, link: str = "") -> Response:
     """Show one image; with ``link``, a signed URL of an encrypted one for so many seconds."""
-    return _image_page(visit, _own(visit, hash_id), None, link)
+    return _image_page(visit, records.get(uow, visit.caller, hash_id), None, link)
 
 
 @router.post("/{hash_id}")
-def change_image(visit: FormVisit, hash_id: str) -> Response:
+def change_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
     try:
         body = body_of_form(
             AttachmentChanges,
@@ -201,9 +200,9 @@ def change_image(visit: FormVisit, hash_id: str) -> Response:
             },
         )
     except DomainError as error:
-        return _image_page(visit, _own(visit, hash_id), visit.refused(error))
-    with visit.unit_of_work() as uow:
-        records.change(uow, visit.caller, hash_id, body.sent())
+        attachment = records.get(uow, visit.caller, hash_id)
+        return _image_page(visit, attachment, visit.refused(error))
+    records.change(uow, visit.caller, hash_id, body.sent())
     return visit.done(f"{PATH}/{hash_id}", "The image is changed.")
 
 
@@ -239,22 +238,16 @@ def _image_page(
 
 
 @router.get("/{hash_id}/delete")
-def show_deletion(visit: Visit, hash_id: str) -> Response:
-    image = _shown(visit, _own(visit, hash_id))
+def show_deletion(visit: Visit, uow: Transaction, hash_id: str) -> Response:
+    image = _shown(visit, records.get(uow, visit.caller, hash_id))
     return visit.page("delete_image.html", foreign=visit.media_sources(), image=image)
 
 
 @router.post("/{hash_id}/delete")
-def delete_image(visit: FormVisit, hash_id: str) -> Response:
-    image = _shown(visit, _own(visit, hash_id))
-    with visit.unit_of_work() as uow:
-        records.remove(uow, visit.caller, hash_id)
+def delete_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
+    image = _shown(visit, records.get(uow, visit.caller, hash_id))
+    records.remove(uow, visit.caller, hash_id)
     return visit.done(PATH, f"“{image.name}” is deleted.")
-
-
-def _own(visit: ConsoleVisit, hash_id: str) -> Attachment:
-    with visit.unit_of_work() as uow:
-        return records.get(uow, visit.caller, hash_id)
 
 
 def _shown(visit: ConsoleVisit, attachment: Attachment) -> ShownImage:

@@ -32,7 +32,7 @@ from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, PathId
+from api.parameters import Cursor, PathId, Transaction
 from core.errors import DomainError
 from core.errors import imports as errors
 from core.errors.requests import BODY_NOT_MULTIPART
@@ -78,17 +78,12 @@ UPDATE, START = "update", "start"
 
 
 @router.get("")
-def show_imports(visit: Visit, cursor: Cursor = None) -> Response:
-    with visit.unit_of_work() as uow:
-        wanted = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
-        found = records.list_of(uow, visit.caller, wanted, list_id=None)
-        titles = lists.titles_of(uow, [task.list_id for task in found.rows])
+def show_imports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
+    wanted = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
+    found = records.list_of(uow, visit.caller, wanted, list_id=None)
+    titles = lists.titles_of(uow, [task.list_id for task in found.rows])
     return visit.page(
-        "imports.html",
-        imports=found.rows,
-        titles=titles,
-        next_cursor=found.next_cursor,
-        cursor=cursor,
+        "imports.html", imports=found.rows, titles=titles, next_cursor=found.next_cursor
     )
 
 
@@ -191,12 +186,7 @@ def read_import_again(visit: FormVisit, import_id: PathId, columns: FirstColumn 
         dry_run = differs or not starts
         visit.state.queue_ages.check(Queue.BULK, waits=False)
         with visit.unit_of_work() as uow:
-            records.read_again(
-                uow,
-                visit.caller,
-                import_id,
-                replace(options, dry_run=dry_run),
-            )
+            records.read_again(uow, visit.caller, import_id, replace(options, dry_run=dry_run))
     except DomainError as error:
         if error.code == errors.IMPORT_RUNNING.code:
             # Another window was quicker.
@@ -278,19 +268,16 @@ def cancel_import(visit: FormVisit, import_id: PathId) -> Response:
 
 
 @router.post("/{import_id}/retry")
-def retry_import(visit: FormVisit, import_id: PathId) -> Response:
+def retry_import(visit: FormVisit, uow: Transaction, import_id: PathId) -> Response:
     """Continue an import that broke, with the rows that are not done."""
-    with visit.unit_of_work() as uow:
-        records.retry(uow, visit.caller, import_id)
+    records.retry(uow, visit.caller, import_id)
     return visit.done(f"{PREFIX}/{import_id}", "The import goes on.")
 
 
 @router.get("/{import_id}/not-added")
-def download_rejects(visit: Visit, import_id: PathId) -> Response:
+def download_rejects(visit: Visit, uow: Transaction, import_id: PathId) -> Response:
     """Redirect to the file of the rows that were not added, by a link that is made now."""
-    with visit.unit_of_work() as uow:
-        task = records.get(uow, visit.caller, import_id)
-    if task.files_removed_at is not None:
+    if records.get(uow, visit.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
     return redirect(import_errors_url(visit.state, import_id))
 

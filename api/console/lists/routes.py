@@ -19,7 +19,7 @@ from api.html.frame import list_style_sources
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.pages.sign_up.previews import embedded_form, preview
 from api.pages.sign_up.submission import SignUpPage
-from api.parameters import Cursor, ListId
+from api.parameters import Cursor, ListId, Transaction
 from api.schemas.lists import Channel, ListChanges, NewList, PreviewPart
 from core import clock
 from core.errors import DomainError
@@ -58,14 +58,11 @@ IMAGES_TO_CHOOSE = 100
 
 
 @router.get("")
-def show_lists(visit: Visit, cursor: Cursor = None) -> Response:
-    with visit.unit_of_work() as uow:
-        found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
-        shown = list_responses(uow, visit.state, found.rows)
-        net = figures.net_by_list(uow, [each.id for each in shown], DAYS_OF_NET)
-    return visit.page(
-        "lists.html", lists=shown, net=net, next_cursor=found.next_cursor, cursor=cursor
-    )
+def show_lists(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
+    found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
+    shown = list_responses(uow, visit.state, found.rows)
+    net = figures.net_by_list(uow, [each.id for each in shown], DAYS_OF_NET)
+    return visit.page("lists.html", lists=shown, net=net, next_cursor=found.next_cursor)
 
 
 @router.get("/new")
@@ -100,24 +97,22 @@ def make_list(visit: FormVisit) -> Response:
 
 
 @router.get("/{list_id}")
-def show_list(visit: Visit, list_id: ListId, days: str = _USUAL_PERIOD) -> Response:
+def show_list(
+    visit: Visit, uow: Transaction, list_id: ListId, days: str = _USUAL_PERIOD
+) -> Response:
     period = days if days in _PERIODS else _USUAL_PERIOD
     last = clock.now().date()
     wanted = DayRange(last - timedelta(days=int(period) - 1), last)
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        growth = figures.read(uow, mailing_list.id, wanted, FiguresBy.DAY)
-        sign_ups = figures.sign_ups(uow, mailing_list.id, wanted)
-        by_source = figures.members_by(uow, mailing_list.id, FiguresBy.SOURCE)
-        by_tier = figures.members_by(uow, mailing_list.id, FiguresBy.TIER)
-        shown = list_response(uow, visit.state, mailing_list)
+    mailing_list = visit.own_list(uow, list_id)
+    by_source = figures.members_by(uow, mailing_list.id, FiguresBy.SOURCE)
+    by_tier = figures.members_by(uow, mailing_list.id, FiguresBy.TIER)
     return visit.page(
         "list.html",
-        list=shown,
+        list=list_response(uow, visit.state, mailing_list),
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
-        plot=growth_plot(growth),
-        sign_ups=sign_ups,
+        plot=growth_plot(figures.read(uow, mailing_list.id, wanted, FiguresBy.DAY)),
+        sign_ups=figures.sign_ups(uow, mailing_list.id, wanted),
         period=period,
         periods=_PERIODS,
     )
@@ -280,12 +275,10 @@ def show_archive(visit: Visit, list_id: ListId) -> Response:
 
 @router.post("/{list_id}/archive")
 @ACTS_BY_LIST.threaded("list_id")
-def archive_list(visit: FormVisit, list_id: ListId) -> Response:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        lists.archive(uow, mailing_list)
-        title = mailing_list.title
-    return visit.done(f"{CONSOLE_PATH}/lists", f"The list “{title}” is archived.")
+def archive_list(visit: FormVisit, uow: Transaction, list_id: ListId) -> Response:
+    mailing_list = visit.own_list(uow, list_id)
+    lists.archive(uow, mailing_list)
+    return visit.done(f"{CONSOLE_PATH}/lists", f"The list “{mailing_list.title}” is archived.")
 
 
 def _shown(visit: ConsoleVisit, list_id: int) -> Channel:

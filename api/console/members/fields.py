@@ -8,7 +8,7 @@ from api.auth.page_sessions import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
-from api.parameters import PathId
+from api.parameters import PathId, Transaction
 from api.schemas.fields import FieldChanges, NewField
 from core.errors import DomainError
 from core.errors.mailing import FIELD_KEY_TAKEN
@@ -29,10 +29,8 @@ _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 
 @router.get("")
-def show_fields(visit: Visit) -> Response:
-    with visit.unit_of_work() as uow:
-        found = fields.list_of(uow, visit.user_id)
-    return visit.page("fields.html", fields=found, types=TYPES)
+def show_fields(visit: Visit, uow: Transaction) -> Response:
+    return visit.page("fields.html", fields=fields.list_of(uow, visit.user_id), types=TYPES)
 
 
 @router.get("/new")
@@ -53,9 +51,8 @@ def make_field(visit: FormVisit) -> Response:
 
 
 @router.get("/{field_id}")
-def show_field(visit: Visit, field_id: PathId) -> Response:
-    with visit.unit_of_work() as uow:
-        found = fields.get(uow, visit.user_id, field_id)
+def show_field(visit: Visit, uow: Transaction, field_id: PathId) -> Response:
+    found = fields.get(uow, visit.user_id, field_id)
     typed = {name: getattr(found, name) or "" for name in ("key", "label", "description", "type")}
     typed["choices"] = "\n".join(found.choices)
     typed |= {"public": "on"} if found.is_public else {}
@@ -76,11 +73,10 @@ def change_field(visit: FormVisit, field_id: PathId) -> Response:
 
 
 @router.post("/{field_id}/retire")
-def retire_field(visit: FormVisit, field_id: PathId) -> Response:
+def retire_field(visit: FormVisit, uow: Transaction, field_id: PathId) -> Response:
     """Hide the field; members keep their values, unseen."""
-    with visit.unit_of_work() as uow:
-        label = fields.get(uow, visit.user_id, field_id).label
-        fields.retire(uow, visit.user_id, field_id)
+    label = fields.get(uow, visit.user_id, field_id).label
+    fields.retire(uow, visit.user_id, field_id)
     return visit.done(FIELDS_PATH, f"The field “{label}” is retired.")
 
 

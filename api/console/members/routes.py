@@ -28,7 +28,7 @@ from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import ACTS_BY_LIST, RECORDS, SEARCHES_BY_CALLER
-from api.parameters import Cursor, ListId, PathId
+from api.parameters import Cursor, ListId, PathId, Transaction
 from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
 from core.errors import DomainError, FieldProblem
 from core.errors.mailing import (
@@ -127,7 +127,6 @@ def _members_page(
         written=None if written is None else as_json(written),
         limit=MEMBERS_ON_PAGE,
         search={"filter": written, "limit": MEMBERS_ON_PAGE} if written else None,
-        cursor=cursor,
         statuses=STATUSES,
         tiers=TIERS,
     )
@@ -355,17 +354,15 @@ def _done_beside_form(
 
 
 @router.get("/{user_id}/remove")
-def ask_to_remove(visit: Visit, list_id: ListId, user_id: PathId) -> Response:
-    with visit.unit_of_work() as uow:
-        held = _hold(uow, visit, list_id, user_id)
+def ask_to_remove(visit: Visit, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+    held = _hold(uow, visit, list_id, user_id)
     return visit.page("remove_member.html", list=held.mailing_list, member=held.shown)
 
 
 @router.post("/{user_id}/remove")
 @ACTS_BY_LIST.threaded("list_id")
-def remove_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
-    with visit.unit_of_work() as uow:
-        members.remove(uow, visit.own_list(uow, list_id), user_id, _actor(visit))
+def remove_member(visit: FormVisit, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+    members.remove(uow, visit.own_list(uow, list_id), user_id, _actor(visit))
     return visit.done(_path(list_id, user_id), "The member is removed from the list.")
 
 
@@ -413,7 +410,6 @@ def _member_page(
         consent=[
             (consent_words(each), others_words(each, of_networks), each) for each in agreed.rows
         ],
-        cursor=cursor,
     )
 
 

@@ -26,7 +26,7 @@ from api.console.navigation import list_path
 from api.console.typed_forms import SOMETHING_WRONG, TypedForm, body_of_form
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
-from api.parameters import Cursor, ListId, PathId
+from api.parameters import Cursor, ListId, PathId, Transaction
 from api.schemas.fields import TagChange
 from core.errors import DomainError
 from core.errors.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
@@ -41,17 +41,13 @@ _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
 
 @router.get("/segments")
-def show_segments(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        wanted = PageRequest(SEGMENTS_ON_PAGE, cursor=cursor)
-        found = segments.list_of(uow, mailing_list, wanted)
+def show_segments(
+    visit: Visit, uow: Transaction, list_id: ListId, cursor: Cursor = None
+) -> Response:
+    mailing_list = visit.own_list(uow, list_id)
+    found = segments.list_of(uow, mailing_list, PageRequest(SEGMENTS_ON_PAGE, cursor=cursor))
     return visit.page(
-        "segments.html",
-        list=mailing_list,
-        segments=found.rows,
-        next_cursor=found.next_cursor,
-        cursor=cursor,
+        "segments.html", list=mailing_list, segments=found.rows, next_cursor=found.next_cursor
     )
 
 
@@ -143,12 +139,13 @@ def _change_segment(visit: ConsoleVisit, list_id: int, segment_id: int) -> Respo
 
 
 @router.post("/segments/{segment_id}/delete")
-def delete_segment(visit: FormVisit, list_id: ListId, segment_id: PathId) -> Response:
+def delete_segment(
+    visit: FormVisit, uow: Transaction, list_id: ListId, segment_id: PathId
+) -> Response:
     """Delete the segment, and no member."""
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        name = segments.get(uow, mailing_list.id, segment_id).name
-        segments.remove(uow, mailing_list, segment_id)
+    mailing_list = visit.own_list(uow, list_id)
+    name = segments.get(uow, mailing_list.id, segment_id).name
+    segments.remove(uow, mailing_list, segment_id)
     path = f"{list_path(list_id)}/segments"
     return visit.done(path, f"The segment “{name}” is deleted. Its members stay.")
 
@@ -220,16 +217,11 @@ _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
 
 
 @router.get("/tags")
-def show_tags(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        found = tags.page(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
+def show_tags(visit: Visit, uow: Transaction, list_id: ListId, cursor: Cursor = None) -> Response:
+    mailing_list = visit.own_list(uow, list_id)
+    found = tags.page(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
     return visit.page(
-        "tags.html",
-        list=mailing_list,
-        tags=found.rows,
-        next_cursor=found.next_cursor,
-        cursor=cursor,
+        "tags.html", list=mailing_list, tags=found.rows, next_cursor=found.next_cursor
     )
 
 

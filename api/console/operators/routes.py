@@ -21,7 +21,7 @@ from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit, console_router
 from api.errors import STATUS_OF
 from api.limits.bulkheads import AUTHENTICATION, MONEY
-from api.parameters import Cursor, PathId, StateOf
+from api.parameters import Cursor, PathId, StateOf, Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import EMAIL_INVALID
 from core.errors.requests import ROUTE_NOT_FOUND
@@ -125,11 +125,7 @@ def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = N
     with visit.unit_of_work() as uow:
         found = accounts.owners_of_lists(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
     return visit.form_page(
-        "operator_users.html",
-        form,
-        owners=found.rows,
-        next_cursor=found.next_cursor,
-        cursor=cursor,
+        "operator_users.html", form, owners=found.rows, next_cursor=found.next_cursor
     )
 
 
@@ -182,12 +178,14 @@ _DONE = {
 @router.get("/orders")
 @MONEY.threaded
 def show_orders(
-    visit: OperatorVisit, status: str = OrderStatus.REVIEW, cursor: Cursor = None
+    visit: OperatorVisit,
+    uow: Transaction,
+    status: str = OrderStatus.REVIEW,
+    cursor: Cursor = None,
 ) -> Response:
     """Show the orders of all users, newest first: those in review unless others are asked for."""
     chosen = next((each for each in OrderStatus if each == status), None)
-    with visit.unit_of_work() as uow:
-        found = orders.list_all(uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=chosen)
+    found = orders.list_all(uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=chosen)
     return visit.page(
         "operator_orders.html",
         orders=found.rows,
@@ -195,7 +193,6 @@ def show_orders(
         statuses=[*((each.value, each.value) for each in OrderStatus), (_ANY, "any")],
         form=TypedForm({"status": chosen or _ANY}),
         next_cursor=found.next_cursor,
-        cursor=cursor,
     )
 
 
@@ -261,7 +258,6 @@ def show_jobs(
         statuses=_STATUSES,
         choices=_QUEUES,
         next_cursor=found.next_cursor,
-        cursor=cursor,
     )
 
 

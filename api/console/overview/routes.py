@@ -11,6 +11,7 @@ from api.console.console_display import QUOTAS, credits_text
 from api.console.developers.views import newest_events
 from api.console.navigation import list_path, pages_named
 from api.console.visits import Visit, console_router
+from api.parameters import Transaction
 from api.schemas.lists import Channel
 from core.settings.notations import PlanQuota
 from models import EndpointState, Plan
@@ -103,12 +104,11 @@ def _next_steps(
 
 
 @router.get("/find")
-def show_found(visit: Visit, q: str = "") -> Response:
+def show_found(visit: Visit, uow: Transaction, q: str = "") -> Response:
     sought = q.replace("\0", "")[: member_filter.MAX_SOUGHT_CHARACTERS]
-    with visit.unit_of_work() as uow:
-        found = member_filter.find(uow, visit.caller, sought)
-        some = lists.list_of(uow, visit.user_id, PageRequest(LISTS_TO_SEARCH)).rows
-        is_operator = accounts.get(uow, visit.user_id).is_operator
+    found = member_filter.find(uow, visit.caller, sought)
+    some = lists.list_of(uow, visit.user_id, PageRequest(LISTS_TO_SEARCH)).rows
+    is_operator = accounts.get(uow, visit.user_id).is_operator
     least = member_filter.MIN_SOUGHT_CHARACTERS
     return visit.page(
         "find.html",
