@@ -185,10 +185,10 @@ def require_recent(uow: UnitOfWork, member: PageSession) -> None:
         raise LoginNeeded(again=True) from None
 
 
-def _of_form(find: Callable[..., Any]) -> Any:
+def of_form(find: Callable[..., Any]) -> Any:
     """Depend on the session of the browser that sent one of our forms."""
 
-    async def of_form(
+    async def sent(
         # Before the form: only a person who is logged in has it read.
         member: Annotated[PageSession, Depends(find)],
         form: FormOf,
@@ -197,32 +197,32 @@ def _of_form(find: Callable[..., Any]) -> Any:
         require_csrf(request, state_of(request), member.cookie, form.get(CSRF_FIELD))
         return member
 
-    return Depends(of_form)
+    return Depends(sent)
 
 
-def _recent(found: Any) -> Any:
+def recent(found: Any) -> Any:
     """Depend on a login that is new enough for what the page is about."""
 
     @AUTHENTICATION.threaded
-    def recent(request: Request, member: Annotated[PageSession, found]) -> PageSession:
+    def logged_in_lately(request: Request, member: Annotated[PageSession, found]) -> PageSession:
         with state_of(request).resources.unit_of_work() as uow:
             require_recent(uow, member)
         return member
 
-    return Depends(recent)
+    return Depends(logged_in_lately)
 
 
-_MEMBER, _FORM_MEMBER = Depends(_member), _of_form(_member)
+_MEMBER, _FORM_MEMBER = Depends(_member), of_form(_member)
 # People who may have no second factor yet, though they need one.
-_STARTER, _FORM_STARTER = Depends(_starter), _of_form(_starter)
+_STARTER, _FORM_STARTER = Depends(_starter), of_form(_starter)
 
 Member = Annotated[PageSession, _MEMBER]
 FormMember = Annotated[PageSession, _FORM_MEMBER]
 Starter = Annotated[PageSession, _STARTER]
-RecentMember = Annotated[PageSession, _recent(_MEMBER)]
-RecentFormMember = Annotated[PageSession, _recent(_FORM_MEMBER)]
-RecentStarter = Annotated[PageSession, _recent(_STARTER)]
-RecentFormStarter = Annotated[PageSession, _recent(_FORM_STARTER)]
+RecentMember = Annotated[PageSession, recent(_MEMBER)]
+RecentFormMember = Annotated[PageSession, recent(_FORM_MEMBER)]
+RecentStarter = Annotated[PageSession, recent(_STARTER)]
+RecentFormStarter = Annotated[PageSession, recent(_FORM_STARTER)]
 
 
 def require_form_csrf(request: Request, state: State, form: FormFields) -> None:

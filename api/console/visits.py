@@ -119,7 +119,7 @@ class ConsoleVisit:
             "base": settings.public_base,
             "csrf_token": sessions.csrf_token(keyring, self.member.cookie),
             "path": self.request.scope["path"],
-            # That of a page which is not the first.
+            # Only the first page of a list has none.
             "cursor": self.request.query_params.get("cursor"),
             "navigation": ()
             if self.member.lacks_factor
@@ -148,7 +148,7 @@ class ConsoleVisit:
         return reply
 
 
-def _visit_of(member: Any) -> Any:
+def visit_of(member: Any) -> Any:
     """Depend on a visit of the person whom ``member`` finds."""
 
     async def visit(
@@ -161,7 +161,7 @@ def _visit_of(member: Any) -> Any:
     return Depends(visit)
 
 
-def _form_visit_of(member: Any) -> Any:
+def form_visit_of(member: Any) -> Any:
     async def visit(
         request: Request,
         state: StateOf,
@@ -173,12 +173,19 @@ def _form_visit_of(member: Any) -> Any:
     return Depends(visit)
 
 
-Visit = Annotated[ConsoleVisit, _visit_of(Member)]
-FormVisit = Annotated[ConsoleVisit, _form_visit_of(FormMember)]
+async def _empty_form() -> TypedForm:
+    return TypedForm()
+
+
+# The form of a page that is opened. A form's handler calls that of the page with what was sent.
+EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
+
+Visit = Annotated[ConsoleVisit, visit_of(Member)]
+FormVisit = Annotated[ConsoleVisit, form_visit_of(FormMember)]
 # Visits with a login of the last 15 minutes: others are redirected to the login page and back.
-RecentVisit = Annotated[ConsoleVisit, _visit_of(RecentMember)]
-RecentFormVisit = Annotated[ConsoleVisit, _form_visit_of(RecentFormMember)]
+RecentVisit = Annotated[ConsoleVisit, visit_of(RecentMember)]
+RecentFormVisit = Annotated[ConsoleVisit, form_visit_of(RecentFormMember)]
 # Visits of people who may lack the second factor that they need.
-StarterVisit = Annotated[ConsoleVisit, _visit_of(Starter)]
-RecentStarterVisit = Annotated[ConsoleVisit, _visit_of(RecentStarter)]
-RecentFormStarterVisit = Annotated[ConsoleVisit, _form_visit_of(RecentFormStarter)]
+StarterVisit = Annotated[ConsoleVisit, visit_of(Starter)]
+RecentStarterVisit = Annotated[ConsoleVisit, visit_of(RecentStarter)]
+RecentFormStarterVisit = Annotated[ConsoleVisit, form_visit_of(RecentFormStarter)]

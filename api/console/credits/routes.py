@@ -18,7 +18,7 @@ from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import credits_text
 from api.console.typed_forms import TypedForm, text_or_none, wrong_field
-from api.console.visits import ConsoleVisit, FormVisit, Visit
+from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit
 from api.limits.bulkheads import MONEY
 from api.parameters import Cursor, PathId, Transaction
 from api.schemas.credits import prices_of
@@ -192,8 +192,24 @@ WAIT_SECONDS = 15.0
 
 @router.get("/buy")
 @MONEY.threaded
-def show_buying(visit: Visit) -> Response:
-    return _buy_page(visit, TypedForm())
+def show_buying(visit: Visit, form: EmptyForm) -> Response:
+    channels = visit.state.payments.configured
+    prices = [
+        {
+            "currency": (currency := each["currency"]),
+            "per_unit": credits_text(each["credits_per_unit"]),
+            "least": money_text(each["minimum"], currency),
+            "most": money_text(each["maximum"], currency),
+        }
+        for each in prices_of(visit.state.resources.settings, channels)["currencies"]
+    ]
+    return visit.form_page(
+        "buy_credits.html",
+        form,
+        prices=prices,
+        currencies=[(each["currency"], each["currency"]) for each in prices],
+        channels=[(str(each), _CHANNELS[each]) for each in channels],
+    )
 
 
 @router.post("/buy")
@@ -216,7 +232,7 @@ async def buy_credits(request: Request, visit: FormVisit) -> Response:
         )
         await wait_for_job(request, state, accepted.job_id, WAIT_SECONDS)
     except DomainError as error:
-        return await MONEY.run(_buy_page, visit, visit.refused(error, PLACES))
+        return await show_buying(visit, visit.refused(error, PLACES))
     return redirect_to_path(state, f"{PATH}/orders/{accepted.subject_id}")
 
 
@@ -237,26 +253,6 @@ def _order_request(visit: ConsoleVisit) -> OrderRequest:
         currency=text_or_none(form, CURRENCY),
         channel=text_or_none(form, CHANNEL),
         redirect_url=orders.console_url(visit.state.resources.settings),
-    )
-
-
-def _buy_page(visit: ConsoleVisit, form: TypedForm) -> Response:
-    channels = visit.state.payments.configured
-    prices = [
-        {
-            "currency": (currency := each["currency"]),
-            "per_unit": credits_text(each["credits_per_unit"]),
-            "least": money_text(each["minimum"], currency),
-            "most": money_text(each["maximum"], currency),
-        }
-        for each in prices_of(visit.state.resources.settings, channels)["currencies"]
-    ]
-    return visit.form_page(
-        "buy_credits.html",
-        form,
-        prices=prices,
-        currencies=[(each["currency"], each["currency"]) for each in prices],
-        channels=[(str(each), _CHANNELS[each]) for each in channels],
     )
 
 

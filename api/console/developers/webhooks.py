@@ -12,6 +12,7 @@ from api.console.developers.views import type_groups, type_words
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none, wrong_field
 from api.console.visits import (
     ConsoleVisit,
+    EmptyForm,
     FormVisit,
     RecentFormVisit,
     RecentVisit,
@@ -151,8 +152,13 @@ def show_endpoints(visit: Visit, uow: Transaction) -> Response:
 
 
 @router.get("/new")
-def show_new_endpoint(visit: RecentVisit) -> Response:
-    return _new_page(visit, TypedForm())
+def show_new_endpoint(visit: RecentVisit, form: EmptyForm) -> Response:
+    with visit.unit_of_work() as uow:
+        own = lists.choices(uow, visit.user_id)
+    choices = [("", "All of them"), *((str(each.id), each.title) for each in own)]
+    return visit.form_page(
+        "new_webhook.html", form, groups=type_groups(), box_name=BOX, lists=choices
+    )
 
 
 @router.post("/new")
@@ -171,7 +177,7 @@ async def make_endpoint(visit: RecentFormVisit) -> Response:
         return await RECORDS.run(_made, visit, body)
     except DomainError as error:
         form = await RECORDS.run(visit.refused, error, PLACES)
-        return await RECORDS.run(_new_page, visit, form)
+        return await RECORDS.run(show_new_endpoint, visit, form)
 
 
 def _made(visit: ConsoleVisit, body: NewWebhookEndpoint) -> Response:
@@ -181,15 +187,6 @@ def _made(visit: ConsoleVisit, body: NewWebhookEndpoint) -> Response:
         )
         [shown] = _shown(uow, [endpoint])
     return visit.page("webhook_secret.html", shown=shown, secret=secret, is_new=True)
-
-
-def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
-    with visit.unit_of_work() as uow:
-        own = lists.choices(uow, visit.user_id)
-    choices = [("", "All of them"), *((str(each.id), each.title) for each in own)]
-    return visit.form_page(
-        "new_webhook.html", form, groups=type_groups(), box_name=BOX, lists=choices
-    )
 
 
 @router.get("/{endpoint_id}")

@@ -11,7 +11,7 @@ from api.bodies.forms import file_named, read_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import counted
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
-from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
+from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.parameters import Cursor, Transaction
@@ -114,8 +114,16 @@ class ShownImage:
 
 
 @router.get("")
-def show_images(visit: Visit, cursor: Cursor = None) -> Response:
-    return _images_page(visit, TypedForm(), cursor)
+def show_images(visit: Visit, form: EmptyForm, cursor: Cursor = None) -> Response:
+    with visit.unit_of_work() as uow:
+        found = records.list_of(uow, visit.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor))
+    return visit.form_page(
+        "images.html",
+        form,
+        foreign=visit.media_sources(),
+        images=[_shown(visit, each) for each in found.rows],
+        next_cursor=found.next_cursor,
+    )
 
 
 @router.post("")
@@ -133,7 +141,7 @@ async def upload_image(request: Request, visit: Visit) -> Response:
         is_of_file = error.code.startswith(("attachment.", "image."))
         places = {error.code: "file"} if is_of_file else {}
         form = await RECORDS.run(sent.refused, error, places)
-        return await RECORDS.run(_images_page, sent, form)
+        return await RECORDS.run(show_images, sent, form)
     name = image.original_filename
     if image.status != AttachmentStatus.READY:
         return visit.done(PATH, f"“{name}” is here, and will be ready soon.")
@@ -168,18 +176,6 @@ def _outcome(visit: ConsoleVisit, accepted: AcceptedJob) -> Attachment:
     if isinstance(found, DomainError):
         raise found
     return found
-
-
-def _images_page(visit: ConsoleVisit, form: TypedForm, cursor: str | None = None) -> Response:
-    with visit.unit_of_work() as uow:
-        found = records.list_of(uow, visit.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor))
-    return visit.form_page(
-        "images.html",
-        form,
-        foreign=visit.media_sources(),
-        images=[_shown(visit, each) for each in found.rows],
-        next_cursor=found.next_cursor,
-    )
 
 
 @router.get("/{hash_id}")

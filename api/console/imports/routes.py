@@ -29,7 +29,7 @@ from api.console.members.bulk import words_of
 from api.console.navigation import list_path
 from api.console.part_streams import LivePart, part_stream
 from api.console.typed_forms import TypedForm, wrong_field
-from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
+from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId, Transaction
@@ -283,21 +283,7 @@ def download_rejects(visit: Visit, uow: Transaction, import_id: PathId) -> Respo
 
 
 @router.get("/{import_id}/undo")
-def show_undo(visit: Visit, import_id: PathId) -> Response:
-    return _undo_page(visit, import_id, TypedForm())
-
-
-@router.post("/{import_id}/undo")
-def undo_import(visit: FormVisit, import_id: PathId) -> Response:
-    try:
-        with visit.unit_of_work() as uow:
-            records.undo(uow, visit.caller, import_id)
-    except DomainError as error:
-        return _undo_page(visit, import_id, visit.refused(error))
-    return redirect_to_path(visit.state, f"{PREFIX}/{import_id}")
-
-
-def _undo_page(visit: ConsoleVisit, import_id: int, form: TypedForm) -> Response:
+def show_undo(visit: Visit, import_id: PathId, form: EmptyForm) -> Response:
     """Show whom the undo would take back, and links to what holds the others."""
     with visit.unit_of_work() as uow:
         preview = records.undo_preview(uow, visit.caller, import_id)
@@ -313,3 +299,13 @@ def _undo_page(visit: ConsoleVisit, import_id: int, form: TypedForm) -> Response
         holders.append((words, path, each.members))
     shown = shown_import(visit, import_id)
     return visit.form_page("undo_import.html", form, shown=shown, preview=preview, holders=holders)
+
+
+@router.post("/{import_id}/undo")
+def undo_import(visit: FormVisit, import_id: PathId) -> Response:
+    try:
+        with visit.unit_of_work() as uow:
+            records.undo(uow, visit.caller, import_id)
+    except DomainError as error:
+        return show_undo(visit, import_id, visit.refused(error))
+    return redirect_to_path(visit.state, f"{PREFIX}/{import_id}")

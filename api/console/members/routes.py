@@ -26,7 +26,7 @@ from api.console.members.forms import (
 from api.console.members.views import consent_words, history_line, others_words
 from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
-from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
+from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.limits.bulkheads import ACTS_BY_LIST, RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId, Transaction
 from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
@@ -183,8 +183,10 @@ def _found(
 
 
 @router.get("/new")
-def show_new_member(visit: Visit, list_id: ListId) -> Response:
-    return _new_member_page(visit, list_id, TypedForm())
+def show_new_member(visit: Visit, list_id: ListId, form: EmptyForm) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+    return visit.form_page("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
 
 
 @router.post("/new")
@@ -201,14 +203,8 @@ def add_member(visit: FormVisit, list_id: ListId) -> Response:
             member = members.upsert(uow, mailing_list, email, body.edit(), _actor(visit))
             user_id = member.user_id
     except DomainError as error:
-        return _new_member_page(visit, list_id, visit.refused(error, _OF_ADDRESS))
+        return show_new_member(visit, list_id, visit.refused(error, _OF_ADDRESS))
     return visit.done(_path(list_id, user_id), f"{email} is on the list.")
-
-
-def _new_member_page(visit: ConsoleVisit, list_id: int, form: TypedForm) -> Response:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-    return visit.form_page("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
 
 
 def _actor(visit: ConsoleVisit) -> Actor:

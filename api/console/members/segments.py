@@ -24,7 +24,7 @@ from api.console.members.forms import (
 )
 from api.console.navigation import list_path
 from api.console.typed_forms import SOMETHING_WRONG, TypedForm, body_of_form
-from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
+from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId, Transaction
 from api.schemas.fields import TagChange
@@ -226,8 +226,12 @@ def show_tags(visit: Visit, uow: Transaction, list_id: ListId, cursor: Cursor = 
 
 
 @router.get("/tags/{tag_id}")
-def show_tag(visit: Visit, list_id: ListId, tag_id: PathId) -> Response:
-    return _tag_page(visit, list_id, tag_id)
+def show_tag(visit: Visit, list_id: ListId, tag_id: PathId, form: EmptyForm) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        tag = tags.get(uow, mailing_list.id, tag_id)
+    form = replace(form, typed={"name": tag.name, **form.typed})
+    return visit.form_page("tag.html", form, list=mailing_list, tag=tag)
 
 
 @router.post("/tags/{tag_id}")
@@ -239,7 +243,7 @@ def rename_tag(visit: FormVisit, list_id: ListId, tag_id: PathId) -> Response:
             body = body_of_form(TagChange, {"name": visit.form.get("name", "")})
             tags.rename(uow, mailing_list.id, tag_id, body.name)
     except DomainError as error:
-        return _tag_page(visit, list_id, tag_id, visit.refused(error, _TAG_PLACES))
+        return show_tag(visit, list_id, tag_id, visit.refused(error, _TAG_PLACES))
     return visit.done(f"{list_path(list_id)}/tags", f"The tag is called “{body.name}” now.")
 
 
@@ -251,16 +255,5 @@ def delete_tag(visit: FormVisit, list_id: ListId, tag_id: PathId) -> Response:
             name = tags.get(uow, mailing_list.id, tag_id).name
             tags.delete(uow, mailing_list.id, tag_id)
     except DomainError as error:
-        return _tag_page(visit, list_id, tag_id, visit.refused(error, _TAG_PLACES))
+        return show_tag(visit, list_id, tag_id, visit.refused(error, _TAG_PLACES))
     return visit.done(f"{list_path(list_id)}/tags", f"No member has the tag “{name}” any more.")
-
-
-def _tag_page(
-    visit: ConsoleVisit, list_id: int, tag_id: int, form: TypedForm | None = None
-) -> Response:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        tag = tags.get(uow, mailing_list.id, tag_id)
-    form = form or TypedForm()
-    form = replace(form, typed={"name": tag.name, **form.typed})
-    return visit.form_page("tag.html", form, list=mailing_list, tag=tag)

@@ -3,25 +3,17 @@
 import re
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends
 from fastapi.responses import Response
 
-from api.auth.page_sessions import (
-    CSRF_FIELD,
-    FormOf,
-    Member,
-    PageSession,
-    redirect_to_path,
-    require_csrf,
-    require_recent,
-)
+from api.auth.page_sessions import Member, PageSession, of_form, recent, redirect_to_path
 from api.console.console_display import QUOTAS
 from api.console.navigation import OPERATORS
 from api.console.typed_forms import TypedForm, wrong_field
-from api.console.visits import ConsoleVisit, console_router
+from api.console.visits import ConsoleVisit, EmptyForm, console_router, form_visit_of, visit_of
 from api.errors import STATUS_OF
-from api.limits.bulkheads import AUTHENTICATION, MONEY
-from api.parameters import Cursor, PathId, StateOf, Transaction
+from api.limits.bulkheads import MONEY
+from api.parameters import Cursor, PathId, Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import EMAIL_INVALID
 from core.errors.requests import ROUTE_NOT_FOUND
@@ -47,23 +39,10 @@ async def _operator(member: Member) -> PageSession:
 
 
 Operator = Annotated[PageSession, Depends(_operator)]
-
-
-async def _visit(request: Request, state: StateOf, operator: Operator) -> ConsoleVisit:
-    return ConsoleVisit(request, state, operator)
-
-
-@AUTHENTICATION.threaded
-def _form_visit(request: Request, state: StateOf, operator: Operator, form: FormOf) -> ConsoleVisit:
-    require_csrf(request, state, operator.cookie, form.get(CSRF_FIELD))
-    with state.resources.unit_of_work() as uow:
-        require_recent(uow, operator)
-    return ConsoleVisit(request, state, operator, form)
-
-
-OperatorVisit = Annotated[ConsoleVisit, Depends(_visit)]
 # The forms of operators need a login of the last 15 minutes.
-OperatorFormVisit = Annotated[ConsoleVisit, Depends(_form_visit)]
+FormOperator = Annotated[PageSession, recent(of_form(_operator))]
+OperatorVisit = Annotated[ConsoleVisit, visit_of(Operator)]
+OperatorFormVisit = Annotated[ConsoleVisit, form_visit_of(FormOperator)]
 
 
 router = console_router(OPERATORS.path)
@@ -130,24 +109,7 @@ def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = N
 
 
 @router.get("/users/{user_id}")
-def show_user(visit: OperatorVisit, user_id: PathId) -> Response:
-    return _user(visit, user_id)
-
-
-@router.post("/users/{user_id}")
-def change_plan(visit: OperatorFormVisit, user_id: PathId) -> Response:
-    typed = visit.form.get("plan")
-    if typed not in tuple(Plan):
-        error = wrong_field("plan", "must be one of those that the page offers")
-        return _user(visit, user_id, visit.refused(error))
-    plan = Plan(typed)
-    with visit.unit_of_work() as uow:
-        is_changed = operators.change_plan(uow, visit.caller, user_id, plan)
-    notice = f"They are on the {plan} plan now." if is_changed else "They were on it already."
-    return visit.done(f"{USERS_PATH}/{user_id}", notice)
-
-
-def _user(visit: ConsoleVisit, user_id: int, form: TypedForm | None = None) -> Response:
+def show_user(visit: OperatorVisit, user_id: PathId, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
         user = accounts.get(uow, user_id)
         account = operators.account_of(uow, user)
@@ -155,13 +117,26 @@ def _user(visit: ConsoleVisit, user_id: int, form: TypedForm | None = None) -> R
         events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
     return visit.form_page(
         "operator_user.html",
-        form or TypedForm({"plan": account.user.plan}),
+        form if form.typed else TypedForm({"plan": account.user.plan}),
         account=account,
         user=account.user,
         plans=[(plan.value, plan.value) for plan in Plan],
         quotas=[(label, used[quota]) for quota, label in QUOTAS.items()],
         events=events,
     )
+
+
+@router.post("/users/{user_id}")
+def change_plan(visit: OperatorFormVisit, user_id: PathId) -> Response:
+    typed = visit.form.get("plan")
+    if typed not in tuple(Plan):
+        error = wrong_field("plan", "must be one of those that the page offers")
+        return show_user(visit, user_id, visit.refused(error))
+    plan = Plan(typed)
+    with visit.unit_of_work() as uow:
+        is_changed = operators.change_plan(uow, visit.caller, user_id, plan)
+    notice = f"They are on the {plan} plan now." if is_changed else "They were on it already."
+    return visit.done(f"{USERS_PATH}/{user_id}", notice)
 
 
 ORDERS_PATH = f"{OPERATORS.path}/orders"
@@ -262,8 +237,18 @@ def show_jobs(
 
 
 @router.get("/jobs/{job_id}")
-def show_job(visit: OperatorVisit, job_id: PathId) -> Response:
-    return _job_page(visit, job_id, TypedForm())
+def show_job(visit: OperatorVisit, job_id: PathId, form: EmptyForm) -> Response:
+    with visit.unit_of_work() as uow:
+        job = records.get_any(uow, job_id)
+    return visit.form_page(
+        "operator_job.html",
+        form,
+        job=job,
+        error=records.error_shown(job),
+        next_try_at=records.next_try_at(job),
+        has_ended=job.status in FINISHED,
+        may_be_retried=job.status in (JobStatus.FAILED, JobStatus.CANCELLED),
+    )
 
 
 @router.post("/jobs/{job_id}")
@@ -279,30 +264,18 @@ def act_on_job(visit: OperatorFormVisit, job_id: PathId) -> Response:
             else:
                 notice = "It had ended already."
     except DomainError as error:
-        return _job_page(visit, job_id, visit.refused(error))
+        return show_job(visit, job_id, visit.refused(error))
     return visit.done(f"{JOBS_PATH}/{job_id}", notice)
-
-
-def _job_page(visit: ConsoleVisit, job_id: int, form: TypedForm) -> Response:
-    with visit.unit_of_work() as uow:
-        job = records.get_any(uow, job_id)
-    return visit.form_page(
-        "operator_job.html",
-        form,
-        job=job,
-        error=records.error_shown(job),
-        next_try_at=records.next_try_at(job),
-        has_ended=job.status in FINISHED,
-        may_be_retried=job.status in (JobStatus.FAILED, JobStatus.CANCELLED),
-    )
 
 
 MAINTENANCE_PATH = f"{OPERATORS.path}/maintenance"
 
 
 @router.get("/maintenance")
-def show_maintenance(visit: OperatorVisit) -> Response:
-    return _maintenance_page(visit, TypedForm())
+def show_maintenance(visit: OperatorVisit, form: EmptyForm) -> Response:
+    with visit.unit_of_work() as uow:
+        runs = operators.all_of_them(uow)
+    return visit.form_page("operator_maintenance.html", form, runs=runs)
 
 
 @router.post("/maintenance")
@@ -313,11 +286,5 @@ def begin_maintenance(visit: OperatorFormVisit) -> Response:
         with visit.unit_of_work() as uow:
             operators.begin_maintenance(uow, visit.caller, name)
     except DomainError as error:
-        return _maintenance_page(visit, visit.refused(error))
+        return show_maintenance(visit, visit.refused(error))
     return visit.done(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")
-
-
-def _maintenance_page(visit: ConsoleVisit, form: TypedForm) -> Response:
-    with visit.unit_of_work() as uow:
-        runs = operators.all_of_them(uow)
-    return visit.form_page("operator_maintenance.html", form, runs=runs)
