@@ -205,7 +205,6 @@ def _rule_of(schema: JsonSchema, *, is_path: bool) -> str | None:
 _SCHEMAS = "#/components/schemas/"
 _EVENT = "FeedEventRecord"
 _TAG = "Webhooks"
-_MOMENT = "2026-11-21T09:30:00.000000Z"
 
 # By Standard Webhooks 1.0.
 _HEADERS = {
@@ -291,9 +290,9 @@ def _sample(kind: FeedEventType, entry: TypeEntry) -> dict[str, Any]:
     event = {
         "id": 48213,
         "type": kind.value,
-        "occurred_at": _MOMENT,
+        "occurred_at": _SAMPLE_MOMENT,
         "list_id": 4711 if is_of_list else None,
         "subject": {"kind": entry.subject.value, "id": 90125},
         "data": entry.data.example(),
     }
-    return {"type": kind.value, "timestamp": _MOMENT, "data": event}
+    return {"type": kind.value, "timestamp": _SAMPLE_MOMENT, "data": event}

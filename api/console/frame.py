@@ -19,6 +19,7 @@ from api.console.navigation import (
     current_mark,
     of_list,
 )
+from api.html.frame import HEADERS, policy
 from api.html.problems import ShownProblem, words_of
 from core.errors.requests import REQUEST_INVALID
 from core.settings import Settings
@@ -34,13 +35,8 @@ _ALLOWED = {
     "base-uri": "'none'",
     "form-action": "'self'",
 }
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    # Our own server gets it, so that a form's request has its origin.
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-    "X-Robots-Tag": "noindex",
-}
+# Our own server gets the referrer, so that a form's request has its origin.
+_HEADERS = {**HEADERS, "Referrer-Policy": "same-origin"}
 _NOTHING: Mapping[str, str] = {}
 
 _CONSOLE = Path(__file__).parent
@@ -98,11 +94,7 @@ def console_page(
 
     ``foreign``: the other origins of which the page shows something, by directive.
     """
-    names = dict.fromkeys((*_ALLOWED, *foreign))
-    policy = "; ".join(
-        f"{name} {_ALLOWED.get(name, '')} {foreign.get(name, '')}".strip() for name in names
-    )
-    headers = {**_HEADERS, "Content-Security-Policy": policy}
+    headers = {**_HEADERS, "Content-Security-Policy": policy(_ALLOWED, foreign)}
     return HTMLResponse(console_part(template, values), status, headers=headers)
 
 

@@ -41,14 +41,15 @@ _ALLOWED = {
 }
 
 
-def _policy(more: Mapping[str, str]) -> str:
-    names = dict.fromkeys((*_ALLOWED, *more))
-    allowed = {name: f"{_ALLOWED.get(name, '')} {more.get(name, '')}".strip() for name in names}
-    return "; ".join(f"{name} {sources}" for name, sources in allowed.items())
+def policy(allowed: Mapping[str, str], more: Mapping[str, str]) -> str:
+    """Return the ``Content-Security-Policy`` that allows both, by directive."""
+    names = dict.fromkeys((*allowed, *more))
+    found = {name: f"{allowed.get(name, '')} {more.get(name, '')}".strip() for name in names}
+    return "; ".join(f"{name} {sources}" for name, sources in found.items())
 
 
 HEADERS = {
-    _POLICY: _policy(_NOTHING),
+    _POLICY: policy(_ALLOWED, _NOTHING),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -89,7 +90,7 @@ def page(
     more = {**foreign, "form-action": form_targets}
     if scripted:
         more["script-src"] = f"{more.get('script-src', '')} '{_digest(_SCRIPT)}'"
-    headers = {**HEADERS, _POLICY: _policy(more), "Content-Language": language}
+    headers = {**HEADERS, _POLICY: policy(_ALLOWED, more), "Content-Language": language}
     values["scripted"] = scripted
     text = fragment(template, language=language, **values)
     return HTMLResponse(text, status, headers=headers)

@@ -16,7 +16,6 @@ from api.console.members.filter_form import FilterDraft
 from api.console.members.forms import NOBODY, ShownCount
 from api.console.typed_forms import TypedForm
 from services.subscriptions.figures import MemberFigures
-from services.subscriptions.segments import MemberCount
 
 NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
 
@@ -109,9 +108,9 @@ def total_of(counted: ShownCount) -> str:
     ("counted", "button"),
     [
         (NOBODY, "<button disabled>Apply</button>"),
-        (ShownCount(MemberCount(0, is_exact=False), RECOUNT), "<button>Apply</button>"),
+        (ShownCount(0, is_exact=False, recount=RECOUNT), "<button>Apply</button>"),
         (
-            ShownCount(MemberCount(1_234, is_exact=False), RECOUNT),
+            ShownCount(1_234, is_exact=False, recount=RECOUNT),
             "<button>Apply to at least 1,234 members</button>",
         ),
     ],
@@ -126,7 +125,7 @@ def test_a_bulk_action_is_offered_unless_it_is_known_to_be_about_nobody(
 
 def test_an_exact_number_is_told_as_it_is() -> None:
     assert "<b>0</b> members now" in total_of(NOBODY)
-    text = total_of(ShownCount(MemberCount(1_234, is_exact=True), None))
+    text = total_of(ShownCount(1_234, is_exact=True))
     assert "<b>1,234</b> members now" in text
     assert "At least" not in text
     assert "href" not in text
@@ -134,12 +133,12 @@ def test_an_exact_number_is_told_as_it_is() -> None:
 
 def test_another_number_leads_to_the_exact_one_with_and_without_a_script() -> None:
     words = "At least <b>1,234</b> members now"
-    text = total_of(ShownCount(MemberCount(1_234, is_exact=False), RECOUNT))
+    text = total_of(ShownCount(1_234, is_exact=False, recount=RECOUNT))
     assert words in text
     assert f'hx-get="{PAGE}{RECOUNT}"' in text
     assert f'href="{PAGE}{RECOUNT}"' in text
     # Whoever asked for it, and got none, is led in no circle.
-    text = total_of(ShownCount(MemberCount(1_234, is_exact=False), None))
+    text = total_of(ShownCount(1_234, is_exact=False))
     assert words in text
     assert RECOUNT not in text
 

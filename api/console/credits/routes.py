@@ -298,10 +298,6 @@ class ShownOrder:
     order: PaymentOrder
 
     @property
-    def id(self) -> int:
-        return self.order.id
-
-    @property
     def status(self) -> OrderStatus:
         return OrderStatus(self.order.status)
 
@@ -347,10 +343,6 @@ class ShownOrder:
         """The money that is paid for good."""
         left: Decimal = self.order.amount - self.order.refunded_amount
         return money_text(left, self.order.currency)
-
-    @property
-    def paid_at(self) -> datetime | None:
-        return self.order.paid_at
 
     @property
     def has_receipt(self) -> bool:

@@ -65,16 +65,8 @@ class ShownEndpoint:
     list_title: str | None = None
 
     @property
-    def id(self) -> int:
-        return self.endpoint.id
-
-    @property
-    def url(self) -> str:
-        return self.endpoint.url
-
-    @property
     def host(self) -> str:
-        return urlsplit(self.url).netloc
+        return urlsplit(self.endpoint.url).netloc
 
     @property
     def state(self) -> str:
@@ -98,10 +90,6 @@ class ShownEndpoint:
 @dataclass(frozen=True)
 class ShownDelivery:
     delivery: WebhookDelivery
-
-    @property
-    def id(self) -> int:
-        return self.delivery.id
 
     @property
     def words(self) -> str:
@@ -225,7 +213,7 @@ def resend_event(
 def show_change(visit: RecentVisit, endpoint_id: PathId) -> Response:
     shown = _own(visit, endpoint_id)
     boxes = {BOX + kind: "on" for kind in shown.endpoint.types}
-    form = TypedForm({"url": shown.url, "state": shown.endpoint.state, **boxes})
+    form = TypedForm({"url": shown.endpoint.url, "state": shown.endpoint.state, **boxes})
     return _change_page(visit, shown, form)
 
 
@@ -244,7 +232,7 @@ async def change_endpoint(visit: RecentFormVisit, endpoint_id: PathId) -> Respon
             raise wrong_field("state", "must be one of those that the page offers")
         values = {"url": url, "types": _ticked(visit.form), "state": state}
         body = body_of_form(WebhookEndpointChange, values)
-        if body.url is not None and body.url != shown.url:
+        if body.url is not None and body.url != shown.endpoint.url:
             await visit.state.check_receiver(visit.user_id, body.url)
         to = EndpointChange(url=body.url, types=body.types, state=body.state)
         await RECORDS.run(change, to)

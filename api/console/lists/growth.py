@@ -52,28 +52,18 @@ class GrowthPlot:
     """The figure that the template draws.
 
     Attributes:
+        whole: all of its days together.
         most_joined: the number that the upper edge stands for, as ``most_left`` for the lower one.
         line: the points of the net of each span.
     """
 
+    whole: GrowthSpan
     spans: list[GrowthSpan]
     bars: list[PlottedBar]
     zero: float
     most_joined: int
     most_left: int
     line: str
-
-    @property
-    def joined(self) -> int:
-        return sum(each.joined for each in self.spans)
-
-    @property
-    def left(self) -> int:
-        return sum(each.left for each in self.spans)
-
-    @property
-    def net(self) -> int:
-        return self.joined - self.left
 
     @property
     def marks(self) -> list[str]:
@@ -111,4 +101,4 @@ def growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
         f"{round((number + 0.5) * step, 1)},{round(zero - each.net * unit, 1)}"
         for number, each in enumerate(spans)
     )
-    return GrowthPlot(spans, bars, zero, most_joined, most_left, line)
+    return GrowthPlot(GrowthSpan.of(days), spans, bars, zero, most_joined, most_left, line)

@@ -8,7 +8,6 @@ from babel import Locale
 from fastapi.responses import Response
 
 from api.answers import list_response, list_responses
-from api.auth.page_sessions import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.lists.growth import growth_plot
@@ -132,11 +131,9 @@ def show_face(visit: Visit, list_id: ListId, language: str = "") -> Response:
 @router.post("/{list_id}/public")
 @ACTS_BY_LIST.threaded("list_id")
 def change_face(visit: FormVisit, list_id: ListId) -> Response:
-    def values(form: FormFields) -> dict[str, Any]:
-        typed = {name: text_or_none(form, name) for name in _LOOK}
-        is_usual = _USUAL in form or typed["colour"] == USUAL_COLOUR
-        return {**typed, "colour": None} if is_usual else typed
-
+    values = {name: text_or_none(visit.form, name) for name in _LOOK}
+    if _USUAL in visit.form or values["colour"] == USUAL_COLOUR:
+        values["colour"] = None
     notice = "What readers see is changed."
     return _change(visit, list_id, values, _face_page, tab="public", notice=notice)
 
@@ -197,22 +194,19 @@ def show_settings(visit: Visit, list_id: ListId) -> Response:
 @router.post("/{list_id}/settings")
 @ACTS_BY_LIST.threaded("list_id")
 def change_settings(visit: FormVisit, list_id: ListId) -> Response:
-    def values(form: FormFields) -> dict[str, Any]:
-        texts = {name: text_or_none(form, name) for name in (*_TEXTS, "challenge_provider")}
-        names = {name: form.get(name, "").strip() for name in ("title", "slug")}
-        boxes = {name: name in form for name in _BOXES}
-        kinds = {
-            name.removeprefix(_FIELD): value
-            for name, value in form.items()
-            if name.startswith(_FIELD)
-        }
-        asked = [key for key, value in kinds.items() if value != _NOT_ASKED]
-        chosen = {
-            "asked_fields": None if len(asked) == len(kinds) else asked,
-            "required_fields": [key for key, value in kinds.items() if value == _REQUIRED],
-        }
-        return {**texts, **boxes, **names, **chosen, _ORIGINS: lines_of(form, _ORIGINS)}
-
+    form = visit.form
+    kinds = {
+        name.removeprefix(_FIELD): value for name, value in form.items() if name.startswith(_FIELD)
+    }
+    asked = [key for key, value in kinds.items() if value != _NOT_ASKED]
+    values = {
+        **{name: text_or_none(form, name) for name in (*_TEXTS, "challenge_provider")},
+        **{name: name in form for name in _BOXES},
+        **{name: form.get(name, "").strip() for name in ("title", "slug")},
+        "asked_fields": None if len(asked) == len(kinds) else asked,
+        "required_fields": [key for key, value in kinds.items() if value == _REQUIRED],
+        _ORIGINS: lines_of(form, _ORIGINS),
+    }
     notice = "The list is changed."
     return _change(visit, list_id, values, _settings_page, tab="settings", notice=notice)
 
@@ -240,7 +234,7 @@ def _settings_page(visit: ConsoleVisit, shown: Channel, form: TypedForm) -> Resp
 def _change(
     visit: ConsoleVisit,
     list_id: int,
-    values: Callable[[FormFields], Mapping[str, Any]],
+    values: Mapping[str, Any],
     page: Callable[[ConsoleVisit, Channel, TypedForm], Response],
     *,
     tab: str,
@@ -253,11 +247,7 @@ def _change(
     """
     shown = _shown(visit, list_id)
     try:
-        differs = {
-            name: value
-            for name, value in values(visit.form).items()
-            if value != getattr(shown, name)
-        }
+        differs = {name: value for name, value in values.items() if value != getattr(shown, name)}
         changes = body_of_form(ListChanges, differs).sent()
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)

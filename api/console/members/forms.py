@@ -15,7 +15,6 @@ from models import MailingList, SubscriptionStatus
 from services.subscriptions import segments
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
-from services.subscriptions.segments import MemberCount
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -120,20 +119,13 @@ class ShownCount:
         recount: the query of the page that counts for longer, if that may give another number.
     """
 
-    counted: MemberCount
-    recount: str | None
-
-    @property
-    def count(self) -> int:
-        return self.counted.count
-
-    @property
-    def is_exact(self) -> bool:
-        return self.counted.is_exact
+    count: int
+    is_exact: bool
+    recount: str | None = None
 
 
 # The count for a filter that is invalid.
-NOBODY = ShownCount(MemberCount(0, is_exact=True), None)
+NOBODY = ShownCount(0, is_exact=True)
 
 
 def shown_count(
@@ -149,8 +141,8 @@ def shown_count(
         asked: ``EXACTLY``, where the page was asked to count for longer.
         query: the inputs that chose the members on this page.
     """
-    if asked == EXACTLY:
-        return ShownCount(segments.count(resources, mailing_list, wanted), None)
-    counted = segments.count(resources, mailing_list, wanted, within=AT_ONCE)
-    recount = None if counted.is_exact else f"?{urlencode({**query, 'count': EXACTLY})}"
-    return ShownCount(counted, recount)
+    within = segments.MAX_EXACT_TIME if asked == EXACTLY else AT_ONCE
+    counted = segments.count(resources, mailing_list, wanted, within=within)
+    may_differ = asked != EXACTLY and not counted.is_exact
+    recount = f"?{urlencode({**query, 'count': EXACTLY})}" if may_differ else None
+    return ShownCount(counted.count, counted.is_exact, recount)

@@ -22,13 +22,14 @@ from api.auth.second_factors import (
     problem_status,
     shown_factor,
 )
+from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import client_address
 from api.errors import STATUS_OF
 from api.html.frame import page, see_other
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask, unticked
 from api.pages.sign_up.submission import padded_duration
-from api.parameters import StateOf
+from api.parameters import StateOf, Transaction
 from api.state import State
 from core.errors import DomainError, Kind
 from core.errors.mailing import CHALLENGE_FAILED
@@ -52,7 +53,7 @@ from services.accounts.factors.second_steps import ShownFactor
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 Sent = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
@@ -85,7 +86,6 @@ _RESET: _Words = {
 
 
 @router.get(mailed_tokens.REGISTER_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return page("mailed.html") if sent is not None else _ask_page(request, state, _REGISTER)
 
@@ -97,7 +97,6 @@ async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Res
 
 
 @router.get(mailed_tokens.FORGOTTEN_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return page("mailed.html") if sent is not None else _ask_page(request, state, _FORGOTTEN)
 
@@ -108,7 +107,6 @@ async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Re
 
 
 @router.get(mailed_tokens.REGISTRATION_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
     return _choosing(request, state, service.read_registration, _REGISTRATION, token)
 
@@ -122,7 +120,6 @@ async def register(request: Request, state: StateOf, form: FormOf, token: Token 
 
 
 @router.get(mailed_tokens.RESET_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
 def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
     return _choosing(request, state, service.read_reset, _RESET, token)
 
@@ -136,10 +133,8 @@ async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "
 
 
 @router.get(mailed_tokens.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
-@RECORDS.threaded
-def show_undo(request: Request, state: StateOf, token: Token = "") -> Response:
-    with state.resources.unit_of_work() as uow:
-        email = service.read_undo(uow, token)
+def show_undo(request: Request, state: StateOf, uow: Transaction, token: Token = "") -> Response:
+    email = service.read_undo(uow, token)
     return page_sessions.anonymous_page(request, state, "undo_email.html", token=token, email=email)
 
 
