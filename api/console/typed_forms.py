@@ -46,6 +46,10 @@ class TypedForm:
     problem: str | None = None
     status: int = 200
 
+    def filled(self, values: Mapping[str, str]) -> Self:
+        """Return the form with these values, unless it was sent with others."""
+        return self if self.typed else replace(self, typed=values)
+
     def refused(self, error: DomainError, places: Mapping[str, str] = _NOTHING) -> Self:
         """Return the form with the error; raises an error that no form can correct.
 
@@ -67,6 +71,13 @@ class TypedForm:
         if not wrong or not all(wrong):
             return replace(self, problem=_sentence(error.message), status=status)
         return replace(self, wrong=wrong, problem=SOMETHING_WRONG, status=status)
+
+
+def problem_form(error: DomainError, *kinds: Kind) -> TypedForm:
+    """Return an empty form with an error of one of these kinds; raises any other."""
+    if error.kind not in kinds:
+        raise error
+    return TypedForm(problem=error.message, status=STATUS_OF[error.kind])
 
 
 def body_of_form(schema: type[B], values: Mapping[str, Any]) -> B:

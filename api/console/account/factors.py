@@ -1,7 +1,5 @@
 """Pages on which people see, add and remove their second factors."""
 
-from functools import partial
-
 import segno
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -9,13 +7,14 @@ from fastapi.responses import Response
 from api.auth.page_sessions import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.json_bodies import ThreadedRoute
+from api.console.typed_forms import TypedForm, problem_form
 from api.console.visits import (
     ConsoleVisit,
+    EmptyForm,
     RecentFormStarterVisit,
     RecentStarterVisit,
     StarterVisit,
 )
-from api.errors import STATUS_OF
 from api.parameters import Transaction
 from core import ids
 from core.errors import DomainError, Kind
@@ -31,6 +30,9 @@ from services.accounts.mailed_tokens import (
 )
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
+
+# The kinds of errors that a form can correct.
+_SHOWN = (Kind.INVALID, Kind.CONFLICT)
 
 
 @router.get(FACTORS_PATH, dependencies=[PUBLIC])
@@ -53,7 +55,7 @@ def remove_factor(visit: RecentFormStarterVisit, uow: Transaction) -> Response:
 
 @router.get(ADD_APP_PATH, dependencies=[PUBLIC])
 def show_new_app(visit: RecentStarterVisit) -> Response:
-    return _app_page(visit, totp.new_secret())
+    return _app_page(visit, totp.new_secret(), TypedForm())
 
 
 @router.post(ADD_APP_PATH, dependencies=[LOGIN])
@@ -63,37 +65,42 @@ def add_app(visit: RecentFormStarterVisit) -> Response:
     if not totp.is_offered(visit.state.resources.keyring, visit.member.cookie, secret, offer):
         # The form of another session, such as one that was open before a login: a new secret.
         return redirect_to_path(visit.state, ADD_APP_PATH)
-    add = partial(
-        service.add_app,
-        caller=visit.caller,
-        secret=secret,
-        code="".join(visit.form.get("code", "").split()),
-    )
+    code = "".join(visit.form.get("code", "").split())
     try:
-        codes = visit.state.transact(add)
+        with visit.unit_of_work() as uow:
+            codes = service.add_app(uow, visit.caller, secret=secret, code=code)
     except DomainError as error:
-        return _app_page(visit, secret, error)
+        return _app_page(visit, secret, problem_form(error, *_SHOWN))
     return _added(visit, codes)
 
 
 @router.get(ADD_PASSKEY_PATH, dependencies=[PUBLIC])
-def show_new_passkey(visit: RecentStarterVisit) -> Response:
-    return _passkey_page(visit)
+def show_new_passkey(visit: RecentStarterVisit, form: EmptyForm) -> Response:
+    with visit.unit_of_work() as uow:
+        person = accounts.get(uow, visit.user_id)
+        options = passkeys.creation_options(uow, person, session=visit.member.cookie)
+    return visit.page(
+        "add_passkey.html",
+        status=form.status,
+        passkey_options=options,
+        name=visit.form.get("name", ""),
+        problem=form.problem,
+    )
 
 
 @router.post(ADD_PASSKEY_PATH, dependencies=[LOGIN])
 def add_passkey(visit: RecentFormStarterVisit) -> Response:
-    add = partial(
-        service.add_passkey,
-        caller=visit.caller,
-        session=visit.member.cookie,
-        name=visit.form.get("name", ""),
-        answer=visit.form.get("passkey", ""),
-    )
     try:
-        codes = visit.state.transact(add)
+        with visit.unit_of_work() as uow:
+            codes = service.add_passkey(
+                uow,
+                visit.caller,
+                session=visit.member.cookie,
+                name=visit.form.get("name", ""),
+                answer=visit.form.get("passkey", ""),
+            )
     except DomainError as error:
-        return _passkey_page(visit, error)
+        return show_new_passkey(visit, problem_form(error, *_SHOWN))
     return _added(visit, codes)
 
 
@@ -111,41 +118,17 @@ def _added(visit: ConsoleVisit, codes: list[str]) -> Response:
     return visit.page("recovery_codes.html", codes=codes)
 
 
-def _app_page(visit: ConsoleVisit, secret: str, error: DomainError | None = None) -> Response:
+def _app_page(visit: ConsoleVisit, secret: str, form: TypedForm) -> Response:
     with visit.unit_of_work() as uow:
         email = accounts.get(uow, visit.user_id).email
     code = segno.make_qr(totp.uri(secret, email), error="m")
-    status, problem = _problem(error)
     return visit.page(
         "add_app.html",
-        status=status,
-        problem=problem,
+        status=form.status,
+        problem=form.problem,
         secret=secret,
         groups=[secret[at : at + 4] for at in range(0, len(secret), 4)],
         offer=totp.sign_offer(visit.state.resources.keyring, visit.member.cookie, secret),
         # On a light ground of its own: many cameras read no light code on a dark page.
         picture=code.svg_inline(scale=5, dark="#000", light="#fff"),
     )
-
-
-def _passkey_page(visit: ConsoleVisit, error: DomainError | None = None) -> Response:
-    with visit.unit_of_work() as uow:
-        person = accounts.get(uow, visit.user_id)
-        options = passkeys.creation_options(uow, person, session=visit.member.cookie)
-    status, problem = _problem(error)
-    return visit.page(
-        "add_passkey.html",
-        status=status,
-        passkey_options=options,
-        name=visit.form.get("name", ""),
-        problem=problem,
-    )
-
-
-def _problem(error: DomainError | None) -> tuple[int, str | None]:
-    """Return the status and the error of a form; raises an error that no form corrects."""
-    if error is None:
-        return 200, None
-    if error.kind not in {Kind.INVALID, Kind.CONFLICT}:
-        raise error
-    return STATUS_OF[error.kind], error.message

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query
@@ -13,8 +12,15 @@ from api.auth.page_sessions import mail_source, prove_password, redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import KNOWN, browser_name
-from api.console.visits import ConsoleVisit, FormVisit, RecentFormVisit, RecentVisit, Visit
-from api.errors import STATUS_OF
+from api.console.typed_forms import problem_form
+from api.console.visits import (
+    ConsoleVisit,
+    EmptyForm,
+    FormVisit,
+    RecentFormVisit,
+    RecentVisit,
+    Visit,
+)
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
 from api.pages.sign_up.submission import padded_duration
@@ -109,6 +115,8 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 Token = Annotated[str, Query()]
 
+# The kinds of errors that a form can correct.
+_SHOWN = (Kind.INVALID, Kind.RATE_LIMITED)
 EVENTS_ON_ACCOUNT = 5
 EVENTS_ON_PAGE = 50
 
@@ -141,8 +149,26 @@ def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
 
 
 @router.get(mailed_tokens.PASSWORD_PATH, dependencies=[PUBLIC])
-def show_password(visit: RecentVisit) -> Response:
-    return _password_page(visit)
+def show_password(visit: RecentVisit, form: EmptyForm) -> Response:
+    with visit.unit_of_work() as uow:
+        keys, more = keys_to_ask(uow, visit.user_id)
+        given = grants.list_of(uow, visit.user_id).rows
+        own_passkeys = passkeys.list_of(uow, visit.user_id)
+        own_endpoints = webhook_endpoints.live_of(uow, visit.user_id)
+        email = accounts.get(uow, visit.user_id).email
+    return visit.page(
+        "change_password.html",
+        status=form.status,
+        problem=form.problem,
+        email=email,
+        grants=given,
+        ends_grants="end_grants" in visit.form,
+        keys=keys,
+        more_keys=more,
+        passkeys=own_passkeys,
+        endpoints=own_endpoints,
+        **ended_boxes(visit.form),
+    )
 
 
 @router.post(mailed_tokens.PASSWORD_PATH, dependencies=[LOGIN])
@@ -155,24 +181,29 @@ async def change_password(visit: RecentFormVisit) -> Response:
         passwords.require_allowed(form.get("password", ""), email, name)
         attempt = await _proven(visit, email)
     except DomainError as error:
-        return await RECORDS.run(_password_page, visit, error)
-    made = await PASSWORDS.run(partial(passwords.make, form["password"]))
+        return await RECORDS.run(show_password, visit, problem_form(error, *_SHOWN))
+    made = await PASSWORDS.run(passwords.make, form["password"])
     await visit.state.in_unit_of_work(
-        partial(
-            recovery.change_password,
-            caller=visit.caller,
-            expected=attempt.password_hash,
-            password_hash=made,
-            ending=ending,
-        )
+        recovery.change_password,
+        caller=visit.caller,
+        expected=attempt.password_hash,
+        password_hash=made,
+        ending=ending,
     )
     words = "Your password is changed, and you are logged out everywhere else."
     return visit.done(mailed_tokens.ACCOUNT_PATH, words)
 
 
 @router.get(mailed_tokens.EMAIL_PATH, dependencies=[PUBLIC])
-def show_email(visit: RecentVisit) -> Response:
-    return _email_page(visit)
+def show_email(visit: RecentVisit, form: EmptyForm) -> Response:
+    current, _ = _personal_words(visit)
+    return visit.page(
+        "change_email.html",
+        status=form.status,
+        problem=form.problem,
+        email=visit.form.get("email", "").strip(),
+        current_email=current,
+    )
 
 
 @router.post(mailed_tokens.EMAIL_PATH, dependencies=[LOGIN])
@@ -180,18 +211,18 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
     """Mail a link to the new address, also if it has an account: nobody learns that by asking."""
     current, _ = await RECORDS.run(_personal_words, visit)
     try:
-        mail = partial(
-            account_mails.request_mail,
-            kind=MailKind.NEW_ADDRESS,
-            email=email_addresses.normalise(visit.form.get("email", "").strip()),
-            user_id=visit.user_id,
-            source=mail_source(visit.request, visit.state),
-        )
+        email = email_addresses.normalise(visit.form.get("email", "").strip())
         async with padded_duration():
             await _proven(visit, current)
-            await visit.state.in_unit_of_work(mail)
+            await visit.state.in_unit_of_work(
+                account_mails.request_mail,
+                MailKind.NEW_ADDRESS,
+                email,
+                user_id=visit.user_id,
+                source=mail_source(visit.request, visit.state),
+            )
     except DomainError as error:
-        return await RECORDS.run(_email_page, visit, error)
+        return await RECORDS.run(show_email, visit, problem_form(error, *_SHOWN))
     words = "We’re mailing a link to the new address. Nothing is changed before it is opened."
     return visit.done(mailed_tokens.ACCOUNT_PATH, words)
 
@@ -240,7 +271,7 @@ async def _proven(visit: ConsoleVisit, email: str) -> Attempt:
     """
     typed = visit.form.get("current", "")
     attempt, _ = await prove_password(visit.request, visit.state, email, typed)
-    await visit.state.in_unit_of_work(partial(logins.clear, attempt=attempt))
+    await visit.state.in_unit_of_work(logins.clear, attempt)
     return attempt
 
 
@@ -248,44 +279,6 @@ def _personal_words(visit: ConsoleVisit) -> tuple[str, str | None]:
     with visit.unit_of_work() as uow:
         person = accounts.get(uow, visit.user_id)
         return person.email, person.name
-
-
-def _password_page(visit: ConsoleVisit, error: DomainError | None = None) -> Response:
-    with visit.unit_of_work() as uow:
-        keys, more = keys_to_ask(uow, visit.user_id)
-        given = grants.list_of(uow, visit.user_id).rows
-        own_passkeys = passkeys.list_of(uow, visit.user_id)
-        own_endpoints = webhook_endpoints.live_of(uow, visit.user_id)
-    return _form_page(
-        visit,
-        "change_password.html",
-        error,
-        email=_personal_words(visit)[0],
-        grants=given,
-        ends_grants="end_grants" in visit.form,
-        keys=keys,
-        more_keys=more,
-        passkeys=own_passkeys,
-        endpoints=own_endpoints,
-        **ended_boxes(visit.form),
-    )
-
-
-def _email_page(visit: ConsoleVisit, error: DomainError | None = None) -> Response:
-    typed = visit.form.get("email", "").strip()
-    current, _ = _personal_words(visit)
-    return _form_page(visit, "change_email.html", error, email=typed, current_email=current)
-
-
-def _form_page(
-    visit: ConsoleVisit, template: str, error: DomainError | None, **values: Any
-) -> Response:
-    """Return the page with the error of its form; raises an error that no form corrects."""
-    if error is None:
-        return visit.page(template, problem=None, **values)
-    if error.kind not in {Kind.INVALID, Kind.RATE_LIMITED}:
-        raise error
-    return visit.page(template, status=STATUS_OF[error.kind], problem=error.message, **values)
 
 
 @router.get(mailed_tokens.EVENTS_PATH, dependencies=[PUBLIC])

@@ -11,6 +11,7 @@ from api.console.developers.views import WORDS, newest_events
 from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import (
     ConsoleVisit,
+    EmptyForm,
     FormVisit,
     RecentFormVisit,
     RecentVisit,
@@ -122,8 +123,13 @@ def show_keys(visit: Visit, uow: Transaction) -> Response:
 
 
 @router.get("/keys/new")
-def show_new_key(visit: RecentVisit) -> Response:
-    return _new_page(visit, TypedForm({"lifetime": "90", "reach": "chosen"}))
+def show_new_key(visit: RecentVisit, form: EmptyForm) -> Response:
+    return visit.form_page(
+        "new_key.html",
+        form.filled({"lifetime": "90", "reach": "chosen"}),
+        scopes=[(_BOX + scope, words, str(scope)) for scope, words in KEY_EXPLANATIONS.items()],
+        lifetimes=[(value, label, "") for value, (label, _) in _LIFETIMES.items()],
+    )
 
 
 @router.post("/keys/new")
@@ -149,17 +155,8 @@ def make_key(visit: RecentFormVisit) -> Response:
                 expires_at=None if lasts is None else clock.now() + lasts,
             )
     except DomainError as error:
-        return _new_page(visit, visit.refused(error, {API_KEY_NAME.code: "name"}))
+        return show_new_key(visit, visit.refused(error, {API_KEY_NAME.code: "name"}))
     return visit.page("key_made.html", each=ShownKey(key), secret=secret)
-
-
-def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
-    return visit.form_page(
-        "new_key.html",
-        form,
-        scopes=[(_BOX + scope, words, str(scope)) for scope, words in KEY_EXPLANATIONS.items()],
-        lifetimes=[(value, label, "") for value, (label, _) in _LIFETIMES.items()],
-    )
 
 
 @router.get("/keys/{key_id}/end")

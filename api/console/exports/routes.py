@@ -9,9 +9,10 @@ from fastapi.responses import Response
 from api.answers import export_url
 from api.console.assets import CONSOLE_PATH
 from api.console.part_streams import LivePart, part_stream
-from api.console.typed_forms import TypedForm, body_of_form
+from api.console.typed_forms import body_of_form
 from api.console.visits import (
     ConsoleVisit,
+    EmptyForm,
     FormVisit,
     RecentFormVisit,
     RecentVisit,
@@ -123,8 +124,18 @@ def show_exports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Respo
 
 
 @router.get("/lists/{list_id}/export")
-def show_new_export(visit: RecentVisit, list_id: ListId) -> Response:
-    return _new_page(visit, list_id, TypedForm({"format": FORMATS[0][0]}))
+def show_new_export(visit: RecentVisit, list_id: ListId, form: EmptyForm) -> Response:
+    with visit.unit_of_work() as uow:
+        mailing_list = visit.own_list(uow, list_id)
+        kept = segments.list_of(uow, mailing_list, WHOLE).rows
+    return visit.form_page(
+        "new_export.html",
+        form.filled({"format": ExportFormat.CSV}),
+        list=mailing_list,
+        segments=[("", "All of them"), *((str(each.id), each.name) for each in kept)],
+        formats=FORMATS,
+        statuses=STATUS_BOXES,
+    )
 
 
 @router.post("/lists/{list_id}/export")
@@ -148,22 +159,8 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
             visit.own_list(uow, list_id)
             job = exports.begin(uow, visit.caller, list_id, order)
     except DomainError as error:
-        return _new_page(visit, list_id, visit.refused(error, PLACES))
+        return show_new_export(visit, list_id, visit.refused(error, PLACES))
     return visit.done(f"{PATH}/{job.subject_id}", "The export has started.")
-
-
-def _new_page(visit: ConsoleVisit, list_id: int, form: TypedForm) -> Response:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        kept = segments.list_of(uow, mailing_list, WHOLE).rows
-    return visit.form_page(
-        "new_export.html",
-        form,
-        list=mailing_list,
-        segments=[("", "All of them"), *((str(each.id), each.name) for each in kept)],
-        formats=FORMATS,
-        statuses=STATUS_BOXES,
-    )
 
 
 @router.get("/exports/{export_id}")

@@ -10,7 +10,7 @@ from api.auth.page_sessions import CSRF_FIELD, require_csrf
 from api.bodies.forms import file_named, read_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import counted
-from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
+from api.console.typed_forms import body_of_form, lines_of, text_or_none
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
@@ -179,32 +179,10 @@ def _outcome(visit: ConsoleVisit, accepted: AcceptedJob) -> Attachment:
 
 
 @router.get("/{hash_id}")
-def show_image(visit: Visit, uow: Transaction, hash_id: str, link: str = "") -> Response:
+def show_image(visit: Visit, hash_id: str, form: EmptyForm, link: str = "") -> Response:
     """Show one image; with ``link``, a signed URL of an encrypted one for so many seconds."""
-    return _image_page(visit, records.get(uow, visit.caller, hash_id), None, link)
-
-
-@router.post("/{hash_id}")
-def change_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
-    try:
-        body = body_of_form(
-            AttachmentChanges,
-            {
-                "alt_text": text_or_none(visit.form, "alt_text"),
-                "title": text_or_none(visit.form, "title"),
-                "tags": lines_of(visit.form, "tags"),
-            },
-        )
-    except DomainError as error:
+    with visit.unit_of_work() as uow:
         attachment = records.get(uow, visit.caller, hash_id)
-        return _image_page(visit, attachment, visit.refused(error))
-    records.change(uow, visit.caller, hash_id, body.sent())
-    return visit.done(f"{PATH}/{hash_id}", "The image is changed.")
-
-
-def _image_page(
-    visit: ConsoleVisit, attachment: Attachment, form: TypedForm | None, link: str = ""
-) -> Response:
     image = _shown(visit, attachment)
     typed = {
         "alt_text": image.record.alt_text or "",
@@ -225,12 +203,27 @@ def _image_page(
         )
     return visit.form_page(
         "image.html",
-        form or TypedForm(typed),
+        form.filled(typed),
         foreign=visit.media_sources(),
         image=image,
         link=signed,
         lifetimes=LINK_LIFETIMES,
     )
+
+
+@router.post("/{hash_id}")
+def change_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
+    values = {
+        "alt_text": text_or_none(visit.form, "alt_text"),
+        "title": text_or_none(visit.form, "title"),
+        "tags": lines_of(visit.form, "tags"),
+    }
+    try:
+        changes = body_of_form(AttachmentChanges, values).sent()
+    except DomainError as error:
+        return show_image(visit, hash_id, visit.refused(error))
+    records.change(uow, visit.caller, hash_id, changes)
+    return visit.done(f"{PATH}/{hash_id}", "The image is changed.")
 
 
 @router.get("/{hash_id}/delete")

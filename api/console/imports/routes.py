@@ -29,7 +29,7 @@ from api.console.members.bulk import words_of
 from api.console.navigation import list_path
 from api.console.part_streams import LivePart, part_stream
 from api.console.typed_forms import TypedForm, wrong_field
-from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
+from api.console.visits import EmptyForm, FormVisit, Visit, console_router
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId, Transaction
@@ -88,10 +88,16 @@ def show_imports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Respo
 
 
 @router.get("/new")
-def show_new_import(visit: Visit, list_id: str = "") -> Response:
+def show_new_import(visit: Visit, form: EmptyForm, list_id: str = "") -> Response:
     """Show the form for a file, for the list that the query may name."""
-    typed = {"list_id": list_id, "kind": ImportKind.MEMBERS.value}
-    return _new_page(visit, TypedForm(typed))
+    with visit.unit_of_work() as uow:
+        found = lists.choices(uow, visit.user_id)
+        is_paid = accounts.get(uow, visit.user_id).plan == Plan.PAID
+    own = [(str(each.id), each.title) for each in found]
+    if len(own) > 1:
+        own.insert(0, ("", "Choose a list"))
+    form = form.filled({"list_id": list_id, "kind": ImportKind.MEMBERS.value})
+    return visit.form_page("new_import.html", form, lists=own, kinds=KINDS, is_paid=is_paid)
 
 
 @router.post("/new")
@@ -134,7 +140,7 @@ async def upload_import(request: Request, visit: Visit) -> Response:
         )
     except DomainError as error:
         form = await RECORDS.run(replace(visit, form=typed).refused, error, PLACES)
-        return await RECORDS.run(_new_page, visit, form)
+        return await RECORDS.run(show_new_import, visit, form)
     return redirect_to_path(state, f"{PREFIX}/{accepted.subject_id}")
 
 
@@ -154,16 +160,6 @@ def _upload_choice(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
 
 def _on_existing(form: Mapping[str, str]) -> str:
     return UPDATE if UPDATE in form else "skip"
-
-
-def _new_page(visit: ConsoleVisit, form: TypedForm) -> Response:
-    with visit.unit_of_work() as uow:
-        found = lists.choices(uow, visit.user_id)
-        is_paid = accounts.get(uow, visit.user_id).plan == Plan.PAID
-    own = [(str(each.id), each.title) for each in found]
-    if len(own) > 1:
-        own.insert(0, ("", "Choose a list"))
-    return visit.form_page("new_import.html", form, lists=own, kinds=KINDS, is_paid=is_paid)
 
 
 @router.get("/{import_id}")

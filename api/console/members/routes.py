@@ -242,8 +242,42 @@ def _hold(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, user_id: int) -> _
 
 
 @router.get("/{user_id}")
-def show_member(visit: Visit, list_id: ListId, user_id: PathId, cursor: Cursor = None) -> Response:
-    return _member_page(visit, list_id, user_id, cursor=cursor)
+def show_member(
+    visit: Visit, list_id: ListId, user_id: PathId, form: EmptyForm, cursor: Cursor = None
+) -> Response:
+    with visit.unit_of_work() as uow:
+        held = _hold(uow, visit, list_id, user_id)
+        own_fields = fields.list_of(uow, visit.user_id)
+        wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
+        history = members.history(uow, held.mailing_list, user_id, wanted)
+        agreed = consent.page(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
+        of_networks = consent.others_of_networks(uow, held.record, agreed.rows)
+        others = lists.choices(uow, visit.user_id, LISTS_TO_CHOOSE)
+    shown = held.shown
+    typed = {
+        "name": shown.name or "",
+        "type": shown.type,
+        "paid_expiry": _day_of(shown.paid_expiry),
+        "tags": ", ".join(shown.tags or ()),
+    }
+    values = (shown.fields or {}).items()
+    form = form.filled(typed | {f"{_OF_FIELD}{key}": fields.as_text(each) for key, each in values})
+    return visit.form_page(
+        "member.html",
+        form,
+        list=held.mailing_list,
+        member=shown,
+        status_words=STATUSES.get(shown.status, shown.status),
+        source_words=SOURCES.get(shown.source, shown.source),
+        fields=[_field_input(each, form) for each in own_fields],
+        tiers=[*TIERS.items()],
+        targets=[(each.id, each.title) for each in others if each.id != list_id],
+        history=[history_line(event) for event in history.rows],
+        history_cursor=history.next_cursor,
+        consent=[
+            (consent_words(each), others_words(each, of_networks), each) for each in agreed.rows
+        ],
+    )
 
 
 @router.post("/{user_id}")
@@ -257,7 +291,7 @@ def change_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Respons
             changes = member_changes(visit.form, held.shown, own)
             members.update(uow, held.mailing_list, user_id, changes.edit(), _actor(visit))
     except DomainError as error:
-        return _member_page(visit, list_id, user_id, visit.refused(error, MEMBER_PLACES))
+        return show_member(visit, list_id, user_id, visit.refused(error, MEMBER_PLACES))
     notice = "The member is changed." if changes.sent() else "Nothing was to be changed."
     return visit.done(_path(list_id, user_id), notice)
 
@@ -345,7 +379,8 @@ def _done_beside_form(
             shown_on, notice = work(uow, visit.own_list(uow, list_id))
     except DomainError as error:
         refused = visit.refused(error)
-        return _member_page(visit, list_id, user_id, problem=refused.problem, status=refused.status)
+        form = TypedForm(problem=refused.problem, status=refused.status)
+        return show_member(visit, list_id, user_id, form)
     return visit.done(_path(shown_on, user_id), notice)
 
 
@@ -360,53 +395,6 @@ def ask_to_remove(visit: Visit, uow: Transaction, list_id: ListId, user_id: Path
 def remove_member(visit: FormVisit, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     members.remove(uow, visit.own_list(uow, list_id), user_id, _actor(visit))
     return visit.done(_path(list_id, user_id), "The member is removed from the list.")
-
-
-def _member_page(
-    visit: ConsoleVisit,
-    list_id: int,
-    user_id: int,
-    form: TypedForm | None = None,
-    *,
-    problem: str | None = None,
-    status: int = 200,
-    cursor: str | None = None,
-) -> Response:
-    with visit.unit_of_work() as uow:
-        held = _hold(uow, visit, list_id, user_id)
-        own_fields = fields.list_of(uow, visit.user_id)
-        wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        history = members.history(uow, held.mailing_list, user_id, wanted)
-        agreed = consent.page(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
-        of_networks = consent.others_of_networks(uow, held.record, agreed.rows)
-        others = lists.choices(uow, visit.user_id, LISTS_TO_CHOOSE)
-    shown = held.shown
-    if form is None:
-        typed = {
-            "name": shown.name or "",
-            "type": shown.type,
-            "paid_expiry": _day_of(shown.paid_expiry),
-            "tags": ", ".join(shown.tags or ()),
-        }
-        values = (shown.fields or {}).items()
-        typed |= {f"{_OF_FIELD}{key}": fields.as_text(each) for key, each in values}
-        form = TypedForm(typed, problem=problem, status=status)
-    return visit.form_page(
-        "member.html",
-        form,
-        list=held.mailing_list,
-        member=shown,
-        status_words=STATUSES.get(shown.status, shown.status),
-        source_words=SOURCES.get(shown.source, shown.source),
-        fields=[_field_input(each, form) for each in own_fields],
-        tiers=[*TIERS.items()],
-        targets=[(each.id, each.title) for each in others if each.id != list_id],
-        history=[history_line(event) for event in history.rows],
-        history_cursor=history.next_cursor,
-        consent=[
-            (consent_words(each), others_words(each, of_networks), each) for each in agreed.rows
-        ],
-    )
 
 
 def _field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def show_user(visit: OperatorVisit, user_id: PathId, form: EmptyForm) -> Respons
         events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
     return visit.form_page(
         "operator_user.html",
-        form if form.typed else TypedForm({"plan": account.user.plan}),
+        form.filled({"plan": account.user.plan}),
         account=account,
         user=account.user,
         plans=[(plan.value, plan.value) for plan in Plan],
