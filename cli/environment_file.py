@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import AnyHttpUrl
 
+from cli.output import Json, show
 from core.errors import SettingsError
 from core.errors.requests import FILE_NOT_WRITTEN
 from core.settings import Settings
@@ -74,7 +75,7 @@ def env(
     output: Annotated[
         Path, typer.Option(help="The file to make, which must not be there; - for stdout.")
     ] = Path(".env"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a file of all settings for docker-compose.yml. Passwords and keys are drawn anew.
 
@@ -106,8 +107,6 @@ def env(
         raise FILE_NOT_WRITTEN(target=output, reason=error.strerror) from None
     next_step = "Run: sh deploy/compose/secrets.sh && docker compose up --detach"
     if as_json:
-        from cli.output import show
-
         show({"file": str(output), "settings": len(values)}, as_json=True)
     else:
         typer.echo(f"Wrote {output}, which only you can read. {next_step}")

@@ -1,7 +1,5 @@
 """The second factor that a person shows in a form: a code, which is counted, or a passkey."""
 
-from functools import partial
-
 from fastapi import Request
 
 from api.browsers import FORM, KNOWN
@@ -35,14 +33,13 @@ async def count_code(
     if shown is None or shown.passkey or not shown.code:
         return None
     known = state.cookies.read(request, KNOWN)
-    count = partial(logins.begin_code, email=email, known=known)
-    return await state.in_unit_of_work(count)
+    return await state.in_unit_of_work(logins.begin_code, email=email, known=known)
 
 
 async def note_wrong_code(state: State, attempt: Attempt | None, error: DomainError) -> None:
     if attempt is not None and error.code == SECOND_FACTOR_WRONG.code:
         LOGINS.labels("failed").inc()
-        await state.in_unit_of_work(partial(logins.fail, attempt=attempt))
+        await state.in_unit_of_work(logins.fail, attempt)
 
 
 def is_problem(error: DomainError) -> bool:

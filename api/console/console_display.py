@@ -91,11 +91,7 @@ def relative(value: datetime, now: datetime) -> str:
         return "just now" if seconds >= 0 else "in less than a minute"
     if distance > _MAX_RELATIVE_SECONDS:
         return day(value)
-    for beginning, unit_seconds, unit in _UNITS:
-        if distance >= beginning:
-            words = counted(distance // unit_seconds, unit)
-            return f"{words} ago" if seconds > 0 else f"in {words}"
-    raise AssertionError("every distance has a unit")
+    return f"{duration(distance)} ago" if seconds > 0 else f"in {duration(distance)}"
 
 
 def duration(seconds: float) -> str:

@@ -14,7 +14,6 @@ from services.credits import settlement
 from services.paging import PageRequest
 from services.webhooks import deliveries, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
-from storage.unit_of_work import UnitOfWork
 
 stripe_router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED])
 
@@ -88,14 +87,10 @@ async def create_webhook_endpoint(
     minutes; a mail tells the account's person of the endpoint.
     """
     await state.check_receiver(caller.user_id, body.url)
-
-    def make(uow: UnitOfWork) -> schemas.CreatedWebhookEndpoint:
-        endpoint, secret = webhook_endpoints.make(
-            uow, caller, url=body.url, types=body.types, list_id=body.list_id
-        )
-        return schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret)
-
-    return envelope(await state.in_unit_of_work(make))
+    endpoint, secret = await state.in_unit_of_work(
+        webhook_endpoints.make, caller, url=body.url, types=body.types, list_id=body.list_id
+    )
+    return envelope(schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret))
 
 
 @router.get(_PATH)
@@ -133,13 +128,8 @@ async def change_webhook_endpoint(
     if body.url is not None:
         await state.check_receiver(caller.user_id, body.url)
     to = EndpointChange(url=body.url, types=body.types, state=body.state)
-
-    def change(uow: UnitOfWork) -> schemas.WebhookEndpointRecord:
-        return schemas.WebhookEndpointRecord.model_validate(
-            webhook_endpoints.change(uow, caller, endpoint_id, to)
-        )
-
-    return envelope(await state.in_unit_of_work(change))
+    changed = await state.in_unit_of_work(webhook_endpoints.change, caller, endpoint_id, to)
+    return envelope(schemas.WebhookEndpointRecord.model_validate(changed))
 
 
 @router.delete(_ONE, responses=refuses(*_FINDING))

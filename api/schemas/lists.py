@@ -250,10 +250,7 @@ class ListFigures(Schema):
     def of(
         cls, by: FiguresBy, days: DayRange, found: Sequence[MemberFigures], sign_ups: SignUps
     ) -> Self:
-        rows = [
-            FiguresRow(key=each.key, joined=each.joined, left=each.left, net=each.net)
-            for each in found
-        ]
+        rows = [FiguresRow.model_validate(each) for each in found]
         return cls(by=by, first_day=days.first, last_day=days.last, rows=rows, **sign_ups._asdict())
 
 

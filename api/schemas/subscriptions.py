@@ -33,10 +33,6 @@ class Person(Schema):
     )
 
 
-def person_record(record: Subscription, user: User) -> Person:
-    return Person(id=user.id, name=user.name if record.source == Via.LOGIN else None)
-
-
 class SubscriptionRecord(Schema):
     id: int
     user_id: int | None = Field(description="null where a trace id asks")
@@ -81,7 +77,7 @@ class SubscriptionRecord(Schema):
 def member_record(
     record: Subscription, person: User, shown: ShownAttributes, **others: Any
 ) -> SubscriptionRecord:
-    user = person_record(record, person)
+    user = Person(id=person.id, name=person.name if record.source == Via.LOGIN else None)
     return SubscriptionRecord.of_row(record, user=user, **shown.of_record(record), **others)
 
 

@@ -57,11 +57,6 @@ ACTIONS = {
 _TYPED = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
 
 
-def signed_credits(amount: Decimal) -> str:
-    # A minus sign, which is as wide as the plus.
-    return f"{amount.normalize():+,f}".replace("-", "\N{MINUS SIGN}") if amount else "0"
-
-
 def money_text(amount: Decimal, currency: str) -> str:
     """Write an amount of money with the currency's own decimals: "1,234.50 USD"."""
     return f"{amount:,.{minor_digits(currency)}f} {currency}"
@@ -99,11 +94,13 @@ class ShownEntry:
         delta, amount = Decimal(entry["delta_credit"]), Decimal(entry["amount_credit"])
         is_composer = entry["source_type"] == call_charges.SOURCE_TYPE
         source = "A call of the composer" if is_composer else str(entry["source_id"])
+        # A minus sign, which is as wide as the plus.
+        change = f"{delta.normalize():+,f}".replace("-", "\N{MINUS SIGN}")
         return cls(
             words=ACTIONS[CreditAction(entry["action"])],
             source=source if entry["order_id"] is None else "",
             # An amount that the balance no longer had is a debt, and no change.
-            change=signed_credits(delta) if delta else f"0 (debt of {credits_text(amount)})",
+            change=change if delta else f"0 (debt of {credits_text(amount)})",
             balance_after=credits_text(Decimal(entry["balance_after"])),
             order_id=entry["order_id"],
             at=datetime.fromisoformat(entry["created_at"]),

@@ -210,11 +210,17 @@ def resend_event(
 
 
 @router.get("/{endpoint_id}/change")
-def show_change(visit: RecentVisit, endpoint_id: PathId) -> Response:
+def show_change(visit: RecentVisit, endpoint_id: PathId, form: EmptyForm) -> Response:
     shown = _own(visit, endpoint_id)
     boxes = {BOX + kind: "on" for kind in shown.endpoint.types}
-    form = TypedForm({"url": shown.endpoint.url, "state": shown.endpoint.state, **boxes})
-    return _change_page(visit, shown, form)
+    return visit.form_page(
+        "change_webhook.html",
+        form.filled({"url": shown.endpoint.url, "state": shown.endpoint.state, **boxes}),
+        shown=shown,
+        groups=type_groups(),
+        box_name=BOX,
+        states=_CHOICES,
+    )
 
 
 @router.post("/{endpoint_id}/change")
@@ -222,11 +228,6 @@ async def change_endpoint(visit: RecentFormVisit, endpoint_id: PathId) -> Respon
     """Change the URL, the types, and whether anything is sent."""
     shown = await RECORDS.run(_own, visit, endpoint_id)
     url, state = visit.form.get("url", "").strip(), visit.form.get("state", "")
-
-    def change(to: EndpointChange) -> None:
-        with visit.unit_of_work() as uow:
-            webhook_endpoints.change(uow, visit.caller, endpoint_id, to)
-
     try:
         if state not in [value for value, *_ in _CHOICES]:
             raise wrong_field("state", "must be one of those that the page offers")
@@ -235,21 +236,10 @@ async def change_endpoint(visit: RecentFormVisit, endpoint_id: PathId) -> Respon
         if body.url is not None and body.url != shown.endpoint.url:
             await visit.state.check_receiver(visit.user_id, body.url)
         to = EndpointChange(url=body.url, types=body.types, state=body.state)
-        await RECORDS.run(change, to)
+        await visit.state.in_unit_of_work(webhook_endpoints.change, visit.caller, endpoint_id, to)
     except DomainError as error:
-        return await RECORDS.run(_change_page, visit, shown, visit.refused(error, PLACES))
+        return await RECORDS.run(show_change, visit, endpoint_id, visit.refused(error, PLACES))
     return visit.done(f"{PATH}/{endpoint_id}", "The webhook is changed.")
-
-
-def _change_page(visit: ConsoleVisit, shown: ShownEndpoint, form: TypedForm) -> Response:
-    return visit.form_page(
-        "change_webhook.html",
-        form,
-        shown=shown,
-        groups=type_groups(),
-        box_name=BOX,
-        states=_CHOICES,
-    )
 
 
 @router.get("/{endpoint_id}/rotate")
@@ -281,13 +271,26 @@ DAY, TIME = "day", "time"
 
 
 @router.get("/{endpoint_id}/replay")
-def ask_to_replay(visit: Visit, endpoint_id: PathId) -> Response:
+def ask_to_replay(visit: Visit, endpoint_id: PathId, form: EmptyForm) -> Response:
     """Show the form, with the number of events once a moment was chosen."""
-    typed = dict(visit.request.query_params)
-    if DAY not in typed:
-        today = clock.now().date().isoformat()
-        return _replay_page(visit, endpoint_id, TypedForm({DAY: today, TIME: "00:00"}))
-    return _replay_page(visit, endpoint_id, TypedForm(typed), counts=True)
+    shown, found, since = _own(visit, endpoint_id), None, None
+    asked = dict(visit.request.query_params)
+    if DAY in asked and not form.typed:
+        form = TypedForm(asked)
+        try:
+            since = _moment(form.typed)
+            with visit.unit_of_work() as uow:
+                found = deliveries.count_since(uow, visit.caller, endpoint_id, since)
+        except DomainError as error:
+            form = form.refused(error)
+    return visit.form_page(
+        "replay_webhook.html",
+        form.filled({DAY: clock.now().date().isoformat(), TIME: "00:00"}),
+        shown=shown,
+        since=since,
+        found=found,
+        example=clock.iso(since or clock.now()),
+    )
 
 
 @router.post("/{endpoint_id}/replay")
@@ -298,29 +301,8 @@ def replay_events(visit: FormVisit, endpoint_id: PathId) -> Response:
             if not deliveries.replay(uow, visit.caller, endpoint_id, since):
                 raise wrong_field(DAY, "nothing of what it gets has happened since then")
     except DomainError as error:
-        return _replay_page(visit, endpoint_id, visit.refused(error))
+        return ask_to_replay(visit, endpoint_id, visit.refused(error))
     return visit.done(f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first.")
-
-
-def _replay_page(
-    visit: ConsoleVisit, endpoint_id: int, form: TypedForm, *, counts: bool = False
-) -> Response:
-    shown, found, since = _own(visit, endpoint_id), None, None
-    if counts:
-        try:
-            since = _moment(form.typed)
-            with visit.unit_of_work() as uow:
-                found = deliveries.count_since(uow, visit.caller, endpoint_id, since)
-        except DomainError as error:
-            form = form.refused(error)
-    return visit.form_page(
-        "replay_webhook.html",
-        form,
-        shown=shown,
-        since=since,
-        found=found,
-        example=clock.iso(since or clock.now()),
-    )
 
 
 def _moment(typed: Mapping[str, str]) -> datetime:

@@ -13,13 +13,13 @@ from api.console.console_display import SOURCES, TIERS
 from api.console.lists.growth import growth_plot
 from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
-from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
+from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.html.frame import list_style_sources
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.pages.sign_up.previews import embedded_form, preview
 from api.pages.sign_up.submission import SignUpPage
 from api.parameters import Cursor, ListId, Transaction
-from api.schemas.lists import Channel, ListChanges, NewList, PreviewPart
+from api.schemas.lists import ListChanges, NewList, PreviewPart
 from core import clock
 from core.errors import DomainError
 from core.errors.mailing import LIST_SLUG_TAKEN
@@ -121,27 +121,11 @@ def show_list(
 
 
 @router.get("/{list_id}/public")
-def show_face(visit: Visit, list_id: ListId, language: str = "") -> Response:
-    shown = _shown(visit, list_id)
-    typed = {name: getattr(shown, name) or "" for name in _LOOK}
-    form = TypedForm({**typed, "colour": shown.colour or USUAL_COLOUR})
-    return _face_page(visit, shown, form, language)
-
-
-@router.post("/{list_id}/public")
-@ACTS_BY_LIST.threaded("list_id")
-def change_face(visit: FormVisit, list_id: ListId) -> Response:
-    values = {name: text_or_none(visit.form, name) for name in _LOOK}
-    if _USUAL in visit.form or values["colour"] == USUAL_COLOUR:
-        values["colour"] = None
-    notice = "What readers see is changed."
-    return _change(visit, list_id, values, _face_page, tab="public", notice=notice)
-
-
-def _face_page(visit: ConsoleVisit, shown: Channel, form: TypedForm, asked: str = "") -> Response:
-    state, language = visit.state, reader_languages.chosen(asked)
+def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = "") -> Response:
+    state, language = visit.state, reader_languages.chosen(language)
     with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, shown.id)
+        mailing_list = visit.own_list(uow, list_id)
+        shown = list_response(uow, state, mailing_list)
         page = SignUpPage.read(uow, mailing_list, state.resources.settings)
         images = records.list_of(uow, visit.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
         mail = preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
@@ -158,9 +142,10 @@ def _face_page(visit: ConsoleVisit, shown: Channel, form: TypedForm, asked: str 
         name: Locale.parse(name, sep="-").get_display_name("en") or name
         for name in reader_languages.languages()
     }
+    typed = {name: getattr(shown, name) or "" for name in _LOOK}
     return visit.form_page(
         "list_face.html",
-        form,
+        form.filled({**typed, "colour": shown.colour or USUAL_COLOUR}),
         # The picture of the sign-up page is inlined, and has the style of that page.
         foreign={**visit.media_sources(), "style-src": list_style_sources(page.look)},
         list=shown,
@@ -176,19 +161,44 @@ def _face_page(visit: ConsoleVisit, shown: Channel, form: TypedForm, asked: str 
     )
 
 
+@router.post("/{list_id}/public")
+@ACTS_BY_LIST.threaded("list_id")
+def change_face(visit: FormVisit, list_id: ListId) -> Response:
+    values = {name: text_or_none(visit.form, name) for name in _LOOK}
+    if _USUAL in visit.form or values["colour"] == USUAL_COLOUR:
+        values["colour"] = None
+    notice = "What readers see is changed."
+    return _change(visit, list_id, values, show_face, tab="public", notice=notice)
+
+
 # -- settings -------------------------------------------------------------------------------------
 
 
 @router.get("/{list_id}/settings")
-def show_settings(visit: Visit, list_id: ListId) -> Response:
-    shown = _shown(visit, list_id)
+def show_settings(visit: Visit, list_id: ListId, form: EmptyForm) -> Response:
+    with visit.unit_of_work() as uow:
+        shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+        public = [*fields.own(uow, visit.user_id).public().by_key.values()]
     texts = ("title", "slug", "challenge_provider", *_TEXTS)
     typed = {name: getattr(shown, name) or "" for name in texts}
     typed[_ORIGINS] = "\n".join(shown.redirect_origins)
     typed |= dict.fromkeys((name for name in _BOXES if getattr(shown, name)), "on")
     typed |= dict.fromkeys((_FIELD + key for key in shown.asked_fields or ()), _ASKED)
     typed |= dict.fromkeys((_FIELD + key for key in shown.required_fields), _REQUIRED)
-    return _settings_page(visit, shown, TypedForm(typed))
+    able = visit.state.challenges.configured
+    # A provider that is not set up any more is shown as long as the list has it.
+    names = [name for name in PROVIDERS if name in able or name == shown.challenge_provider]
+    is_all = shown.asked_fields is None
+    return visit.form_page(
+        "list_settings.html",
+        form.filled(typed),
+        list=shown,
+        providers=[("", "None"), *((name, PROVIDERS[name]) for name in names)],
+        public_fields=[
+            (_FIELD + each.key, each.label, _ASKED if is_all else _NOT_ASKED) for each in public
+        ],
+        askings=_ASKINGS,
+    )
 
 
 @router.post("/{list_id}/settings")
@@ -208,34 +218,14 @@ def change_settings(visit: FormVisit, list_id: ListId) -> Response:
         _ORIGINS: lines_of(form, _ORIGINS),
     }
     notice = "The list is changed."
-    return _change(visit, list_id, values, _settings_page, tab="settings", notice=notice)
-
-
-def _settings_page(visit: ConsoleVisit, shown: Channel, form: TypedForm) -> Response:
-    able = visit.state.challenges.configured
-    # A provider that is not set up any more is shown as long as the list has it.
-    names = [name for name in PROVIDERS if name in able or name == shown.challenge_provider]
-    providers = [("", "None"), *((name, PROVIDERS[name]) for name in names)]
-    with visit.unit_of_work() as uow:
-        public = [*fields.own(uow, visit.user_id).public().by_key.values()]
-    is_all = shown.asked_fields is None
-    return visit.form_page(
-        "list_settings.html",
-        form,
-        list=shown,
-        providers=providers,
-        public_fields=[
-            (_FIELD + each.key, each.label, _ASKED if is_all else _NOT_ASKED) for each in public
-        ],
-        askings=_ASKINGS,
-    )
+    return _change(visit, list_id, values, show_settings, tab="settings", notice=notice)
 
 
 def _change(
     visit: ConsoleVisit,
     list_id: int,
     values: Mapping[str, Any],
-    page: Callable[[ConsoleVisit, Channel, TypedForm], Response],
+    page: Callable[[ConsoleVisit, int, TypedForm], Response],
     *,
     tab: str,
     notice: str,
@@ -245,22 +235,24 @@ def _change(
     The rest is not sent: a logo that was deleted, or a provider that is not set up any more, must
     not keep the owner from changing the title.
     """
-    shown = _shown(visit, list_id)
     try:
-        differs = {name: value for name, value in values.items() if value != getattr(shown, name)}
-        changes = body_of_form(ListChanges, differs).sent()
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
+            shown = list_response(uow, visit.state, mailing_list)
+            had = {name: getattr(shown, name) for name in values}
+            differs = {name: value for name, value in values.items() if value != had[name]}
+            changes = body_of_form(ListChanges, differs).sent()
             lists.change(uow, mailing_list, changes, visit.state.challenges.configured)
     except DomainError as error:
-        return page(visit, shown, visit.refused(error, PLACES))
-    path = f"{list_path(shown.id)}/{tab}"
+        return page(visit, list_id, visit.refused(error, PLACES))
+    path = f"{list_path(list_id)}/{tab}"
     return visit.done(path, notice if changes else "Nothing was to be changed.")
 
 
 @router.get("/{list_id}/archive")
-def show_archive(visit: Visit, list_id: ListId) -> Response:
-    return visit.form_page("archive_list.html", TypedForm(), list=_shown(visit, list_id))
+def show_archive(visit: Visit, uow: Transaction, list_id: ListId, form: EmptyForm) -> Response:
+    shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+    return visit.form_page("archive_list.html", form, list=shown)
 
 
 @router.post("/{list_id}/archive")
@@ -269,8 +261,3 @@ def archive_list(visit: FormVisit, uow: Transaction, list_id: ListId) -> Respons
     mailing_list = visit.own_list(uow, list_id)
     lists.archive(uow, mailing_list)
     return visit.done(f"{CONSOLE_PATH}/lists", f"The list “{mailing_list.title}” is archived.")
-
-
-def _shown(visit: ConsoleVisit, list_id: int) -> Channel:
-    with visit.unit_of_work() as uow:
-        return list_response(uow, visit.state, visit.own_list(uow, list_id))

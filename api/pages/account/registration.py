@@ -146,7 +146,7 @@ async def undo_address(
     page_sessions.require_form_csrf(request, state, form)
     secret = form.get("token") or token
     await state.in_unit_of_work(lambda uow: service.read_undo(uow, secret))
-    unknown = await PASSWORDS.run(partial(passwords.make, secrets.token_urlsafe(32)))
+    unknown = await PASSWORDS.run(passwords.make, secrets.token_urlsafe(32))
     made = await state.in_unit_of_work(recovery.undo_address, secret, password_hash=unknown)
     query = urlencode({"token": made})
     return page_sessions.redirect_to_path(state, f"{mailed_tokens.RESET_PATH}?{query}")

@@ -23,7 +23,7 @@ from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
 from api.pages.sign_up.submission import padded_duration
-from api.parameters import StateOf
+from api.parameters import StateOf, Transaction
 from api.state import State
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
@@ -111,11 +111,10 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
 
 
 @router.post(mailed_tokens.LOGOUT_PATH, dependencies=[PUBLIC])
-def log_out(request: Request, state: StateOf, form: FormOf) -> Response:
+def log_out(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     member = page_sessions.page_session_of_form(request, state, form)
     if member is not None and member.caller.session_id is not None:
-        with state.resources.unit_of_work() as uow:
-            sessions.end(uow, member.caller.session_id)
+        sessions.end(uow, member.caller.session_id)
     reply = page_sessions.redirect_to_path(state, mailed_tokens.LOGIN_PATH)
     state.cookies.drop(reply, SESSION)
     return reply

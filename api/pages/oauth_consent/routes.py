@@ -13,7 +13,7 @@ from api.auth.requirements import PUBLIC
 from api.bodies.forms import oauth_request_of_query
 from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import redirect
-from api.parameters import StateOf
+from api.parameters import StateOf, Transaction
 from api.state import State
 from core.errors.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
@@ -26,47 +26,44 @@ router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=T
 
 
 @router.get(AUTHORIZE_PATH)
-def show_consent(request: Request, state: StateOf) -> Response:
+def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response:
     """Ask the person for consent. The client and its redirect URI are checked before all else."""
-    # Before the transaction: a thread has one connection at a time.
+    # Before the transaction begins: a thread has one connection at a time.
     logged_in = page_sessions.page_session(request, state)
-    with state.resources.unit_of_work() as uow:
-        asked = _ask(request, state, uow)
-        if isinstance(asked, OAuthResponse):
-            return _sent_back(asked)
-        member = page_sessions.require_member(logged_in)
-        page_sessions.require_recent(uow, member)
-        target = urlsplit(asked.redirect_uri)
-        return session_page(
-            member,
-            state,
-            "consent.html",
-            # Browsers hold the redirects after a form to the same rule, and a client may redirect
-            # on.
-            form_targets=f"{target.scheme}:",
-            client_name=asked.client_name,
-            address=accounts.get(uow, member.user_id).email,
-            scopes=asked.scopes,
-            explanations=EXPLANATIONS,
-            destination=target.netloc or f"{target.scheme}, an app on this device",
-        )
+    asked = _ask(request, state, uow)
+    if isinstance(asked, OAuthResponse):
+        return _sent_back(asked)
+    member = page_sessions.require_member(logged_in)
+    page_sessions.require_recent(uow, member)
+    target = urlsplit(asked.redirect_uri)
+    return session_page(
+        member,
+        state,
+        "consent.html",
+        # Browsers hold the redirects after a form to the same rule, and a client may redirect on.
+        form_targets=f"{target.scheme}:",
+        client_name=asked.client_name,
+        address=accounts.get(uow, member.user_id).email,
+        scopes=asked.scopes,
+        explanations=EXPLANATIONS,
+        destination=target.netloc or f"{target.scheme}, an app on this device",
+    )
 
 
 @router.post(AUTHORIZE_PATH)
-def decide(request: Request, state: StateOf, form: FormOf) -> Response:
+def decide(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Allow or deny, as pressed on the page. The request in the URL is checked once more."""
     sent_by = page_sessions.page_session_of_form(request, state, form)
     member = page_sessions.require_member(sent_by)
-    with state.resources.unit_of_work() as uow:
-        asked = _ask(request, state, uow)
-        if isinstance(asked, OAuthResponse):
-            return _sent_back(asked)
-        page_sessions.require_recent(uow, member)
-        decision = form.get("decision")
-        if decision not in {"allow", "deny"}:
-            raise BODY_INVALID(place="body.decision", rule="allow or deny")
-        chosen = [each for each in Scope if f"scope.{each}" in form]
-        return _sent_back(asked.answer(member.caller, chosen if decision == "allow" else []))
+    asked = _ask(request, state, uow)
+    if isinstance(asked, OAuthResponse):
+        return _sent_back(asked)
+    page_sessions.require_recent(uow, member)
+    decision = form.get("decision")
+    if decision not in {"allow", "deny"}:
+        raise BODY_INVALID(place="body.decision", rule="allow or deny")
+    chosen = [each for each in Scope if f"scope.{each}" in form]
+    return _sent_back(asked.answer(member.caller, chosen if decision == "allow" else []))
 
 
 def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:
