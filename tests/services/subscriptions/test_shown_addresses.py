@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 import pytest
 
 from core.ids import random_hash_id
@@ -8,12 +6,6 @@ from services.jobs import lease as leases
 from services.jobs.lease import LeaseLost
 from services.subscriptions import member_addresses
 from tests.importing import Importing, csv_of
-from tests.stack import Stack
-
-
-@pytest.fixture(scope="module")
-def importing(make_lasting_stack: Callable[[str], Stack]) -> Importing:
-    return Importing(make_lasting_stack("imports"))
 
 
 def test_another_worker_goes_on_where_one_died(

@@ -1,16 +1,10 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.importing import Importing, new_addresses
 from tests.services.subscriptions.members.racing import deadlocks
-from tests.stack import Owner, Stack
-
-
-@pytest.fixture(scope="session")
-def importing(make_lasting_stack: Callable[[str], Stack]) -> Importing:
-    """A stack without a worker: the tests themselves work on the jobs."""
-    return Importing(make_lasting_stack("imports"))
+from tests.stack import Owner
 
 
 @pytest.fixture
