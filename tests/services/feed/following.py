@@ -1,11 +1,16 @@
 """What a reader of the feed does in tests: go on after the last event that it saw."""
 
 from collections.abc import Collection, Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg2
 
 from models import FeedEvent
 from services.feed import reading
 from services.feed.catalogue import FeedEventType, announce
 from services.feed.reading import START, FeedPosition
+from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 from tests.stack import Stack
@@ -51,3 +56,17 @@ def write(uow: UnitOfWork, user_id: int, kind: FeedEventType = KIND) -> None:
 def ids_in_order(stack: Stack, user_id: int) -> list[object]:
     query = "SELECT id FROM feed_events WHERE user_id = %s ORDER BY place, id"
     return [row_id for (row_id,) in stack.query(query, user_id)]
+
+
+def scans(stack: Stack, statement: Statement, **values: object) -> list[dict[str, Any]]:
+    """How a statement, which is run for that, reads the table of events."""
+    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}"
+        cursor.execute(explain, {**statement.values, **values})
+        [([found],)] = cursor.fetchall()
+    named = [(node.get("Relation Name", ""), node) for node in _nodes(found["Plan"])]
+    return [node for name, node in named if name.startswith("feed_ev")]
+
+
+def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(each for part in node.get("Plans", ()) for each in _nodes(part))]

@@ -1,10 +1,7 @@
-import json
 from collections.abc import Callable, Collection
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import psycopg2
 import pytest
 from sqlalchemy import func, select
 
@@ -13,6 +10,7 @@ from services.feed.catalogue import FeedEventType
 from services.feed.reading import START, FeedPosition, next_events, place_near
 from services.webhooks.deliveries import first_since
 from storage.database import Statement
+from tests.services.feed.following import scans
 from tests.stack import Stack
 
 ROWS = 60_000
@@ -36,6 +34,13 @@ def filled(quiet: Stack) -> Stack:
     return quiet
 
 
+def rows_read(found: list[dict[str, Any]]) -> float:
+    return sum(
+        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+        for node in found
+    )
+
+
 @pytest.mark.parametrize(
     ("types", "list_id", "position"),
     [
@@ -53,14 +58,9 @@ def test_a_page_reads_no_more_rows_than_it_has_types_and_items(
     filled: Stack, types: Collection[FeedEventType], list_id: int | None, position: FeedPosition
 ) -> None:
     query = next_events(OWNER, position, types=types, list_id=list_id, limit=LIMIT)
-    plan = _plan(filled, Statement(query))
-    scans = [node for node in _nodes(plan) if node.get("Relation Name", "").startswith("feed_ev")]
-    assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan"}
-    read = sum(
-        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
-        for node in scans
-    )
-    assert read <= LIMIT + len(types)
+    found = scans(filled, Statement(query))
+    assert {node["Node Type"] for node in found} <= {"Index Scan", "Index Only Scan"}
+    assert rows_read(found) <= LIMIT + len(types)
 
 
 @pytest.fixture(scope="module")
@@ -88,30 +88,10 @@ def test_the_first_event_since_a_moment_is_found_without_a_look_at_all_before_it
         found = uow.session.scalars(first_since(events, place, since)).one()
         expected = select(func.min(FeedEvent.id)).where(FeedEvent.occurred_at >= since)
         assert found.id == uow.session.scalar(expected)
-    plan = _plan(weeks, Statement(first_since(events, place, since)))
-    scans = [node for node in _nodes(plan) if node.get("Relation Name", "").startswith("feed_ev")]
-    assert scans
-    read = sum(
-        node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
-        for node in scans
-    )
     # Those of the hour before, in which a transaction may have been open.
-    assert read < 200
+    assert 0 < rows_read(scans(weeks, Statement(first_since(events, place, since)))) < 200
 
 
 def test_a_moment_before_all_events_has_the_place_before_them(weeks: Stack) -> None:
     with weeks.resources.unit_of_work() as uow:
         assert place_near(uow.session, datetime(1, 1, 1, tzinfo=UTC)) == START.place
-
-
-def _plan(stack: Stack, statement: Statement) -> dict[str, Any]:
-    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", statement.values)
-        [(found,)] = cursor.fetchall()
-    plan = found if isinstance(found, list) else json.loads(found)
-    whole: dict[str, Any] = plan[0]["Plan"]
-    return whole
-
-
-def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
-    return [node, *(each for part in node.get("Plans", ()) for each in _nodes(part))]

@@ -1,16 +1,13 @@
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from typing import Any
 
-import psycopg2
 import pytest
 
 from services import deployment_figures
 from services.webhooks import sending
 from services.webhooks.sending import EndpointWaker
 from tests.hooks import CREATED, LEFT, happen
+from tests.services.feed.following import scans
 from tests.stack import Owner, Stack, eventually
 
 ENDPOINTS, OLD_EVENTS = 2_000, 20_000
@@ -114,28 +111,13 @@ def test_look_of_each_second_asks_only_for_owners_with_new_events(bare: Stack) -
         *(owners, newest, ENDPOINTS),
     )
     bare.query("ANALYZE feed_events, webhook_endpoints")
-    few = _looks_into_the_feed(bare, since=newest, whole=False)
-    assert few <= 20
+    assert _looks_into_the_feed(bare, since=newest, whole=False) <= 20
     assert _looks_into_the_feed(bare, since=newest, whole=True) >= ENDPOINTS
     bare.query("DELETE FROM webhook_endpoints WHERE user_id = ANY(%s)", owners)
 
 
 def _looks_into_the_feed(stack: Stack, **values: object) -> int:
-    statement = sending.DUE
-    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
-        whole = {**statement.values, **values, "most": 200}
-        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", whole)
-        [(found,)] = cursor.fetchall()
-    plan = found if isinstance(found, list) else json.loads(found)
-    return sum(
-        node["Actual Loops"]
-        for node in _nodes(plan[0]["Plan"])
-        if node.get("Relation Name", "").startswith("feed_ev")
-    )
-
-
-def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
-    return [node, *(each for part in node.get("Plans", ()) for each in _nodes(part))]
+    return sum(node["Actual Loops"] for node in scans(stack, sending.DUE, most=200, **values))
 
 
 def test_workers_of_other_queues_start_jobs_too(bare: Stack, watched: tuple[Owner, int]) -> None:

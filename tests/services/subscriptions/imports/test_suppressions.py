@@ -7,6 +7,7 @@ from models import ImportKind
 from services.subscriptions.imports.columns import MemberRow, RejectedRecord, suppressed
 from services.subscriptions.imports.containers import RangedFile
 from services.subscriptions.imports.reader import as_lines, open_rows
+from tests.services.subscriptions.imports.forms import Stored
 
 pytestmark = pytest.mark.check
 
@@ -58,24 +59,9 @@ EACH = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED, "c@example.com": 
 A_AND_B = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
 
 
-class Bytes:
-    """A stored file."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-
-    @property
-    def size(self) -> int:
-        return len(self.content)
-
-    def read_at(self, offset: int, count: int, /) -> bytes:
-        return self.content[offset : offset + count]
-
-
 def read(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str, str]:
     """By address the reason, or the code of the rejection by its last cell."""
-    source = as_lines(RangedFile(Bytes(content)), len(content))
-    reader = open_rows(source)
+    reader = open_rows(as_lines(RangedFile(Stored(content)), len(content)))
     found: dict[str, str] = {}
     for row in suppressed(reader, reader.header, kind):
         if isinstance(row, RejectedRecord):

@@ -1,5 +1,3 @@
-from typing import Any
-
 import pytest
 
 from core.errors import DomainError
@@ -115,17 +113,6 @@ def test_a_record_that_was_there_before_stays_though_what_it_was_is_lost(
     assert len(importing.records(list_id)) == PEOPLE
 
 
-def asked_for(importing: Importing, import_id: int, ago: str) -> None:
-    importing.stack.query(
-        "UPDATE imports SET created_at = now() - %s::interval WHERE id = %s", ago, import_id
-    )
-
-
-def undo_until(importing: Importing, owner: Owner, import_id: int) -> Any:
-    with importing.resources.unit_of_work() as uow:
-        return records.undo_until(records.get(uow, importing.caller(owner), import_id))
-
-
 def test_an_undo_that_was_asked_for_in_time_goes_on(
     importing: Importing,
     owner: Owner,
@@ -136,7 +123,9 @@ def test_an_undo_that_was_asked_for_in_time_goes_on(
     monkeypatch.setattr(split, "ROWS_PER_CHUNK", 20)
     task = importing.bring(owner, list_id, rows(people))
     job_id = importing.begin_undo(owner, task.id)
-    asked_for(importing, task.id, "91 days")
+    importing.stack.query(
+        "UPDATE imports SET created_at = now() - interval '91 days' WHERE id = %s", task.id
+    )
     assert importing.begin_undo(owner, task.id) == job_id
     assert importing.work(job_id).status == "succeeded"
     assert importing.active(list_id) == set()
