@@ -1,22 +1,33 @@
 import copy
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select
 
-from core.clock import iso
 from core.ids import random_hash_id, random_id
 from models import OptOut, Subscription, User
+from services.subscriptions import fields, tags
 from services.subscriptions.imports import split
 from services.subscriptions.members import opt_outs
 from tests.importing import Importing, Rows, counts_of, csv_of
+from tests.services.subscriptions.imports.test_extras import make_fields
 from tests.services.subscriptions.imports.whole import HEADER, Line, Member, Whole
+from tests.services.subscriptions.members.observed import expiry_of
 from tests.sizes import FULL, sized
+from tests.stack import Owner
 
 EXPIRIES = ["", "2040-01-01T00:00:00.000000Z", "2041-06-01T00:00:00.000000Z"]
+TAGS = ["a", "b", "Ça va"]
 PEOPLE = 7
+EXTRAS = {
+    "company": st.sampled_from(["", "Acme", "B\\C\t\"'D", "Ωmega"]),
+    "tags": st.frozensets(st.sampled_from(TAGS)),
+    "joined": st.sampled_from(["", "2019-05-06", "2020-07-08"]),
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +47,8 @@ def befores(draw: st.DrawFn) -> Before:
     erased = bool(noes) and draw(st.booleans())
     member = None
     if not erased and draw(st.integers(0, 3)):
-        status = draw(st.sampled_from(["active", "pending", "removed", "unsubscribed"]))
+        others = ["pending", "removed", "unsubscribed"]
+        status = draw(st.sampled_from(["active", "active", "active", *others]))
         tier = draw(st.sampled_from(["free", "silver", "gold"]))
         expiry = draw(st.sampled_from(EXPIRIES)) if tier != "free" else ""
         member = Member(
@@ -46,6 +58,9 @@ def befores(draw: st.DrawFn) -> Before:
             expiry=expiry or None,
             name=draw(st.sampled_from([None, "Ada", "Bea"])),
         )
+    if member is not None and member.status == "active":
+        line = draw(st.builds(Line, st.just(""), age=st.sampled_from(["", "1"]), **EXTRAS))
+        member = replace(member, fields=line.fields, tags=line.tags, joined=line.joined)
     return Before(member, frozenset(noes), erased, draw(st.booleans()))
 
 
@@ -57,13 +72,15 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
     name = draw(st.sampled_from(["", "Ada", "Bea", "Zoë \\ Ω", "a;b\\t"]))
     left = draw(st.integers(0, 9)) == 0
     who = draw(st.integers(-1, PEOPLE - 1))
-    return who, draw(st.booleans()), Line("", name, tier, expiry, left)
+    more = {**EXTRAS, "age": st.sampled_from(["", "1", "2", "old"])}
+    line = st.builds(Line, *map(st.just, ("", name, tier, expiry, left)), **more)
+    return who, draw(st.booleans()), draw(line)
 
 
 @pytest.mark.both("properties")
 @pytest.mark.slow
 @settings(
-    max_examples=sized(16, 2000, few=3),
+    max_examples=sized(24, 2000, few=5),
     database=None,
     phases=[Phase.generate, Phase.shrink] if FULL else [Phase.generate],
     deadline=None,
@@ -71,7 +88,7 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
 )
 @given(
     people=st.lists(befores(), min_size=PEOPLE, max_size=PEOPLE),
-    file=st.lists(lines(), min_size=1, max_size=14),
+    file=st.lists(lines(), min_size=5, max_size=14),
     update=st.booleans(),
     chunk=st.integers(2, 6),
 )
@@ -85,7 +102,7 @@ def test_any_file_on_any_list_does_what_the_rules_say_and_is_taken_back(
     owner = importing.stack.new_owner()
     list_id = importing.new_list(owner)
     tag = random_hash_id(8)
-    whole = _prepare(importing, list_id, people, tag)
+    whole = _prepare(importing, owner, list_id, people, tag)
     rows = [_addressed(each, tag) for each in file]
     sent = csv_of([row.cells() for row in rows], HEADER)
     options = {"on_existing": "update" if update else "skip"}
@@ -101,10 +118,10 @@ def test_any_file_on_any_list_does_what_the_rules_say_and_is_taken_back(
     after = copy.deepcopy(whole)
     outcome = after.bring(rows, update=update)
     for task in (tried, done):
-        assert counts_of(task) == outcome.counts()
+        assert (counts_of(task), task.left_out) == (outcome.counts(), len(outcome.left_out))
         found = [(int(line), code) for *_, line, code, _ in importing.not_added(task.id)]
         assert found == outcome.not_added()
-    _require(importing, list_id, after, tag)
+    _require(importing, owner, list_id, after)
     added = outcome.counts()["added"]
     undone = {"import_id": done.id, "undone": added, "kept": 0}
     assert importing.take_back(owner, done.id) == undone
@@ -127,12 +144,15 @@ def _address(who: int, tag: str) -> str:
 def _addressed(row: tuple[int, bool, Line], tag: str) -> Line:
     who, loud, line = row
     email = _address(who, tag) if who >= 0 else "nobody"
-    return Line(email.upper() if loud else email, line.name, line.tier, line.expiry, line.left)
+    return replace(line, email=email.upper() if loud else email)
 
 
-def _prepare(importing: Importing, list_id: int, people: list[Before], tag: str) -> Whole:
-    whole = Whole()
+def _prepare(
+    importing: Importing, owner: Owner, list_id: int, people: list[Before], tag: str
+) -> Whole:
+    whole, field_ids = Whole(), make_fields(importing, owner)
     with importing.resources.unit_of_work() as uow:
+        tag_ids = tags.tag_ids_of(uow, list_id, TAGS, make=True)
         for who, each in enumerate(people):
             address, user_id = _address(who, tag), None
             if not each.erased:
@@ -143,7 +163,12 @@ def _prepare(importing: Importing, list_id: int, people: list[Before], tag: str)
             uow.session.add_all(_opt_outs(importing, list_id, user_id, address, each))
             if (member := each.member) is not None:
                 whole.members[address] = member
-                uow.session.add(_subscription(list_id, user_id or 0, address, member))
+                kept = {
+                    "fields": {str(field_ids[key]): each for key, each in member.fields.items()},
+                    "tag_ids": sorted(tag_ids[each] for each in member.tags),
+                    "joined_at": _moment(member.joined),
+                }
+                uow.session.add(_subscription(list_id, user_id or 0, address, member, **kept))
     return whole
 
 
@@ -156,17 +181,24 @@ def _opt_outs(
     return [OptOut(kind=kind, **same) for kind in sorted(before.noes)]
 
 
-def _subscription(list_id: int, user_id: int, address: str, member: Member) -> Subscription:
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
+
+
+def _subscription(
+    list_id: int, user_id: int, address: str, member: Member, **kept: Any
+) -> Subscription:
     return Subscription(
         list_id=list_id,
         user_id=user_id,
         status=member.status,
         type=member.tier,
-        paid_expiry=datetime.fromisoformat(member.expiry) if member.expiry else None,
+        paid_expiry=_moment(member.expiry),
         email_enabled=member.mail,
         name=member.name,
         email=address,
         source="subscribe",
+        **kept,
     )
 
 
@@ -177,15 +209,24 @@ def _known_people(importing: Importing, tag: str) -> int:
     return int(str(found))
 
 
-def _require(importing: Importing, list_id: int, whole: Whole, tag: str) -> None:
-    found = importing.stack.query(
-        "SELECT email, status, email_enabled, type, paid_expiry, name FROM subscriptions"
-        " WHERE list_id = %s",
-        list_id,
-    )
+def _require(importing: Importing, owner: Owner, list_id: int, whole: Whole) -> None:
+    with importing.resources.unit_of_work() as uow:
+        of_list = select(Subscription).where(Subscription.list_id == list_id)
+        found = uow.session.scalars(of_list).all()
+        own = fields.own(uow, owner.user_id)
+        names = tags.names_of(uow, [tag_id for each in found for tag_id in each.tag_ids])
     shown = {
-        str(email): Member(str(status), bool(mail), str(tier), expiry and iso(expiry), name)  # type: ignore[arg-type]
-        for email, status, mail, tier, expiry, name in found
+        str(each.email): Member(
+            each.status,
+            mail=each.email_enabled,
+            tier=each.type,
+            expiry=expiry_of(each),
+            name=each.name,
+            fields=own.shown(each.fields),
+            tags=frozenset(names[tag_id] for tag_id in each.tag_ids),
+            joined=f"{each.joined_at:%Y-%m-%d}" if each.joined_at else "",
+        )
+        for each in found
     }
     assert shown == whole.members
     assert importing.count(list_id) == sum(each.status == "active" for each in shown.values())

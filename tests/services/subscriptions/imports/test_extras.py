@@ -14,16 +14,14 @@ from tests.stack import Owner
 HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
 
 
-def make_field(
-    importing: Importing, owner: Owner, key: str, type_: FieldType = FieldType.TEXT, **more: Any
-) -> int:
+def make_fields(importing: Importing, owner: Owner) -> dict[str, int]:
+    """Their ids, by their keys."""
+    kinds = {"company": FieldType.TEXT, "age": FieldType.NUMBER}
     with importing.resources.unit_of_work() as uow:
-        return fields.create(uow, owner.user_id, type=type_, key=key, label=key, **more).id
-
-
-def make_fields(importing: Importing, owner: Owner) -> None:
-    make_field(importing, owner, "company")
-    make_field(importing, owner, "age", FieldType.NUMBER)
+        return {
+            key: fields.create(uow, owner.user_id, type=kind, key=key, label=key).id
+            for key, kind in kinds.items()
+        }
 
 
 def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[str, Any]]:

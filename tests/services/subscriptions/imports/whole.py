@@ -1,5 +1,6 @@
 """What an import is to do with a list, in plain Python, to hold the product against."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 ADDED, ALREADY, OPTED_OUT = "added", "already", "opted_out"
@@ -20,30 +21,48 @@ class Member:
     tier: str = "free"
     expiry: str | None = None
     name: str | None = None
+    fields: Mapping[str, object] = field(default_factory=dict)
+    tags: frozenset[str] = frozenset()
+    joined: str = ""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a file. Without an ``@`` it is no address; ``left``: by the file's own mark."""
+    """A row of a file. Without an ``@`` it is no address; ``left``: by the file's own mark.
+
+    An age that is no number is left out.
+    """
 
     email: str
     name: str = ""
     tier: str = ""
     expiry: str = ""
     left: bool = False
+    company: str = ""
+    age: str = ""
+    tags: frozenset[str] = frozenset()
+    joined: str = ""
 
     def cells(self) -> list[str]:
-        status = "unsubscribed" if self.left else "subscribed"
-        return [self.email, self.name, self.tier, self.expiry, status]
+        status, tags = "unsubscribed" if self.left else "subscribed", ",".join(sorted(self.tags))
+        known = [self.email, self.name, self.tier, self.expiry, status]
+        return [*known, self.company, self.age, tags, self.joined]
+
+    @property
+    def fields(self) -> dict[str, object]:
+        ages: dict[str, object] = {"age": int(self.age)} if self.age.isdigit() else {}
+        return ages | ({"company": self.company} if self.company else {})
 
 
-HEADER = ("email", "name", "tier", "paid_expiry", "status")
+HEADER = ("email", "name", "tier", "paid_expiry", "status", "Company", "Age", "tags", "created_at")
 
 
 @dataclass
 class Outcome:
     verdicts: list[str] = field(default_factory=list)
     updated: int = 0
+    # Physical lines of rows that were taken over without a value.
+    left_out: list[int] = field(default_factory=list)
 
     def counts(self) -> dict[str, int]:
         found = dict.fromkeys((ADDED, ALREADY, OPTED_OUT, INVALID, DUPLICATE, DENIED), 0)
@@ -52,11 +71,11 @@ class Outcome:
         return {**found, "received": len(self.verdicts), "updated": self.updated}
 
     def not_added(self) -> list[tuple[int, str]]:
-        """Physical line, the header being the first, and code."""
+        """Physical line, the header being the first, and code; also of rows not added whole."""
         return [
-            (number, CODES[verdict])
+            (number, CODES.get(verdict, "row.left_out"))
             for number, verdict in enumerate(self.verdicts, start=2)
-            if verdict != ADDED
+            if verdict != ADDED or number in self.left_out
         ]
 
 
@@ -69,7 +88,7 @@ class Whole:
 
     def bring(self, lines: list[Line], *, update: bool) -> Outcome:
         outcome, seen = Outcome(), set[str]()
-        for line in lines:
+        for number, line in enumerate(lines, start=2):
             address = line.email.lower()
             if "@" not in address:
                 verdict = INVALID
@@ -79,6 +98,8 @@ class Whole:
                 seen.add(address)
                 verdict = self._decide(address, line, outcome, update=update)
             outcome.verdicts.append(verdict)
+            if line.age and not line.age.isdigit() and verdict in {ADDED, ALREADY}:
+                outcome.left_out.append(number)
         return outcome
 
     def _decide(self, address: str, line: Line, outcome: Outcome, *, update: bool) -> str:
@@ -89,18 +110,26 @@ class Whole:
                 self.members[address] = replace(member, status="unsubscribed")
             return LEFT
         if member is not None and member.status == "active":
-            changed = _changed(member, line)
-            if update and changed != member:
+            changed = _changed(member, line, update=update)
+            if changed != member:
                 outcome.updated += 1
                 self.members[address] = changed
             return ALREADY
         if "list" in said_no:
             return OPTED_OUT
         arriving = member or Member("removed", mail="email" not in said_no)
-        self.members[address] = replace(_changed(arriving, line), status="active")
+        self.members[address] = replace(_changed(arriving, line, update=True), status="active")
         return ADDED
 
 
-def _changed(member: Member, line: Line) -> Member:
-    named = replace(member, name=line.name or member.name)
+def _changed(member: Member, line: Line, *, update: bool) -> Member:
+    filled = replace(
+        member,
+        fields={**member.fields, **line.fields} if update else {**line.fields, **member.fields},
+        tags=member.tags | line.tags,
+        joined=member.joined or line.joined,
+    )
+    if not update:
+        return filled
+    named = replace(filled, name=line.name or member.name)
     return replace(named, tier=line.tier, expiry=line.expiry or None) if line.tier else named
