@@ -20,9 +20,12 @@ from tests.stack import eventually
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("0", 0.0), ("1", 1.0), (" 2.5 ", 2.5), ("120", 120.0), ("99999", 3600.0)],
+    [
+        *(("0", 0.0), ("1", 1.0), (" 2.5 ", 2.5), ("120", 120.0), ("99999", 3600.0)),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+    ],
 )
-def test_seconds_are_read_up_to_an_hour(header: str, seconds: float) -> None:
+def test_seconds_or_a_date_are_read_up_to_an_hour(header: str, seconds: float) -> None:
     assert retry_after(header) == seconds
 
 
@@ -38,10 +41,6 @@ def test_a_date_is_seconds_from_now() -> None:
     found = retry_after(soon)
     assert found is not None
     assert 30.0 < found <= 60.0
-
-
-def test_a_date_that_has_passed_is_now() -> None:
-    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
 
 
 QUICK = ["", "refuses", "cut", "huge", "echo", "400", "401", "429-long", "no-json-mode", "trickle"]
@@ -85,26 +84,22 @@ def test_a_schema_is_asked_for_first_and_strictly(run: Run) -> None:
     assert given["json_schema"] == {"name": "summary", "strict": True, "schema": SCHEMA}
 
 
-def test_json_mode_is_next_with_the_schema_in_the_prompt(run: Run) -> None:
-    assert "Bees live" in ask(run, "no-schema")
-    assert run.forms == [SCHEMA_FORM, OBJECT_FORM]
-    assert '"additionalProperties":false' in run.requests[1]["messages"][0]["content"]
-
-
-def test_a_prompt_is_last(run: Run) -> None:
-    assert "Bees live" in ask(run, "no-json-mode")
-    assert run.forms == [SCHEMA_FORM, OBJECT_FORM, PROMPT_FORM]
-
-
 @pytest.mark.parametrize(
-    ("behaviour", "form"), [("no-schema", OBJECT_FORM), ("no-json-mode", PROMPT_FORM)]
+    ("behaviour", "forms"),
+    [
+        ("no-schema", [SCHEMA_FORM, OBJECT_FORM]),
+        ("no-json-mode", [SCHEMA_FORM, OBJECT_FORM, PROMPT_FORM]),
+    ],
 )
-def test_the_form_that_a_server_took_is_remembered(run: Run, behaviour: str, form: str) -> None:
+def test_simpler_forms_are_next_and_the_one_that_a_server_took_is_remembered(
+    run: Run, behaviour: str, forms: list[str]
+) -> None:
+    assert "Bees live" in ask(run, behaviour)
+    assert run.forms == forms
+    # Where no schema is taken, it stands in the prompt.
+    assert '"additionalProperties":false' in run.requests[1]["messages"][0]["content"]
     ask(run, behaviour)
-    before = run.calls
-    ask(run, behaviour)
-    assert run.calls == before + 1
-    assert run.forms[-1] == form
+    assert run.forms == [*forms, forms[-1]]
 
 
 def test_the_newer_name_of_the_limit_is_found_and_remembered(run: Run) -> None:

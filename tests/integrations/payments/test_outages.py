@@ -2,6 +2,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -178,14 +179,7 @@ def test_a_server_that_sends_elsewhere_or_knows_nothing_is_an_error(
 
 
 def test_threads_share_an_account(account: StripeCheckout, sandbox: SandboxPayments) -> None:
-    opened: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: opened.append(account.open(an_order()).session_id))
-        for _ in range(16)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(opened)) == 16
-    assert set(opened) <= {each["id"] for each in sandbox.sessions()}
+    with ThreadPoolExecutor(16) as threads:
+        opened = set(threads.map(lambda _: account.open(an_order()).session_id, range(16)))
+    assert len(opened) == 16
+    assert opened <= {each["id"] for each in sandbox.sessions()}

@@ -42,16 +42,17 @@ def test_renditions_and_what_a_worker_may_be_writing_are_no_strays(
     assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
 
 
-def test_a_rendition_that_no_row_names_is_found_and_removed(
+def test_an_object_that_no_row_names_is_found_and_removed(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    """Of a deleted attachment, of one without renditions, and one that a row no longer names."""
     plain, (record, keys) = upload(client), with_renditions(client)
-    put = stack.resources.objects.put
-    lost = ["renditions/000000000000/000000000000-320.webp"]
+    objects = stack.resources.objects
+    lost = ["originals/000000000000", "media/zzzzzzzzzzzz.webp", "media/0.webp"]
+    # Renditions of a deleted attachment, of one without any, and one that a row no longer names.
+    lost += ["renditions/000000000000/000000000000-320.webp"]
     lost += [f"renditions/{each['hash_id']}/{each['hash_id']}-1.webp" for each in (plain, record)]
     for key in lost:
-        put(key, b"left behind", "image/webp")
+        objects.put(key, b"left behind", "image/webp")
     expected = {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in lost}
     mine = found(stack)
     assert expected <= mine
@@ -59,7 +60,7 @@ def test_a_rendition_that_no_row_names_is_found_and_removed(
     for stray in expected:
         strays.mend(stack.resources, stray)
     assert not expected & found(stack)
-    assert all(stack.resources.objects.exists(key) for key in keys)
+    assert [key for key in [*lost, *keys] if objects.exists(key)] == keys
 
 
 def test_a_rendition_whose_object_is_gone_is_forgotten_and_the_picture_stays(
@@ -75,33 +76,10 @@ def test_a_rendition_whose_object_is_gone_is_forgotten_and_the_picture_stays(
     assert not [each for each in found(stack) if record["hash_id"] in each.key]
 
 
-def test_the_renditions_of_a_picture_that_is_gone_go_too(
+def test_a_row_whose_object_is_gone_is_found_and_failed_and_its_renditions_go_too(
     stack: Stack, client: httpx2.Client
 ) -> None:
     record, keys = with_renditions(client)
-    stack.resources.objects.remove(record["pathname"])
-    strays.mend(stack.resources, Stray(StrayKind.ROW_WITHOUT_OBJECT, record["pathname"]))
-    after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
-    assert (after["status"], after["renditions"]) == (3, [])
-    assert {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys} <= found(stack)
-
-
-def test_an_object_without_a_row_is_found_and_removed(stack: Stack) -> None:
-    keys = ["originals/000000000000", "media/zzzzzzzzzzzz.webp", "media/0.webp"]
-    for key in keys:
-        stack.resources.objects.put(key, b"left behind", "image/webp")
-    expected = {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys}
-    assert expected <= found(stack)
-    for stray in expected:
-        strays.mend(stack.resources, stray)
-    assert not expected & found(stack)
-    assert not any(stack.resources.objects.exists(key) for key in keys)
-
-
-def test_a_row_whose_object_is_gone_is_found_and_failed(
-    stack: Stack, client: httpx2.Client
-) -> None:
-    record = upload(client)
     key = f"media/{record['filename']}"
     stack.resources.objects.remove(key)
     stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, key)
@@ -109,7 +87,10 @@ def test_a_row_whose_object_is_gone_is_found_and_failed(
     strays.mend(stack.resources, stray)
     after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
     assert (after["status"], after["error"]["code"]) == (3, "attachment.object_missing")
-    assert stray not in found(stack)
+    assert after["renditions"] == []
+    mine = found(stack)
+    assert stray not in mine
+    assert {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys} <= mine
 
 
 def test_what_is_young_is_left_alone(stack: Stack) -> None:
