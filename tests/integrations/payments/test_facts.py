@@ -38,16 +38,6 @@ def test_a_paid_checkout_is_paid_and_its_payment_leads_back_to_the_order(
     assert (found.refunded_minor, found.disputes_minor) == (None, None)
 
 
-@pytest.mark.parametrize(("currency", "minor"), [("JPY", 500), ("KRW", 1), ("EUR", 199)])
-def test_amounts_are_in_the_minor_unit_which_for_yen_is_the_yen(
-    account: StripeCheckout, sandbox: SandboxPayments, currency: str, minor: int
-) -> None:
-    opened = account.open(an_order(minor, currency))
-    assert sandbox.session(opened.session_id)["amount"] == minor
-    found = account.evidence(opened.session_id)
-    assert (found.amount_minor, found.currency) == (minor, currency)
-
-
 def test_neither_a_declined_card_nor_a_cancelled_checkout_ends_anything(
     account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
 ) -> None:
@@ -139,15 +129,6 @@ def test_a_banks_inquiry_is_no_dispute(
     assert disputes_in(account.disputes(payment_id)) == (0, 0, 0)
 
 
-def test_a_closed_checkout_has_expired_and_nobody_can_pay(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
-) -> None:
-    account.close(opened.session_id)
-    assert account.evidence(opened.session_id).expired
-    with pytest.raises(AssertionError, match="expired"):
-        sandbox.pay(opened.session_id)
-
-
 def test_closing_again_or_after_the_payment_changes_nothing(
     account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
 ) -> None:
@@ -159,15 +140,6 @@ def test_closing_again_or_after_the_payment_changes_nothing(
     account.close(other.session_id)
     account.close(other.session_id)
     assert account.evidence(other.session_id).expired
-
-
-def test_opening_again_answers_the_same_checkout(
-    account: StripeCheckout, sandbox: SandboxPayments
-) -> None:
-    order = an_order()
-    assert account.open(order) == account.open(order)
-    known = [each for each in sandbox.sessions() if each["order_id"] == str(order.order_id)]
-    assert len(known) == 1
 
 
 def test_one_order_is_never_opened_at_two_prices(account: StripeCheckout) -> None:

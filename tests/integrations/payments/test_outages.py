@@ -37,13 +37,6 @@ def test_trouble_that_lasts_may_pass_later(
     assert account.evidence(opened.session_id).session_id == opened.session_id
 
 
-def test_trouble_that_passes_at_once_is_not_noticed(
-    account: StripeCheckout, sandbox: SandboxPayments
-) -> None:
-    sandbox.trouble(status=500)
-    assert account.open(an_order()).payment_url
-
-
 def test_a_call_is_tried_twice_and_no_more(
     account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
 ) -> None:
@@ -52,17 +45,6 @@ def test_a_call_is_tried_twice_and_no_more(
         account.close(opened.session_id)
     account.close(opened.session_id)
     assert sandbox.session(opened.session_id)["status"] == "expired"
-
-
-def test_a_slow_provider_is_given_up_in_time(
-    hasty: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
-) -> None:
-    sandbox.trouble(seconds=60, count=2)
-    started = time.monotonic()
-    for_payment = pytest.raises(TransientError)
-    with for_payment:
-        hasty.evidence(opened.session_id)
-    assert time.monotonic() - started < HANGING
 
 
 @pytest.mark.parametrize("status", [500, None], ids=["broken", "slow"])
