@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -268,6 +268,19 @@ class Stack:
             environment=environment,
             forks=True,
         )
+
+    @contextlib.contextmanager
+    def second_api(
+        self, port: int | None = None, *, module: str = "tests.probe.serve", **environment: str
+    ) -> Iterator["Stack"]:
+        """The stack as its callers reach it by one more API process, which ends with the block."""
+        second = replace(self, api_port=port or free_port())
+        running = second.start_api(module=module, **environment)
+        try:
+            yield second
+        finally:
+            running.stop()
+            self.processes.remove(running)
 
     def start_worker(
         self, *queues: str, concurrency: int = 2, module: str = "cli.main", **environment: str

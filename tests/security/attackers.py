@@ -1,6 +1,7 @@
 """Connections of one address that hold what they can get, written by hand."""
 
 import re
+import secrets
 import select
 import socket
 from collections.abc import Iterator
@@ -36,6 +37,11 @@ class Attacker:
     def close(self) -> None:
         for connection in self._open:
             connection.close()
+
+
+def new_address() -> str:
+    """In a network of its own: addresses of one network are one caller."""
+    return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
 
 
 @contextmanager

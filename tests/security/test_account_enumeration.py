@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from statistics import median
 
 import pytest
@@ -39,10 +38,8 @@ def thorough(stack: Stack) -> Iterator[Stack]:
     """The stack with an API that takes as long for a hash as the product does."""
     port = free_port()
     url = f"http://{LOOPBACK}:{port}"
-    running = stack.start_api(port, module="cli.main", PRESSROOM_PUBLIC_URL=url)
-    yield replace(stack, api_port=port)
-    running.stop()
-    stack.processes.remove(running)
+    with stack.second_api(port, module="cli.main", PRESSROOM_PUBLIC_URL=url) as api:
+        yield api
 
 
 def told(stack: Stack, path: str, email: str, **fields: str) -> tuple[int, str, list[str]]:

@@ -5,7 +5,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -14,9 +13,7 @@ from starlette.responses import PlainTextResponse
 
 from api.health import Drain
 from api.middleware.headers import HeadersMiddleware
-from devstack import LOOPBACK
 from tests.contract.replies import data, send
-from tests.ports import free_port
 from tests.stack import Stack
 
 ALWAYS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
@@ -24,19 +21,17 @@ NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
 
 
 @pytest.fixture(scope="module")
-def behind_tls(stack: Stack, home: Path) -> Iterator[httpx2.Client]:
-    port = free_port()
-    running = stack.start_api(
-        port,
-        PRESSROOM_PUBLIC_URL="https://api.example.com",
-        PRESSROOM_TRUSTED_PROXIES="none",
-        PRESSROOM_HSTS_SUBDOMAINS="true",
-        PRESSROOM_API_DOCS="false",
-    )
-    with httpx2.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
+def behind_tls(stack: Stack) -> Iterator[httpx2.Client]:
+    with (
+        stack.second_api(
+            PRESSROOM_PUBLIC_URL="https://api.example.com",
+            PRESSROOM_TRUSTED_PROXIES="none",
+            PRESSROOM_HSTS_SUBDOMAINS="true",
+            PRESSROOM_API_DOCS="false",
+        ) as api,
+        api.client() as client,
+    ):
         yield client
-    running.stop()
-    stack.processes.remove(running)
 
 
 @pytest.mark.parametrize(

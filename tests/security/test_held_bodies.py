@@ -4,10 +4,8 @@ The API runs with the bounds and rate limits of a deployment, behind a proxy tha
 """
 
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -28,8 +26,13 @@ from devstack import LOOPBACK
 from services.accounts import accounts
 from tests.contract.credits import grant
 from tests.pictures import photo
-from tests.ports import free_port
-from tests.security.attackers import Attacker, answer_of, attacking, first_answer
+from tests.security.attackers import (
+    Attacker,
+    answer_of,
+    attacking,
+    first_answer,
+    new_address,
+)
 from tests.stack import Owner, Stack, eventually, plain_client
 from tests.visiting import PASSWORD, Visitor
 from tests.visiting import new_address as new_email
@@ -43,30 +46,21 @@ CONSUME = "POST /auxilia/credits/consume"
 
 
 @pytest.fixture(scope="module")
-def port(stack: Stack, home: Path) -> Iterator[int]:
-    chosen = free_port()
-    running = stack.start_api(
-        chosen,
+def port(stack: Stack) -> Iterator[int]:
+    with stack.second_api(
         PRESSROOM_TRUSTED_PROXIES=LOOPBACK,
         PRESSROOM_RATE_LIMIT_DEFAULT="30000/minute",
         # By the day: a test must not see a window end.
         PRESSROOM_RATE_LIMIT_ANONYMOUS=f"{MOST_STRANGERS}/day",
         PRESSROOM_RATE_LIMIT_LOGIN=f"{MOST_LOGINS}/day",
-    )
-    yield chosen
-    running.stop()
-    stack.processes.remove(running)
+    ) as api:
+        yield api.api_port
 
 
 @pytest.fixture
 def attacker(port: int) -> Iterator[Attacker]:
     with attacking(port, new_address()) as made:
         yield made
-
-
-def new_address() -> str:
-    """In a network of its own: addresses of one network are one caller."""
-    return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
 
 
 @dataclass

@@ -4,7 +4,6 @@ The files beside this one try the attacks that no setting changes.
 """
 
 import contextlib
-import secrets
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,13 @@ from api.limits.body_budgets import MAX_UNFINISHED_BODIES
 from devstack import LOOPBACK
 from tests.contract.credits import CONSUME, grant
 from tests.contract.replies import problem
-from tests.security.attackers import Attacker, answer_of, attacking, first_answer
+from tests.security.attackers import (
+    Attacker,
+    answer_of,
+    attacking,
+    first_answer,
+    new_address,
+)
 from tests.stack import LIMITS, Stack
 from tests.visiting import Visitor, new_account, user_id_of
 
@@ -75,7 +80,7 @@ class Production:
         """Calls with this key from this address, else from a network of their own."""
         with httpx2.Client(
             base_url=f"https://{HOST}",
-            transport=TlsProxy(self.stack.api_port, address or new_ip()),
+            transport=TlsProxy(self.stack.api_port, address or new_address()),
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=60.0,
         ) as client:
@@ -85,11 +90,6 @@ class Production:
     def visitor(self, address: str | None = None) -> Iterator[Visitor]:
         with self.caller(address=address) as client:
             yield Visitor(self.stack, client)
-
-
-def new_ip() -> str:
-    """In a network of its own."""
-    return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def email(live: Production) -> str:
 
 @pytest.fixture
 def attacker(live: Production) -> Iterator[Attacker]:
-    with attacking(live.stack.api_port, new_ip()) as made:
+    with attacking(live.stack.api_port, new_address()) as made:
         yield made
 
 

@@ -4,7 +4,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 import httpx2
@@ -20,9 +20,9 @@ from storage.redis.rate_counters import RateCounters, parse_limits
 from tests.contract.replies import problem
 from tests.contract.subscribers import trace_for
 from tests.faults.proxy import Proxy, proxied
-from tests.ports import free_port
+from tests.security.attackers import new_address
 from tests.security.people import new_list
-from tests.stack import Stack, eventually, plain_client
+from tests.stack import Stack, eventually
 
 # By the day: windows are those of the clock, and a test must not see one end.
 MOST = {RateLimitName.DEFAULT: 8, RateLimitName.ANONYMOUS: 6, RateLimitName.LOGIN: 4}
@@ -73,34 +73,21 @@ def redis(stack: Stack) -> Iterator[Proxy]:
 
 
 @pytest.fixture(scope="module")
-def limited(stack: Stack, home: Path, redis: Proxy) -> Iterator[Callable[..., httpx2.Client]]:
+def limited(stack: Stack, redis: Proxy) -> Iterator[Callable[..., httpx2.Client]]:
     """Makes clients of an API process with low limits, each from an address of its own."""
-    port = free_port()
-    running = stack.start_api(port, **_low(redis.url))
-    made: list[httpx2.Client] = []
+    with stack.second_api(**_low(redis.url)) as api, ExitStack() as opened:
 
-    def make(key: str | None = None, address: str | None = None) -> httpx2.Client:
-        headers = {"X-Forwarded-For": address or new_address()}
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
-        url = f"http://{LOOPBACK}:{port}"
-        made.append(plain_client(base_url=url, headers=headers))
-        return made[-1]
+        def make(key: str | None = None, address: str | None = None) -> httpx2.Client:
+            client = opened.enter_context(api.client(key))
+            client.headers["X-Forwarded-For"] = address or new_address()
+            return client
 
-    yield make
-    for client in made:
-        client.close()
-    running.stop()
-    stack.processes.remove(running)
+        yield make
 
 
 def _low(redis_url: str) -> dict[str, str]:
     named = {f"PRESSROOM_RATE_LIMIT_{rate.upper()}": f"{MOST[rate]}/day" for rate in RateLimitName}
     return {**named, "PRESSROOM_TRUSTED_PROXIES": LOOPBACK, "PRESSROOM_REDIS_URL": redis_url}
-
-
-def new_address() -> str:
-    return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
 
 
 def statuses(call: Callable[[], httpx2.Response], count: int) -> list[int]:
@@ -189,20 +176,14 @@ def test_a_key_is_not_refused_for_what_its_address_did(
 
 
 def test_two_processes_count_together(
-    stack: Stack, home: Path, redis: Proxy, limited: Callable[..., httpx2.Client]
+    stack: Stack, redis: Proxy, limited: Callable[..., httpx2.Client]
 ) -> None:
-    owner = stack.new_owner()
-    port = free_port()
-    second = stack.start_api(port, **_low(redis.url))
-    try:
-        with limited(owner.key) as one, stack.client(owner.key) as two:
-            two.base_url = httpx2.URL(f"http://{LOOPBACK}:{port}")
-            taken = [each.get("/users/me").status_code for each in (one, two) * 4]
-            assert taken == [200] * MOST[RateLimitName.DEFAULT]
-            assert {each.get("/users/me").status_code for each in (one, two)} == {429}
-    finally:
-        second.stop()
-        stack.processes.remove(second)
+    key = stack.new_owner().key
+    with stack.second_api(**_low(redis.url)) as second, second.client(key) as two:
+        one = limited(key)
+        taken = [each.get("/users/me").status_code for each in (one, two) * 4]
+        assert taken == [200] * MOST[RateLimitName.DEFAULT]
+        assert {each.get("/users/me").status_code for each in (one, two)} == {429}
 
 
 def test_an_address_without_credentials_is_refused_beyond_its_limit(

@@ -2,42 +2,36 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 
 from core.errors import DomainError
 from devstack import LOOPBACK
 from services.accounts import logins
-from tests.ports import free_port
-from tests.stack import Stack, plain_client
-from tests.visiting import Visitor, new_account, new_address
+from tests.stack import Stack
+from tests.visiting import Visitor, a_visitor, new_account, new_address
 
 FREE = logins.SOURCE_THROTTLE.free
 
 
 @pytest.fixture(scope="module")
-def behind_proxy(stack: Stack, home: Path) -> Iterator[str]:
-    """The URL of an API process whose callers say where they are."""
-    port = free_port()
-    running = stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK)
-    yield f"http://{LOOPBACK}:{port}"
-    running.stop()
-    stack.processes.remove(running)
+def behind_proxy(stack: Stack) -> Iterator[Stack]:
+    """With an API process whose callers say where they are."""
+    with stack.second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
+        yield api
 
 
 @pytest.fixture
-def visitor_at(stack: Stack, behind_proxy: str) -> Iterator[Callable[[str], Visitor]]:
-    opened = []
+def visitor_at(behind_proxy: Stack) -> Iterator[Callable[[str], Visitor]]:
+    with ExitStack() as opened:
 
-    def make(address: str) -> Visitor:
-        client = plain_client(base_url=behind_proxy, headers={"X-Forwarded-For": address})
-        opened.append(client)
-        return Visitor(stack, client)
+        def make(address: str) -> Visitor:
+            visitor = opened.enter_context(a_visitor(behind_proxy))
+            visitor.client.headers["X-Forwarded-For"] = address
+            return visitor
 
-    yield make
-    for client in opened:
-        client.close()
+        yield make
 
 
 @pytest.fixture(autouse=True)
