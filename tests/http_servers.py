@@ -1,8 +1,10 @@
 """Servers of other people, played in a thread of the test's process."""
 
+import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from devstack import LOOPBACK
@@ -40,3 +42,64 @@ def running(server: ThreadingHTTPServer) -> Iterator[str]:
             yield f"http://{LOOPBACK}:{server.server_port}"
         finally:
             server.shutdown()
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """The host and port of a server that takes connections and says nothing."""
+    with socket.create_server((LOOPBACK, 0), backlog=512) as server:
+        yield f"{LOOPBACK}:{server.getsockname()[1]}"
+
+
+@contextmanager
+def trickling(head: bytes, drip: bytes) -> Iterator[str]:
+    """A server that answers with these bytes, and then drips without an end."""
+    over = threading.Event()
+
+    def answer(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(head)
+            while not over.wait(0.05):
+                connection.sendall(drip)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+        finally:
+            over.set()
+
+
+@dataclass
+class Listener:
+    """Answers each connection alike, and counts them."""
+
+    address: str = LOOPBACK
+    answer: bytes = b""
+    connections: int = 0
+    calls: list[bytes] = field(default_factory=list)
+    port: int = 0
+
+    @contextmanager
+    def listening(self) -> Iterator["Listener"]:
+        with closing(socket.create_server((self.address, self.port))) as server:
+            self.port = server.getsockname()[1]
+            threading.Thread(target=self._serve, args=(server,), daemon=True).start()
+            yield self
+
+    def _serve(self, server: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            self.connections += 1
+            with connection:
+                self.calls.append(connection.recv(65_536))
+                connection.sendall(self.answer)

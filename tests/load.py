@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx2
 
-from tests.stack import eventually, plain_client
+from tests.stack import Found, eventually, plain_client
 
 # A client that its user waits for tries for no longer.
 MENDED_WITHIN = 30.0
@@ -97,6 +97,18 @@ def repeated(*actions: Callable[[], object], pause: float = 0.0) -> Iterator[Non
             over.set()
     for each in going:
         each.result()
+
+
+def at_once(count: int, call: Callable[[], Found]) -> list[Found]:
+    """What so many calls give that begin at the same moment."""
+    together = threading.Barrier(count)
+
+    def begin(_: int) -> Found:
+        together.wait(60)
+        return call()
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(begin, range(count)))
 
 
 @dataclass

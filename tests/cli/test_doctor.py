@@ -1,9 +1,7 @@
 import json
 import re
-import socket
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from services.backup.manifests import Manifest
 from storage.backup_files.places import open_sealed_place
 from storage.redis.canaries import Canaries
 from tests.commands import ended_process, pressroom
+from tests.http_servers import silent_server
 from tests.ports import free_port
 from tests.stack import Stack, eventually
 
@@ -87,13 +86,6 @@ def read(
 
 def faults(found: dict[tuple[str, str], dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
     return {name: each for name, each in found.items() if each["state"] == "wrong"}
-
-
-@contextmanager
-def silent_server() -> Iterator[str]:
-    """Accepts connections and never answers."""
-    with socket.create_server((LOOPBACK, 0), backlog=100) as server:
-        yield f"{LOOPBACK}:{server.getsockname()[1]}"
 
 
 def at(url: str, place: str) -> str:

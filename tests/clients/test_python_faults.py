@@ -1,4 +1,3 @@
-import socket
 import time
 from types import ModuleType
 from typing import Any
@@ -7,6 +6,7 @@ import httpx2
 import pytest
 
 from tests.clients.building import PhotoFile
+from tests.http_servers import silent_server
 from tests.ports import free_port
 from tests.stack import Owner, plain_client
 
@@ -101,10 +101,9 @@ def test_an_api_that_is_not_there_is_not_reached(package: ModuleType) -> None:
 
 
 def test_an_api_that_hangs_is_not_waited_for_without_end(package: ModuleType) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as hanging:
-        url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
+    with silent_server() as hanging:
         retries = package.Retries(max_retries=0)
-        client = package.Pressroom(url, retries=retries, timeout=0.2)
+        client = package.Pressroom(f"http://{hanging}", retries=retries, timeout=0.2)
         with client, pytest.raises(package.NotReached):
             client.check_health()
 

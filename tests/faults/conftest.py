@@ -9,6 +9,7 @@ from devstack.sandbox.sandbox_settings import payment_settings
 from tests.faults import till
 from tests.faults.proxy import Proxy, proxied
 from tests.faults.till import Poster
+from tests.http_servers import silent_server
 from tests.importing import Importing
 from tests.probe.bench import PROBE_WORKER, Bench, make_bench
 from tests.stack import Owner, Running, Stack
@@ -72,6 +73,12 @@ class Fleet:
     def _share(self, name: str, running: Running) -> Running:
         self._shared[name] = running
         return running
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    with silent_server() as place:
+        yield place
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
-import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -20,13 +19,6 @@ SUBSCRIBERS = 60
 # Above a few times what a call takes on this machine while nothing hangs: a small part of what it
 # would wait for what hangs.
 PROMPT_SECONDS = 2.0
-
-
-@pytest.fixture
-def hanging() -> Iterator[str]:
-    """Host and port of a server that takes connections and says nothing."""
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
 import json
 import random
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
+from itertools import chain, count
 from secrets import token_hex
 
 import httpx2
@@ -14,6 +13,7 @@ from core.errors import DomainError
 from services.access.caller import Caller
 from services.credits import ledger
 from tests.faults.charging import Bank, charge
+from tests.load import at_once
 from tests.sizes import sized
 from tests.stack import Owner, Stack
 
@@ -25,33 +25,18 @@ def bank(make_stack: Callable[[str], Stack]) -> Bank:
     return Bank(stack)
 
 
-def at_once(count: int, call: Callable[[int], list[httpx2.Response]]) -> list[httpx2.Response]:
-    start = threading.Barrier(count)
-
-    def begin(number: int) -> list[httpx2.Response]:
-        start.wait(60)
-        return call(number)
-
-    with ThreadPoolExecutor(count) as pool:
-        return [reply for replies in pool.map(begin, range(count)) for reply in replies]
-
-
 @pytest.mark.fast
 def test_equal_charges_at_once_under_one_key_are_one_entry(bank: Bank) -> None:
     for _ in range(sized(1, 20)):
         owner, key = bank.holder("10"), token_hex(16)
         with _many_connections(bank, owner) as client:
-            replies = at_once(200, partial(_charge_once, client, key))
+            replies = at_once(200, partial(charge, client, "0.1", key=key))
         assert {reply.status_code for reply in replies} == {200}
         assert len({reply.text.rpartition(',"ts":')[0] for reply in replies}) == 1
         assert sum("idempotent-replayed" not in reply.headers for reply in replies) == 1
         assert len(bank.entries(owner)) == 2
         assert bank.balance(owner) == Decimal("9.9")
     bank.require_clean_books()
-
-
-def _charge_once(client: httpx2.Client, key: str, _: int) -> list[httpx2.Response]:
-    return [charge(client, "0.1", key=key)]
 
 
 def _many_connections(bank: Bank, owner: Owner) -> httpx2.Client:
@@ -65,13 +50,14 @@ def _many_connections(bank: Bank, owner: Owner) -> httpx2.Client:
 
 def test_callers_of_one_account_never_overdraw_it(bank: Bank) -> None:
     owner = bank.holder("3.3333")
+    numbers = count()
 
-    def spend(number: int) -> list[httpx2.Response]:
-        cents = random.Random(number)
+    def spend() -> list[httpx2.Response]:
+        cents = random.Random(next(numbers))
         return [charge(client, f"0.{cents.randint(1, 3000):04}") for _ in range(sized(4, 200))]
 
     with _many_connections(bank, owner) as client:
-        replies = at_once(50, spend)
+        replies = list(chain.from_iterable(at_once(50, spend)))
     assert {reply.status_code for reply in replies} <= {200, 402}
     paid = [
         json.loads(reply.text, parse_float=Decimal)["data"]
@@ -93,7 +79,7 @@ def test_callers_of_one_account_never_overdraw_it(bank: Bank) -> None:
 def test_any_order_of_movements_leaves_what_exact_arithmetic_says(bank: Bank) -> None:
     for seed in range(sized(3, 100)):
         chance = random.Random(seed)
-        owner, expected, count = bank.holder("1"), Decimal(1), 1
+        owner, expected, moves = bank.holder("1"), Decimal(1), 1
         for _ in range(sized(60, 500)):
             amount = Decimal(chance.choice([chance.randint(1, 99), chance.randint(1, 10**7)]))
             amount = amount.scaleb(-4)
@@ -105,9 +91,9 @@ def test_any_order_of_movements_leaves_what_exact_arithmetic_says(bank: Bank) ->
                     _move(bank, kind, owner.user_id, delta)
             else:
                 _move(bank, kind, owner.user_id, delta)
-                expected, count = expected + delta, count + 1
+                expected, moves = expected + delta, moves + 1
         assert bank.balance(owner) == expected
-        assert [seq for seq, *_ in bank.entries(owner)] == list(range(1, count + 1))
+        assert [seq for seq, *_ in bank.entries(owner)] == list(range(1, moves + 1))
     bank.require_clean_books()
 
 

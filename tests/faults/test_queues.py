@@ -1,9 +1,5 @@
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
-
-from devstack import LOOPBACK
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
 from tests.contract.composing import METADATA
@@ -15,20 +11,12 @@ MAILS = sized(300, 10_000)
 WAITING_QUEUES = ("request", "photos", "money", "mail", "maintenance")
 
 
-@pytest.fixture
-def mail_server_that_hangs() -> Iterator[socket.socket]:
-    """It takes connections and says nothing."""
-    with socket.create_server((LOOPBACK, 0), backlog=64) as server:
-        yield server
-
-
 def test_mails_to_a_server_that_hangs_delay_no_call_of_the_composer(
-    make_stack: Callable[[str], Stack], mail_server_that_hangs: socket.socket
+    make_stack: Callable[[str], Stack], hanging: str
 ) -> None:
     stack = make_stack("rush")
     stack.start_api()
-    port = mail_server_that_hangs.getsockname()[1]
-    stack.start_worker(*WAITING_QUEUES, PRESSROOM_MAIL_URL=f"smtp://{LOOPBACK}:{port}")
+    stack.start_worker(*WAITING_QUEUES, PRESSROOM_MAIL_URL=f"smtp://{hanging}")
     owner = stack.new_owner()
     with stack.resources.unit_of_work() as uow:
         for _ in range(MAILS):

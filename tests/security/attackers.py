@@ -4,8 +4,9 @@ import re
 import secrets
 import select
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 class Attacker:
@@ -51,6 +52,25 @@ def attacking(port: int, address: str) -> Iterator[Attacker]:
         yield attacker
     finally:
         attacker.close()
+
+
+@contextmanager
+def trickling(connection: socket.socket, drip: bytes = b"x") -> Iterator[None]:
+    ended = threading.Event()
+
+    def trickle() -> None:
+        # Who has been answered may have been hung up on.
+        with suppress(OSError):
+            while not ended.wait(0.2):
+                connection.sendall(drip)
+
+    sender = threading.Thread(target=trickle)
+    sender.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        sender.join()
 
 
 def first_answer(connections: list[socket.socket]) -> tuple[int, str]:

@@ -1,13 +1,13 @@
 """Connections that are silent, half-said or not read are closed; slow and waiting ones live."""
 
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.contract.subscribers import new_list
+from tests.security.attackers import trickling
 from tests.stack import Owner, Running, Stack
 
 # Of the impatient API, with room for a busy machine.
@@ -52,24 +52,10 @@ def test_a_connection_that_says_nothing_is_closed(connect: Callable[..., socket.
 
 
 def test_a_head_that_does_not_end_in_time_is_closed(connect: Callable[..., socket.socket]) -> None:
-    ended = threading.Event()
     connection = connect()
     connection.sendall(HEAD)
-
-    def trickle() -> None:
-        while not ended.wait(0.2):
-            try:
-                connection.sendall(b"X-More: 1\r\n")
-            except OSError:
-                return
-
-    sender = threading.Thread(target=trickle)
-    sender.start()
-    try:
+    with trickling(connection, b"X-More: 1\r\n"):
         assert rest(connection) == b""
-    finally:
-        ended.set()
-        sender.join()
 
 
 def test_so_is_the_half_head_of_a_second_request(connect: Callable[..., socket.socket]) -> None:

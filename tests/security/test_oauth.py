@@ -1,7 +1,6 @@
 """What OAuth must withstand: each attempt ends with nothing given, and where somebody stole what
 was given, with that taken back."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from services.oauth import clients
 from tests.contract.replies import data, problem
+from tests.load import at_once
 from tests.oauth import Person, Program, challenge_of, fields_of, is_error, log_in, register
 from tests.security.redirects import ELSEWHERE, LOOPBACK, REGISTERED, UNREGISTRABLE
 from tests.stack import Owner, Stack
@@ -63,23 +63,6 @@ def test_a_code_that_comes_twice_ends_what_it_gave(
         assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
     # Another login of the same person has nothing to do with it.
     assert stack.opens(apart["access_token"])
-
-
-def at_once(count: int, call: Any) -> list[httpx2.Response]:
-    replies: list[httpx2.Response] = []
-    start = threading.Barrier(count)
-
-    def run() -> None:
-        start.wait()
-        replies.append(call())
-
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(replies) == count
-    return replies
 
 
 def test_a_code_sent_many_times_at_once_gives_once_and_that_is_taken_back(

@@ -1,9 +1,8 @@
 """A free account has no more than its plan, by any road, however many calls it makes at once."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Barrier
+from functools import partial
 
 import httpx2
 import pytest
@@ -18,6 +17,7 @@ from tests.contract.composing import METADATA, ask, fresh
 from tests.contract.replies import data, problem, send
 from tests.contract.segments import VIP
 from tests.contract.subscribers import new_address, new_list
+from tests.load import at_once
 from tests.pictures import encoded
 from tests.quotas import MB, begin_jobs, end_jobs, store, stored_bytes
 from tests.sizes import sized
@@ -121,19 +121,6 @@ ROADS = {
 }
 
 
-def _at_once(
-    client: httpx2.Client, take: Callable[[httpx2.Client], httpx2.Response], count: int
-) -> list[httpx2.Response]:
-    together = Barrier(count)
-
-    def call(_: int) -> httpx2.Response:
-        together.wait(30)
-        return take(client)
-
-    with ThreadPoolExecutor(count) as threads:
-        return list(threads.map(call, range(count)))
-
-
 @pytest.mark.parametrize("road", ROADS)
 @settings(max_examples=sized(2, 50), database=None)
 @given(room=st.integers(0, 3), callers=st.integers(2, CALLERS))
@@ -144,7 +131,7 @@ def test_calls_at_once_take_what_there_is_room_for_and_no_more(
     owner = stack.new_owner(plan=Plan.FREE)
     with stack.client(owner.key) as client:
         way.fill(stack, client, owner, way.most - room)
-        replies = _at_once(client, way.take, callers)
+        replies = at_once(callers, partial(way.take, client))
         used = data(client.get("/users/me"))["quotas"][way.quota]
     end_jobs(stack, owner.user_id)
     refused = [reply for reply in replies if reply.status_code == 403]
@@ -187,6 +174,6 @@ def test_equal_requests_at_the_bound_get_one_answer(stack: Stack) -> None:
     store(stack, owner.user_id, 500 * MB - len(PICTURE))
     key = random_hash_id(20)
     with stack.client(owner.key) as client:
-        replies = _at_once(client, lambda each: send(each, PICTURE, key=key), 4)
+        replies = at_once(4, lambda: send(client, PICTURE, key=key))
     # The first took the last room; the others are answered as it was.
     assert {data(reply)["hash_id"] for reply in replies} == {data(replies[0])["hash_id"]}

@@ -2,50 +2,41 @@
 
 import re
 import socket
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.contract.subscribers import new_list
 from tests.pictures import photo
-from tests.security.attackers import answer_of, attacking
+from tests.security.attackers import answer_of, attacking, trickling
 from tests.stack import Owner, Running, Stack, eventually
 
 MEGABYTE = 1024 * 1024
 SLOW_ONES = 200
 
 
-class SlowUpload:
-    """An upload whose sender has sent its head and a first piece of the file."""
+@contextmanager
+def slow_upload(
+    stack: Stack, owner: Owner, *, declared: int, sent: bytes, address: str = "127.0.0.1"
+) -> Iterator[socket.socket]:
+    """The connection of a sender who has sent the head and a first piece of a file."""
+    place = ("127.0.0.1", stack.api_port)
+    head = (
+        "POST /attachments HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {owner.key}\r\n"
+        "Content-Type: multipart/form-data; boundary=b\r\n"
+        f"Content-Length: {declared}\r\n\r\n"
+        '--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
+    )
+    with socket.create_connection(place, timeout=30, source_address=(address, 0)) as connection:
+        connection.sendall(head.encode() + sent)
+        yield connection
 
-    def __init__(
-        self, stack: Stack, owner: Owner, *, declared: int, sent: bytes, address: str = "127.0.0.1"
-    ) -> None:
-        self.socket = socket.create_connection(
-            ("127.0.0.1", stack.api_port), timeout=30, source_address=(address, 0)
-        )
-        head = (
-            "POST /attachments HTTP/1.1\r\nHost: x\r\n"
-            f"Authorization: Bearer {owner.key}\r\n"
-            "Content-Type: multipart/form-data; boundary=b\r\n"
-            f"Content-Length: {declared}\r\n\r\n"
-            '--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
-        )
-        self.socket.sendall(head.encode() + sent)
 
-    def status(self) -> int:
-        found = re.match(rb"HTTP/1.1 (\d{3})", self.socket.recv(4096))
-        assert found is not None
-        return int(found[1])
-
-    def __enter__(self) -> "SlowUpload":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
+def status_of(upload: socket.socket) -> int:
+    return answer_of(upload)[0]
 
 
 def fact_of(pid: int, name: str) -> int:
@@ -55,34 +46,15 @@ def fact_of(pid: int, name: str) -> int:
     return int(found[1])
 
 
-@contextmanager
-def trickling(connection: socket.socket) -> Iterator[None]:
-    ended = threading.Event()
-
-    def trickle() -> None:
-        # Who has been answered may have been hung up on.
-        with suppress(OSError):
-            while not ended.wait(0.2):
-                connection.sendall(b"x")
-
-    sender = threading.Thread(target=trickle)
-    sender.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        sender.join()
-
-
 @pytest.mark.parametrize("trickles", [False, True])
 def test_a_sender_who_falls_silent_or_trickles_is_told_408(
     impatient: tuple[Stack, Running], patience_owner: Owner, trickles: bool
 ) -> None:
     with (
-        SlowUpload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload,
-        trickling(upload.socket) if trickles else nullcontext(),
+        slow_upload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload,
+        trickling(upload) if trickles else nullcontext(),
     ):
-        assert upload.status() == 408
+        assert status_of(upload) == 408
 
 
 def test_a_file_of_members_that_trickles_is_held_for_a_bounded_time(
@@ -105,7 +77,7 @@ def test_many_slow_senders_hold_no_threads_and_leave_others_served(
     with ExitStack() as opened:
         uploads = [
             opened.enter_context(
-                SlowUpload(stack, owner, declared=100_000, sent=b"x" * 1000, address=address)
+                slow_upload(stack, owner, declared=100_000, sent=b"x" * 1000, address=address)
             )
             for address, owner in (("127.0.0.2", patience_owner), ("127.0.0.3", stack.new_owner()))
             for _ in range(SLOW_ONES // 2)
@@ -115,17 +87,17 @@ def test_many_slow_senders_hold_no_threads_and_leave_others_served(
         assert reply.status_code == 200, reply.text
         # The pool for short database work, and not one for each sender.
         assert fact_of(api.pid, "Threads") <= threads + 30
-        assert {upload.status() for upload in uploads} == {408}
+        assert set(map(status_of, uploads)) == {408}
 
 
 @contextmanager
 def waiting_upload(
     stack: Stack, owner: Owner, piece: bytes, address: str = "127.0.0.1"
-) -> Iterator[SlowUpload]:
+) -> Iterator[socket.socket]:
     """Half an upload that stays open, by a trickle, until the others are there too."""
     with (
-        SlowUpload(stack, owner, declared=4 * MEGABYTE, sent=piece, address=address) as upload,
-        trickling(upload.socket),
+        slow_upload(stack, owner, declared=4 * MEGABYTE, sent=piece, address=address) as upload,
+        trickling(upload),
     ):
         yield upload
 
@@ -140,7 +112,7 @@ def test_bodies_of_one_owner_take_no_more_memory_than_their_share(
         uploads = [
             opened.enter_context(waiting_upload(stack, patience_owner, piece)) for _ in range(12)
         ]
-        statuses = sorted(upload.status() for upload in uploads)
+        statuses = list(map(status_of, uploads))
     assert statuses.count(429) >= 12 - 4 * MEGABYTE // len(piece)
     assert set(statuses) == {408, 429}
     assert fact_of(api.pid, "VmRSS") - before < 64 * 1024
@@ -160,7 +132,7 @@ def test_bodies_of_all_together_take_no_more_memory_than_is_set_aside(
             for address, owner in owners.items()
             for _ in range(2)
         ]
-        statuses = sorted(upload.status() for upload in uploads)
+        statuses = list(map(status_of, uploads))
     assert statuses.count(503) >= len(uploads) - 32 * MEGABYTE // len(piece)
     assert set(statuses) == {408, 503}
     assert fact_of(api.pid, "VmRSS") - before < 96 * 1024
@@ -190,10 +162,10 @@ def test_a_length_that_promises_more_than_comes_is_refused(
     stack, _ = impatient
     # What other tests' uploads left may be worked on still.
     before = originals(stack)
-    with SlowUpload(stack, patience_owner, declared=100_000, sent=b"x") as upload:
-        upload.socket.shutdown(socket.SHUT_WR)
-        upload.socket.settimeout(10)
-        assert upload.socket.recv(4096)[9:12] in (b"", b"400", b"408")
+    with slow_upload(stack, patience_owner, declared=100_000, sent=b"x") as upload:
+        upload.shutdown(socket.SHUT_WR)
+        upload.settimeout(10)
+        assert upload.recv(4096)[9:12] in (b"", b"400", b"408")
     rows = stack.query(
         "SELECT count(*) FROM attachments WHERE user_id = %s", patience_owner.user_id
     )

@@ -1,8 +1,6 @@
 # ruff: noqa: RUF001 - letters that look like others are what is tested
 """What is sent where: no form of an endpoint but a photo's own makes the worker send anything."""
 
-import socket
-import threading
 from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
 
@@ -15,40 +13,12 @@ from core.settings import Settings
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from integrations.stock_photos.port import Photo, PhotoProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
+from tests.http_servers import Listener
 from tests.stack import Stack
 
 DOWNLOAD = "/composer/stockphoto/photos/download_url"
 PHOTO = "/photos/LBI7cgq3pbM/download"
 ELSEWHERE = ("localhost", "127.0.0.1", "169.254.169.254", "[::1]", "0.0.0.0", "evil.example")
-
-
-class Trap:
-    """Listens where nobody has any business, and counts who comes."""
-
-    def __init__(self) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        self.caught = 0
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                link, _ = self._socket.accept()
-            except OSError:
-                return
-            self.caught += 1
-            link.close()
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-@pytest.fixture
-def trap() -> Iterator[Trap]:
-    made = Trap()
-    yield made
-    made.close()
 
 
 def schemes(base: str) -> Iterator[str]:
@@ -186,17 +156,16 @@ def hostile(base: str, port: int) -> list[str]:
     return sorted({form for form in forms if form != base + PHOTO})
 
 
-def test_no_hostile_endpoint_makes_anything_be_sent(
-    stack: Stack, client: httpx2.Client, trap: Trap
-) -> None:
+def test_no_hostile_endpoint_makes_anything_be_sent(stack: Stack, client: httpx2.Client) -> None:
     base = f"{stack.sandbox_url}{UNSPLASH_PREFIX}"
-    forms = hostile(base, trap.port)
-    assert len(forms) >= 200
     httpx2.delete(f"{base}/calls")
-    passed = [form for form in forms if not _is_error(client, form)]
-    assert passed == []
+    # Where nobody has any business.
+    with Listener().listening() as trap:
+        forms = hostile(base, trap.port)
+        assert len(forms) >= 200
+        assert [form for form in forms if not _is_error(client, form)] == []
     assert httpx2.get(f"{base}/calls").json() == []
-    assert trap.caught == 0
+    assert trap.connections == 0
     # The same path with nothing wrong in it is the one that counts.
     assert client.get(DOWNLOAD, params={"endpoint": base + PHOTO}).status_code == 200
     assert len(httpx2.get(f"{base}/calls").json()) == 1

@@ -1,12 +1,8 @@
 """No URL of a webhook reaches a private server: a listener on this machine counts who calls it."""
 
 import ipaddress
-import socket
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -18,6 +14,7 @@ from integrations.receivers import (
     SignedPost,
     is_public,
 )
+from tests.http_servers import Listener, trickling
 
 MIN_FORMS = 200
 PRIVATE_V4 = [
@@ -82,33 +79,6 @@ SHAPES = [
     "https://example.com:22/", "http://example.com/", "http://example.com:8080/",
     "https://example.com/" + "x" * 2_000,
 ]  # fmt: skip
-
-
-@dataclass
-class Listener:
-    """Answers each connection alike, and counts them."""
-
-    address: str
-    answer: bytes
-    calls: list[bytes] = field(default_factory=list)
-    port: int = 0
-
-    @contextmanager
-    def listening(self) -> Iterator["Listener"]:
-        with closing(socket.create_server((self.address, self.port))) as server:
-            self.port = server.getsockname()[1]
-            threading.Thread(target=self._serve, args=(server,), daemon=True).start()
-            yield self
-
-    def _serve(self, server: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            with connection:
-                self.calls.append(connection.recv(65_536))
-                connection.sendall(self.answer)
 
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -231,27 +201,10 @@ def test_answer_that_trickles_is_waited_for_within_the_limit_of_a_call(
     monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
     monkeypatch.setattr(receivers, "MAX_CALL_SECONDS", 1.0)
-    ended = threading.Event()
-
-    def trickle(server: socket.socket) -> None:
-        connection, _ = server.accept()
-        with connection, suppress(OSError):
-            connection.sendall(beginning)
-            while beginning and not ended.wait(0.1):
-                connection.sendall(b"x")
-            ended.wait(30)
-
-    with closing(socket.create_server(("127.0.0.2", 0))) as server:
-        threading.Thread(target=trickle, args=(server,), daemon=True).start()
+    with trickling(beginning, b"x" if beginning else b"") as url:
         began = time.monotonic()
-        url = f"http://127.0.0.2:{_port_of(server)}/"
-        assert post(client_of("127.0.0.2/32"), url).status is None
+        assert post(client_of("127.0.0.1/32"), url).status is None
         assert time.monotonic() - began < 10
-        ended.set()
-
-
-def _port_of(server: socket.socket) -> int:
-    return int(server.getsockname()[1])
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "100.128.0.1", "2600:1f00::1"])

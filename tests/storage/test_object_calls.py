@@ -1,43 +1,15 @@
-import socket
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 
 import pytest
 
 from core.errors import ServerFailed
 from storage import objects
 from storage.objects import ObjectStore
+from tests.http_servers import trickling
 from tests.stack import Stack
 
 # Far more than the budget that the tests set, far less than an answer would take.
 HANGING = 8.0
-
-
-@contextmanager
-def trickling(head: bytes, drip: bytes) -> Iterator[str]:
-    """A server that answers with these bytes, and then drips without an end."""
-    over = threading.Event()
-
-    def answer(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.recv(65536)
-            connection.sendall(head)
-            while not over.wait(0.05):
-                connection.sendall(drip)
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            over.set()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,4 @@
 import os
-import socket
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from core.errors import ServerFailed, TransientError
 from core.settings import Settings
 from devstack import LOOPBACK
 from storage.objects import ObjectStore
+from tests.http_servers import silent_server
 from tests.ports import free_port
 from tests.stack import Running, Stack, eventually, plain_client
 from tests.storage.s3_access.conftest import BUCKET
@@ -98,9 +98,8 @@ def test_a_server_of_keys_that_hangs_or_is_away_is_a_failure_of_the_storage(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("storage.objects.MAX_CALL_SECONDS", 0.5)
-    with socket.create_server((LOOPBACK, 0)) as silent:
-        hangs = f"http://{LOOPBACK}:{silent.getsockname()[1]}"
-        for url in (hangs, f"http://{LOOPBACK}:1"):
+    with silent_server() as hanging:
+        for url in (f"http://{hanging}", f"http://{LOOPBACK}:1"):
             own = settings.model_copy(update={"s3_keys_url": AnyHttpUrl(url)})
             with pytest.raises(ServerFailed, match="temporary keys") as failed:
                 ObjectStore(own, connections=1).ready()
