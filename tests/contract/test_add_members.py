@@ -1,6 +1,5 @@
 """Up to 100,000 members in one call."""
 
-import json
 from typing import Any
 
 import httpx2
@@ -9,10 +8,7 @@ from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
 from tests.contract.bulk import COUNTS, add, addresses, counts, errors, newest_job, objects
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, count, known_member, new_address, new_list, trace_for
-from tests.contract.test_body_limits import Raw
-from tests.stack import Owner, Stack, eventually
-
-MEGABYTE = 1024 * 1024
+from tests.stack import Stack, eventually
 
 
 def test_new_members_are_active_and_counted(
@@ -118,24 +114,6 @@ def test_more_than_100_000_members_are_413(client: httpx2.Client, list_id: int) 
     path = f"/auxilia/subscriptions/{list_id}/members/add"
     reply = client.post(path, content=body, headers={"Content-Type": "application/json"})
     problem(reply, 413, "members.too_many")
-
-
-def test_a_body_has_at_most_32_megabytes(
-    stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
-) -> None:
-    path = f"/auxilia/subscriptions/{list_id}/members/add"
-    body = json.dumps({"members": [{"email": new_address()}], "x": "x" * 3 * MEGABYTE})
-    headers = {"Content-Type": "application/json"}
-    assert data(client.post(path, content=body, headers=headers)) == 1
-    head = (
-        f"POST {path} HTTP/1.1",
-        f"Authorization: Bearer {owner.key}",
-        "Content-Type: application/json",
-        f"Content-Length: {32 * MEGABYTE + 1}",
-    )
-    with Raw(stack, *head) as request:
-        status, error = request.answer()
-    assert (status, error["code"]) == (413, "body.too_large")
 
 
 def test_a_wait_that_runs_out_is_202_and_its_job_can_be_cancelled(

@@ -70,14 +70,6 @@ def test_a_body_that_is_no_post_is_422(client: httpx2.Client, path: str) -> None
         assert problem(client.post(path, json=body), 422, "body.invalid")["errors"], wrong
 
 
-def test_bodies_have_at_most_8_mb(client: httpx2.Client) -> None:
-    mebibyte = 1024 * 1024
-    post = {"title": "Padding", "content": "Some words.", "ignored": "x" * (7 * mebibyte)}
-    assert data(client.post(METADATA, json=post))
-    post["ignored"] = "x" * (8 * mebibyte)
-    problem(client.post(f"/auxilia{TWEETS}", json=post), 413, "body.too_large")
-
-
 @pytest.mark.full("properties")
 def test_the_longest_post_is_taken(client: httpx2.Client) -> None:
     sentence = "Ein Satz über das Backen von Brot, wie er oft vorkommt. "

@@ -10,11 +10,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from api.bodies.upload_stream import store_upload
 from api.limits.body_budgets import BodyBudget
-from api.middleware import body_limits
 from api.middleware.body_limits import LIMITS, BoundedBody
 from api.middleware.layers import DeadlineMiddleware, extend_deadline
 from core import clock
-from core.upload_limits import MAX_IMPORT_FILE_BYTES
 from services.subscriptions import bulk_files
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter
@@ -110,19 +108,6 @@ def test_a_file_of_several_parts_is_put_together_again(
     assert counts(imported(client, list_id, content)) == {"received": 100, "added": 100}
     assert set(everybody(client, list_id)) == set(emails)
     eventually(lambda: objects(stack) <= before)
-
-
-def test_a_declared_length_over_two_gigabytes_is_refused_before_any_byte(
-    stack: Stack, owner: Owner, list_id: int
-) -> None:
-    head = (
-        f"POST /lists/{list_id}/imports HTTP/1.1",
-        f"Authorization: Bearer {owner.key}",
-        f"Content-Length: {MAX_IMPORT_FILE_BYTES + body_limits.MULTIPART_OVERHEAD_BYTES + 1}",
-    )
-    with Raw(stack, *head) as request:
-        status, error = request.answer()
-    assert (status, error["code"], request.sent) == (413, "import.too_large", 0)
 
 
 class Store:
