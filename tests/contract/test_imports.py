@@ -23,7 +23,7 @@ from tests.contract.bulk import (
     upload,
 )
 from tests.contract.replies import data, problem
-from tests.contract.segments import bulk_action
+from tests.contract.segments import acted
 from tests.contract.subscribers import (
     TIMESTAMP,
     Reader,
@@ -139,12 +139,13 @@ def test_existing_members_keep_what_they_have_unless_told_otherwise(
 
 
 def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
-    client: httpx2.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     new = new_address()
     reader.joins(list_id)
-    file = sheet(["Email", "Status"], [reader.email, "cleaned"], [new, "bounced"])
+    file = sheet(["Email", "Status"], [reader.email, "cleaned"], [new, "unsubscribed"])
     assert counts(imported(client, list_id, file)) == {"received": 2, "opted_out": 2}
+    assert opt_outs(stack, list_id) == {reader.email: "bounce", new: "import"}
     assert count(client, list_id) == 0
     assert reader.stands(list_id)[0] == "unsubscribed"
     unmarked = of_addresses(reader.email, new)
@@ -289,13 +290,6 @@ def test_an_undo_takes_no_opt_out_back(
     assert opt_outs(stack, list_id) == {}
 
 
-def test_a_file_of_members_tells_how_too(stack: Stack, client: httpx2.Client, list_id: int) -> None:
-    [bounced, left] = addresses(2)
-    file = sheet(["email", "status"], [bounced, "cleaned"], [left, "unsubscribed"])
-    assert counts(imported(client, list_id, file)) == {"received": 2, "opted_out": 2}
-    assert opt_outs(stack, list_id) == {bounced: "bounce", left: "import"}
-
-
 def undo(client: httpx2.Client, import_id: int, **headers: str) -> httpx2.Response:
     return client.delete(f"/imports/{import_id}/members", headers=headers)
 
@@ -319,24 +313,6 @@ def test_whom_an_import_brought_is_gone_and_others_stay(
     assert job["result"] == {"import_id": import_id, "undone": 5, "kept": 0}
     shown = data(client.get(f"/imports/{import_id}"))
     assert (shown["undone"], shown["kept"], bool(shown["undone_at"])) == (5, 0, True)
-
-
-def test_members_that_were_there_are_as_they_were(client: httpx2.Client, list_id: int) -> None:
-    kept, removed = addresses(2)
-    file = sheet(["Email", "Name", "Tier"], [kept, "Old", "silver"], [removed, "Gone", ""])
-    imported(client, list_id, file)
-    user_id = known_member(client, list_id, removed)["user_id"]
-    data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
-    before = {email: known_member(client, list_id, email) for email in (kept, removed)}
-    file = sheet(["Email", "Name", "Tier"], [kept, "New", "gold"], [removed, "Back", "gold"])
-    result = imported(client, list_id, file, on_existing="update")
-    assert (result["added"], result["updated"]) == (1, 1)
-    assert known_member(client, list_id, removed)["status"] == "active"
-    assert data(undo(client, result["import_id"])) == 1
-    assert {email: known_member(client, list_id, email) for email in before} == before
-    path = f"/lists/{list_id}/members/{user_id}/history"
-    actions = [each["action"] for each in data(client.get(path))["items"]]
-    assert actions == ["import_undone", "imported", "removed", "imported"]
 
 
 def test_who_asked_for_it_themselves_since_stays_with_their_consent(
@@ -402,8 +378,7 @@ def test_members_whom_a_bulk_action_holds_are_taken_back_once_it_is_undone(
     before = known_member(client, list_id, gone)
     import_id = imported(client, list_id, of_addresses(gone, *new))["import_id"]
     some = {"any": [{"field": "email", "is": each} for each in (gone, new[0])]}
-    job = data(bulk_action(client, list_id, "tag", filter=some, value="held"), 202)
-    bulk_id = finished(client, job["id"])["result"]["bulk_id"]
+    bulk_id = acted(client, list_id, "tag", filter=some, value="held")["bulk_id"]
     left = known_member(client, list_id, new[1])["user_id"]
     data(client.delete(f"/subscriptions/{list_id}/members/{left}"))
 
@@ -420,6 +395,7 @@ def test_members_whom_a_bulk_action_holds_are_taken_back_once_it_is_undone(
     assert data(undo(client, import_id)) == 5
     assert everybody(client, list_id) == {}
     assert known_member(client, list_id, gone) == before
+    assert history(client, list_id, gone)[0]["action"] == "import_undone"
 
 
 def test_a_later_import_is_named_as_what_holds_a_member(
