@@ -17,6 +17,7 @@ from tests.contract.segments import (
     set_member,
     some_members,
     standing,
+    tag_names,
     undo,
 )
 from tests.contract.subscribers import Reader, count, known_member, new_list
@@ -48,7 +49,7 @@ def test_a_dry_run_answers_the_number_and_changes_nothing(
     reply = client.post(path, params={"dry_run": 1}, json={**body, "filter": VIP})
     assert data(reply) == {"matched": 2, "is_exact": True}
     assert newest_job(client)["kind"] != "members.bulk"
-    assert [each["name"] for each in data(client.get(f"/lists/{list_id}/tags"))["items"]] == ["vip"]
+    assert tag_names(client, list_id) == ["vip"]
     assert standing(client, list_id, members) == before
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.consoles import OwnerAtConsole, forms_of, rows_of, shown, wrong_beside
 from tests.contract.replies import data
-from tests.contract.segments import new_field, new_segment
+from tests.contract.segments import new_field, new_segment, put
 from tests.contract.subscribers import new_list
 
 PEOPLE: dict[str, dict[str, Any]] = {
@@ -23,7 +23,7 @@ def list_id(console: OwnerAtConsole) -> int:
         new_field(console.api, key, kind)
     made: int = new_list(console.api)["id"]
     for email, values in PEOPLE.items():
-        data(console.api.put(f"/lists/{made}/members/{email}", json=values))
+        put(console.api, made, email, **values)
     return made
 
 

@@ -16,6 +16,7 @@ from tests.consoles import (
 )
 from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data, send
+from tests.contract.segments import new_field
 from tests.contract.subscribers import new_list
 from tests.stack import Stack
 
@@ -289,8 +290,7 @@ def test_the_form_for_other_sites_and_the_mail_are_there_in_each_language(
 
 def test_the_settings_choose_what_the_sign_up_form_asks(console: OwnerAtConsole) -> None:
     for key in ("city", "company"):
-        body = {"key": key, "label": key.title(), "type": "text", "public": True}
-        data(console.api.post("/fields", json=body))
+        new_field(console.api, key, public=True)
     made = new_list(console.api)
     path = f"/console/lists/{made['id']}/settings"
     console.do(path, field_city="required", field_company="no")

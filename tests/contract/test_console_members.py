@@ -11,7 +11,7 @@ import pytest
 from tests.consoles import OwnerAtConsole, forms_of, heading, rows_of, shown, wrong_beside
 from tests.contract.bulk import imported, of_addresses, sheet
 from tests.contract.replies import data
-from tests.contract.segments import new_field, new_segment
+from tests.contract.segments import new_field, new_segment, put
 from tests.contract.subscribers import Reader, known_member, members, new_list
 from tests.stack import eventually
 
@@ -98,11 +98,8 @@ def test_a_person_chooses_up_to_three_fields_as_columns(
     console: OwnerAtConsole, list_id: int
 ) -> None:
     for key in ("a", "b", "c", "d"):
-        data(
-            console.api.post("/fields", json={"key": key, "label": key.upper(), "type": "boolean"})
-        )
-    body = {"fields": {"a": True, "c": False}}
-    data(console.api.patch(f"/lists/{list_id}/members/ada@example.com", json=body))
+        new_field(console.api, key, "boolean")
+    put(console.api, list_id, "ada@example.com", fields={"a": True, "c": False})
     for query in ("", "&q=ada", "&q=ada&type=gold"):
         text = console.see(f"{path_of(list_id)}?column=a&column=b&column=c&column=d{query}")
         head, *rows = rows_of(text)
@@ -267,7 +264,7 @@ def test_ticked_members_are_changed_together(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     emails = [f"{name}@example.com" for name in ("ada", "ben", "eve")]
     for email in emails:
-        data(console.api.put(f"/lists/{list_id}/members/{email}", json={}))
+        put(console.api, list_id, email)
     path = f"/console/lists/{list_id}"
     page = console.see(f"{path}/members")
     assert [f'name="chosen" value="{email}"' in page for email in emails] == [True] * 3

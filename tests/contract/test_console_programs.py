@@ -18,6 +18,7 @@ from tests.consoles import (
     wrong_beside,
 )
 from tests.contract.replies import data, problem
+from tests.contract.segments import put
 from tests.contract.subscribers import new_list
 from tests.hooks import CREATED, LEFT, OK, HookReceiver, event_ids, happen, new_endpoint
 from tests.oauth import log_in, register
@@ -344,9 +345,8 @@ def test_events_that_are_alike_are_one_row_below_their_day(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     list_id = new_list(console.api)["id"]
-    data(console.api.put(f"/lists/{list_id}/members/ada@example.com", json={}))
-    for name in ("A", "B", "C"):
-        data(console.api.put(f"/lists/{list_id}/members/ada@example.com", json={"name": name}))
+    for values in ({}, {"name": "A"}, {"name": "B"}, {"name": "C"}):
+        put(console.api, list_id, "ada@example.com", **values)
     words = "A member was changed, 3 times"
     eventually(lambda: any(row[0] == words for row in event_rows(console)), what="the events")
     assert rows_of(console.see(EVENTS))[1] == [day(datetime.now(UTC))]

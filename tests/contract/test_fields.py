@@ -9,7 +9,7 @@ import pytest
 from services.subscriptions.fields import MAX_FIELDS
 from tests.contract.bulk import everybody, imported, sheet
 from tests.contract.replies import data, problem
-from tests.contract.segments import new_field, put
+from tests.contract.segments import new_field, new_segment, put
 from tests.contract.subscribers import members, new_address
 from tests.stack import Stack
 
@@ -22,15 +22,12 @@ TYPES: dict[str, tuple[list[Any], list[Any]]] = {
 }
 
 
-def choices_of(type_: str) -> dict[str, Any]:
-    return {"choices": ["Red", "Blue"]} if type_ == "choice" else {}
-
-
 @pytest.mark.parametrize("type_", TYPES)
 def test_a_field_takes_values_of_its_type_and_no_other(
     client: httpx2.Client, list_id: int, type_: str
 ) -> None:
-    new_field(client, "thing", type_, **choices_of(type_))
+    choices = {"choices": ["Red", "Blue"]} if type_ == "choice" else {}
+    new_field(client, "thing", type_, **choices)
     right, wrong = TYPES[type_]
     email = new_address()
     for value in right:
@@ -87,7 +84,7 @@ def test_a_field_is_shown_as_it_was_made(client: httpx2.Client) -> None:
     made = data(client.post("/fields", json=body))
     assert {name: made[name] for name in body} == body
     assert data(client.get("/fields")) == [made]
-    plain = data(client.post("/fields", json={"key": "a", "label": "A", "type": "text"}))
+    plain = new_field(client, "a")
     assert (plain["description"], plain["choices"], plain["public"]) == (None, [], False)
     assert [each["key"] for each in data(client.get("/fields"))] == ["colour", "a"]
 
@@ -121,11 +118,9 @@ def test_a_new_key_renames_the_field_of_all_members_and_rewrites_none(
     assert (changed["key"], changed["label"], changed["type"]) == ("town", "Town", "text")
     assert members(client, list_id, email=email)[0]["fields"] == {"town": "Paris"}
     assert stack.query(rows, list_id) == before
-    problem(
-        client.patch(f"/lists/{list_id}/members/{email}", json={"fields": {"city": "Rome"}}),
-        422,
-        "field.value",
-    )
+    former = {"fields": {"city": "Rome"}}
+    reply = client.patch(f"/lists/{list_id}/members/{email}", json=former)
+    problem(reply, 422, "field.value")
 
 
 def test_a_retired_field_is_seen_no_more_and_its_key_is_free(
@@ -233,8 +228,8 @@ def test_a_type_that_some_value_does_not_fit_changes_nothing(
 
 def test_the_type_of_a_field_that_a_segment_uses_stays(client: httpx2.Client, list_id: int) -> None:
     path = a_field(client, list_id, ["12"])
-    body = {"name": "Twelve", "filter": {"not": {"field": "fields.worth", "is": "12"}}}
-    segment = data(client.post(f"/lists/{list_id}/segments", json=body))
+    written = {"not": {"field": "fields.worth", "is": "12"}}
+    segment = new_segment(client, list_id, written, "Twelve")
     used = problem(client.patch(path, json={"type": "number"}), 409, "field.in_use")
     assert used["used_by"] == [{"kind": "segment", "id": segment["id"], "name": "Twelve"}]
     data(client.delete(f"/lists/{list_id}/segments/{segment['id']}"))
