@@ -10,6 +10,7 @@ from PIL import Image
 
 from tests.contract.conftest import CDN
 from tests.contract.replies import data, objects_of, problem, send
+from tests.contract.test_encryption import asked_link, new_link
 from tests.pictures import encoded, photo
 from tests.stack import Stack
 
@@ -150,14 +151,12 @@ def test_a_signed_link_opens_one_rendition_and_nothing_else(
     client: httpx2.Client, stranger: httpx2.Client, secret: dict[str, Any]
 ) -> None:
     narrow, wide, _ = secret["renditions"]
-    body = {"expires_in": 60, "filename": narrow["filename"]}
-    url = httpx2.URL(data(client.post(f"/attachments/{secret['hash_id']}/links", json=body))["url"])
+    url = new_link(client, secret, filename=narrow["filename"])
     reply = stranger.get(url)
     assert hashlib.sha256(reply.content).hexdigest() == narrow["checksum"]
     for other in (wide["pathname"], secret["pathname"]):
         assert stranger.get(url.copy_with(path=f"/{other}")).status_code == 404
-    whole = data(client.post(f"/attachments/{secret['hash_id']}/links", json={"expires_in": 60}))
-    query = httpx2.URL(whole["url"]).query
+    query = new_link(client, secret).query
     assert stranger.get(f"{narrow['view_url']}?{query.decode()}").status_code == 404
 
 
@@ -166,6 +165,4 @@ def test_no_link_for_a_file_that_the_attachment_does_not_have(
 ) -> None:
     other = data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1"))
     for name in (other["filename"], other["renditions"][0]["filename"], "../x", ""):
-        body = {"expires_in": 60, "filename": name}
-        reply = client.post(f"/attachments/{secret['hash_id']}/links", json=body)
-        problem(reply, 404, "media.not_found")
+        problem(asked_link(client, secret, filename=name), 404, "media.not_found")

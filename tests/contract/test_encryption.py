@@ -1,5 +1,6 @@
 import io
 import time
+from collections.abc import Mapping
 from datetime import datetime
 
 import httpx2
@@ -8,7 +9,7 @@ from PIL import Image
 
 from tests.commands import printed
 from tests.contract.bulk import addresses, export, imported, of_addresses, unpacked
-from tests.contract.replies import data
+from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import new_list
 from tests.hooks import new_endpoint
 from tests.pictures import photo
@@ -18,19 +19,18 @@ from tests.stack import Stack
 @pytest.fixture
 def record(client: httpx2.Client) -> dict[str, object]:
     """An encrypted attachment of `owner`."""
-    reply = client.post("/attachments?encrypted=true", files={"file": ("p.jpg", photo())})
-    assert reply.status_code == 200, reply.text
-    return dict(reply.json()["data"])
+    return dict(data(send(client, photo(), "p.jpg", encrypted="true")))
 
 
-def new_link(client: httpx2.Client, record: dict[str, object], expires_in: int = 60) -> str:
-    reply = client.post(f"/attachments/{record['hash_id']}/links", json={"expires_in": expires_in})
-    assert reply.status_code == 200, reply.text
-    return str(reply.json()["data"]["url"])
+def asked_link(
+    client: httpx2.Client, record: Mapping[str, object], expires_in: object = 60, **more: str
+) -> httpx2.Response:
+    body = {"expires_in": expires_in, **more}
+    return client.post(f"/attachments/{record['hash_id']}/links", json=body)
 
 
-def stored_key(record: dict[str, object]) -> str:
-    return f"media/{record['filename']}"
+def new_link(client: httpx2.Client, record: Mapping[str, object], **more: str) -> httpx2.URL:
+    return httpx2.URL(data(asked_link(client, record, **more))["url"])
 
 
 def test_a_signed_link_shows_an_encrypted_file_to_anybody(
@@ -44,30 +44,27 @@ def test_a_signed_link_shows_an_encrypted_file_to_anybody(
 
 
 def test_a_link_says_when_it_ends(client: httpx2.Client, record: dict[str, object]) -> None:
-    data = client.post(f"/attachments/{record['hash_id']}/links", json={"expires_in": 3600}).json()[
-        "data"
-    ]
-    assert set(data) == {"url", "expires_at"}
-    expires = int(httpx2.URL(data["url"]).params["expires"])
+    made = data(asked_link(client, record, 3600))
+    assert set(made) == {"url", "expires_at"}
+    expires = int(httpx2.URL(made["url"]).params["expires"])
     assert abs(expires - time.time() - 3600) < 60
-    assert datetime.fromisoformat(data["expires_at"]).timestamp() == expires
+    assert datetime.fromisoformat(made["expires_at"]).timestamp() == expires
 
 
 @pytest.mark.parametrize("expires_in", [0, -1, 604_801, 1.5, "60", None])
 def test_a_link_lasts_a_second_to_seven_days(
     client: httpx2.Client, record: dict[str, object], expires_in: object
 ) -> None:
-    reply = client.post(f"/attachments/{record['hash_id']}/links", json={"expires_in": expires_in})
-    assert reply.status_code == 422
-    assert reply.json()["errors"][0]["field"] == "body.expires_in"
+    found = problem(asked_link(client, record, expires_in), 422, "body.invalid")
+    assert found["errors"][0]["field"] == "body.expires_in"
 
 
 def test_a_link_that_was_changed_opens_nothing(
     client: httpx2.Client, stranger: httpx2.Client, record: dict[str, object]
 ) -> None:
-    url = httpx2.URL(new_link(client, record))
+    url = new_link(client, record)
     expires, signature = url.params["expires"], url.params["signature"]
-    other = client.post("/attachments?encrypted=1", files={"file": ("o.jpg", photo())})
+    other = data(send(client, photo(), "o.jpg", encrypted="1"))
     forged = [
         url.copy_merge_params({"expires": str(int(expires) + 1)}),
         url.copy_merge_params({"expires": f"{expires}0"}),
@@ -76,7 +73,7 @@ def test_a_link_that_was_changed_opens_nothing(
         url.copy_merge_params({"signature": signature[:-1]}),
         url.copy_merge_params({"signature": ""}),
         url.copy_merge_params({"signature": "." + signature.partition(".")[2]}),
-        url.copy_with(path=f"/media/{other.json()['data']['filename']}"),
+        url.copy_with(path=f"/{other['pathname']}"),
     ]
     assert [stranger.get(each).status_code for each in forged] == [404] * len(forged)
 
@@ -85,35 +82,28 @@ def test_a_link_that_has_ended_opens_nothing(
     stack: Stack, stranger: httpx2.Client, record: dict[str, object]
 ) -> None:
     signer = stack.settings().keyring.signer("media-link")
-    expires = int(time.time()) - 1
-    signature = signer.sign(f"{record['filename']}\n{expires}".encode())
-    ended = f"{record['view_url']}?expires={expires}&signature={signature}"
-    assert stranger.get(ended).status_code == 404
-    lasting = expires + 60
-    signature = signer.sign(f"{record['filename']}\n{lasting}".encode())
-    assert (
-        stranger.get(f"{record['view_url']}?expires={lasting}&signature={signature}").status_code
-        == 200
-    )
+    for seconds, status in ((-1, 404), (59, 200)):
+        expires = int(time.time()) + seconds
+        signature = signer.sign(f"{record['filename']}\n{expires}".encode())
+        link = f"{record['view_url']}?expires={expires}&signature={signature}"
+        assert stranger.get(link).status_code == status
 
 
 def test_no_link_for_a_file_that_is_open(client: httpx2.Client) -> None:
-    plain = client.post("/attachments", files={"file": ("p.jpg", photo())}).json()["data"]
-    reply = client.post(f"/attachments/{plain['hash_id']}/links", json={"expires_in": 60})
-    assert (reply.status_code, reply.json()["code"]) == (409, "link.not_encrypted")
+    problem(asked_link(client, data(send(client))), 409, "link.not_encrypted")
 
 
 def test_a_flipped_bit_in_storage_is_an_error_and_never_wrong_bytes(
     stack: Stack, client: httpx2.Client, record: dict[str, object]
 ) -> None:
-    objects, key = stack.resources.objects, stored_key(record)
+    objects, key = stack.resources.objects, str(record["pathname"])
     sealed = objects.get(key)
     for position in (0, 20, len(sealed) // 2, len(sealed) - 1):
         broken = bytearray(sealed)
         broken[position] ^= 1
         objects.put(key, bytes(broken), "application/octet-stream")
         reply = client.get(str(record["view_url"]), headers={"Range": "bytes=0-9"})
-        assert (reply.status_code, reply.json()["code"]) == (500, "media.damaged")
+        problem(reply, 500, "media.damaged")
     objects.put(key, sealed, "application/octet-stream")
     assert client.get(str(record["view_url"])).status_code == 200
 
@@ -121,7 +111,8 @@ def test_a_flipped_bit_in_storage_is_an_error_and_never_wrong_bytes(
 def test_rotation_rewraps_keys_and_rewrites_no_object(
     stack: Stack, client: httpx2.Client, record: dict[str, object]
 ) -> None:
-    before = stack.resources.objects.get(stored_key(record))
+    key = str(record["pathname"])
+    before = stack.resources.objects.get(key)
     list_id = new_list(client)["id"]
     imported(client, list_id, of_addresses(*addresses(2)))
     export_url = data(export(client, list_id, "members"))["result"]["url"]
@@ -134,7 +125,7 @@ def test_rotation_rewraps_keys_and_rewrites_no_object(
     for table in ("attachments", "imports", "exports", "webhook_secrets"):
         rows = stack.query(f"SELECT DISTINCT wrapped_by FROM {table} WHERE wrapped_by IS NOT NULL")
         assert rows == [("rotated",)]
-    assert stack.resources.objects.get(stored_key(record)) == before
+    assert stack.resources.objects.get(key) == before
     # The API knows only the old key until it is told of the new one; put things back for it.
     printed(stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{old},{new}")
     assert client.get(str(record["view_url"])).status_code == 200
