@@ -173,12 +173,11 @@ def mail_person(
     enqueue_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 
 
-def admit(uow: UnitOfWork, resources: Resources, asked: AccountMail, email: str | None) -> bool:
+def admit(uow: UnitOfWork, asked: AccountMail, email: str | None) -> bool:
     """Count a stranger's mail once, whatever the attempts to send it; False: it is one too many."""
     if asked.admitted_at is not None:
         return True
-    source = asked.source_digest
-    bounds = unsolicited_mail.of(resources.settings, resources.keyring, source, email=email)
+    bounds = unsolicited_mail.of(uow.settings, asked.source_digest, email=email)
     is_admitted = unsolicited_mail.admit(uow, bounds)
     if is_admitted:
         asked.admitted_at = func.now()
@@ -188,7 +187,7 @@ def admit(uow: UnitOfWork, resources: Resources, asked: AccountMail, email: str 
 def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         asked = uow.session.get(AccountMail, lease.subject_id)
-        filled = None if asked is None else _filled_template(uow, resources, asked)
+        filled = None if asked is None else _filled_template(uow, asked)
         if asked is None or filled is None:
             leases.succeed(uow, lease, {"sent": False})
             return
@@ -210,9 +209,7 @@ SEND_ACCOUNT_MAIL = mail_kind("account.mail", send)
 _Link = tuple[Purpose, str, int | None]
 
 
-def _filled_template(
-    uow: UnitOfWork, resources: Resources, asked: AccountMail
-) -> tuple[str, dict[str, str]] | None:
+def _filled_template(uow: UnitOfWork, asked: AccountMail) -> tuple[str, dict[str, str]] | None:
     """The mail's template and the values filled into it; ``None``: nothing is sent."""
     person = uow.session.scalar(select(User).where(User.email == asked.email))
     has_account = person is not None and person.password_hash is not None
@@ -221,9 +218,9 @@ def _filled_template(
         return None
     # No stranger can use up what a person with an account needs to get back into it.
     email = None if has_account else asked.email
-    if asked.kind in _FOR_STRANGERS and not admit(uow, resources, asked, email):
+    if asked.kind in _FOR_STRANGERS and not admit(uow, asked, email):
         return None
-    page = partial(mailed_tokens.page_url, resources.settings)
+    page = partial(mailed_tokens.page_url, uow.settings)
     if link is None:
         pages = {
             "login_url": page(mailed_tokens.LOGIN_PATH),

@@ -66,12 +66,7 @@ def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
 
 
 def of(
-    settings: Settings,
-    keyring: Keyring,
-    source: bytes | None,
-    *,
-    email: str | None,
-    list_id: int | None = None,
+    settings: Settings, source: bytes | None, *, email: str | None, list_id: int | None = None
 ) -> Sequence[MailBound]:
     """The bounds of one mail. The narrow ones come first: a stranger whom one of these stops has
     taken nothing of what all share.
@@ -88,18 +83,18 @@ def of(
     )
     of_source = [] if source is None else [MailBound("source", settings.mail_limit_source, source)]
     return of_source + [
-        MailBound(name, limits, _digest(keyring, name, str(subject)))
+        MailBound(name, limits, _digest(settings.keyring, name, str(subject)))
         for name, limits, subject in counted
         if subject is not None
     ]
 
 
 def of_reminder(
-    settings: Settings, keyring: Keyring, source: bytes | None, *, email: str, list_id: int
+    settings: Settings, source: bytes | None, *, email: str, list_id: int
 ) -> Sequence[MailBound]:
     """Return the bounds of a mail, after the one reminder that a mailbox gets a day."""
-    digest = _digest(keyring, "reminder", email_addresses.mailbox_of(email))
-    others = of(settings, keyring, source, email=email, list_id=list_id)
+    digest = _digest(settings.keyring, "reminder", email_addresses.mailbox_of(email))
+    others = of(settings, source, email=email, list_id=list_id)
     return [MailBound("reminder", _MAX_REMINDERS, digest), *others]
 
 

@@ -51,13 +51,11 @@ _MAX_TIME = timedelta(hours=1)
 _UNFINISHED_FOR = timedelta(days=1)
 
 
-def _end_with_job(uow: UnitOfWork, job: Job) -> None:
+def _abandon(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
     """End the export, and remove its unfinished file."""
-    export = uow.session.get(MemberExport, job.subject_id)
-    if export is not None:
-        export.finished_at = func.now()
-        removals.forget(uow, f"{export.object_prefix}/")
-        _announce_end(uow, export, job.id, job.status)
+    export.finished_at = func.now()
+    removals.forget(uow, f"{export.object_prefix}/")
+    _announce_end(uow, export, job_id, status)
 
 
 def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
@@ -251,7 +249,7 @@ EXPORT_JOBS = {
             # An export holds one view of the database from first to last, so it can't take turns.
             deadline_seconds=3600.0,
             needs_recent_login=True,
-            on_abandoned=_end_with_job,
+            on_abandoned=kinds.ending(MemberExport, _abandon),
         )
     )
     for kind, scope in _SCOPES.items()

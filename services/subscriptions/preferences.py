@@ -153,7 +153,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     with resources.unit_of_work() as uow:
         asked = uow.session.get(AccountMail, lease.subject_id)
         found = None if asked is None else _reader(uow, asked)
-        if asked and found and account_mails.admit(uow, resources, asked, asked.email):
+        if asked and found and account_mails.admit(uow, asked, asked.email):
             person, mailing_list, language = found
             secret = mailed_tokens.make(
                 uow,

@@ -67,9 +67,7 @@ def request(
     record = _write(uow, locked, "requested", actor, status=status, **values)
     if must_confirm:
         source = unsolicited_mail.source_digest(uow.settings.keyring, actor.ip)
-        bounds = unsolicited_mail.of(
-            uow.settings, uow.settings.keyring, source, email=email, list_id=mailing_list.id
-        )
+        bounds = unsolicited_mail.of(uow.settings, source, email=email, list_id=mailing_list.id)
         waiting = submission.waiting if is_known else None
         _mail_confirmation(uow, record, actor, bounds, waiting)
 

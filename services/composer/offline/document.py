@@ -202,8 +202,7 @@ _ENDS_WHOLE = re.compile(r"[.!?…。！？।؟۔։።]['\"”’»)\]）」』
 class Sentence:
     text: str
     words: tuple[Word, ...]
-    # The number of its paragraph, and whether it begins that.
-    paragraph: int
+    # It begins its paragraph.
     opens: bool
     # It ends as a sentence does, and shows no URL.
     whole: bool
@@ -239,7 +238,6 @@ def document_of(plain: PlainPost) -> Document:
         Sentence(
             text,
             tuple(tokenize(text)),
-            paragraph,
             opens,
             whole=bool(_ENDS_WHOLE.search(text[-4:])) and "://" not in text,
             listed=paragraph in plain.listed

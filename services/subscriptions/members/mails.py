@@ -62,10 +62,10 @@ def _decide(resources: Resources, record_id: int, due_at: datetime) -> bool:
             if is_wanted(uow, resources, record):
                 request = _request_of(uow, record)
                 assert request is not None
-                keyring, email = resources.keyring, uow.session.get_one(User, record.user_id).email
-                source = unsolicited_mail.source_digest(keyring, request.ip)
+                email = uow.session.get_one(User, record.user_id).email
+                source = unsolicited_mail.source_digest(resources.keyring, request.ip)
                 bounds = unsolicited_mail.of_reminder(
-                    uow.settings, keyring, source, email=email, list_id=record.list_id
+                    uow.settings, source, email=email, list_id=record.list_id
                 )
                 is_ordered = unsolicited_mail.admit(uow, bounds)
                 if not is_ordered:
