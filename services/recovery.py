@@ -45,14 +45,7 @@ def read(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
     return NewAddress(email, has_record)
 
 
-def change(
-    uow: UnitOfWork,
-    secret: str,
-    caller: Caller,
-    *,
-    erases: bool,
-    shown: bool,
-) -> User:
+def change(uow: UnitOfWork, secret: str, caller: Caller, *, erases: bool, shown: bool) -> User:
     """Give the account its new address.
 
     Args:
@@ -108,12 +101,7 @@ class Ending:
 
 
 def reset(
-    uow: UnitOfWork,
-    secret: str,
-    *,
-    password_hash: str,
-    shown: ShownFactor,
-    keep: Kept,
+    uow: UnitOfWork, secret: str, *, password_hash: str, shown: ShownFactor, keep: Kept
 ) -> User:
     """Set a new password; end sessions, grants, keys, passkeys and endpoints, except those to keep.
 
@@ -152,12 +140,7 @@ def undo_address(uow: UnitOfWork, secret: str, *, password_hash: str) -> str:
 
 
 def change_password(
-    uow: UnitOfWork,
-    caller: Caller,
-    *,
-    expected: str | None,
-    password_hash: str,
-    ending: Ending,
+    uow: UnitOfWork, caller: Caller, *, expected: str | None, password_hash: str, ending: Ending
 ) -> None:
     """Set a new password in place of the one that was checked; end other sessions, and ``ending``.
 

@@ -163,12 +163,7 @@ def enqueue_mail(
     outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id)
 
 
-def mail_person(
-    uow: UnitOfWork,
-    kind: MailKind,
-    person: User,
-    detail: str | None = None,
-) -> None:
+def mail_person(uow: UnitOfWork, kind: MailKind, person: User, detail: str | None = None) -> None:
     """As ``enqueue_mail``, to the address that the person has now."""
     enqueue_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 

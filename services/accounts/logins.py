@@ -156,11 +156,7 @@ def begin_code(uow: UnitOfWork, *, email: str, known: str | None) -> Attempt:
 
 
 def succeed(
-    uow: UnitOfWork,
-    attempt: Attempt,
-    check: PasswordCheck,
-    *,
-    browser: str | None,
+    uow: UnitOfWork, attempt: Attempt, check: PasswordCheck, *, browser: str | None
 ) -> User:
     """The person whose password was right; a mail tells them of a browser that is new.
 

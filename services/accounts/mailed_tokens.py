@@ -78,11 +78,7 @@ def make(
 
 
 def read(
-    uow: UnitOfWork,
-    purpose: Purpose,
-    secret: str,
-    *,
-    invalid: ErrorType = LINK_INVALID,
+    uow: UnitOfWork, purpose: Purpose, secret: str, *, invalid: ErrorType = LINK_INVALID
 ) -> MailedLink:
     """The token behind a secret; changes nothing. Raises ``invalid``."""
     is_it = MailedLink.secret_hmac.in_(

@@ -81,11 +81,7 @@ def reset(uow: UnitOfWork, secret: str, *, password_hash: str) -> User:
 
 
 def change_password(
-    uow: UnitOfWork,
-    caller: Caller,
-    *,
-    expected: str | None,
-    password_hash: str,
+    uow: UnitOfWork, caller: Caller, *, expected: str | None, password_hash: str
 ) -> None:
     """Set a new password in place of the one that was checked, and end other sessions.
 
@@ -131,14 +127,7 @@ def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, s
     return person, email
 
 
-def move(
-    uow: UnitOfWork,
-    person: User,
-    email: str,
-    caller: Caller,
-    *,
-    shown: bool,
-) -> None:
+def move(uow: UnitOfWork, person: User, email: str, caller: Caller, *, shown: bool) -> None:
     """Give the account its new address, end other sessions, and mail a way back to the old one.
 
     Raises ``account.address_taken`` when another person comes by the address at this moment.

@@ -77,11 +77,7 @@ PROCESS_ATTACHMENT = kinds.register(
 
 
 def accept(
-    resources: Resources,
-    caller: Caller,
-    upload: Upload,
-    *,
-    key: IdempotencyKey | None,
+    resources: Resources, caller: Caller, upload: Upload, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
     """Refuse an upload, or store it and then queue its conversion.
 

@@ -42,11 +42,7 @@ class GrantSummary:
 
 
 def grant_scopes(
-    uow: UnitOfWork,
-    *,
-    user_id: int,
-    client: OAuthClient,
-    scopes: Collection[Scope],
+    uow: UnitOfWork, *, user_id: int, client: OAuthClient, scopes: Collection[Scope]
 ) -> OAuthGrant:
     """The person's grant for the client, with these scopes added; a mail tells of new ones."""
     # A person consents once at a time, and none from a page that was open when they were erased.

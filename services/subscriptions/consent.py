@@ -7,17 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Connection,
-    DateTime,
-    String,
-    func,
-    select,
-    text,
-    tuple_,
-)
+from sqlalchemy import BigInteger, Boolean, Connection, DateTime, String, func, select, text, tuple_
 
 from core import clock
 from core.errors.mailing import LIST_CONSENT_WORDINGS

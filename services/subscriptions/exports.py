@@ -118,11 +118,7 @@ def begin(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> 
 
 
 def enqueue_export(
-    uow: UnitOfWork,
-    user_id: int,
-    mailing_list: MailingList,
-    kind: ExportKind,
-    **chosen: Any,
+    uow: UnitOfWork, user_id: int, mailing_list: MailingList, kind: ExportKind, **chosen: Any
 ) -> Job:
     """Start an export for a user whose rights were checked.
 
@@ -133,11 +129,7 @@ def enqueue_export(
     # The first attempt names its own file.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
-        list_id=mailing_list.id,
-        user_id=user_id,
-        kind=kind,
-        object_prefix=prefix,
-        **chosen,
+        list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **chosen
     )
     uow.session.add(export)
     uow.session.flush()

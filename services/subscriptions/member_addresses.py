@@ -30,19 +30,10 @@ _MARGIN = timedelta(minutes=1)
 
 
 def begin(
-    uow: UnitOfWork,
-    user_id: int,
-    *,
-    after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS],
+    uow: UnitOfWork, user_id: int, *, after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
 ) -> None:
     """Have all lists of the person show their owners the address that the account has now."""
-    job = outbox.enqueue(
-        uow,
-        SHOW_ADDRESS,
-        user_id=None,
-        on_behalf_of=user_id,
-        subject_id=user_id,
-    )
+    job = outbox.enqueue(uow, SHOW_ADDRESS, user_id=None, on_behalf_of=user_id, subject_id=user_id)
     job.sends = 0
     job.run_at = job.send_after = func.now() + after + _MARGIN
 

@@ -119,12 +119,7 @@ def _find(uow: UnitOfWork, secret: str | None) -> MailedLink:
 
 
 def ask(
-    uow: UnitOfWork,
-    mailing_list: MailingList,
-    email: str,
-    *,
-    language: str,
-    source: bytes | None,
+    uow: UnitOfWork, mailing_list: MailingList, email: str, *, language: str, source: bytes | None
 ) -> None:
     """Have the link mailed to this normalised address, if the list's owner knows it.
 

@@ -18,13 +18,7 @@ from services.subscriptions.fields import OwnFields
 from services.subscriptions.filters import grammar
 from services.subscriptions.filters.conditions import Condition, Members
 from services.subscriptions.filters.grammar import Node
-from services.subscriptions.filters.names import (
-    OF_FIELD,
-    STATUS,
-    TAG,
-    Operator,
-    known_names,
-)
+from services.subscriptions.filters.names import OF_FIELD, STATUS, TAG, Operator, known_names
 from services.subscriptions.members import locks
 from storage.unit_of_work import UnitOfWork
 

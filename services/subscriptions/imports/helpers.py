@@ -88,13 +88,7 @@ def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
 
 
 def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
-    outbox.enqueue(
-        uow,
-        APPLY_CHUNKS,
-        user_id=None,
-        on_behalf_of=task.user_id,
-        subject_id=job_id,
-    )
+    outbox.enqueue(uow, APPLY_CHUNKS, user_id=None, on_behalf_of=task.user_id, subject_id=job_id)
 
 
 def run(resources: Resources, lease: Lease) -> None:

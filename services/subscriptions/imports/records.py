@@ -119,12 +119,7 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
 
 
 def accept_members(
-    resources: Resources,
-    caller: Caller,
-    list_id: int,
-    body: bytes,
-    *,
-    key: IdempotencyKey | None,
+    resources: Resources, caller: Caller, list_id: int, body: bytes, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
     """Accept the members of one request, whose body has been checked.
 
@@ -247,12 +242,7 @@ def undo_job_of(uow: UnitOfWork, task: MemberImport) -> Job | None:
     return uow.session.get(Job, task.undo_job_id) if task.undo_job_id else None
 
 
-def read_again(
-    uow: UnitOfWork,
-    caller: Caller,
-    import_id: int,
-    options: ImportOptions,
-) -> Job:
+def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportOptions) -> Job:
     """Read the file of a dry run once more: to look at it by other options, or to import it.
 
     Raises ``import.not_found``, ``import.running``, ``import.file_gone``, and what ``check_upload``
