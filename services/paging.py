@@ -15,6 +15,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from core import ids
 from core.errors.requests import CURSOR_INVALID
+from storage.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -88,20 +89,14 @@ def newest_first(
     return query.where(owner == any_(array([value]))).order_by(order, row_id.desc())
 
 
-def of_owner(
-    query: Q,
-    owner: InstrumentedAttribute[Any],
-    value: int,
-    column: InstrumentedAttribute[int],
-    wanted: PageRequest,
-) -> Q:
+def of_owner(query: Q, owner: InstrumentedAttribute[Any], value: int, wanted: PageRequest) -> Q:
     """The query for a page of an owner's rows, whose ids rise, and for one row more.
 
-    ``cut`` takes that off. There is an index of the owners and the falling ids. Raises
+    ``read`` takes that off. There is an index of the owners and the falling ids. Raises
     ``cursor.invalid``.
     """
     before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
-    query = newest_first(query, owner, value, column, before=before)
+    query = newest_first(query, owner, value, owner.class_.id, before=before)
     if before is None:
         query = query.offset(wanted.offset)
     return query.limit(wanted.limit + 1)
@@ -168,6 +163,12 @@ def fill(
         if is_over or len(items) == wanted.limit:
             return PageOfRows(items, found.next_cursor)
         asked = PageRequest(asked.limit, cursor=found.next_cursor)
+
+
+def read(uow: UnitOfWork, query: Select[T], wanted: PageRequest) -> PageOfRows[T]:
+    """Read the page that ``of_owner`` or ``by_id`` made a query for, of rows with an ``id``."""
+    found = uow.session.scalars(query).all()
+    return cut(found, wanted.limit, lambda row: str(row.id))  # type: ignore[attr-defined]
 
 
 def cut(rows: Sequence[T], limit: int, cursor_of: Callable[[T], str]) -> PageOfRows[T]:

@@ -19,10 +19,8 @@ from storage.unit_of_work import UnitOfWork
 
 def page(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[RecordedEvent]:
     """The user's events as they were written, newest first; raises ``cursor.invalid``."""
-    event = RecordedEvent
-    query = paging.of_owner(select(event), event.user_id, user_id, event.id, wanted)
-    found = uow.session.scalars(query).all()
-    return paging.cut(found, wanted.limit, lambda event: str(event.id))
+    query = paging.of_owner(select(RecordedEvent), RecordedEvent.user_id, user_id, wanted)
+    return paging.read(uow, query, wanted)
 
 
 class EventType(StrEnum):

@@ -130,9 +130,8 @@ def authenticate(
 
 def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest = WHOLE) -> PageOfRows[ApiKey]:
     """The user's keys, newest first, revoked ones too. Raises ``cursor.invalid``."""
-    query = paging.of_owner(select(ApiKey), ApiKey.user_id, user_id, ApiKey.id, wanted)
-    found = uow.session.scalars(query).all()
-    return paging.cut(found, wanted.limit, lambda key: str(key.id))
+    query = paging.of_owner(select(ApiKey), ApiKey.user_id, user_id, wanted)
+    return paging.read(uow, query, wanted)
 
 
 def live_of(uow: UnitOfWork, user_id: int) -> list[ApiKey]:

@@ -57,11 +57,8 @@ def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
 
 def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[Attachment]:
     """Return the caller's attachments, newest first; raises ``cursor.invalid``."""
-    query = paging.of_owner(
-        select(Attachment), Attachment.user_id, caller.user_id, Attachment.id, wanted
-    )
-    found = uow.session.scalars(query).all()
-    return paging.cut(found, wanted.limit, lambda attachment: str(attachment.id))
+    query = paging.of_owner(select(Attachment), Attachment.user_id, caller.user_id, wanted)
+    return paging.read(uow, query, wanted)
 
 
 def change(uow: UnitOfWork, caller: Caller, hash_id: str, changes: Mapping[str, Any]) -> Attachment:

@@ -61,10 +61,9 @@ def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[
     if not caller.unrestricted:
         shown &= Job.kind.in_([kind.name for kind in kinds.registered()])
     # The rows before the page are read in the index alone where all kinds are shown.
-    page = paging.of_owner(select(Job.id).where(shown), Job.user_id, caller.user_id, Job.id, wanted)
+    page = paging.of_owner(select(Job.id).where(shown), Job.user_id, caller.user_id, wanted)
     query = select(Job).where(Job.id.in_(page)).order_by(Job.id.desc())
-    found = uow.session.scalars(query).all()
-    return paging.cut(found, wanted.limit, lambda job: str(job.id))
+    return paging.read(uow, query, wanted)
 
 
 def find_unfinished(
@@ -126,8 +125,7 @@ def list_all(
         query = query.where(Job.id >= end)
     if queue is not None:
         query = query.where(Job.queue == queue)
-    found = uow.session.scalars(paging.by_id(query, Job.id, wanted)).all()
-    page = paging.cut(found, wanted.limit, lambda job: str(job.id))
+    page = paging.read(uow, paging.by_id(query, Job.id, wanted), wanted)
     if page.next_cursor is None and uow.session.scalar(select(Job.id).where(Job.id < end).limit(1)):
         return PageOfRows(page.rows, str(end))
     return page

@@ -154,10 +154,8 @@ def get(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
 
 def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[MemberExport]:
     """The caller's exports of all lists, newest first. Raises ``cursor.invalid``."""
-    own, id_ = MemberExport.user_id, MemberExport.id
-    query = paging.of_owner(select(MemberExport), own, caller.user_id, id_, wanted)
-    found = uow.session.scalars(query).all()
-    return paging.cut(found, wanted.limit, lambda export: str(export.id))
+    query = paging.of_owner(select(MemberExport), MemberExport.user_id, caller.user_id, wanted)
+    return paging.read(uow, query, wanted)
 
 
 def get_finished(

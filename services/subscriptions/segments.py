@@ -120,8 +120,7 @@ def list_of(
     query = select(Segment).where(Segment.list_id == mailing_list.id)
     if with_filters:
         query = query.options(undefer(Segment.filter))
-    found = uow.session.scalars(paging.by_id(query, Segment.id, wanted)).all()
-    return paging.cut(found, wanted.limit, lambda segment: str(segment.id))
+    return paging.read(uow, paging.by_id(query, Segment.id, wanted), wanted)
 
 
 def _require_room(uow: UnitOfWork, mailing_list: MailingList, more: int) -> None:

@@ -94,8 +94,7 @@ def names_of(uow: UnitOfWork, tag_ids: Iterable[int], *, hold: bool = False) -> 
 def page(uow: UnitOfWork, list_id: int, wanted: PageRequest) -> PageOfRows[MemberTag]:
     """The tags of a list, newest first. Raises ``cursor.invalid``."""
     query = select(MemberTag).where(MemberTag.list_id == list_id)
-    found = uow.session.scalars(paging.by_id(query, MemberTag.id, wanted)).all()
-    return paging.cut(found, wanted.limit, lambda each: str(each.id))
+    return paging.read(uow, paging.by_id(query, MemberTag.id, wanted), wanted)
 
 
 def get(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -> MemberTag:

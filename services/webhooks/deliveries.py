@@ -43,8 +43,7 @@ def page(
     """The endpoint's deliveries, newest first; raises as ``webhook_endpoints.get``."""
     endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
     query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
-    found = uow.session.scalars(paging.by_id(query, WebhookDelivery.id, wanted)).all()
-    return paging.cut(found, wanted.limit, lambda delivery: str(delivery.id))
+    return paging.read(uow, paging.by_id(query, WebhookDelivery.id, wanted), wanted)
 
 
 def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:

@@ -210,8 +210,7 @@ def list_of(
     """The caller's acts on one list, newest first. Raises ``cursor.invalid``."""
     own = BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
     query = paging.by_id(select(BulkAction).where(*own), BulkAction.id, wanted)
-    found = uow.session.scalars(query).all()
-    return paging.cut(found, wanted.limit, lambda bulk: str(bulk.id))
+    return paging.read(uow, query, wanted)
 
 
 def job_of(uow: UnitOfWork, bulk: BulkAction) -> Job | None:

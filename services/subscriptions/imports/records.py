@@ -216,12 +216,10 @@ def list_of(
     uow: UnitOfWork, caller: Caller, wanted: PageRequest, *, list_id: int | None
 ) -> PageOfRows[MemberImport]:
     """The caller's imports into one list or into all, newest first. Raises ``cursor.invalid``."""
-    own, id_ = MemberImport.user_id, MemberImport.id
-    query = paging.of_owner(select(MemberImport), own, caller.user_id, id_, wanted)
+    query = paging.of_owner(select(MemberImport), MemberImport.user_id, caller.user_id, wanted)
     if list_id is not None:
         query = query.where(MemberImport.list_id == list_id)
-    found = uow.session.scalars(query).all()
-    return paging.cut(found, wanted.limit, lambda task: str(task.id))
+    return paging.read(uow, query, wanted)
 
 
 def failed_lately(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
