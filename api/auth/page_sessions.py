@@ -245,21 +245,15 @@ def anonymous_page(
     ``form_cookie``: its value, where the page's values depend on it.
     """
     value = form_cookie or form_cookie_value(request, state)
-    reply = _page(state, value, template, status, values)
+    reply = page_of_cookie(state, value, template, status=status, **values)
     state.cookies.keep(reply, FORM, value)
     return reply
 
 
-def session_page(
-    member: PageSession, state: State, template: str, *, status: int = 200, **values: Any
-) -> Response:
-    return _page(state, member.cookie, template, status, values)
-
-
-def _page(state: State, cookie: str, template: str, status: int, values: Any) -> Response:
+def page_of_cookie(state: State, cookie: str, template: str, **values: Any) -> Response:
+    """Return a page whose forms only the browser with this cookie can send."""
     token = sessions.csrf_token(state.resources.keyring, cookie)
-    base = state.resources.settings.public_base
-    return page(template, status=status, base=base, csrf_token=token, **values)
+    return page(template, base=state.resources.settings.public_base, csrf_token=token, **values)
 
 
 def redirect_to_path(state: State, path: str) -> Response:

@@ -14,6 +14,7 @@ from contextvars import copy_context
 from functools import partial, wraps
 from threading import Lock
 from typing import Any, Generic, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import psycopg2
 from redis.exceptions import RedisError
@@ -222,27 +223,21 @@ class Shares:
         self._threads = threads
         self._error = error
         self._wait_seconds = wait_seconds
-        self._turns: dict[int, asyncio.Semaphore] = {}
-        self._callers: Counter[int] = Counter()
+        # The callers of a key hold it, and nothing else does.
+        self._turns: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     async def run(self, key: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the work's result; raises the error when the key's own threads stay busy."""
         turns = self._turns.setdefault(key, asyncio.Semaphore(self._threads))
-        self._callers[key] += 1
         try:
-            try:
-                async with asyncio.timeout(self._wait_seconds):
-                    await turns.acquire()
-            except TimeoutError:
-                raise self._error() from None
-            try:
-                return await self._bulkhead.run(work, *args, **kwargs)
-            finally:
-                turns.release()
+            async with asyncio.timeout(self._wait_seconds):
+                await turns.acquire()
+        except TimeoutError:
+            raise self._error() from None
+        try:
+            return await self._bulkhead.run(work, *args, **kwargs)
         finally:
-            self._callers[key] -= 1
-            if not self._callers[key]:
-                del self._callers[key], self._turns[key]
+            turns.release()
 
     def threaded(
         self, name: str

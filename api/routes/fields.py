@@ -1,7 +1,6 @@
 """The fields of an owner: what members of all their lists may have beside name and address."""
 
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter
 
@@ -33,7 +32,7 @@ def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelo
 
     An owner has at most 50 fields.
     """
-    made = fields.create(uow, caller.user_id, **_columns(body.sent()))
+    made = fields.create(uow, caller.user_id, **body.columns())
     return envelope(_record(made))
 
 
@@ -64,7 +63,7 @@ def change_field(
     The error names in `used_by` each segment, and each unfinished bulk action, export and import
     that may use the field.
     """
-    changed = field_types.change(uow, caller.user_id, field_id, _columns(body.sent()))
+    changed = field_types.change(uow, caller.user_id, field_id, body.columns())
     return envelope(_record(changed))
 
 
@@ -75,10 +74,6 @@ def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Enve
     Members keep the values, unseen, until they are erased.
     """
     return envelope(fields.retire(uow, caller.user_id, field_id))
-
-
-def _columns(sent: dict[str, Any]) -> dict[str, Any]:
-    return {"is_public" if name == "public" else name: value for name, value in sent.items()}
 
 
 def _record(field: MemberField) -> FieldRecord:

@@ -82,8 +82,7 @@ def create_api_key(
     key, secret = own_keys.make(
         uow, caller, name=body.name, scopes=body.scopes, expires_at=body.expires_at
     )
-    record = schemas.ApiKeyRecord.model_validate(key)
-    return envelope(schemas.CreatedApiKey(**record.model_dump(), key=secret))
+    return envelope(schemas.CreatedApiKey.of_row(key, key=secret))
 
 
 @router.get("/apikeys", responses=array_pages())

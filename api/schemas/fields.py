@@ -1,6 +1,6 @@
 """Fields, tags, and the values that members have of them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
@@ -60,6 +60,11 @@ class _FieldWords(Body):
     description: str | None = Field(default=None, max_length=500, examples=["Where parcels go"])
     choices: list[str] = Field(default_factory=list, description=_CHOICES)
     public: bool = Field(default=False, description=_PUBLIC)
+
+    def columns(self) -> dict[str, Any]:
+        """Return what was sent, by the names of the columns."""
+        sent = self.sent()
+        return {"is_public" if name == "public" else name: sent[name] for name in sent}
 
 
 class NewField(_FieldWords):

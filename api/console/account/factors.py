@@ -79,9 +79,9 @@ def show_new_passkey(visit: RecentStarterVisit, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
         person = accounts.get(uow, visit.user_id)
         options = passkeys.creation_options(uow, person, session=visit.member.cookie)
-    return visit.page(
+    return visit.form_page(
         "add_passkey.html",
-        status=form.status,
+        form,
         passkey_options=options,
         name=visit.form.get("name", ""),
         problem=form.problem,
@@ -122,9 +122,9 @@ def _app_page(visit: ConsoleVisit, secret: str, form: TypedForm) -> Response:
     with visit.unit_of_work() as uow:
         email = accounts.get(uow, visit.user_id).email
     code = segno.make_qr(totp.uri(secret, email), error="m")
-    return visit.page(
+    return visit.form_page(
         "add_app.html",
-        status=form.status,
+        form,
         problem=form.problem,
         secret=secret,
         groups=[secret[at : at + 4] for at in range(0, len(secret), 4)],

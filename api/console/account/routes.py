@@ -156,9 +156,9 @@ def show_password(visit: RecentVisit, form: EmptyForm) -> Response:
         own_passkeys = passkeys.list_of(uow, visit.user_id)
         own_endpoints = webhook_endpoints.live_of(uow, visit.user_id)
         email = accounts.get(uow, visit.user_id).email
-    return visit.page(
+    return visit.form_page(
         "change_password.html",
-        status=form.status,
+        form,
         problem=form.problem,
         email=email,
         grants=given,
@@ -197,9 +197,9 @@ async def change_password(visit: RecentFormVisit) -> Response:
 @router.get(mailed_tokens.EMAIL_PATH, dependencies=[PUBLIC])
 def show_email(visit: RecentVisit, form: EmptyForm) -> Response:
     current, _ = _personal_words(visit)
-    return visit.page(
+    return visit.form_page(
         "change_email.html",
-        status=form.status,
+        form,
         problem=form.problem,
         email=visit.form.get("email", "").strip(),
         current_email=current,

@@ -1,6 +1,6 @@
 """The events of the feed, and their types, in words."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -38,24 +38,18 @@ WORDS = {
     _TYPE.GRANT_CREATED: "An app got access",
     _TYPE.GRANT_ENDED: "An app lost its access",
 }
-_GROUPS = (
-    ("Members", (SubjectKind.SUBSCRIPTION,)),
-    ("Imports, exports and bulk actions", (SubjectKind.IMPORT, SubjectKind.EXPORT)),
-    ("Images", (SubjectKind.ATTACHMENT,)),
-    ("Credits", (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT)),
-    ("Keys and apps", (SubjectKind.KEY, SubjectKind.GRANT)),
-)
-
-
-def type_groups() -> Sequence[tuple[str, Sequence[tuple[FeedEventType, str]]]]:
-    """Return the types of events by their subjects, each in words."""
-    return [
-        (
-            heading,
-            [(each, words) for each, words in WORDS.items() if CATALOGUE[each].subject in kinds],
-        )
-        for heading, kinds in _GROUPS
-    ]
+_SUBJECTS = {
+    "Members": (SubjectKind.SUBSCRIPTION,),
+    "Imports, exports and bulk actions": (SubjectKind.IMPORT, SubjectKind.EXPORT),
+    "Images": (SubjectKind.ATTACHMENT,),
+    "Credits": (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT),
+    "Keys and apps": (SubjectKind.KEY, SubjectKind.GRANT),
+}
+# The types of events by their subjects, each in words.
+TYPE_GROUPS = [
+    (heading, [(each, words) for each, words in WORDS.items() if CATALOGUE[each].subject in kinds])
+    for heading, kinds in _SUBJECTS.items()
+]
 
 
 def type_words(kind: str) -> str:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
-from api.console.developers.views import type_groups, type_words
+from api.console.developers.views import TYPE_GROUPS, type_words
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none, wrong_field
 from api.console.visits import (
     ConsoleVisit,
@@ -145,7 +145,7 @@ def show_new_endpoint(visit: RecentVisit, form: EmptyForm) -> Response:
         own = lists.choices(uow, visit.user_id)
     choices = [("", "All of them"), *((str(each.id), each.title) for each in own)]
     return visit.form_page(
-        "new_webhook.html", form, groups=type_groups(), box_name=BOX, lists=choices
+        "new_webhook.html", form, groups=TYPE_GROUPS, box_name=BOX, lists=choices
     )
 
 
@@ -217,7 +217,7 @@ def show_change(visit: RecentVisit, endpoint_id: PathId, form: EmptyForm) -> Res
         "change_webhook.html",
         form.filled({"url": shown.endpoint.url, "state": shown.endpoint.state, **boxes}),
         shown=shown,
-        groups=type_groups(),
+        groups=TYPE_GROUPS,
         box_name=BOX,
         states=_CHOICES,
     )

@@ -44,7 +44,7 @@ def make_field(visit: FormVisit) -> Response:
         values = {**_typed(visit.form), "type": visit.form.get("type", "")}
         body = body_of_form(NewField, values)
         with visit.unit_of_work() as uow:
-            fields.create(uow, visit.user_id, **_columns(body.sent()))
+            fields.create(uow, visit.user_id, **body.columns())
     except DomainError as error:
         return _form_page(visit, visit.refused(error, _PLACES))
     return visit.done(FIELDS_PATH, f"The field “{body.label}” is created.")
@@ -66,7 +66,7 @@ def change_field(visit: FormVisit, field_id: PathId) -> Response:
         type_ = {"type": visit.form["type"]} if "type" in visit.form else {}
         body = body_of_form(FieldChanges, {**_typed(visit.form), **type_})
         with visit.unit_of_work() as uow:
-            field_types.change(uow, visit.user_id, field_id, _columns(body.sent()))
+            field_types.change(uow, visit.user_id, field_id, body.columns())
     except DomainError as error:
         return _form_page(visit, visit.refused(error, _PLACES), field_id)
     return visit.done(FIELDS_PATH, f"The field “{body.label}” is changed.")
@@ -88,10 +88,6 @@ def _typed(form: FormFields) -> dict[str, Any]:
         "choices": lines_of(form, "choices"),
         "public": "public" in form,
     }
-
-
-def _columns(sent: dict[str, Any]) -> dict[str, Any]:
-    return {"is_public" if name == "public" else name: value for name, value in sent.items()}
 
 
 def _form_page(visit: ConsoleVisit, form: TypedForm, field_id: int | None = None) -> Response:

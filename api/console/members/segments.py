@@ -70,23 +70,7 @@ async def make_segment(visit: FormVisit, list_id: ListId) -> Response:
     """Create the segment; a button of the filter shows the form again instead."""
     if "do" in visit.form:
         return await SEARCHES_BY_CALLER.run(visit.user_id, partial(_edited, visit, list_id))
-    return await RECORDS.run(_make_segment, visit, list_id)
-
-
-def _make_segment(visit: ConsoleVisit, list_id: int) -> Response:
-    draft = draft_of_form(visit.form)
-    if draft.mark_open():
-        return _form_page(visit, list_id, _incomplete(visit), draft)
-    try:
-        with visit.unit_of_work() as uow:
-            mailing_list = visit.own_list(uow, list_id)
-            name = visit.form.get("name", "")
-            made = segments.create(uow, mailing_list, name, _written(draft))
-            segment_id, name = made.id, made.name
-    except DomainError as error:
-        return _refused_page(visit, list_id, error, draft)
-    path = f"{list_path(list_id)}/members?segment={segment_id}"
-    return visit.done(path, f"The segment “{name}” is created.")
+    return await RECORDS.run(_keep_segment, visit, list_id)
 
 
 @router.get("/segments/{segment_id}")
@@ -120,22 +104,32 @@ async def change_segment(visit: FormVisit, list_id: ListId, segment_id: PathId) 
     if "do" in visit.form:
         work = partial(_edited, visit, list_id, segment_id)
         return await SEARCHES_BY_CALLER.run(visit.user_id, work)
-    return await RECORDS.run(_change_segment, visit, list_id, segment_id)
+    return await RECORDS.run(_keep_segment, visit, list_id, segment_id)
 
 
-def _change_segment(visit: ConsoleVisit, list_id: int, segment_id: int) -> Response:
-    draft = draft_of_form(visit.form)
+def _keep_segment(visit: ConsoleVisit, list_id: int, segment_id: int | None = None) -> Response:
+    """Create the segment, or change the one with this id."""
+    draft, name = draft_of_form(visit.form), visit.form.get("name", "")
     if draft.mark_open():
-        return _form_page(visit, list_id, _incomplete(visit), draft, segment_id)
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
+        incomplete = TypedForm(visit.form, problem=SOMETHING_WRONG, status=status)
+        return _form_page(visit, list_id, incomplete, draft, segment_id)
+    path = f"{list_path(list_id)}/segments/{segment_id}"
+    notice = "The segment is changed."
     try:
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
-            segments.get(uow, mailing_list.id, segment_id)
-            values = {"name": visit.form.get("name", ""), "filter": _written(draft)}
-            segments.change(uow, mailing_list, segment_id, values)
+            if segment_id is None:
+                made = segments.create(uow, mailing_list, name, _written(draft))
+                path = f"{list_path(list_id)}/members?segment={made.id}"
+                notice = f"The segment “{made.name}” is created."
+            else:
+                segments.get(uow, mailing_list.id, segment_id)
+                values = {"name": name, "filter": _written(draft)}
+                segments.change(uow, mailing_list, segment_id, values)
     except DomainError as error:
         return _refused_page(visit, list_id, error, draft, segment_id)
-    return visit.done(f"{list_path(list_id)}/segments/{segment_id}", "The segment is changed.")
+    return visit.done(path, notice)
 
 
 @router.post("/segments/{segment_id}/delete")
@@ -171,11 +165,6 @@ def _edited(visit: ConsoleVisit, list_id: int, segment_id: int | None = None) ->
 
 def _written(draft: FilterDraft) -> object:
     return draft.written() or read_filter("null")
-
-
-def _incomplete(visit: ConsoleVisit) -> TypedForm:
-    status = HTTPStatus.UNPROCESSABLE_ENTITY
-    return TypedForm(visit.form, problem=SOMETHING_WRONG, status=status)
 
 
 def _refused_page(

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request, Response
 
 from api.auth import page_sessions
-from api.auth.page_sessions import FormOf, session_page
+from api.auth.page_sessions import FormOf, page_of_cookie
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import oauth_request_of_query
 from api.bodies.json_bodies import ThreadedRoute
@@ -36,9 +36,9 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
     member = page_sessions.require_member(logged_in)
     page_sessions.require_recent(uow, member)
     target = urlsplit(asked.redirect_uri)
-    return session_page(
-        member,
+    return page_of_cookie(
         state,
+        member.cookie,
         "consent.html",
         # Browsers hold the redirects after a form to the same rule, and a client may redirect on.
         form_targets=f"{target.scheme}:",
