@@ -84,7 +84,6 @@ def show_new_passkey(visit: RecentStarterVisit, form: EmptyForm) -> Response:
         form,
         passkey_options=options,
         name=visit.form.get("name", ""),
-        problem=form.problem,
     )
 
 
@@ -125,7 +124,6 @@ def _app_page(visit: ConsoleVisit, secret: str, form: TypedForm) -> Response:
     return visit.form_page(
         "add_app.html",
         form,
-        problem=form.problem,
         secret=secret,
         groups=[secret[at : at + 4] for at in range(0, len(secret), 4)],
         offer=totp.sign_offer(visit.state.resources.keyring, visit.member.cookie, secret),

@@ -159,7 +159,6 @@ def show_password(visit: RecentVisit, form: EmptyForm) -> Response:
     return visit.form_page(
         "change_password.html",
         form,
-        problem=form.problem,
         email=email,
         grants=given,
         ends_grants="end_grants" in visit.form,
@@ -200,7 +199,6 @@ def show_email(visit: RecentVisit, form: EmptyForm) -> Response:
     return visit.form_page(
         "change_email.html",
         form,
-        problem=form.problem,
         email=visit.form.get("email", "").strip(),
         current_email=current,
     )
