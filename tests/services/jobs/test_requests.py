@@ -5,7 +5,7 @@ from sqlalchemy import func
 
 from core import clock
 from core.errors import DomainError, Kind
-from core.scopes import EVERYTHING_OF_A_USER, Scope
+from core.scopes import EVERYTHING_OF_A_USER
 from models import JobStatus
 from services.access.caller import Caller
 from services.jobs import lease as leases
@@ -17,29 +17,16 @@ from tests.probe.kind import plan
 from tests.services.jobs.conftest import change, claim
 
 
-def caller_of(user_id: int, scopes: frozenset[Scope] = EVERYTHING_OF_A_USER) -> Caller:
-    return Caller(user_id=user_id, scopes=scopes, unrestricted=True, key_id=0)
-
-
 @pytest.fixture
 def caller(quiet: Bench) -> Caller:
-    return caller_of(quiet.stack.new_owner().user_id)
+    user_id = quiet.stack.new_owner().user_id
+    return Caller(user_id, EVERYTHING_OF_A_USER, unrestricted=True, key_id=0)
 
 
 @pytest.fixture
 def job_id(caller: Caller, resources: Resources) -> int:
     with resources.unit_of_work() as uow:
         return plan(uow, {}, user_id=caller.user_id).id
-
-
-def test_cancelling_what_has_ended_changes_nothing(
-    quiet: Bench, resources: Resources, caller: Caller, job_id: int
-) -> None:
-    with resources.unit_of_work() as uow:
-        leases.succeed(uow, claim(resources, job_id), {})
-    with resources.unit_of_work() as uow:
-        assert records.cancel(uow, caller, job_id) == 0
-    assert quiet.job(job_id).status == JobStatus.SUCCEEDED
 
 
 def test_failed_job_of_a_retryable_kind_starts_afresh(
@@ -54,16 +41,6 @@ def test_failed_job_of_a_retryable_kind_starts_afresh(
     assert (job.status, job.error, job.finished_at) == (JobStatus.QUEUED, None, None)
     assert (job.crashes, job.retries, job.cancel_requested) == (0, 0, False)
     assert claim(resources, job_id).attempt == 2
-
-
-def test_cancelled_job_can_be_started_again_and_is_not_cancelled_at_once(
-    resources: Resources, caller: Caller, job_id: int
-) -> None:
-    with resources.unit_of_work() as uow:
-        records.cancel(uow, caller, job_id)
-    with resources.unit_of_work() as uow:
-        records.retry(uow, caller, job_id)
-    claim(resources, job_id).check_cancelled()
 
 
 @pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.SUCCEEDED])
