@@ -1,6 +1,5 @@
 import gc
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
@@ -8,18 +7,17 @@ from pathlib import Path
 import httpx2
 import pytest
 import structlog
-import uvicorn
 from hypothesis import HealthCheck, settings
 
-from devstack import LOOPBACK
 from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.valkey import DATABASES
 from tests.cheap_passwords import use_cheap_hashes
 from tests.embedded import Services, embedded_services
+from tests.http_servers import serving_app
 from tests.ports import free_port
 from tests.sandbox.providers import PROVIDERS_WITH_FAULTS
 from tests.sizes import FULL, SIZE
-from tests.stack import Owner, Stack, eventually, open_stack
+from tests.stack import Owner, Stack, open_stack
 from tests.tiers import PARTS, of_the_tier
 from tests.visiting import Visitor, a_visitor, new_account
 from tests.zygote import Zygote
@@ -156,19 +154,8 @@ def _no_failed_logins_of_the_network(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[str]:
     """The URL of a sandbox by itself, for tests of adapters."""
-    config = uvicorn.Config(
-        create_app(PROVIDERS_WITH_FAULTS), host=LOOPBACK, port=0, log_config=None
-    )
-    server = uvicorn.Server(config)
-    # A reply to a slow token is nothing to wait for.
-    config.timeout_graceful_shutdown = 1
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    eventually(lambda: server.started, what="the sandbox")
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://{LOOPBACK}:{port}"
-    server.should_exit = True
-    thread.join()
+    with serving_app(create_app(PROVIDERS_WITH_FAULTS)) as url:
+        yield url
 
 
 @pytest.fixture

@@ -7,7 +7,11 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import uvicorn
+from fastapi import FastAPI
+
 from devstack import LOOPBACK
+from tests.stack import eventually
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -103,3 +107,17 @@ class Listener:
             with connection:
                 self.calls.append(connection.recv(65_536))
                 connection.sendall(self.answer)
+
+
+@contextmanager
+def serving_app(app: FastAPI) -> Iterator[str]:
+    """Serve an application until the block ends; yields its URL."""
+    # An answer that a test has given up, such as to a slow token, is nothing to wait for.
+    config = uvicorn.Config(app, LOOPBACK, 0, log_config=None, timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    eventually(lambda: server.started, what="the application")
+    yield f"http://{LOOPBACK}:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()

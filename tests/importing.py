@@ -2,14 +2,15 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from core.errors import DomainError, TransientError
 from core.ids import random_hash_id
 from core.scopes import Scope
-from models import FINISHED, Job, MemberImport
+from models import FINISHED, Job, MailingList, MemberImport, User
 from services.access.caller import Caller
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
@@ -19,6 +20,7 @@ from services.subscriptions.imports import endings, helpers, import_jobs, record
 from services.subscriptions.imports.records import ImportOptions
 from services.subscriptions.members import unsubscribe
 from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
 from tests.stack import Owner, Stack, eventually
 
 Rows = list[tuple[object, ...]]
@@ -85,6 +87,13 @@ class Importing:
     def is_undone(self, owner: Owner, import_id: int) -> bool:
         with self.resources.unit_of_work() as uow:
             return records.undo(uow, self.caller(owner), import_id) is None
+
+    @contextmanager
+    def person(self, list_id: int, address: str) -> Iterator[tuple[UnitOfWork, MailingList, User]]:
+        """One transaction, with the list and the person who has this address."""
+        with self.resources.unit_of_work() as uow:
+            person = uow.session.query(User).where(User.email == address).one()
+            yield uow, lists.get(uow, list_id), person
 
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:

@@ -1,25 +1,22 @@
 """The sandbox's stand-in for Stripe, as tests use it: a payer, a bank, and a post office."""
 
-import contextlib
 import itertools
 import re
-import threading
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, Literal
 
-import uvicorn
 from pydantic import SecretStr
 
 from core import clock
-from devstack import LOOPBACK
 from devstack.sandbox.app import SandboxProvider, create_app
 from devstack.sandbox.stripe.objects import StripeKeys
 from devstack.sandbox.stripe.pages import StripeServer
 from integrations.payments.port import Checkout, PaymentChannel
 from integrations.payments.stripe import StripeCheckout
+from tests.http_servers import serving_app
 from tests.sandbox.stripe_strictness import strict_router
-from tests.stack import eventually, plain_client
+from tests.stack import plain_client
 
 RETURN_URL = "http://127.0.0.1:9/back?order=1"
 _orders = itertools.count(1)
@@ -178,21 +175,11 @@ class SandboxPayments:
         self._http.put(path, json=given).raise_for_status()
 
 
-@contextlib.contextmanager
-def serving(keys: StripeKeys) -> Iterator[str]:
+def serving(keys: StripeKeys) -> AbstractContextManager[str]:
     """The stand-in alone, in this process; its sandbox's URL."""
     router = strict_router(StripeServer(keys))
     app = create_app((SandboxProvider("Payments", "/stripe", "Stripe.", router, page="/stripe"),))
-    config = uvicorn.Config(app, host=LOOPBACK, port=0, log_config=None)
-    server = uvicorn.Server(config)
-    # Nobody waits for an answer that a test has given up.
-    config.timeout_graceful_shutdown = 1
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    eventually(lambda: server.started, what="the sandbox")
-    yield f"http://{LOOPBACK}:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    return serving_app(app)
 
 
 def account_at(url: str, keys: StripeKeys, **chosen: float) -> StripeCheckout:

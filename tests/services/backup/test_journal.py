@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from secrets import token_hex
 
 import orjson
@@ -25,18 +26,12 @@ pytestmark = pytest.mark.stack
 PENDING = "SELECT kind, user_id, list_id FROM departures ORDER BY id"
 
 
-def leave(stack: Stack, list_id: int, user_id: int) -> None:
+def leave(
+    stack: Stack, list_id: int, user_id: int, act: Callable[..., object] = unsubscribe.leave
+) -> None:
     actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
     with stack.resources.unit_of_work() as uow:
-        of, person = lists.get(uow, list_id), accounts.get(uow, user_id)
-        unsubscribe.leave(uow, of, person, actor)
-
-
-def come_back(stack: Stack, list_id: int, user_id: int) -> None:
-    actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
-    with stack.resources.unit_of_work() as uow:
-        of, person = lists.get(uow, list_id), accounts.get(uow, user_id)
-        unsubscribe.undo_leave(uow, of, person, actor)
+        act(uow, lists.get(uow, list_id), accounts.get(uow, user_id), actor)
 
 
 def told(backups: Saved) -> list[dict[str, object]]:
@@ -106,7 +101,7 @@ def test_a_replay_does_nothing_twice(backups: Saved, list_id: int) -> None:
     shop.query("UPDATE lists SET archived_at = now() WHERE id = %s", own_list)
     erase(shop.resources, erased[1])
     journal.write(backups.resources)
-    come_back(shop, list_id, leaver)
+    leave(shop, list_id, leaver, unsubscribe.undo_leave)
     shop.query("DELETE FROM erasures WHERE user_id = %s", erased[0])
     shop.query("UPDATE users SET erased_at = NULL, email = %s WHERE id = %s", erased[1], erased[0])
     shop.query("UPDATE lists SET archived_at = NULL WHERE id = %s", own_list)

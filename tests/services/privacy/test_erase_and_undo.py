@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ from services.subscriptions.imports import undo
 from services.subscriptions.members import changes
 from tests.erasing import erase
 from tests.importing import Importing, csv_of, new_addresses
+from tests.services.subscriptions.imports.test_import_races import all_of
 from tests.services.subscriptions.members.racing import deadlocks
 from tests.sizes import sized
 from tests.stack import Owner, eventually
@@ -22,12 +22,6 @@ HEADER = ("email", "name", "tier")
 
 def rows(people: list[str], name: str) -> bytes:
     return csv_of([[each, name, ""] for each in people], HEADER)
-
-
-def all_of(*actions: Callable[[], object]) -> None:
-    with ThreadPoolExecutor(len(actions)) as threads:
-        for each in [threads.submit(action) for action in actions]:
-            each.result(100)
 
 
 @pytest.mark.both("properties")

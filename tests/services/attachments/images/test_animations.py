@@ -18,7 +18,7 @@ from tests.services.attachments.images.samples import (
     timeline,
 )
 
-OPAQUE_RED, OPAQUE_GREEN, OPAQUE_BLUE = (*RED, 255), (*GREEN, 255), (*BLUE, 255)
+OPAQUE_RED, OPAQUE_GREEN = (*RED, 255), (*GREEN, 255)
 FULL = (0, 0, 20, 10)
 
 

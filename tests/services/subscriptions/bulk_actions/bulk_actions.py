@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 from models import BulkActionKind, Job
+from services.jobs import batches
 from services.subscriptions import lists
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
@@ -47,6 +49,12 @@ class BulkActions:
             caller = self.importing.caller(self.owner)
             job = actions.begin(uow, mailing_list, kept, order, caller=caller)
             return job.id
+
+    def take_turn(self, job_id: int) -> None:
+        """One batch of the job of a bulk action."""
+        lease = self.importing.lease(job_id)
+        with mock.patch.object(batches.Turn, "is_over", side_effect=[False, True]):
+            actions.change_members(self.resources, lease)
 
     def do(
         self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY

@@ -5,9 +5,7 @@ import pytest
 
 from core.errors import DomainError
 from models import BulkActionKind, FieldType, SubscriptionStatus
-from services.jobs import batches
 from services.subscriptions import exports, fields, lists, segments, tags
-from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.filters import member_filter
@@ -82,15 +80,6 @@ def begin_segment(
     return segment_id, bulk.begin(action, value, shown)
 
 
-def take_turn(bulk: BulkActions, job_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One batch of the job."""
-    lease = bulk.importing.lease(job_id)
-    over = iter([False, True])
-    with monkeypatch.context() as patched:
-        patched.setattr(batches.Turn, "is_over", lambda _: next(over))
-        actions.change_members(bulk.resources, lease)
-
-
 @pytest.mark.parametrize("batches_before", [0, 1])
 def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
     bulk: BulkActions, monkeypatch: pytest.MonkeyPatch, batches_before: int
@@ -101,7 +90,7 @@ def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
     vip = give(bulk, members[:5], "vip", town)
     segment_id, job_id = begin_segment(bulk, OTHERS_IN_ROME, BulkActionKind.TAG, "greeted")
     for _ in range(batches_before):
-        take_turn(bulk, job_id, monkeypatch)
+        bulk.take_turn(job_id)
     with bulk.resources.unit_of_work() as uow:
         greeted = tags.tag_ids_of(uow, bulk.list_id, ["greeted"], make=False)["greeted"]
     # The names go to others, the field is retired, and the segment means others before it goes.

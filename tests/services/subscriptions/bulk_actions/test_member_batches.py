@@ -8,7 +8,6 @@ from sqlalchemy import select
 from core.errors import DomainError
 from core.settings.notations import PlanQuota
 from models import BulkAction, BulkActionKind, OptOutKind, Subscription, User
-from services.jobs import batches
 from services.jobs import lease as leases
 from services.jobs.lease import Lease, LeaseLost
 from services.subscriptions import lists, tags
@@ -224,15 +223,12 @@ def test_two_tiers_that_are_undone_in_their_own_order_leave_the_one_before_both(
 
 
 def test_a_cancelled_bulk_action_stays_as_far_as_it_came_and_can_be_taken_back(
-    bulk: BulkActions, monkeypatch: pytest.MonkeyPatch
+    bulk: BulkActions,
 ) -> None:
     bulk.add(5)
     before = bulk.records()
     job_id = bulk.begin(BulkActionKind.REMOVE)
-    lease, over = bulk.importing.lease(job_id), iter([False, True])
-    with monkeypatch.context() as patched:
-        patched.setattr(batches.Turn, "is_over", lambda _: next(over))
-        actions.change_members(bulk.resources, lease)
+    bulk.take_turn(job_id)
     again = bulk.importing.lease(job_id)
     with bulk.resources.unit_of_work() as uow:
         leases.cancel(uow, again)
@@ -240,11 +236,8 @@ def test_a_cancelled_bulk_action_stays_as_far_as_it_came_and_can_be_taken_back(
         bulk_action = uow.session.scalars(
             select(BulkAction).where(BulkAction.list_id == bulk.list_id)
         ).one()
-    assert (bulk_action.status, bulk_action.changed, bulk_action.finished_at is None) == (
-        "cancelled",
-        3,
-        False,
-    )
+    assert (bulk_action.status, bulk_action.changed) == ("cancelled", 3)
+    assert bulk_action.finished_at is not None
     assert bulk.take_back(bulk_action.id)["undone"] == 3
     assert bulk.records() == before
 

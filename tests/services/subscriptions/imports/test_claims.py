@@ -8,7 +8,7 @@ from psycopg2.errors import RestrictViolation
 
 from core import clock
 from core.ids import random_hash_id
-from models import ConsentHow, MailingList, MemberImport, User
+from models import ConsentHow, MemberImport
 from services.accounts import accounts
 from services.paging import WHOLE
 from services.subscriptions import consent, lists, sign_up
@@ -22,7 +22,6 @@ from services.subscriptions.consent import (
 from services.subscriptions.imports import undo
 from services.subscriptions.members import changes, members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from storage.unit_of_work import UnitOfWork
 from tests.erasing import erase
 from tests.importing import Importing, csv_of, new_addresses
 from tests.stack import Owner
@@ -51,14 +50,8 @@ def claim(
         return consent.claim_many(uow, import_id, claims, people=people, claimed_by=by)
 
 
-def found(uow: UnitOfWork, list_id: int, address: str) -> tuple[MailingList, User]:
-    person = uow.session.query(User).where(User.email == address).one()
-    return lists.get(uow, list_id), person
-
-
 def consent_of(importing: Importing, list_id: int, address: str) -> list[ConsentShown]:
-    with importing.resources.unit_of_work() as uow:
-        _, person = found(uow, list_id, address)
+    with importing.person(list_id, address) as (uow, _, person):
         member = changes.find(uow, list_id, person.id)
         assert member is not None
         return consent.page(uow, member, WHOLE).rows
@@ -129,8 +122,7 @@ def test_claims_are_kept_about_active_members_of_the_imports_list_alone(
     left, elsewhere, stranger = people[:3]
     task = bring(importing, owner, list_id, [left])
     bring(importing, owner, importing.new_list(owner), [elsewhere])
-    with importing.resources.unit_of_work() as uow:
-        of, person = found(uow, list_id, left)
+    with importing.person(list_id, left) as (uow, of, person):
         unsubscribe.leave(uow, of, person, READER)
     claims = [ConsentClaimed(each, ConsentHow.FORM, THEN) for each in (left, elsewhere, stranger)]
     assert claim(importing, task.id, *claims) == 0
@@ -214,8 +206,7 @@ def test_an_undo_takes_the_claims_back_and_no_others(
     assert claim(importing, first.id, *each_of[:3]) == 3
     both = [*each_of, *(ConsentClaimed(each, ConsentHow.CONFIRMATION, THEN) for each in people)]
     assert claim(importing, second.id, *both) == 10
-    with importing.resources.unit_of_work() as uow:
-        _, person = found(uow, list_id, kept)
+    with importing.person(list_id, kept) as (uow, _, person):
         member = changes.find(uow, list_id, person.id)
         assert member is not None
         changes.change(uow, member, "edited", OWNER, name="Edited")
@@ -232,8 +223,7 @@ def test_a_claim_goes_with_a_transfer_and_back_with_the_undo(
 ) -> None:
     task, other = bring(importing, owner, list_id, people[:1]), importing.new_list(owner)
     claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, THEN))
-    with importing.resources.unit_of_work() as uow:
-        of, person = found(uow, list_id, people[0])
+    with importing.person(list_id, people[0]) as (uow, of, person):
         target = lists.get(uow, other)
         members.transfer(uow, of, target, person.id, actor=OWNER)
     there = consent_of(importing, other, people[0])
@@ -290,8 +280,7 @@ def test_the_applications_role_erases_nothing_of_a_person_who_is_there(
 ) -> None:
     task = bring(importing, owner, list_id, people[:1])
     claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, THEN, ip="192.0.2.1"))
-    with importing.resources.unit_of_work() as uow:
-        of, person = found(uow, importing.new_list(owner), people[0])
+    with importing.person(importing.new_list(owner), people[0]) as (uow, of, person):
         sign_up.join(uow, of, person, READER)
         user_id = person.id
     before = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
@@ -315,9 +304,7 @@ def test_an_export_gets_the_consent_of_many_members_at_once(
     wording = "=SUM(A1)"
     claimed = ConsentClaimed(people[0], ConsentHow.FORM, THEN, ip="192.0.2.7", wording=wording)
     claim(importing, task.id, claimed)
-    with importing.resources.unit_of_work() as uow:
-        _, person = found(uow, list_id, people[1])
-        of = lists.get(uow, list_id)
+    with importing.person(list_id, people[1]) as (uow, of, person):
         unsubscribe.leave(uow, of, person, READER)
         sign_up.join(uow, of, person, READER)
     rows = importing.stack.query(

@@ -129,18 +129,14 @@ def _persist(action: Callable[[], None]) -> None:
     raise AssertionError("the list is always busy")
 
 
-def _leave(importing: Importing, list_id: int, address: str) -> None:
-    with importing.resources.unit_of_work() as uow:
-        person = uow.session.query(User).where(User.email == address).one()
-        of = lists.get(uow, list_id)
-    unsubscribe.opt_out(importing.resources, of, person, OptOutKind.LIST, READER)
+def _say_no(kind: OptOutKind, importing: Importing, list_id: int, address: str) -> None:
+    # What says no has transactions of its own.
+    with importing.person(list_id, address) as (_, of, person):
+        pass
+    unsubscribe.opt_out(importing.resources, of, person, kind, READER)
 
 
-def _silence(importing: Importing, list_id: int, address: str) -> None:
-    with importing.resources.unit_of_work() as uow:
-        person = uow.session.query(User).where(User.email == address).one()
-        of = lists.get(uow, list_id)
-    unsubscribe.opt_out(importing.resources, of, person, OptOutKind.EMAIL, READER)
+_leave, _silence = (partial(_say_no, kind) for kind in (OptOutKind.LIST, OptOutKind.EMAIL))
 
 
 def _erase(importing: Importing, _: int, address: str) -> None:
@@ -151,9 +147,8 @@ def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
         of = lists.get(uow, list_id)
         sign_up.request(uow, of, address, OWNER)
-    with importing.resources.unit_of_work() as uow:
-        person = uow.session.query(User).where(User.email == address).one()
-        members.remove(uow, lists.get(uow, list_id), person.id, OWNER)
+    with importing.person(list_id, address) as (uow, of, person):
+        members.remove(uow, of, person.id, OWNER)
 
 
 def _require_no_erased(importing: Importing, list_id: int, addresses: list[str]) -> None:

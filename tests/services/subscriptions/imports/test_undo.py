@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from models import MailingList, MemberImport, User
+from models import MemberImport
 from services.jobs import lease as leases
 from services.jobs.lease import LeaseLost
 from services.privacy import erasure
@@ -28,11 +28,6 @@ def rows(people: list[str], name: str = "", tier: str = "") -> bytes:
     return csv_of([[each, name, tier] for each in people], HEADER)
 
 
-def found(uow: UnitOfWork, list_id: int, address: str) -> tuple[MailingList, User]:
-    person = uow.session.query(User).where(User.email == address).one()
-    return lists.get(uow, list_id), person
-
-
 def stands(importing: Importing, list_id: int, address: str) -> tuple[object, ...]:
     [row] = importing.stack.query(
         "SELECT s.status, s.name, s.type FROM subscriptions s JOIN users u ON u.id = s.user_id"
@@ -42,15 +37,8 @@ def stands(importing: Importing, list_id: int, address: str) -> tuple[object, ..
     return row
 
 
-def leave(importing: Importing, list_id: int, address: str) -> None:
-    with importing.resources.unit_of_work() as uow:
-        of, person = found(uow, list_id, address)
-        unsubscribe.leave(uow, of, person, READER)
-
-
 def remove(importing: Importing, list_id: int, address: str) -> None:
-    with importing.resources.unit_of_work() as uow:
-        of, person = found(uow, list_id, address)
+    with importing.person(list_id, address) as (uow, of, person):
         members.remove(uow, of, person.id, OWNER)
 
 
@@ -66,15 +54,13 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
     # Of those who were there before, and of those who are new.
     for first in (0, 6):
         edited, left, silent, moved, erased = people[first : first + 5]
-        with importing.resources.unit_of_work() as uow:
-            of, person = found(uow, list_id, edited)
+        with importing.person(list_id, edited) as (uow, of, person):
             members.update(uow, of, person.id, EDIT, OWNER)
-        leave(importing, list_id, left)
-        with importing.resources.unit_of_work() as uow:
-            of, person = found(uow, list_id, silent)
+        with importing.person(list_id, left) as (uow, of, person):
+            unsubscribe.leave(uow, of, person, READER)
+        with importing.person(list_id, silent) as (uow, of, person):
             unsubscribe.set_email(uow, of, person, READER, enabled=False)
-        with importing.resources.unit_of_work() as uow:
-            of, person = found(uow, list_id, moved)
+        with importing.person(list_id, moved) as (uow, of, person):
             target = lists.get(uow, elsewhere)
             members.transfer(uow, of, target, person.id, actor=OWNER)
         erase(importing.resources, erased)

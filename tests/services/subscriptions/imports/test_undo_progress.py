@@ -3,10 +3,10 @@ import pytest
 from core.errors import DomainError
 from core.errors.jobs import JOB_GIVEN_UP
 from services import removals
-from services.jobs import lease as leases
 from services.jobs import records as jobs
 from services.jobs.kinds import kind_named
 from services.subscriptions.imports import records, split
+from tests.contract.bulk import fail_job
 from tests.importing import Importing, csv_of, new_addresses
 from tests.stack import Owner
 
@@ -53,9 +53,7 @@ def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
 def broken(importing: Importing, owner: Owner, list_id: int, file: bytes) -> tuple[int, int]:
     """An import whose job was given up, by no fault of the file, with the ids of both."""
     job_id = importing.begin(owner, list_id, file)
-    lease = importing.lease(job_id)
-    with importing.resources.unit_of_work() as uow:
-        leases.fail(uow, lease, JOB_GIVEN_UP(reason="It broke.", hours=24))
+    fail_job(importing.stack, job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
     return importing.of_job(job_id).id, job_id
 
 
