@@ -73,10 +73,6 @@ def provider() -> Iterator[Provider]:
 SPENT = {"X-Ratelimit-Limit": "50", "X-Ratelimit-Remaining": "0"}
 
 
-def in_a_minute() -> str:
-    return format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
-
-
 @pytest.mark.parametrize(
     ("header", "least", "most"),
     [
@@ -95,7 +91,8 @@ def test_a_spent_quota_says_when_to_come_back(
     provider: Provider, header: str | None, least: int, most: int
 ) -> None:
     # The date is of when the test runs: each process that runs tests collects them at its own time.
-    header = in_a_minute() if header == "in a minute" else header
+    if header == "in a minute":
+        header = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     headers = {} if header is None else {"Retry-After": header.encode().decode("latin-1")}
     provider.script = Script(429, headers)
     error = provider.error()

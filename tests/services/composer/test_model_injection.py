@@ -5,7 +5,7 @@ import pytest
 from devstack.sandbox.llm import HANDLE, LINK
 from integrations.llm.port import LanguageModel
 from services.composer import model_writer, rules
-from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
+from services.composer.post import MetadataField, PlainPost, Post
 from services.composer.text import hyperlinks, markup
 from tests.language_model import Run
 from tests.services.composer.injections import ORDERS
@@ -30,14 +30,7 @@ def texts_of(plain: PlainPost, llm: LanguageModel) -> list[str]:
     tweets = model_writer.tweets(plain, llm, SECONDS)
     assert rules.metadata_faults(plain, written, ALL) == []
     assert rules.tweets_faults(plain, tweets) == []
-    return [*_texts(written), *tweets]
-
-
-def _texts(written: PostMetadata) -> list[str]:
-    assert written.slug is not None
-    assert written.summary is not None
-    assert written.tags is not None
-    return [written.slug, written.summary, *written.tags]
+    return [written.slug or "", written.summary or "", *(written.tags or ()), *tweets]
 
 
 @each_order

@@ -1,3 +1,5 @@
+from contextlib import suppress
+
 import pytest
 
 from core.queues import Queue
@@ -31,16 +33,11 @@ class Undone(Exception):
 def test_nothing_is_sent_nor_kept_when_the_transaction_rolls_back(
     quiet: Bench, resources: Resources
 ) -> None:
-    with pytest.raises(Undone):
-        _plan_and_break(resources)
-    assert waiting(resources) == 0
-    assert quiet.stack.query("SELECT 1 FROM jobs") == []
-
-
-def _plan_and_break(resources: Resources) -> None:
-    with resources.unit_of_work() as uow:
+    with suppress(Undone), resources.unit_of_work() as uow:
         plan(uow, {})
         raise Undone
+    assert waiting(resources) == 0
+    assert quiet.stack.query("SELECT 1 FROM jobs") == []
 
 
 def test_failure_after_the_commit_undoes_nothing_and_stops_no_other_action(

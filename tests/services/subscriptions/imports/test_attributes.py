@@ -1,5 +1,6 @@
 import csv
 import io
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from services.subscriptions.imports.columns import (
     RejectedRecord,
     RowExtras,
 )
-from services.subscriptions.imports.reader import FindFields, MemberReader
+from services.subscriptions.imports.reader import FindFields
 from services.subscriptions.imports.split import MAX_BATCH_CHARACTERS, SeenAddresses, judge_rows
 from tests.services.subscriptions.imports.forms import opened, rows
 
@@ -25,27 +26,17 @@ OWN = (
 )
 
 
-def among(own: tuple[MemberField, ...], *, create: bool = False) -> FindFields:
-    def find(layout: ColumnLayout, sample: object) -> None:
-        columns = range(len(layout.header))
-        cells.match_fields(layout, columns, own)
-        if create:
-            keys = [each.key for each in own]
-            layout.fields.update(
-                cells.new_fields(layout, columns, keys, sample)  # type: ignore[arg-type]
-            )
+def among(own: tuple[MemberField, ...]) -> FindFields:
+    def find(layout: ColumnLayout, _: object) -> None:
+        cells.match_fields(layout, range(len(layout.header)), own)
 
     return find
 
 
-def read(file: str, **options: object) -> list[RowExtras | None]:
-    return [row.extras for row in rows(file, find_fields=among(OWN), **options)]
-
-
 def one(file: str, **options: object) -> RowExtras:
-    [found] = read(file, **options)
-    assert found is not None
-    return found
+    [row] = rows(file, find_fields=among(OWN), **options)
+    assert row.extras is not None
+    return row.extras
 
 
 @pytest.mark.parametrize("header", ["company", "Company", "COMPANY ", "fields.company"])
@@ -174,18 +165,16 @@ def test_mapping_assigns_any_column() -> None:
 
 def new(file: str) -> dict[str, tuple[str, str]]:
     """The fields that the file would make: by column, key and type."""
-    layout: list[ColumnLayout] = []
+    made: dict[str, tuple[str, str]] = {}
 
-    def find(found: ColumnLayout, sample: object) -> None:
-        among(OWN, create=True)(found, sample)  # type: ignore[arg-type]
-        layout.append(found)
+    def find(layout: ColumnLayout, sample: Any) -> None:
+        columns, keys = range(len(layout.header)), [each.key for each in OWN]
+        cells.match_fields(layout, columns, OWN)
+        for index, field in cells.new_fields(layout, columns, keys, sample).items():
+            made[layout.header[index]] = field.key, field.type
 
     opened(file, find_fields=find)
-    return {
-        layout[0].header[index]: (field.key, field.type)
-        for index, field in layout[0].fields.items()
-        if field.id < 0
-    }
+    return made
 
 
 def test_unknown_columns_become_fields_of_the_type_that_all_cells_have() -> None:
@@ -263,13 +252,9 @@ def test_columns_of_one_name_and_cells_of_a_megabyte_harm_no_other_row() -> None
     file = "email,company,company,tags\n"
     file += f"a@example.com,{'x' * 1_000_000},two,t\nb@example.com,Acme,two,t\n"
 
-    found = outcomes(opened(file, find_fields=among(OWN)))
+    [long, other] = opened(file, find_fields=among(OWN))
 
-    assert found == ["row.too_long", {"1": "Acme"}]
-
-
-def outcomes(reader: MemberReader) -> list[object]:
-    return [
-        each.code if isinstance(each, RejectedRecord) else each.extras and each.extras.fields
-        for each in reader
-    ]
+    assert isinstance(long, RejectedRecord)
+    assert isinstance(other, MemberRow)
+    assert other.extras is not None
+    assert (long.code, other.extras.fields) == ("row.too_long", {"1": "Acme"})

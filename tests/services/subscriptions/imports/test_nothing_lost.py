@@ -37,14 +37,11 @@ def test_every_cell_of_a_products_export_is_kept(
     assert task.description is not None
     assert task.description["product"] == product
     becomes = {each["name"]: each["becomes"] for each in task.columns["columns"]}
+    addresses = next(column for column, meaning in becomes.items() if meaning == "email")
     for record in csv.DictReader(io.StringIO(text)):
-        member = kept(importing, owner, list_id, record[first(becomes, "email")])
+        member = kept(importing, owner, list_id, record[addresses])
         for column, cell in record.items():
             assert is_kept(member, becomes[column], cell), (column, cell, member)
-
-
-def first(becomes: dict[str, str], meaning: str) -> str:
-    return next(column for column, found in becomes.items() if found == meaning)
 
 
 def is_kept(member: dict[str, Any], meaning: str, cell: str) -> bool:
