@@ -166,17 +166,13 @@ def test_storage_that_is_away_only_delays_a_removal(
             server.send(signal.SIGCONT)
         else:
             services.restart("s3")
-    make_due(bare)
-    # Its breaker may rest for a moment.
-    assert_removed(bare, resources, keys)
 
-
-def assert_removed(bare: Stack, resources: Resources, keys: list[str]) -> None:
     def gone() -> bool:
         make_due(bare)
         removals.work_off(resources)
         return left(bare) == 0
 
+    # Its breaker may rest for a moment.
     eventually(gone, what="the removal of all objects")
     assert not [key for key in keys if resources.objects.exists(key)]
 

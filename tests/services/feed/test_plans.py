@@ -35,10 +35,11 @@ def filled(quiet: Stack) -> Stack:
 
 
 def rows_read(found: list[dict[str, Any]]) -> float:
-    return sum(
+    read: float = sum(
         node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
         for node in found
     )
+    return read
 
 
 @pytest.mark.parametrize(

@@ -78,21 +78,13 @@ def test_jobs_that_no_worker_claims_hold_up_their_owners_others_for_no_longer_th
 
 
 def test_job_tried_again_later_holds_up_none_of_its_owners(
-    quiet: Bench, resources: Resources, rush: list[int], pause: Callable[[int], None]
+    resources: Resources, rush: list[int]
 ) -> None:
     for job_id in rush[:4]:
-        pause(job_id)
-    assert sent_jobs(resources) == rush[:6]
-
-
-@pytest.fixture
-def pause(resources: Resources) -> Callable[[int], None]:
-    def pause(job_id: int) -> None:
         lease = claim(resources, job_id)
         with resources.unit_of_work() as uow:
             leases.retry_later(uow, lease, timedelta(hours=1), "Not now.")
-
-    return pause
+    assert sent_jobs(resources) == rush[:6]
 
 
 @pytest.fixture(scope="module")
@@ -114,18 +106,3 @@ def test_single_job_of_another_owner_is_done_before_most_of_a_rush(single: Bench
     # The job under way, those that were sent, and what ended while the job was being sent.
     assert int(str(before[0][0])) <= 2 + MAX_SENT_JOBS_OF_AN_OWNER + 10
     single.all_finished(within=60)
-
-
-@pytest.mark.full("timing")
-def test_long_jobs_of_one_owner_take_turns_with_that_of_another(single: Bench) -> None:
-    rush = [single.enqueue(ANNA, steps=5, turn=1, step_sleep=0.02) for _ in range(30)]
-    single.started(rush[0])
-    bert = single.finished(single.enqueue(BERT, steps=5, turn=1))
-    single.all_finished(within=60)
-    assert bert.attempt == 5
-    between = (
-        "SELECT count(*) FROM probe_starts JOIN jobs ON jobs.id = job_id"
-        " WHERE on_behalf_of = %s AND at BETWEEN %s AND %s"
-    )
-    turns = single.stack.query(between, ANNA, bert.created_at, bert.finished_at)
-    assert int(str(turns[0][0])) <= 5 * (MAX_SENT_JOBS_OF_AN_OWNER + 2) + 10

@@ -48,13 +48,9 @@ def list_id(quiet: Importing, keeper: Owner) -> int:
     return quiet.new_list(keeper)
 
 
-def found(uow: UnitOfWork, user_id: int) -> User:
-    return uow.session.get_one(User, user_id)
-
-
 def join(quiet: Importing, list_id: int, user_id: int) -> None:
     with quiet.resources.unit_of_work() as uow:
-        person, of = found(uow, user_id), lists.get(uow, list_id)
+        person, of = uow.session.get_one(User, user_id), lists.get(uow, list_id)
         sign_up.join(uow, of, person, READER)
 
 
@@ -233,7 +229,7 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
 ) -> None:
     join(quiet, list_id, user_id)
     with quiet.resources.unit_of_work() as uow:
-        person, of = found(uow, user_id), lists.get(uow, list_id)
+        person, of = uow.session.get_one(User, user_id), lists.get(uow, list_id)
         unsubscribe.leave(uow, of, person, READER)
     job_id = erasure.begin(quiet.resources, address)
     task = quiet.bring(keeper, list_id, csv_of([[address, ""]]))

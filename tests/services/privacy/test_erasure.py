@@ -198,15 +198,6 @@ def test_a_no_that_outlived_its_person_is_lifted_by_the_one_who_has_the_address_
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []
 
 
-def test_nobody_to_erase_is_said_so(stack: Stack, acting: Acting) -> None:
-    person = acting.new_person(with_login=True)
-    acting.erase(person.address)
-    for address in (person.address, "never.there@example.com"):
-        with pytest.raises(DomainError, match=address) as error:
-            acting.erase(address)
-        assert error.value.code == "user.not_found"
-
-
 def test_the_owner_of_a_list_is_not_erased(
     stack: Stack, acting: Acting, owner: Owner, list_id: int
 ) -> None:

@@ -10,13 +10,6 @@ from tests.quotas import leave_room_for_members
 from tests.stack import Owner
 
 
-def with_deny_list(importing: Importing, *entries: str) -> Importing:
-    """The same stack, whose operator denies these."""
-    settings = importing.resources.settings.model_copy(update={"deny_list": entries})
-    resources = replace(importing.resources, settings=settings)
-    return Importing(replace(importing.stack, resources=resources))
-
-
 def deny(importing: Importing, owner: Owner, *entries: str) -> None:
     with importing.resources.unit_of_work() as uow:
         deny_lists.change(uow, owner.user_id, add=entries, remove=[])
@@ -25,7 +18,10 @@ def deny(importing: Importing, owner: Owner, *entries: str) -> None:
 def test_the_operators_deny_list_is_that_of_all_lists(
     importing: Importing, owner: Owner, list_id: int
 ) -> None:
-    denying = with_deny_list(importing, "example.org", "ben@example.net")
+    denied = {"deny_list": ("example.org", "ben@example.net")}
+    settings = importing.resources.settings.model_copy(update=denied)
+    resources = replace(importing.resources, settings=settings)
+    denying = Importing(replace(importing.stack, resources=resources))
     file = b"email\nada@example.org\nben@example.net\neve@example.com\n"
     task = denying.bring(owner, list_id, file)
     assert (task.received, task.added, task.denied) == (3, 1, 2)
