@@ -95,17 +95,6 @@ def assert_agrees(data: bytes, *, lossy: bool) -> None:
         assert max(found) == 0
 
 
-@pytest.mark.parametrize("name", ["jpeg", "png", "webp", "lossy webp"])
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_still_is_turned_as_its_exif_says(name: str, orientation: int) -> None:
-    format_name, options = FORMATS[name]
-    exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = orientation
-    assert_turned_as_by_pillow(
-        encoded(quarters(), format_name, exif=exif, **options), to=orientation
-    )
-
-
 # Where the quarters of "RGBW", read as rows, are to be seen: by the definition in EXIF.
 CORNERS = {1: "RGBW", 2: "GRWB", 3: "WBGR", 4: "BWRG", 5: "RBGW", 6: "BRWG", 7: "WGBR", 8: "GWRB"}
 
@@ -149,29 +138,32 @@ def assert_turned_as_by_pillow(data: bytes, *, to: int) -> None:
     assert CORNERS[to] == "".join(corners(opened(result.data).convert("RGB")))
 
 
+def oriented(name: str, *, exif: int = 0, xmp: int = 0) -> bytes:
+    """The quarters in a format, with these orientations; none where it is 0."""
+    format_name, options = FORMATS[name]
+    more: dict[str, object] = {}
+    if exif:
+        more["exif"] = block = Image.Exif()
+        block[ExifTags.Base.Orientation] = exif
+    packet = XMP.replace(b"6", str(xmp).encode())
+    if xmp and format_name != "PNG":
+        more["xmp"] = packet
+    data = encoded(quarters(), format_name, **more, **options)
+    if xmp and format_name == "PNG":
+        data = with_chunk(text_chunks(packet)["international text"], data)
+    return data
+
+
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp", "lossy webp"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_still_without_exif_is_turned_as_its_xmp_says(name: str, orientation: int) -> None:
-    format_name, options = FORMATS[name]
-    xmp = XMP.replace(b"6", str(orientation).encode())
-    if format_name == "PNG":
-        data = with_chunk(text_chunks(xmp)["international text"])
-    else:
-        data = encoded(quarters(), format_name, xmp=xmp, **options)
-    assert_turned_as_by_pillow(data, to=orientation)
+@pytest.mark.parametrize("where", ["exif", "xmp"])
+def test_still_is_turned_as_its_exif_or_xmp_says(name: str, orientation: int, where: str) -> None:
+    assert_turned_as_by_pillow(oriented(name, **{where: orientation}), to=orientation)
 
 
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp"])
 def test_exif_wins_over_xmp(name: str) -> None:
-    format_name, options = FORMATS[name]
-    exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = 3
-    data = encoded(quarters(), format_name, exif=exif, **options)
-    if format_name == "PNG":
-        data = with_chunk(text_chunks(XMP)["international text"], data)
-    else:
-        data = encoded(quarters(), format_name, exif=exif, xmp=XMP, **options)
-    assert_turned_as_by_pillow(data, to=3)
+    assert_turned_as_by_pillow(oriented(name, exif=3, xmp=6), to=3)
 
 
 @pytest.mark.parametrize("way", text_chunks(b""))

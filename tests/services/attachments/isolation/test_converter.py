@@ -274,22 +274,25 @@ def test_no_conversion_imports_a_module(tmp_path: Path) -> None:
     assert ran.stdout.split() == [str(len(one_of_each()))]
 
 
+@contextmanager
+def killed_parent(script: str, *words: str) -> Iterator[int]:
+    """Run a process that prints its child, and kill it at the end of the block."""
+    command = [sys.executable, "-c", script, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
+        assert parent.stdout
+        yield int(parent.stdout.readline())
+        parent.kill()
+
+
 def test_child_does_not_outlive_a_parent_killed_at_once() -> None:
     script = (
         "from services.attachments.isolation.converter import ConverterProcess; import time\n"
         "c = ConverterProcess(); c.start(); print(c.pid, flush=True); time.sleep(60)"
     )
     for loaded in (False, True):
-        parent = subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        assert parent.stdout
-        child = int(parent.stdout.readline())
-        if loaded:
-            eventually(partial(_has_pillow, child))
-        parent.kill()
-        parent.wait()
-        parent.stdout.close()
+        with killed_parent(script) as child:
+            if loaded:
+                eventually(partial(_has_pillow, child))
         eventually(partial(_ended, child))
 
 
@@ -303,16 +306,9 @@ def test_child_at_work_dies_at_once_with_its_parent(tmp_path: Path) -> None:
         "c = ConverterProcess(); c.start(); data = pathlib.Path(sys.argv[1]).read_bytes()\n"
         "print(c.pid, flush=True); c.convert(data)"
     )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script, str(image)], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
-    assert parent.stdout
-    child = int(parent.stdout.readline())
-    eventually(lambda: _resident(child) > 60 * MB)
-    spent = sum(psutil.Process(child).cpu_times()[:2])
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
+    with killed_parent(script, str(image)) as child:
+        eventually(lambda: _resident(child) > 60 * MB)
+        spent = sum(psutil.Process(child).cpu_times()[:2])
     # The rest of its image takes seconds of a processor.
     assert _spent_until_its_end(child) - spent < 0.5
 

@@ -5,12 +5,11 @@ import httpx2
 from services.privacy.kept import RULES
 from services.privacy.purging import count_overdue, purge_outlived
 from tests.maintenance import resting_maintenance
-from tests.services.privacy.retention.aged_rows import SPANS, AgedRows
+from tests.services.privacy.retention.aged_rows import MINUTE, SPANS, AgedRows
 from tests.stack import Stack, eventually
 
 COUNTED = [rule.name for rule in RULES if rule.moment is not None]
 TWO_ROUNDS = timedelta(hours=2)
-MINUTE = timedelta(minutes=1)
 
 
 def counted(stack: Stack) -> dict[str, int]:
