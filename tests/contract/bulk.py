@@ -115,8 +115,22 @@ def export(client: httpx2.Client, list_id: int, kind: object, **headers: str) ->
     return client.post(f"/lists/{list_id}/exports", json={"kind": kind}, headers=headers)
 
 
+def file_of(client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
+    """The URL of a file with these members."""
+    job = data(client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice}))
+    assert job["status"] == "succeeded"
+    return str(job["result"]["url"])
+
+
 def exported(client: httpx2.Client, list_id: int, kind: str = "members") -> list[dict[str, str]]:
-    return unpacked(data(export(client, list_id, kind))["result"]["url"])
+    return unpacked(file_of(client, list_id, kind))
+
+
+def emails_of(
+    client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any
+) -> list[str]:
+    """Of the members in the file."""
+    return [row["email"] for row in unpacked(file_of(client, list_id, kind, **choice))]
 
 
 def unpacked(url: str) -> list[dict[str, str]]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx2
 
-from tests.contract.bulk import add, export, unpacked
+from tests.contract.bulk import add, emails_of
 from tests.contract.replies import data
 from tests.contract.subscribers import known_member
 from tests.visiting import PASSWORD, Visitor
@@ -31,8 +31,7 @@ def ask(person: Visitor, new: str) -> httpx2.Response:
 
 
 def roster(sender: httpx2.Client, list_id: int) -> list[str]:
-    rows = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
-    return [row["email"] for row in rows]
+    return emails_of(sender, list_id, "delivery")
 
 
 def brought(client: httpx2.Client, list_id: int, email: str, **values: Any) -> int:

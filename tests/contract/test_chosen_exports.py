@@ -9,19 +9,20 @@ import httpx2
 
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
-from tests.contract.bulk import add, addresses, everybody, export, unpacked
+from tests.contract.bulk import (
+    add,
+    addresses,
+    emails_of,
+    everybody,
+    export,
+    exported,
+    file_of,
+    unpacked,
+)
 from tests.contract.replies import data, problem
 from tests.contract.segments import VIP, new_field, new_segment, set_member, some_members
 from tests.contract.subscribers import Reader, known_member, new_address, new_list
 from tests.stack import Stack
-
-
-def file_of(client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
-    """The URL of a file with these members."""
-    reply = client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice})
-    job = data(reply)
-    assert job["status"] == "succeeded"
-    return str(job["result"]["url"])
 
 
 def objects_in(url: str) -> list[dict[str, Any]]:
@@ -30,15 +31,11 @@ def objects_in(url: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in gzip.decompress(reply.content).splitlines()]
 
 
-def emails_in(url: str) -> list[str]:
-    return [row["email"] for row in unpacked(url)]
-
-
 def test_a_segment_or_a_filter_chooses_members(client: httpx2.Client, list_id: int) -> None:
     members = some_members(client, list_id, 3, vips=2)
     segment = new_segment(client, list_id)
-    assert emails_in(file_of(client, list_id, segment_id=segment["id"])) == members[:2]
-    assert emails_in(file_of(client, list_id, filter={"not": VIP})) == members[2:]
+    assert emails_of(client, list_id, segment_id=segment["id"]) == members[:2]
+    assert emails_of(client, list_id, filter={"not": VIP}) == members[2:]
     both = {"kind": "members", "filter": VIP, "segment_id": segment["id"]}
     problem(client.post(f"/lists/{list_id}/exports", json=both), 400, "selection.unclear")
 
@@ -55,14 +52,14 @@ def test_statuses_choose_members_of_any_kind(
         (["active", "removed", "removed"], {stays, removed}),
         (None, {stays, left}),
     ):
-        found = emails_in(file_of(client, list_id, status=status))
+        found = emails_of(client, list_id, status=status)
         assert set(found) == expected
         assert len(found) == len(expected)
     # With a filter, active ones alone, unless it or `status` names others.
-    assert emails_in(file_of(client, list_id, filter=VIP)) == [stays]
+    assert emails_of(client, list_id, filter=VIP) == [stays]
     named = {"field": "status", "in": ["removed", "unsubscribed"]}
-    assert set(emails_in(file_of(client, list_id, filter=named))) == {removed, left}
-    assert emails_in(file_of(client, list_id, filter=named, status=["active"])) == []
+    assert set(emails_of(client, list_id, filter=named)) == {removed, left}
+    assert emails_of(client, list_id, filter=named, status=["active"]) == []
 
 
 FIELDS: dict[str, tuple[str, Any]] = {
@@ -90,7 +87,7 @@ def test_both_formats_have_fields_and_tags_and_spreadsheets_are_guarded_in_one_o
     assert (first["tier"], first["paid_expiry"], first["email_enabled"]) == ("free", None, True)
     assert first["user_id"] == shown["user_id"]
     assert (second["email"], second["tags"], second["fields.town"]) == (ben, [], None)
-    [row, blank] = unpacked(file_of(client, list_id))
+    [row, blank] = exported(client, list_id)
     assert list(row) == list(first)
     assert (row["name"], row["fields.town"]) == ("'=cmd", "'=Rome, +39")
     assert (row["fields.age"], row["fields.adult"]) == ("41.5", "true")
@@ -132,12 +129,10 @@ def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(
     off.wants_mail(list_id, False)
     segment = new_segment(client, list_id, everyone)
     for choice in ({"segment_id": segment["id"]}, {"filter": everyone}, {"filter": VIP}):
-        assert emails_in(file_of(sender, list_id, "delivery", **choice)) == [stays]
-    assert (
-        objects_in(file_of(sender, list_id, "delivery", filter=VIP, format="jsonl"))[0]["email"]
-        == stays
-    )
-    assert emails_in(file_of(sender, list_id, "delivery", filter={"not": VIP})) == []
+        assert emails_of(sender, list_id, "delivery", **choice) == [stays]
+    [row] = objects_in(file_of(sender, list_id, "delivery", filter=VIP, format="jsonl"))
+    assert row["email"] == stays
+    assert emails_of(sender, list_id, "delivery", filter={"not": VIP}) == []
 
 
 def test_a_choice_that_is_none_is_422(
@@ -183,7 +178,7 @@ def test_a_rosters_addresses_and_headers_are_ready_to_use(
 ) -> None:
     data(add(client, list_id, new_address()))
     slug = data(client.get(f"/lists/{list_id}"))["slug"]
-    [row] = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
+    [row] = exported(sender, list_id, "delivery")
     base = stack.settings().public_base
     assert row["list_id_header"] == f"<{slug}.{urlsplit(base).hostname}>"
     assert row["list_unsubscribe_post_header"] == "List-Unsubscribe=One-Click"
@@ -200,8 +195,7 @@ def test_a_rosters_trace_ids_stand_for_their_person_alone(
     client: httpx2.Client, sender: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     data(add(client, list_id, *addresses(4)))
-    rows = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
-    leaves, one_click, header, stays = rows
+    rows = leaves, one_click, header, stays = exported(sender, list_id, "delivery")
     path = f"/subscriptions/{list_id}"
     assert data(stranger.delete(path, params={"trace_id": leaves["trace_id"]})) == 1
     body = {"List-Unsubscribe": "One-Click"}
@@ -214,8 +208,7 @@ def test_a_rosters_trace_ids_stand_for_their_person_alone(
         shown = standing[row["email"]]
         assert shown["status"] != "active" or not shown["email_enabled"]
     assert standing[stays["email"]]["status"] == "active"
-    left = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
-    assert [row["email"] for row in left] == [stays["email"]]
+    assert emails_of(sender, list_id, "delivery") == [stays["email"]]
     other = new_list(client)["id"]
     reply = stranger.delete(f"/subscriptions/{other}", params={"trace_id": stays["trace_id"]})
     problem(reply, 403, "trace.invalid")
@@ -231,10 +224,10 @@ def test_a_person_whose_erasure_has_begun_is_in_no_roster(
     begin = "INSERT INTO erasures (user_id, job_id) VALUES (%s, 0) RETURNING user_id"
     stack.query(begin, user_id)
     try:
-        rows = unpacked(data(export(sender, list_id, "delivery"))["result"]["url"])
+        found = emails_of(sender, list_id, "delivery")
     finally:
         stack.query("DELETE FROM erasures WHERE user_id = %s RETURNING user_id", user_id)
-    assert [row["email"] for row in rows] == [other]
+    assert found == [other]
 
 
 def test_whoever_opted_out_is_in_no_roster_whatever_their_record_says(

@@ -18,7 +18,9 @@ from tests.consoles import (
 )
 from tests.contract.bulk import export, fail_job, imported, of_addresses, sheet, unpacked
 from tests.contract.replies import data
+from tests.contract.segments import new_segment
 from tests.contract.subscribers import new_list
+from tests.contract.test_recent_login import age
 from tests.stack import Stack
 
 
@@ -67,13 +69,9 @@ def test_a_list_is_exported_and_its_file_downloaded(console: OwnerAtConsole) -> 
 
 def test_a_segment_and_a_status_choose_the_members(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
-    imported(
-        console.api,
-        list_id,
-        sheet(["Email", "Name"], ["ada@x.example", "Ada"], ["b@x.example", "B"]),
-    )
-    body = {"name": "Called Ada", "filter": {"field": "name", "is": "Ada"}}
-    segment = data(console.api.post(f"/lists/{list_id}/segments", json=body))
+    content = sheet(["Email", "Name"], ["ada@x.example", "Ada"], ["b@x.example", "B"])
+    imported(console.api, list_id, content)
+    segment = new_segment(console.api, list_id, {"field": "name", "is": "Ada"}, "Called Ada")
     assert "Called Ada" in console.see(path_of(list_id))
     path = ordered(console, list_id, segment_id=str(segment["id"]))
     ended(console, path)
@@ -94,8 +92,7 @@ def test_an_old_login_leads_to_the_login_and_back(console: OwnerAtConsole, stack
     list_id = new_list(console.api)["id"]
     path = ordered(console, list_id)
     ended(console, path)
-    aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes'"
-    stack.query(f"{aged} WHERE user_id = %s", console.owner.user_id)
+    age(stack, console.owner.email, 16)
     for wanted in (path_of(list_id), f"{path}/file"):
         reply = console.visitor.get(wanted)
         assert reply.status_code == 303
