@@ -2,9 +2,7 @@
 
 import hashlib
 import io
-import os
 import re
-import signal
 import struct
 import zlib
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from core.upload_limits import MAX_IMAGE_BYTES
 from tests.contract.bulk import fail_job
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_replies import TIMESTAMP
+from tests.faults.conftest import frozen
 from tests.pictures import encoded, photo
 from tests.stack import Owner, Stack, eventually
 
@@ -198,12 +197,8 @@ def test_words_are_set_come_with_the_record_and_stay_unless_they_are_named(
 def test_of_tags_that_differ_in_case_alone_the_first_stays(client: httpx2.Client) -> None:
     path = f"/attachments/{data(send(client))['hash_id']}"
     tags = ["Lisbon", " sea ", "LISBON", "lisbon", "Straße", "STRASSE", "海"]
-    assert data(client.patch(path, json={"tags": tags}))["tags"] == [
-        "Lisbon",
-        "sea",
-        "Straße",
-        "海",
-    ]
+    kept = data(client.patch(path, json={"tags": tags}))["tags"]
+    assert kept == ["Lisbon", "sea", "Straße", "海"]
 
 
 def test_words_have_bounds(client: httpx2.Client) -> None:
@@ -242,13 +237,11 @@ def test_words_of_a_picture_that_is_not_ready_stay_when_it_is(client: httpx2.Cli
 
 @contextmanager
 def leaves_nothing(stack: Stack, client: httpx2.Client) -> Iterator[None]:
-    def objects() -> set[str]:
-        return set(stack.stored())
-
-    before = objects()
+    before = set(stack.stored())
     yield
     assert data(client.get("/attachments"))["items"] == []
-    eventually(lambda: objects() <= before, what="the objects of the refused upload gone")
+    gone = "the objects of the refused upload gone"
+    eventually(lambda: set(stack.stored()) <= before, what=gone)
 
 
 def padded(length: int) -> bytes:
@@ -354,23 +347,12 @@ def test_unreadable_pictures_are_422_and_leave_nothing(
         assert (job["status"], job["error"]["code"]) == ("failed", body["code"])
 
 
-@contextmanager
-def paused(stack: Stack, name: str) -> Iterator[None]:
-    pids = [running.pid for running in stack.processes if running.name == name]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
-
 def test_failure_after_a_202_ends_as_status_3_without_the_original(
     stack: Stack, client: httpx2.Client
 ) -> None:
     # Such a picture is refused in a moment: the worker must not look before the answer is out.
-    with paused(stack, "worker-media-bulk-export"):
+    [worker] = [each for each in stack.processes if each.name == "worker-media-bulk-export"]
+    with frozen(worker.pid):
         reply = send(client, photo(1500, 1500)[:-5000], "a.jpg", prefer="respond-async")
         record = data(reply, 202)
     path = reply.headers["location"]

@@ -30,17 +30,12 @@ from tests.contract.bulk import (
 )
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, count, known_member, new_address, new_list
-from tests.contract.test_attachments import multipart
+from tests.contract.test_attachments import MULTIPART, multipart
 from tests.contract.test_body_limits import Raw
 from tests.pictures import encoded
 from tests.stack import Owner, Stack, eventually
 
 PART = b'name="file"; filename="members.csv"'
-FORM = {"Content-Type": 'multipart/form-data; boundary="cut here"'}
-
-
-def post(client: httpx2.Client, list_id: int, content: bytes, **headers: str) -> httpx2.Response:
-    return client.post(f"/lists/{list_id}/imports", content=content, headers=headers)
 
 
 def test_the_body_itself_may_be_the_file(client: httpx2.Client, list_id: int) -> None:
@@ -62,17 +57,18 @@ def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
 ) -> None:
     for body, headers, code in [
         (b"", {}, "import.empty"),
-        (multipart(PART, b""), FORM, "import.empty"),
-        (multipart(b'name="other"; filename="a"', b"x"), FORM, "import.file_missing"),
-        (multipart(b'name="file"', b"x"), FORM, "import.file_missing"),
-        (multipart(PART, b"x", PART, b"y"), FORM, "import.several_files"),
-        (multipart(PART, b"x")[:-8], FORM, "body.malformed"),
-        (b"no part at all", FORM, "body.malformed"),
+        (multipart(PART, b""), MULTIPART, "import.empty"),
+        (multipart(b'name="other"; filename="a"', b"x"), MULTIPART, "import.file_missing"),
+        (multipart(b'name="file"', b"x"), MULTIPART, "import.file_missing"),
+        (multipart(PART, b"x", PART, b"y"), MULTIPART, "import.several_files"),
+        (multipart(PART, b"x")[:-8], MULTIPART, "body.malformed"),
+        (b"no part at all", MULTIPART, "body.malformed"),
         (multipart(PART, b"x"), {"Content-Type": "multipart/form-data"}, "body.malformed"),
-        (b"--" + b"x" * 100_000, FORM, "body.malformed"),
+        (b"--" + b"x" * 100_000, MULTIPART, "body.malformed"),
     ]:
         before = objects(stack)
-        problem(post(client, list_id, body, **headers), 400, code)
+        reply = client.post(f"/lists/{list_id}/imports", content=body, headers=headers)
+        problem(reply, 400, code)
         assert objects(stack) <= before
         assert data(client.get("/imports"))["items"] == []
 
