@@ -9,10 +9,9 @@ from services.accounts import accounts, mailed_tokens
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import lists
 from services.subscriptions import sign_up as joining
-from services.subscriptions.members import mails
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from services.subscriptions.members.mails import Trace
 from tests.contract.replies import data
+from tests.contract.subscribers import trace_for
 from tests.stack import Stack, eventually
 
 _STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
@@ -29,7 +28,7 @@ class Subscriber:
 
     @property
     def trace_id(self) -> str:
-        return make_trace(self.stack, self.list_id, self.user_id)
+        return trace_for(self.stack, self.list_id, self.user_id)
 
     @property
     def unsubscribe_url(self) -> str:
@@ -89,7 +88,3 @@ def subscribe(stack: Stack, list_id: int) -> Subscriber:
         mailing_list = lists.get(uow, list_id)
         joining.request(uow, mailing_list, email, _STRANGER)
         return Subscriber(stack, list_id, accounts.get_by_email(uow, email).id, email)
-
-
-def make_trace(stack: Stack, list_id: int, user_id: int) -> str:
-    return mails.make(stack.resources.keyring, Trace(list_id, user_id))

@@ -11,9 +11,9 @@ from services.composer import call_charges
 from storage.broker import queue_name
 from storage.redis.canaries import Canaries
 from tests.contract.replies import data, problem, send
+from tests.contract.subscribers import trace_for
 from tests.maintenance import run_maintenance
 from tests.stack import Stack, eventually
-from tests.subscribers import make_trace
 
 DEPENDENCIES = {"database", "redis", "broker", "objects"}
 
@@ -41,7 +41,7 @@ def test_readyz_is_503_and_names_what_is_missing(cut_off: httpx2.Client) -> None
 
 
 def test_page_says_kindly_that_a_part_is_missing(stack: Stack, cut_off: httpx2.Client) -> None:
-    reply = cut_off.get("/unsubscribe", params={"trace_id": make_trace(stack, 1, 1)})
+    reply = cut_off.get("/unsubscribe", params={"trace_id": trace_for(stack, 1, 1)})
     assert reply.status_code == 503
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     assert reply.headers["retry-after"] == "1"

@@ -8,9 +8,10 @@ import httpx2
 import pytest
 
 from models import MailedLink
+from tests.contract.subscribers import trace_for
 from tests.erasing import erase
 from tests.stack import Stack, eventually
-from tests.subscribers import Subscriber, make_trace, new_list, subscribe, subscribe_pending
+from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 
 TITLE = "The Morning Letter"
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
@@ -324,14 +325,14 @@ def test_missing_and_mixed_up_trace_ids_get_a_page(
 def test_a_list_that_is_not_there_gets_a_page(
     stack: Stack, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
-    trace_id = make_trace(stack, 1, reader.user_id)
+    trace_id = trace_for(stack, 1, reader.user_id)
     heading(stranger.get("/unsubscribe", params={"trace_id": trace_id}), 404)
 
 
 def test_a_person_of_whom_nothing_is_left_is_on_no_list(
     stack: Stack, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
-    gone = {"trace_id": make_trace(stack, reader.list_id, 1)}
+    gone = {"trace_id": trace_for(stack, reader.list_id, 1)}
     for reply in (
         stranger.get("/unsubscribe", params=gone),
         follow(stranger, stranger.post("/unsubscribe", params=gone, data={"action": "leave"})),
