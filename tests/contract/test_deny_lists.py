@@ -21,7 +21,6 @@ from tests.contract.subscribers import (
     subscribe,
     trace_for,
 )
-from tests.erasing import erase
 from tests.stack import Owner, Stack
 from tests.subscribers import subscribe_pending
 
@@ -244,19 +243,3 @@ def test_an_import_counts_and_names_the_rows_that_are_kept_out(
     data(client.put(PATH, json=EMPTY))
     again = imported(client, list_id, sheet(["Email"], [by_star], [has_left]))
     assert counts(again) == {"received": 2, "added": 1, "opted_out": 1}
-
-
-def test_no_deny_list_keeps_the_address_of_an_erased_person(
-    stack: Stack, client: httpx2.Client, reader: Reader
-) -> None:
-    deny(client, reader.email, "example.org")
-    erase(stack.resources, reader.email)
-    assert data(client.get(PATH)) == {"addresses": [], "domains": ["example.org"]}
-
-
-def test_the_deny_list_of_an_erased_owner_is_gone(stack: Stack) -> None:
-    leaving = stack.new_owner()
-    with stack.client(leaving.key) as client:
-        deny(client, "example.org")
-    erase(stack.resources, leaving.email)
-    assert stack.query("SELECT 1 FROM denied_entries WHERE user_id = %s", leaving.user_id) == []

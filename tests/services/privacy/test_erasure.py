@@ -88,6 +88,10 @@ def live_a_little(stack: Stack, acting: Acting, owner: Owner, list_id: int, who:
     hash_id = str(uploaded.json()["data"]["hash_id"])
     words = {"alt_text": f"{who.name} at sea", "title": who.name, "tags": [who.name]}
     acting.client.patch(f"/attachments/{hash_id}", headers=key, json=words)
+    denied = {"add_addresses": [person.address]}
+    acting.reply("PATCH", "/deny-list", key=owner.key, json=denied)
+    denied = {"add_domains": [f"{who.name.lower()}.example.org"]}
+    acting.reply("PATCH", "/deny-list", key=person.key, json=denied)
     return hash_id
 
 
@@ -102,6 +106,7 @@ def test_nothing_is_left_of_an_erased_person(
         "attachments.alt_text",
         "attachments.title",
         "attachments.tags",
+        "denied_entries.entry",
     }
     there = found_anywhere(stack, reader.words)
     assert {f"public.{each}" for each in held} <= there
