@@ -124,14 +124,6 @@ def test_a_cached_answer_costs_nothing_whoever_paid_for_it(
     assert (len(author.charges), len(poor.charges)) == (1, 0)
 
 
-def test_what_the_offline_writer_writes_in_place_of_the_model_costs_nothing(
-    model: Modelled, author: Author
-) -> None:
-    model.steer("refuses")
-    assert author.ask().headers["pressroom-source"] == "offline; fallback"
-    assert author.charges == []
-
-
 @pytest.mark.full("processes")
 def test_a_caller_who_is_told_of_the_models_failure_pays_nothing(
     model: Modelled, author: Author
@@ -235,11 +227,8 @@ def test_who_leaves_before_a_worker_begins_gets_the_credits_back_at_once(
     author, calls = new_author(str(PRICE)), model.calls()
     model.rest()
     try:
-        problem(
-            author.client.post(METADATA, json=post(), headers={"Prefer": "wait=1"}),
-            504,
-            "request.too_slow",
-        )
+        reply = author.client.post(METADATA, json=post(), headers={"Prefer": "wait=1"})
+        problem(reply, 504, "request.too_slow")
         assert (credits.balance(author.client), author.charges) == (PRICE, [])
         with pytest.raises(httpx2.ReadTimeout):
             author.client.post(METADATA, json=post(), timeout=httpx2.Timeout(20, read=0.5))
@@ -300,13 +289,14 @@ def test_a_charge_whose_process_was_killed_is_reversed_after_its_deadline(
     assert ledger_verify.verify(stack.resources, full=True).faults == []
 
 
-def test_one_low_balance_is_told_once_whatever_is_reversed(
+def test_what_the_offline_writer_writes_costs_nothing_and_tells_of_no_low_balance(
     model: Modelled, new_author: Callable[[str], Author]
 ) -> None:
     author = new_author("101")
     model.steer("refuses")
     for _ in range(2):
         assert author.ask().headers["pressroom-source"] == "offline; fallback"
+    assert author.charges == []
     model.steer(None)
     data(author.ask())
     query = "SELECT count(*) FROM feed_events WHERE user_id = %s AND type = 'credits.low'"
