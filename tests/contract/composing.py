@@ -35,6 +35,8 @@ POSTS = {
         "我们怎样烤面包",
         "我们每天早上烤面包。面粉来自河边的磨坊。面团休息一个晚上，然后面包师把它做成面包。",
     ),
+    "title only": Post("Only a title", ""),
+    "content only": Post("", "Only some content."),
     "wordless": Post("…", "!!! ??? ... --- 。。。"),
     "markup only": Post("", "<div><br><img src='a.png'></div>\n\n***\n\n---"),
 }
