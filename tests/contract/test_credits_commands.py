@@ -1,7 +1,7 @@
 """`pressroom credits`: what an operator gives, takes and proves, and what `verify` finds."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
@@ -10,46 +10,37 @@ import pytest
 from integrations.payments.port import Evidence
 from models import OrderVia
 from services.access.caller import Caller
-from services.credits import ledger, verify
+from services.credits import ledger
 from services.credits.settlement import settle
 from tests.commands import fails_with, pressroom, printed
 from tests.faults import till
 from tests.faults.till import Terms
+from tests.services.credits.test_checkpoints import TABLES, check, falsify, give
 from tests.stack import Owner, Stack
-
-GRANT = (
-    "SELECT credit_append(%s, 'grant', 1, 1, 'operator', 'x', NULL, NULL, NULL, NULL) IS NOT NULL"
-)
-
-
-@pytest.fixture(scope="module")
-def books(make_stack: Callable[[str], Stack]) -> Stack:
-    """A database whose ledger and orders may be falsified."""
-    return make_stack("books")
 
 
 @pytest.fixture
-def account(books: Stack) -> Iterator[Owner]:
-    """A user without entries; whatever a test writes is gone after it."""
-    yield books.new_owner()
-    falsify(books, "TRUNCATE open_charges, credit_entries, credit_accounts, credit_checkpoints")
+def books(bare: Stack) -> Iterator[Stack]:
+    """A database whose ledger and orders may be falsified; what a test writes is gone after it."""
+    yield bare
+    falsify(bare, f"TRUNCATE {TABLES}")
+
+
+@pytest.fixture
+def account(books: Stack) -> Owner:
+    """A user without entries."""
+    return books.new_owner()
 
 
 @pytest.fixture
 def holder(books: Stack, account: Owner) -> int:
     """A user with five entries."""
-    for _ in range(5):
-        books.query(GRANT, account.user_id)
+    give(books, account.user_id, 5)
     return account.user_id
 
 
-def falsify(books: Stack, *statements: str) -> None:
-    """What only somebody with the database's own rights can do: past every trigger."""
-    books.query("SET session_replication_role = replica;" + ";".join(statements))
-
-
 def faults(books: Stack) -> list[tuple[int | None, str]]:
-    return [(each.seq, each.fault) for each in verify.verify(books.resources, full=True).faults]
+    return [(each.seq, each.fault) for each in check(books, full=True).faults]
 
 
 def test_credits_are_granted_adjusted_and_proven(books: Stack, account: Owner) -> None:
@@ -178,19 +169,8 @@ def test_verify_finds_a_balance_without_entries_and_entries_without_account(
     assert faults(books) == [(None, "there are entries and no account")]
 
 
-@pytest.fixture
-def buyer(books: Stack) -> Iterator[Owner]:
-    yield books.new_owner()
-    falsify(
-        books,
-        "TRUNCATE open_charges, credit_entries, credit_accounts, payment_orders,"
-        " payment_order_changes, payment_events, payment_order_checkpoints, credit_checkpoints",
-    )
-
-
 def order_faults(books: Stack) -> set[tuple[int | None, str]]:
-    found = verify.verify(books.resources, full=True).faults
-    return {(each.order_id, each.fault) for each in found}
+    return {(each.order_id, each.fault) for each in check(books, full=True).faults}
 
 
 def tell(books: Stack, terms: Terms, *news: Evidence) -> None:
@@ -215,12 +195,12 @@ def payment(terms: Terms) -> Evidence:
 
 
 @pytest.fixture
-def sold(books: Stack, buyer: Owner) -> Terms:
+def sold(books: Stack, account: Owner) -> Terms:
     """Paid, spent, and then given back in part: there is a debt."""
-    terms = order(books, buyer.user_id)
+    terms = order(books, account.user_id)
     tell(books, terms, payment(terms))
     database = books.resources.database
-    caller = Caller(buyer.user_id, frozenset(), unrestricted=True)
+    caller = Caller(account.user_id, frozenset(), unrestricted=True)
     ledger.consume(database, caller, amount=Decimal(450), source_id="x", meta=None, key=None)
     tell(books, terms, replace(payment(terms), refunded_minor=200))
     assert books.query("SELECT balance, debt FROM credit_accounts") == [(0, 150)]
@@ -241,8 +221,8 @@ def test_orders_are_listed_and_shown_with_their_history(books: Stack, sold: Term
     fails_with(books, "order.not_found", "credits", "orders", "show", "12345")
 
 
-def test_what_is_in_review_is_credited_or_refunded_once(books: Stack, buyer: Owner) -> None:
-    first, second = order(books, buyer.user_id), order(books, None)
+def test_what_is_in_review_is_credited_or_refunded_once(books: Stack, account: Owner) -> None:
+    first, second = order(books, account.user_id), order(books, None)
     for terms in (first, second):
         tell(books, terms, replace(payment(terms), amount_minor=499))
     listed = printed(books, "credits", "orders", "list", "--status", "review")
@@ -260,8 +240,7 @@ def test_what_is_in_review_is_credited_or_refunded_once(books: Stack, buyer: Own
     assert order_faults(books) == set()
 
 
-def test_a_reviewed_order_of_nobody_waits_for_its_claim(books: Stack, buyer: Owner) -> None:
-    assert buyer
+def test_a_reviewed_order_of_nobody_waits_for_its_claim(books: Stack) -> None:
     terms = order(books, None)
     tell(books, terms, replace(payment(terms), currency="EUR"))
     review = ("credits", "orders", "review", str(terms.order_id))
@@ -329,20 +308,20 @@ def test_verify_names_what_was_changed_by_hand(
     assert named <= {sold.order_id}
 
 
-def test_verify_ends_with_1_and_names_the_order(books: Stack, sold: Terms, buyer: Owner) -> None:
+def test_verify_ends_with_1_and_names_the_order(books: Stack, sold: Terms, account: Owner) -> None:
     falsify(books, "UPDATE payment_orders SET taken = 100")
     done = pressroom(books, "credits", "verify", "--full", "--json")
     assert done.returncode == 1
     assert {
-        "user_id": buyer.user_id,
+        "user_id": account.user_id,
         "seq": None,
         "fault": "what was taken is not what the payer has back",
         "order_id": sold.order_id,
     } in json.loads(done.stdout)
 
 
-def test_a_dispute_is_proven_too(books: Stack, buyer: Owner) -> None:
-    terms = order(books, buyer.user_id)
+def test_a_dispute_is_proven_too(books: Stack, account: Owner) -> None:
+    terms = order(books, account.user_id)
     opened = Evidence(payment_id=terms.payment_id, disputes_minor=300)
     tell(books, terms, payment(terms), opened)
     assert order_faults(books) == set()
