@@ -20,10 +20,7 @@ def tagged(client: httpx2.Client, list_id: int, tag: str, *emails: str) -> None:
 
 def set_member(client: httpx2.Client, list_id: int, email: str, **changes: Any) -> dict[str, Any]:
     user_id = known_member(client, list_id, email)["user_id"]
-    changed: dict[str, Any] = data(
-        client.patch(f"/lists/{list_id}/members/{user_id}", json=changes)
-    )
-    return changed
+    return dict(data(client.patch(f"/lists/{list_id}/members/{user_id}", json=changes)))
 
 
 def some_members(client: httpx2.Client, list_id: int, count: int, *, vips: int = 0) -> list[str]:

@@ -20,16 +20,12 @@ WIDE = (1400, 700)
 @pytest.fixture(scope="module")
 def record(stack: Stack) -> dict[str, Any]:
     with stack.client(stack.new_owner().key) as client:
-        found: dict[str, Any] = data(send(client, photo(*WIDE), "p.jpg", renditions="1"))
-    return found
+        return dict(data(send(client, photo(*WIDE), "p.jpg", renditions="1")))
 
 
 @pytest.fixture
 def secret(client: httpx2.Client) -> dict[str, Any]:
-    found: dict[str, Any] = data(
-        send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1")
-    )
-    return found
+    return dict(data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1")))
 
 
 def test_record_names_each_rendition(stack: Stack, record: dict[str, Any]) -> None:

@@ -1,13 +1,12 @@
 """An account moves to an address of which lists have a record, or shows its lists the new one."""
 
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 
 import httpx2
 import pytest
 
-from services.credits.ledger import grant
 from tests.contract.bulk import add, counts, imported, of_addresses
+from tests.contract.credits import grant
 from tests.contract.moving import CONFIRM, MOVED, ask, brought, join, leave, roster
 from tests.contract.replies import data
 from tests.contract.subscribers import count, known_member, member, members, new_list, trace_for
@@ -114,12 +113,7 @@ def test_an_address_with_an_account_is_refused_to_who_proved_it(
     person: Visitor, email: str, new: str
 ) -> None:
     # A record without a login is one too, once it has something of its own.
-    grant(
-        person.stack.resources.database,
-        user_id_of(person.stack, new),
-        Decimal(5),
-        source_id="a present",
-    )
+    grant(person.stack, user_id_of(person.stack, new), "5")
     for each in (new_account(person.stack), new):
         reply = person.get(link_to(person, each))
         assert reply.status_code == 409
