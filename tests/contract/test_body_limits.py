@@ -1,6 +1,5 @@
 """Bounds on bodies, over a raw socket where a well-behaved client would hide what happens."""
 
-import json
 import select
 import socket
 from typing import Any
@@ -14,6 +13,7 @@ from tests.contract.replies import data, problem
 from tests.contract.test_attachments import multipart
 from tests.contract.test_replies import log_lines
 from tests.pictures import photo
+from tests.security.attackers import answer_of
 from tests.stack import Owner, Stack, eventually
 
 MEGABYTE = 1024 * 1024
@@ -22,7 +22,7 @@ OVERHEAD_BYTES = 64 * 1024
 
 
 class Raw:
-    """One request written by hand, and its answer."""
+    """One request written by hand."""
 
     def __init__(self, stack: Stack, *head: str) -> None:
         address = urlsplit(stack.api_url)
@@ -49,29 +49,10 @@ class Raw:
     def has_answered(self) -> bool:
         return bool(select.select([self.socket], [], [], 0)[0])
 
-    def answer(self) -> tuple[int, dict[str, Any]]:
-        received = b""
-        while b"\r\n\r\n" not in received:
-            received += self._receive()
-        head, _, body = received.partition(b"\r\n\r\n")
-        length = next(
-            int(line.partition(b":")[2])
-            for line in head.lower().split(b"\r\n")
-            if line.startswith(b"content-length:")
-        )
-        while len(body) < length:
-            body += self._receive()
-        return int(head.split()[1]), json.loads(body)
 
-    def _receive(self) -> bytes:
-        received = self.socket.recv(65536)
-        assert received, "the connection was closed before the answer ended"
-        return received
-
-
-def upload_head(owner: Owner, *more: str) -> tuple[str, ...]:
+def upload_head(owner: Owner, *more: str, path: str = "/attachments") -> tuple[str, ...]:
     return (
-        "POST /attachments HTTP/1.1",
+        f"POST {path} HTTP/1.1",
         f"Authorization: Bearer {owner.key}",
         'Content-Type: multipart/form-data; boundary="cut here"',
         *more,
@@ -104,8 +85,7 @@ def test_endless_chunked_upload_is_answered_before_it_is_all_sent(
         request.chunk(opening.removesuffix(b"\r\n--cut here--\r\n"))
         while request.sent < planned and not request.has_answered():
             request.chunk(block)
-        status, body = request.answer()
-    assert (status, body["code"]) == (413, "attachment.too_large")
+        assert answer_of(request.socket) == (413, "attachment.too_large")
     # What was under way in the sockets' buffers when the answer came.
     assert request.sent < MAX_IMAGE_BYTES + 16 * MEGABYTE
 
@@ -124,19 +104,14 @@ def test_endless_chunked_upload_is_answered_before_it_is_all_sent(
 def test_declared_length_beyond_the_limit_is_refused_before_any_byte(
     *, stack: Stack, owner: Owner, list_id: int, path: str, most: int, code: str
 ) -> None:
-    def head(length: int) -> tuple[str, ...]:
-        return (
-            f"POST {path.format(list_id)} HTTP/1.1",
-            f"Authorization: Bearer {owner.key}",
-            f"Content-Length: {length}",
-        )
-
+    path = path.format(list_id)
+    within, beyond = (f"Content-Length: {length}" for length in (most, most + 1))
     asks_first = "Expect: 100-continue"
     for more in ((), (asks_first,)):
-        with Raw(stack, *head(most + 1), *more) as request:
-            status, body = request.answer()
-        assert (status, body["code"], request.sent) == (413, code, 0)
-    with Raw(stack, *head(most), asks_first) as request:
+        with Raw(stack, *upload_head(owner, beyond, *more, path=path)) as request:
+            assert answer_of(request.socket) == (413, code)
+        assert request.sent == 0
+    with Raw(stack, *upload_head(owner, within, asks_first, path=path)) as request:
         assert b" 413 " not in request.socket.recv(4096).partition(b"\r\n")[0]
 
 
