@@ -250,7 +250,7 @@ class Stack:
         self._await_started()
 
     def start_api(
-        self, port: int | None = None, *, module: str = "tests.probe.serve", **environment: str
+        self, port: int | None = None, /, *, module: str = "tests.probe.serve", **environment: str
     ) -> Running:
         """An API process; the first one becomes the stack's `api_url`.
 
@@ -271,7 +271,7 @@ class Stack:
 
     @contextlib.contextmanager
     def second_api(
-        self, port: int | None = None, *, module: str = "tests.probe.serve", **environment: str
+        self, port: int | None = None, /, *, module: str = "tests.probe.serve", **environment: str
     ) -> Iterator["Stack"]:
         """The stack as its callers reach it by one more API process, which ends with the block."""
         second = replace(self, api_port=port or free_port())
