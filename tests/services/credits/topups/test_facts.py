@@ -30,15 +30,10 @@ def order(**more: Any) -> PaymentOrder:
         "credit_amount": Decimal("333.3333"),
         "session_id": "cs",
         "expires_at": clock.now() + timedelta(hours=1),
-        "refunded_minor": 0,
-        "refunds_failed_minor": 0,
-        "disputes_minor": 0,
-        "disputes_ended_minor": 0,
-        "disputes_lost_minor": 0,
-        "is_failed": False,
-        "is_expired": False,
-        "credited": Decimal(0),
-        "taken": Decimal(0),
+        **dict.fromkeys(("refunded_minor", "refunds_failed_minor"), 0),
+        **dict.fromkeys(("disputes_minor", "disputes_ended_minor", "disputes_lost_minor"), 0),
+        **dict.fromkeys(("is_failed", "is_expired"), False),
+        **dict.fromkeys(("credited", "taken"), Decimal(0)),
     }
     return PaymentOrder(**(terms | more))
 

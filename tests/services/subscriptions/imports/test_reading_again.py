@@ -17,9 +17,7 @@ FILE = csv_of([("ada@example.com", "Ada", "Rome"), ("nobody", "", "")], ("email"
 def read_again(importing: Importing, owner: Owner, import_id: int, **options: Any) -> int:
     with importing.resources.unit_of_work() as uow:
         caller = importing.caller(owner)
-        wanted = ImportOptions(**options)
-        job = records.read_again(uow, caller, import_id, wanted)
-        return job.id
+        return records.read_again(uow, caller, import_id, ImportOptions(**options)).id
 
 
 def error(importing: Importing, owner: Owner, import_id: int, **options: Any) -> str:

@@ -1,6 +1,7 @@
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -84,14 +85,12 @@ def test_another_worker_goes_on_where_a_killed_one_stopped(
 
     commit, left = apply.commit, 3
 
-    def commit_some(
-        resources: Resources, import_id: int, chunk: PreparedChunk, hold: Callable[..., Lease]
-    ) -> None:
+    def commit_some(*given: Any) -> None:
         nonlocal left
         left -= 1
         if left < 0:
             raise Killed
-        commit(resources, import_id, chunk, hold)
+        commit(*given)
 
     lease = importing.lease(job_id)
     with monkeypatch.context() as patched:
@@ -129,11 +128,11 @@ def test_the_plan_has_room_for_the_first_members_of_a_request(
     commit = apply.commit
 
     def commit_evens_late(
-        resources: Resources, import_id: int, chunk: PreparedChunk, hold: Callable[..., Lease]
+        resources: Resources, import_id: int, chunk: PreparedChunk, *hold: Any
     ) -> None:
         if chunk.number % 2 == 0:
             time.sleep(0.1)
-        commit(resources, import_id, chunk, hold)
+        commit(resources, import_id, chunk, *hold)
 
     monkeypatch.setattr(apply, "commit", commit_evens_late)
     # It ends in a chunk that is applied beside a later one.

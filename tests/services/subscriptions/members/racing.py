@@ -29,11 +29,6 @@ def deadlocks(stack: Stack) -> object:
     return found
 
 
-def waits_for_a_lock(stack: Stack) -> bool:
-    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
-    return stack.query(waiting) != []
-
-
 def at_once(actions: list[Action]) -> list[Reply]:
     """Do all of them, so many at a time, and begin the first of them together."""
     together = threading.Barrier(min(AT_ONCE, len(actions)))

@@ -17,7 +17,6 @@ from tests.services.subscriptions.members.racing import (
     require_consistent,
     shown_count,
     true_count,
-    waits_for_a_lock,
 )
 from tests.sizes import sized
 from tests.stack import Owner, eventually
@@ -165,11 +164,12 @@ def test_an_action_waits_for_a_bulk_action_on_its_list_which_never_waits_for_it(
 ) -> None:
     """Both make the same person: whoever makes one holds the list already."""
     address = f"{random_hash_id()}@example.com"
+    waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
     with ThreadPoolExecutor(1) as threads:
         with acting.resources.unit_of_work() as uow:
             locks.lock_list(uow, lists[0])
             asking = threads.submit(acting.ask, lists[0], address)
-            eventually(lambda: waits_for_a_lock(acting.stack), what="the wait for the list")
+            eventually(lambda: acting.stack.query(waits), what="the wait for the list")
             made = accounts.find_or_create_person(uow, address)
         assert asking.result(10) == (200, 1)
     require_consistent(acting, lists, Person(address, made.id))
