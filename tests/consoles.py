@@ -13,11 +13,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from services.access import sessions
 from services.accounts import accounts
 from tests.authenticator import add_app
 from tests.stack import Owner, Stack, eventually
-from tests.visiting import SESSION, Visitor, a_visitor
+from tests.visiting import Visitor, a_visitor
 
 # What a page has that changes by itself, for who has no JavaScript.
 LOOK_AGAIN = "autofocus>Refresh</a></p></noscript>"
@@ -62,10 +61,8 @@ class OwnerAtConsole:
 @contextmanager
 def at_console(stack: Stack, owner: Owner | None = None) -> Iterator[OwnerAtConsole]:
     owner = owner or stack.new_owner()
-    with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, owner.user_id)
     with a_visitor(stack) as visitor, stack.client(owner.key) as api:
-        visitor.client.cookies.set(SESSION, cookie)
+        visitor.enter(owner.email)
         yield OwnerAtConsole(owner, visitor, api)
 
 

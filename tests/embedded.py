@@ -38,11 +38,15 @@ class Services:
 
     def restart(self, name: str) -> None:
         """Kill `postgres`, `valkey` or `s3` outright and return when it works again."""
-        self.group[name].send(signal.SIGKILL)
-        while self.group[name].is_usable:
-            self.group.tick()
-            time.sleep(0.01)
-        await_ready(self.group)
+        kill_and_await(self.group, name)
+
+
+def kill_and_await(group: Group, name: str) -> None:
+    group[name].send(signal.SIGKILL)
+    while group[name].is_usable:
+        group.tick()
+        time.sleep(0.01)
+    await_ready(group)
 
 
 def await_ready(group: Group, timeout: float = _MAX_START_SECONDS) -> None:

@@ -1,5 +1,11 @@
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+from tests.stack import eventually
+
+MEGABYTE = 1024 * 1024
 
 
 def held_memory(pid: int) -> int:
@@ -16,3 +22,17 @@ def held_memory(pid: int) -> int:
         return 0
     found = re.search(r"^(?:Pss|VmRSS):\s+(\d+) kB", counted, re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
+
+
+def settled_memory(memory: Callable[[], int]) -> int:
+    """The memory once it stays as it is: converters give it back when they have idled a second."""
+    level, since = 0, time.monotonic()
+
+    def stays() -> bool:
+        nonlocal level, since
+        if abs(memory() - level) > MEGABYTE:
+            level, since = memory(), time.monotonic()
+        return time.monotonic() - since > 2
+
+    eventually(stays, within=30, what="a memory that stays as it is")
+    return level

@@ -117,7 +117,9 @@ def serving_app(app: FastAPI) -> Iterator[str]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
-    eventually(lambda: server.started, what="the application")
-    yield f"http://{LOOPBACK}:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    try:
+        eventually(lambda: server.started, what="the application")
+        yield f"http://{LOOPBACK}:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()

@@ -2,15 +2,21 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
-
-import httpx2
 
 from devstack.sandbox import sandbox_settings
+from tests.language_model import Run
 from tests.stack import Running, Stack
 
-RUN = "composer"
 SOURCE = "openai/steered"
+
+
+def steered_settings(run: Run) -> dict[str, str]:
+    return {
+        "PRESSROOM_LLM_PROVIDER": "openai",
+        "PRESSROOM_LLM_BASE_URL": run.base_url,
+        "PRESSROOM_LLM_API_KEY": sandbox_settings.LLM_API_KEY,
+        "PRESSROOM_LLM_MODEL": SOURCE.removeprefix("openai/"),
+    }
 
 
 class Modelled:
@@ -19,13 +25,8 @@ class Modelled:
     def __init__(self, make_stack: Callable[[str], Stack], name: str, **environment: str) -> None:
         self.stack = make_stack(name)
         self.stack.start_sandbox()
-        self.stack.environment |= {
-            "PRESSROOM_LLM_PROVIDER": "openai",
-            "PRESSROOM_LLM_BASE_URL": f"{self._run_url}/v1",
-            "PRESSROOM_LLM_API_KEY": sandbox_settings.LLM_API_KEY,
-            "PRESSROOM_LLM_MODEL": SOURCE.removeprefix("openai/"),
-            **environment,
-        }
+        self._run = Run(self.stack.sandbox_url)
+        self.stack.environment |= {**steered_settings(self._run), **environment}
         self.stack.start_api()
         self._workers: dict[str, Running] = {}
 
@@ -46,32 +47,11 @@ class Modelled:
 
     def steer(self, model: str | None) -> None:
         """From now on the model answers as the sandbox's of this name."""
-        name = None if model is None else f"sandbox-{model}"
-        self._run("PUT", json={"model": name})
+        self._run.steer(model)
 
     def calls(self) -> int:
         """How often the model was asked, each retry counted."""
-        return int(self._run("GET")["calls"])
-
-    @property
-    def _run_url(self) -> str:
-        return f"{self.stack.sandbox_url}{sandbox_settings.LLM_PREFIX}/runs/{RUN}"
-
-    def _run(self, method: str, **content: Any) -> dict[str, Any]:
-        reply = httpx2.request(method, self._run_url, timeout=30, **content).raise_for_status()
-        found: dict[str, Any] = reply.json()
-        return found
-
-    def metric(self, line: str) -> float:
-        """The value of the metric that begins so, 0 where there is none."""
-        token = self.stack.environment["PRESSROOM_METRICS_TOKEN"]
-        reply = httpx2.get(
-            f"{self.stack.api_url}/metrics",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=30,
-        )
-        found = [each for each in reply.text.splitlines() if each.startswith(line)]
-        return float(found[0].rpartition(" ")[2]) if found else 0.0
+        return self._run.calls
 
 
 def post(words: str = "") -> dict[str, str]:

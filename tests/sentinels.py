@@ -1,7 +1,5 @@
 """A Redis and its replica, and the Sentinels that promote the replica when the Redis is lost."""
 
-import os
-import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -174,9 +172,3 @@ def watched_redis(
         yield watched, group
     finally:
         group.stop([[program.name for program in programs]])
-
-
-def kill(group: Group, name: str) -> None:
-    """End a server as a lost machine does; it is not started again."""
-    pid = group.pids[name]
-    os.kill(pid, signal.SIGKILL)

@@ -275,7 +275,7 @@ class Stack:
     ) -> Iterator["Stack"]:
         """The stack as its callers reach it by one more API process, which ends with the block."""
         second = replace(self, api_port=port or free_port())
-        running = second.start_api(module=module, **environment)
+        running = second.start_api(second.api_port, module=module, **environment)
         try:
             yield second
         finally:

@@ -20,10 +20,10 @@ from devstack.supervisor.supervision import Group
 from services.subscriptions.imports import staging
 from storage.database import SESSION_DEFAULTS, Statement, open_database
 from tests.contract.bulk import add, addresses, exported, imported, of_addresses
-from tests.contract.credits import grant
+from tests.contract.credits import balance, consume, grant
 from tests.contract.replies import data, problem
 from tests.docs.markdown import ROOT, blocks
-from tests.embedded import Services, await_ready
+from tests.embedded import Services, await_ready, kill_and_await
 from tests.faults.uploads import upload
 from tests.ports import free_port
 from tests.prerequisites import pass_over
@@ -47,11 +47,7 @@ class RunningPooler:
 
     def restart(self) -> None:
         """Kill it outright, and return when it works again."""
-        self.group[_NAME].send(signal.SIGKILL)
-        while self.group[_NAME].is_usable:
-            self.group.tick()
-            time.sleep(0.01)
-        await_ready(self.group)
+        kill_and_await(self.group, _NAME)
 
 
 @contextmanager
@@ -143,12 +139,6 @@ def payer(pooled: tuple[Stack, RunningPooler]) -> Owner:
     return owner
 
 
-def consume(client: httpx2.Client, key: str | None = None) -> httpx2.Response:
-    headers = {"Idempotency-Key": key} if key else {}
-    charge = {"amount_credit": 1, "source_id": "pooled"}
-    return client.post("/auxilia/credits/consume", json=charge, headers=headers)
-
-
 def backends(stack: Stack) -> int:
     """How many connections the server has for our programs, the test's own left out."""
     [(count,)] = stack.query(
@@ -178,8 +168,7 @@ def test_what_people_do_goes_through(pooled: tuple[Stack, RunningPooler], payer:
         work(client)
         assert {each.result() for each in charges} == {200}
         assert 0 < backends(stack) <= pooler.size
-        balance = data(client.get("/auxilia/credits/balance"))
-    assert balance["balance_credit"] == 800
+        assert balance(client) == 800
 
 
 # What a session keeps after a transaction, but for what PgBouncer sets itself.

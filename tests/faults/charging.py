@@ -7,10 +7,9 @@ from decimal import Decimal
 
 import httpx2
 
-from services.credits import ledger, verify
+from services.credits import verify
+from tests.contract.credits import consume, grant
 from tests.stack import Owner, Stack
-
-CONSUME = "/auxilia/credits/consume"
 
 
 @dataclass(frozen=True)
@@ -19,8 +18,7 @@ class Bank:
 
     def holder(self, credits: str) -> Owner:
         owner = self.stack.new_owner()
-        database = self.stack.resources.database
-        ledger.grant(database, owner.user_id, Decimal(credits), source_id="start")
+        grant(self.stack, owner.user_id, credits)
         return owner
 
     def balance(self, owner: Owner) -> Decimal:
@@ -39,14 +37,6 @@ class Bank:
 
     def require_clean_books(self) -> None:
         assert verify.verify(self.stack.resources, full=True).faults == []
-
-
-def charge(
-    client: httpx2.Client, amount: str, source_id: str = "x", key: str | None = None
-) -> httpx2.Response:
-    headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
-    body = f'{{"amount_credit": {amount}, "source_id": "{source_id}"}}'
-    return client.post(CONSUME, content=body, headers=headers)
 
 
 @dataclass
@@ -75,7 +65,7 @@ class Spenders:
         key = f"charge-of-spender-{name}" if int(name[-1]) % 2 else None
         while True:
             try:
-                reply = charge(client, "0.0007", name, key)
+                reply = consume(client, "0.0007", name, key=key)
             except httpx2.HTTPError as error:
                 self.strange.append(repr(error))
                 return

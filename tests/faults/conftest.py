@@ -2,6 +2,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -143,6 +144,19 @@ def kill_all(running: Running) -> None:
     for pid in children:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def children_of(pid: int) -> list[int]:
+    """The children of all of its threads."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def descriptors_of(running: Running) -> int:
+    return sum(1 for _ in Path(f"/proc/{running.pid}/fd").iterdir())
 
 
 def pause(running: Running) -> None:

@@ -10,7 +10,10 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from devstack import LOOPBACK
+from devstack.sandbox import sandbox_settings
+from tests.stack import Stack
 
+UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 T = TypeVar("T")
 _CHUNK = 64 * 1024
 
@@ -103,6 +106,15 @@ class Proxy:
         """Reset every connection, old and new, until `resume`."""
         self._refusing = True
         self.cut()
+
+    @contextlib.contextmanager
+    def misbehaving(self, begin: Callable[["Proxy"], None]) -> Iterator[None]:
+        """Misbehave so until the block ends."""
+        begin(self)
+        try:
+            yield
+        finally:
+            self.resume()
 
     def cut_at(self, word: bytes, *, after: bytes, deliver: bool) -> None:
         self.sprung.clear()
@@ -226,3 +238,34 @@ def proxied(url: str) -> Iterator[Proxy]:
         yield proxy
     finally:
         proxy.close()
+
+
+_OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
+
+
+def proxy_each_dependency(
+    stack: Stack, opened: contextlib.ExitStack
+) -> tuple[dict[str, Proxy], dict[str, str]]:
+    """A proxy before each server that the stack needs, and the settings that lead through them."""
+    own, sandbox = stack.environment, f"{stack.sandbox_url}/"
+    servers = {
+        "postgres": own["PRESSROOM_DATABASE_URL"],
+        "redis": own["PRESSROOM_REDIS_URL"],
+        "s3": f"{own['PRESSROOM_S3_ENDPOINT']}/",
+        "mail": f"{own['PRESSROOM_MAIL_URL']}/",
+        "model": sandbox,
+        "photos": sandbox,
+        "payments": sandbox,
+    }
+    proxies = {name: opened.enter_context(proxied(url)) for name, url in servers.items()}
+    seen = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
+    return proxies, {
+        "PRESSROOM_DATABASE_URL": seen["postgres"],
+        "PRESSROOM_REDIS_URL": seen["redis"],
+        "PRESSROOM_S3_ENDPOINT": seen["s3"],
+        "PRESSROOM_MAIL_URL": seen["mail"],
+        **sandbox_settings.llm_settings(seen["model"], _OPENAI),
+        **_OPENAI,
+        **sandbox_settings.stock_photo_settings(seen["photos"], {}),
+        "PRESSROOM_PAYMENTS_SANDBOX_URL": f"{seen['payments']}{sandbox_settings.STRIPE_PREFIX}",
+    }

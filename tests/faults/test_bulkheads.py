@@ -1,7 +1,6 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import httpx2
 import psycopg2
@@ -185,7 +184,7 @@ def test_a_process_fits_its_own_tables_and_later_ones_alone(
         try:
             for revision, expected in (("9999", "ok"), ("0001", "outdated")):
                 stack.query("UPDATE alembic_version SET version_num = %s", revision)
-                eventually(partial(_is, status, expected), what=expected)
+                eventually(lambda: status() == expected, what=expected)  # noqa: B023
         finally:
             stack.query("UPDATE alembic_version SET version_num = %s", own)
         eventually(lambda: client.get("/readyz").status_code == 200, what="ready")
@@ -217,7 +216,3 @@ def _ask(stack: Stack, owner: Owner) -> httpx2.Response:
     body = {"title": "Bread", "content": "Bread needs flour, water, salt and time. " * 20}
     with stack.client(owner.key) as client:
         return client.post("/composer/metadata", json=body)
-
-
-def _is(status: Callable[[], str], expected: str) -> bool:
-    return status() == expected

@@ -1,19 +1,21 @@
 import contextlib
 import http.client
 import json
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 
 import httpx2
 import pytest
 
 from devstack import LOOPBACK
 from tests.contract.composing import METADATA
+from tests.faults.conftest import descriptors_of
+from tests.held_memory import held_memory
 from tests.modelling import SOURCE, Modelled, post
+from tests.observability.scraping import scrape_api
 from tests.sizes import sized
-from tests.stack import Running, Stack, eventually
+from tests.stack import Stack, eventually
 
 THREADS = 2
 LEAVING_THE_MODEL = sized(100, 500)
@@ -115,14 +117,15 @@ def test_callers_who_leave_leave_nothing_behind(modelled: Modelled, key: str) ->
     # First as many as there may be connections, so that the pools are what they become.
     leave(modelled, key, 2 * AT_ONCE, words)
     eventually(lambda: left(modelled) and drained(modelled), what="the first ones' end")
-    before, memory, descriptors = kept(modelled), resident(api), descriptors_of(api)
+    before, memory, descriptors = kept(modelled), held_memory(api.pid), descriptors_of(api)
     used = redis_memory(modelled)
     leave(modelled, key, LEAVING, words)
     eventually(lambda: left(modelled) and drained(modelled), what="the last ones' end")
-    eventually(lambda: modelled.metric("pressroom_waiting_requests") == 0, what="no waiter")
+    told = partial(scrape_api, modelled.stack)
+    eventually(lambda: told().value("pressroom_waiting_requests") == 0, what="no waiter")
     assert kept(modelled) == before
     assert descriptors_of(api) <= descriptors + AT_ONCE
-    assert resident(api) <= memory + MOST_GROWTH
+    assert held_memory(api.pid) <= memory + MOST_GROWTH
     assert redis_memory(modelled) <= used + 8 * MEGABYTE
     assert asked_after(modelled, key).status_code == 200
 
@@ -130,17 +133,8 @@ def test_callers_who_leave_leave_nothing_behind(modelled: Modelled, key: str) ->
 def kept(modelled: Modelled) -> set[bytes]:
     """What is in Redis but for answers, of which some came in time, and the workers' own."""
     names: set[bytes] = set(modelled.stack.resources.redis.scan_iter("pressroom:*", count=1000))
-    lasting = (b"pressroom:cache:", b"pressroom:llm-usage")
+    lasting = (b"pressroom:cache:", b"pressroom:llm-usage", b"pressroom:canaries")
     return {name for name in names if not name.startswith(lasting)}
-
-
-def resident(running: Running) -> int:
-    pages = int(Path(f"/proc/{running.pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def descriptors_of(running: Running) -> int:
-    return sum(1 for _ in Path(f"/proc/{running.pid}/fd").iterdir())
 
 
 def redis_memory(modelled: Modelled) -> int:

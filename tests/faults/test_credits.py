@@ -12,7 +12,8 @@ import pytest
 from core.errors import DomainError
 from services.access.caller import Caller
 from services.credits import ledger
-from tests.faults.charging import Bank, charge
+from tests.contract.credits import consume
+from tests.faults.charging import Bank
 from tests.load import at_once
 from tests.sizes import sized
 from tests.stack import Owner, Stack
@@ -30,7 +31,7 @@ def test_equal_charges_at_once_under_one_key_are_one_entry(bank: Bank) -> None:
     for _ in range(sized(1, 20)):
         owner, key = bank.holder("10"), token_hex(16)
         with _many_connections(bank, owner) as client:
-            replies = at_once(200, partial(charge, client, "0.1", key=key))
+            replies = at_once(200, partial(consume, client, "0.1", key=key))
         assert {reply.status_code for reply in replies} == {200}
         assert len({reply.text.rpartition(',"ts":')[0] for reply in replies}) == 1
         assert sum("idempotent-replayed" not in reply.headers for reply in replies) == 1
@@ -54,7 +55,7 @@ def test_callers_of_one_account_never_overdraw_it(bank: Bank) -> None:
 
     def spend() -> list[httpx2.Response]:
         cents = random.Random(next(numbers))
-        return [charge(client, f"0.{cents.randint(1, 3000):04}") for _ in range(sized(4, 200))]
+        return [consume(client, f"0.{cents.randint(1, 3000):04}") for _ in range(sized(4, 200))]
 
     with _many_connections(bank, owner) as client:
         replies = list(chain.from_iterable(at_once(50, spend)))

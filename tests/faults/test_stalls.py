@@ -1,5 +1,3 @@
-import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.embedded import Services
+from tests.faults.conftest import frozen
 from tests.probe.bench import make_bench
 from tests.stack import Stack, eventually
 
@@ -37,10 +36,7 @@ def test_alive_file_gets_old_when_the_worker_stalls_and_not_when_it_is_busy(
     assert is_touched(file)
 
     for stopped in (worker.pid, services.pids["valkey"]):
-        os.kill(stopped, signal.SIGSTOP)
-        try:
+        with frozen(stopped):
             eventually(lambda: not is_touched(file), within=30, what="an old file")
-        finally:
-            os.kill(stopped, signal.SIGCONT)
         eventually(lambda: is_touched(file), within=60, what="a touched file")
     worker.stop()

@@ -8,18 +8,17 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from pathlib import Path
 
 import httpx2
 import pytest
 
 from api.limits.bulkheads import SINGLE_STATEMENTS, TRANSACTION_THREADS
-from services.credits import ledger
+from tests.contract.credits import balance, consume, grant
 from tests.contract.replies import data
-from tests.faults.charging import charge
-from tests.faults.conftest import Fleet, pause, resume
+from tests.faults.conftest import Fleet, descriptors_of, pause, resume
 from tests.faults.proxy import Proxy
 from tests.faults.uploads import await_jobs, ready, upload, uploading
+from tests.observability.scraping import scrape_api
 from tests.pictures import photo
 from tests.probe.bench import Bench
 from tests.sizes import sized
@@ -130,38 +129,28 @@ def test_a_charge_is_made_while_each_statement_takes_long(
     bench: Bench, api: Running, postgres_proxy: Proxy
 ) -> None:
     owner = bench.stack.new_owner()
-    ledger.grant(bench.stack.resources.database, owner.user_id, Decimal(1), source_id="x")
+    grant(bench.stack, owner.user_id, "1")
     postgres_proxy.delay(0.2)
     with bench.stack.client(owner.key) as client:
-        assert charge(client, "0.4").status_code == 200
-        assert data(client.get("/auxilia/credits/balance"))["balance_credit"] == 0.6
+        assert consume(client, "0.4").status_code == 200
+        assert balance(client) == Decimal("0.6")
 
 
-@pytest.fixture
-def watched(bench: Bench) -> httpx2.Client:
-    token = bench.stack.environment["PRESSROOM_METRICS_TOKEN"]
-    return httpx2.Client(
-        base_url=bench.stack.api_url, headers={"Authorization": f"Bearer {token}"}, timeout=20
-    )
-
-
-def test_callers_who_leave_leave_nothing_behind(
-    bench: Bench, api: Running, media: Running, watched: httpx2.Client
-) -> None:
+def test_callers_who_leave_leave_nothing_behind(bench: Bench, api: Running, media: Running) -> None:
     stack = bench.stack
     pause(media)
     owner = stack.new_owner()
     for _ in range(3):
         _leave(stack, owner, AT_ONCE)
-    eventually(lambda: _waiting(watched) == 0, what="the first callers' end")
-    descriptors = _descriptors(api)
+    eventually(lambda: _waiting(stack) == 0, what="the first callers' end")
+    descriptors = descriptors_of(api)
     for _ in range(LEAVING // AT_ONCE):
         _leave(stack, owner, AT_ONCE)
-    eventually(lambda: _waiting(watched) == 0, what="the last callers' end")
+    eventually(lambda: _waiting(stack) == 0, what="the last callers' end")
     assert _connections(stack) <= TRANSACTION_THREADS + SINGLE_STATEMENTS
     # The pools may still grow, but not with the number of callers.
     most = descriptors + min(LEAVING // 2, POOLED)
-    eventually(lambda: _descriptors(api) <= most, what="descriptors given back")
+    eventually(lambda: descriptors_of(api) <= most, what="descriptors given back")
     resume(media)
     assert upload(stack, owner, wait=60).status_code == 200
 
@@ -179,10 +168,8 @@ def _leave(stack: Stack, owner: Owner, callers: int) -> None:
             call_ended.result()
 
 
-def _waiting(watched: httpx2.Client) -> float:
-    text = watched.get("/metrics").text
-    line = next(line for line in text.splitlines() if line.startswith("pressroom_waiting_requests"))
-    return float(line.split()[1])
+def _waiting(stack: Stack) -> float:
+    return scrape_api(stack).value("pressroom_waiting_requests")
 
 
 def _connections(stack: Stack) -> int:
@@ -191,7 +178,3 @@ def _connections(stack: Stack) -> int:
         " WHERE datname = current_database() AND application_name = 'pressroom-api'"
     )
     return int(str(rows[0][0]))
-
-
-def _descriptors(running: Running) -> int:
-    return sum(1 for _ in Path(f"/proc/{running.pid}/fd").iterdir())

@@ -9,6 +9,7 @@ import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.prerequisites import pass_over
+from tests.stack import Stack
 
 PROMTOOL, PROMETHEUS = Path("/usr/bin/promtool"), Path("/usr/bin/prometheus")
 
@@ -39,6 +40,10 @@ class Scrape:
 def scrape(url: str, token: str | None = None) -> Scrape:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     return Scrape(httpx2.get(url, headers=headers, timeout=10).raise_for_status().text)
+
+
+def scrape_api(stack: Stack) -> Scrape:
+    return scrape(f"{stack.api_url}/metrics", stack.environment["PRESSROOM_METRICS_TOKEN"])
 
 
 def promtool(*words: str, given: str | None = None) -> None:

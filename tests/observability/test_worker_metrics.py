@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from tests.contract.replies import data, send
-from tests.observability.scraping import Scrape, promtool, scrape
+from tests.observability.scraping import Scrape, promtool, scrape, scrape_api
 from tests.ports import free_port
 from tests.stack import Running, Stack, eventually
 
@@ -116,13 +116,8 @@ def test_a_worker_without_the_setting_makes_no_files(scraped: Stack, folder: Pat
     assert worker.stop() == 0
 
 
-def test_the_apis_metrics_please_promtool(scraped: Stack) -> None:
-    token = scraped.environment["PRESSROOM_METRICS_TOKEN"]
-    promtool("check", "metrics", given=scrape(f"{scraped.api_url}/metrics", token).text)
-
-
-def test_errors_are_counted_by_code(scraped: Stack) -> None:
-    token = scraped.environment["PRESSROOM_METRICS_TOKEN"]
+def test_the_apis_metrics_please_promtool_and_count_errors_by_code(scraped: Stack) -> None:
     assert httpx2.get(f"{scraped.api_url}/metrics").status_code == 401
-    counted = scrape(f"{scraped.api_url}/metrics", token)
-    assert counted.value("pressroom_errors_total", code="auth.metrics_token") >= 1
+    told = scrape_api(scraped)
+    promtool("check", "metrics", given=told.text)
+    assert told.value("pressroom_errors_total", code="auth.metrics_token") >= 1

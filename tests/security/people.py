@@ -8,10 +8,10 @@ from models import MailingList, User
 from services.accounts import accounts
 from services.privacy import erasure
 from services.subscriptions import lists, sign_up
-from services.subscriptions.members import mails, members, unsubscribe
+from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from services.subscriptions.members.mails import Trace
 from storage.unit_of_work import UnitOfWork
+from tests.contract.subscribers import trace_for
 from tests.stack import Owner, Stack
 
 STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
@@ -20,10 +20,8 @@ STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 class Person:
     """Acts on a list as a person of the given address does."""
 
-    def __init__(self, stack: Stack, uow: UnitOfWork, list_id: int, email: str) -> None:
+    def __init__(self, uow: UnitOfWork, list_id: int, email: str) -> None:
         self.uow = uow
-        self.settings = stack.settings()
-        self.keyring = stack.resources.keyring
         self.email = email
         self.list: MailingList = lists.get(uow, list_id)
 
@@ -96,7 +94,7 @@ def addresses_of(stack: Stack, list_id: int, kind: str, *, count: int) -> list[s
     emails = [f"{secrets.token_hex(8)}@example.com" for _ in range(count)]
     with stack.resources.unit_of_work() as uow:
         for email in emails:
-            KINDS[kind](Person(stack, uow, list_id, email))
+            KINDS[kind](Person(uow, list_id, email))
     return emails
 
 
@@ -114,8 +112,7 @@ def traced(list_id: int) -> list[Request]:
 
 def forged(stack: Stack, list_id: int, user_id: int) -> str:
     """A trace id as we would make it for that person, but for its signature."""
-    token = mails.make(stack.resources.keyring, Trace(list_id, user_id))
-    signed, key_id, mac = token.split(".")
+    signed, key_id, mac = trace_for(stack, list_id, user_id).split(".")
     return f"{signed}.{key_id}.{'B' if mac[0] == 'A' else 'A'}{mac[1:]}"
 
 

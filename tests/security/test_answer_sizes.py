@@ -1,7 +1,6 @@
 """An account at all its bounds at once: no answer is large, and the API gives the memory back."""
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -22,7 +21,7 @@ from tests.contract.bulk import add
 from tests.contract.replies import data
 from tests.contract.segments import filter_of_bytes
 from tests.contract.subscribers import new_address, new_list
-from tests.held_memory import held_memory
+from tests.held_memory import held_memory, settled_memory
 from tests.openapi import openapi_document
 from tests.ports import free_port
 from tests.quotas import MB
@@ -68,7 +67,7 @@ def test_no_answer_of_an_account_at_its_bounds_is_large_and_the_memory_comes_bac
     browser = httpx2.Client(base_url=url, cookies={SESSION: cookie}, timeout=60)
     with program, browser:
         read_all(world, program, browser)
-        before = settled_memory(api.pid)
+        before = settled_memory(lambda: held_memory(api.pid))
         fill(world)
         sizes = read_all(world, program, browser)
         large = {name: size for name, size in sizes.items() if size > MAX_ANSWER_BYTES}
@@ -102,19 +101,6 @@ def with_largest_limit(name: str, call: Call) -> Call:
     if not any(each.get("name") == "limit" for each in parameters):
         return call
     return replace(call, query={**call.query, "limit": 1000})
-
-
-def settled_memory(pid: int) -> int:
-    level, since = 0, time.monotonic()
-
-    def stays() -> bool:
-        nonlocal level, since
-        if abs(held_memory(pid) - level) > MB:
-            level, since = held_memory(pid), time.monotonic()
-        return time.monotonic() - since > 2
-
-    eventually(stays, within=30, what="a memory that stays as it is")
-    return level
 
 
 def fill(world: World) -> None:

@@ -16,8 +16,7 @@ import pytest
 from api.pages.sign_up.submission import STEP_SECONDS
 from devstack import LOOPBACK
 from models import Plan
-from services.subscriptions.members import mails
-from services.subscriptions.members.mails import Trace
+from tests.contract.subscribers import trace_for
 from tests.security.people import (
     KINDS,
     Request,
@@ -103,20 +102,15 @@ def test_forged_trace_ids_answer_alike_whoever_they_name(
     list_id, other_id = new_list(stack, keeper), new_list(stack, keeper)
     people = user_ids(stack, list_id)
     assert {"active", "nobody"} < set(people)
-    keyring = stack.resources.keyring
     for method, path, body in traced(list_id):
-        answers = [
-            told(stranger.request(method, path, params={"trace_id": token}, json=body))
-            for user_id in people.values()
-            for token in (forged(stack, list_id, user_id), forged(stack, other_id, user_id))
-        ]
+        tokens = [forged(stack, of, each) for each in people.values() for of in (list_id, other_id)]
         if "opponent" not in path:
             # Genuine, but mailed for another list.
-            strayed = [mails.make(keyring, Trace(other_id, each)) for each in people.values()]
-            answers += [
-                told(stranger.request(method, path, params={"trace_id": token}, json=body))
-                for token in strayed
-            ]
+            tokens += [trace_for(stack, other_id, each) for each in people.values()]
+        answers = [
+            told(stranger.request(method, path, params={"trace_id": token}, json=body))
+            for token in tokens
+        ]
         assert answers == [answers[0]] * len(answers)
         assert answers[0][0] == 403
 

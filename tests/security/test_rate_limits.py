@@ -75,7 +75,7 @@ def redis(stack: Stack) -> Iterator[Proxy]:
 @pytest.fixture(scope="module")
 def limited(stack: Stack, redis: Proxy) -> Iterator[Callable[..., httpx2.Client]]:
     """Makes clients of an API process with low limits, each from an address of its own."""
-    with stack.second_api(**_low(redis.url)) as api, ExitStack() as opened:
+    with stack.second_api(None, **_low(redis.url)) as api, ExitStack() as opened:
 
         def make(key: str | None = None, address: str | None = None) -> httpx2.Client:
             client = opened.enter_context(api.client(key))
@@ -179,7 +179,7 @@ def test_two_processes_count_together(
     stack: Stack, redis: Proxy, limited: Callable[..., httpx2.Client]
 ) -> None:
     key = stack.new_owner().key
-    with stack.second_api(**_low(redis.url)) as second, second.client(key) as two:
+    with stack.second_api(None, **_low(redis.url)) as second, second.client(key) as two:
         one = limited(key)
         taken = [each.get("/users/me").status_code for each in (one, two) * 4]
         assert taken == [200] * MOST[RateLimitName.DEFAULT]

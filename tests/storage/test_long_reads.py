@@ -13,14 +13,15 @@ from sqlalchemy import Connection, text
 
 from devstack import LOOPBACK
 from services.credits import ledger, verify
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.subscriptions import exports, lists
 from services.subscriptions.export_sheets import ExportKind
 from storage.database import open_replica
 from storage.long_reads import FAILURES_OF_REPLICA, LongReads, Replica, ReplicaFailed
 from storage.resources import Resources, open_resources
+from tests.contract.subscribers import fill
 from tests.embedded import Services
+from tests.importing import Importing, new_addresses
 from tests.replica import RunningReplica, running_replica
 from tests.stack import Stack
 
@@ -164,26 +165,13 @@ def vacuum(stack: Stack) -> None:
 @pytest.fixture
 def export(whole: Stack) -> Lease:
     """An export of a list whose member was just committed, at its first attempt."""
-    resources = whole.resources
-    owner = whole.new_owner()
-    with resources.unit_of_work() as uow:
-        mine = lists.create(uow, owner_id=owner.user_id, title="Mine", slug=f"mine-{owner.user_id}")
-        list_id = mine.id
-    whole.query(
-        "INSERT INTO subscriptions (list_id, user_id, email, status, type, source)"
-        " VALUES (%s, %s, %s, 'active', 'free', 'import')",
-        list_id,
-        owner.user_id,
-        owner.email,
-    )
-    with resources.unit_of_work() as uow:
+    importing, owner = Importing(whole), whole.new_owner()
+    list_id = importing.new_list(owner)
+    fill(whole, list_id, new_addresses(1))
+    with whole.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
         job = exports.enqueue_export(uow, owner.user_id, mailing_list, ExportKind.MEMBERS)
-        job_id = job.id
-    with resources.unit_of_work() as uow:
-        lease = leases.claim(uow, job_id)
-    assert lease is not None
-    return lease
+    return importing.lease(job.id)
 
 
 def result(stack: Stack, lease: Lease) -> object:

@@ -1,5 +1,4 @@
-import threading
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import psycopg2
@@ -8,7 +7,8 @@ from psycopg2.errors import FeatureNotSupported, ForeignKeyViolation
 from psycopg2.extensions import connection
 
 from core.ids import random_id
-from tests.stack import Stack, eventually
+from tests.faults.held_rows import await_waiter
+from tests.stack import Stack
 
 MISSING = 2**40
 _ADD = (
@@ -114,26 +114,24 @@ def test_what_a_subscription_refers_to_stays(rows: Rows, column: str, table: str
 
 
 def test_a_row_that_an_open_transaction_refers_to_is_not_deleted(rows: Rows) -> None:
-    user_id = rows.person()
-    with application(rows.stack) as connected, connected.cursor() as cursor:
-        cursor.execute(_ADD, (rows.list_id, user_id, None))
-        deleted = _in_background(
-            lambda: rows.stack.query("DELETE FROM users WHERE id = %s", user_id)
-        )
-        _await_blocked(rows.stack)
+    user_id, delete = rows.person(), "DELETE FROM users WHERE id = %s"
+    with ThreadPoolExecutor(1) as pool, application(rows.stack) as connected:
+        connected.cursor().execute(_ADD, (rows.list_id, user_id, None))
+        deleted = pool.submit(rows.stack.query, delete, user_id)
+        await_waiter(rows.stack, "DELETE FROM users")
         connected.commit()
-        assert isinstance(deleted(), ForeignKeyViolation)
+        assert isinstance(deleted.exception(30), ForeignKeyViolation)
     assert rows.stack.query("SELECT 1 FROM users WHERE id = %s", user_id)
 
 
 def test_a_subscription_waits_for_a_deletion_and_is_refused(rows: Rows) -> None:
     user_id = rows.person()
-    with application(rows.stack) as connected, connected.cursor() as cursor:
-        cursor.execute("DELETE FROM users WHERE id = %s", (user_id,))
-        added = _in_background(lambda: rows.add(user_id=user_id))
-        _await_blocked(rows.stack)
+    with ThreadPoolExecutor(1) as pool, application(rows.stack) as connected:
+        connected.cursor().execute("DELETE FROM users WHERE id = %s", (user_id,))
+        added = pool.submit(rows.add, user_id=user_id)
+        await_waiter(rows.stack, "INSERT INTO subscriptions")
         connected.commit()
-        assert isinstance(added(), ForeignKeyViolation)
+        assert isinstance(added.exception(30), ForeignKeyViolation)
 
 
 def test_an_old_snapshot_deletes_nothing(rows: Rows) -> None:
@@ -152,34 +150,3 @@ def test_names_of_temporary_tables_mislead_no_check(rows: Rows) -> None:
         cursor.execute("INSERT INTO pg_temp.users VALUES (%s)", (MISSING,))
         with pytest.raises(ForeignKeyViolation):
             cursor.execute(_ADD, (rows.list_id, MISSING, None))
-
-
-def _in_background(action: Callable[[], object]) -> Callable[[], object]:
-    """Starts it; the returned function waits, and returns what it gave or raised."""
-    outcome: list[object] = []
-
-    def run() -> None:
-        try:
-            outcome.append(action())
-        except psycopg2.Error as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-
-    def wait() -> object:
-        thread.join(30)
-        [found] = outcome
-        return found
-
-    return wait
-
-
-def _await_blocked(stack: Stack) -> None:
-    eventually(
-        lambda: stack.query(
-            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
-            " AND cardinality(pg_blocking_pids(pid)) > 0"
-        ),
-        what="a statement that waits for another",
-    )

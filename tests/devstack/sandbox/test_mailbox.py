@@ -1,4 +1,3 @@
-import asyncio
 from email.message import EmailMessage
 
 import httpx2
@@ -8,6 +7,7 @@ from fastapi import FastAPI, HTTPException
 from devstack.sandbox import mailbox as mailbox_module
 from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, router
 from devstack.supervisor import environment, programs
+from tests.devstack.sandbox.test_sandbox import call
 
 
 def written(subject: str = "Hello", text: str = "Text", html: str | None = "<p>Html") -> bytes:
@@ -22,16 +22,10 @@ def written(subject: str = "Hello", text: str = "Text", html: str | None = "<p>H
     return message.as_bytes()
 
 
-def call(mailbox: Mailbox, path: str = "", method: str = "GET", **query: str) -> httpx2.Response:
+def look(mailbox: Mailbox, path: str = "", **query: str) -> httpx2.Response:
     app = FastAPI()
     app.include_router(router(mailbox), prefix="/mail")
-
-    async def ask() -> httpx2.Response:
-        transport = httpx2.ASGITransport(app=app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://sandbox") as client:
-            return await client.request(method, f"/mail{path}", params=query)
-
-    return asyncio.run(ask())
+    return call(app, "GET", f"/mail{path}", params=query)
 
 
 @pytest.fixture
@@ -48,12 +42,12 @@ def subjects(listed: httpx2.Response) -> list[str]:
 
 
 def test_the_newest_is_first_and_an_address_finds_its_own(mailbox: Mailbox) -> None:
-    listed = call(mailbox, "/messages")
+    listed = look(mailbox, "/messages")
     assert subjects(listed) == ["The third one", "The second one", "The first one"]
-    mine = call(mailbox, "/messages", to="reader@EXAMPLE.com")
+    mine = look(mailbox, "/messages", to="reader@EXAMPLE.com")
     assert subjects(mine) == ["The third one", "The first one"]
-    assert call(mailbox, "/messages", to="eader@example.com").json() == []
-    page = call(mailbox, to="other@example.com").text
+    assert look(mailbox, "/messages", to="eader@example.com").json() == []
+    page = look(mailbox, to="other@example.com").text
     assert "The second one" in page
     assert "The first one" not in page
 
@@ -78,14 +72,14 @@ def test_what_is_kept_is_bounded_in_number_and_in_bytes(monkeypatch: pytest.Monk
 def test_a_mail_is_shown_with_headers_text_source_and_its_html_apart() -> None:
     mailbox = Mailbox()
     mailbox.keep(("reader@example.com",), written("<i>Tricky</i>", "See https://a.example/?b=1&c"))
-    page = call(mailbox, "/messages/1").text
+    page = look(mailbox, "/messages/1").text
     assert "<h1>&lt;i&gt;Tricky&lt;/i&gt;</h1>" in page
     assert '<a href="https://a.example/?b=1&amp;c" rel="noopener" target="_blank">' in page
     assert '<a href="https://pressroom.example/unsubscribe"' in page
     assert 'sandbox="allow-popups allow-popups-to-escape-sandbox"' in page
     assert "<script" not in page
     assert "Html" not in page
-    source = call(mailbox, "/messages/1/raw")
+    source = look(mailbox, "/messages/1/raw")
     assert source.headers["content-type"].startswith("text/plain")
     assert source.content == mailbox.newest_first()[0].raw
 
@@ -104,7 +98,7 @@ def test_a_mail_is_shown_with_headers_text_source_and_its_html_apart() -> None:
 def test_the_html_part_may_do_nothing_but_open_links_in_a_tab(html: str, shown: str) -> None:
     mailbox = Mailbox()
     mailbox.keep(("reader@example.com",), written(html=html))
-    part = call(mailbox, "/messages/1/html")
+    part = look(mailbox, "/messages/1/html")
     assert part.text == shown
     policy = part.headers["content-security-policy"].split("; ")
     assert "sandbox allow-popups allow-popups-to-escape-sandbox" in policy
@@ -129,7 +123,7 @@ def test_a_broken_mail_is_shown_as_far_as_it_goes(raw: bytes) -> None:
     mailbox = Mailbox()
     mailbox.keep(("reader@example.com",), raw)
     for path in ("", "/messages", "/messages/1", "/messages/1/raw"):
-        assert call(mailbox, path).status_code == 200
+        assert look(mailbox, path).status_code == 200
 
 
 def test_a_mail_server_of_the_users_own_wins(monkeypatch: pytest.MonkeyPatch) -> None:

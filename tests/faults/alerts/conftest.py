@@ -4,10 +4,9 @@ from functools import partial
 
 import pytest
 
-from devstack.sandbox import sandbox_settings
 from tests.faults.alerts.watched_site import Restartable, Site
 from tests.faults.alerts.watching import start_watch
-from tests.faults.proxy import Proxy, proxied
+from tests.faults.proxy import proxy_each_dependency
 from tests.ports import free_port
 from tests.services.backup.conftest import BACKUP_KEYS
 from tests.stack import Stack
@@ -19,7 +18,6 @@ _WORKERS = {
     ("mail",): 2,
     ("request", "photos", "money", "webhooks", "maintenance"): 6,
 }
-_OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +35,8 @@ def site(
     backups.mkdir()
     stack.start_sandbox()
     with ExitStack() as opened:
-        proxies = _open_proxies(stack, opened)
-        through = {
-            **_settings_through(proxies),
+        proxies, through = proxy_each_dependency(stack, opened)
+        through |= {
             "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
             "PRESSROOM_BACKUP_URL": f"file://{backups}",
             "PRESSROOM_BACKUP_KEYS": BACKUP_KEYS,
@@ -53,32 +50,6 @@ def site(
             list_id = new_list(client, confirm_required=True)
         _, watch = start_watch(stack, folder, addresses)
         yield Site(stack, api, workers, proxies, watch, owner, list_id, backups)
-
-
-def _open_proxies(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
-    own, sandbox = stack.environment, f"{stack.sandbox_url}/"
-    servers = {
-        "postgres": own["PRESSROOM_DATABASE_URL"],
-        "redis": own["PRESSROOM_REDIS_URL"],
-        "s3": f"{own['PRESSROOM_S3_ENDPOINT']}/",
-        "mail": f"{own['PRESSROOM_MAIL_URL']}/",
-        "photos": sandbox,
-        "model": sandbox,
-    }
-    return {name: opened.enter_context(proxied(url)) for name, url in servers.items()}
-
-
-def _settings_through(proxies: dict[str, Proxy]) -> dict[str, str]:
-    seen = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
-    return {
-        "PRESSROOM_DATABASE_URL": seen["postgres"],
-        "PRESSROOM_REDIS_URL": seen["redis"],
-        "PRESSROOM_S3_ENDPOINT": seen["s3"],
-        "PRESSROOM_MAIL_URL": seen["mail"],
-        **sandbox_settings.stock_photo_settings(seen["photos"], {}),
-        **sandbox_settings.llm_settings(seen["model"], _OPENAI),
-        **_OPENAI,
-    }
 
 
 def _start_workers(

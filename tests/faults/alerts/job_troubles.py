@@ -10,6 +10,8 @@ from pathlib import Path
 from tests.contract.replies import data, send
 from tests.faults.alerts.trouble import Trouble, called, without_table
 from tests.faults.alerts.watched_site import Site
+from tests.faults.conftest import children_of
+from tests.faults.proxy import Proxy
 from tests.maintenance import run_maintenance
 from tests.stack import eventually
 
@@ -35,8 +37,7 @@ def _queue_without_worker(site: Site) -> Iterator[None]:
 def _worker_killed_at_work(site: Site) -> Iterator[None]:
     """Another worker sweeps what it held."""
     with ExitStack() as mended, site.client() as client:
-        site.proxies["mail"].hang()
-        mended.callback(site.proxies["mail"].resume)
+        mended.enter_context(site.proxies["mail"].misbehaving(Proxy.hang))
         site.join(client)
         _await_attempt(site, "mail")
         mended.enter_context(site.workers["mail"].away())
@@ -50,8 +51,7 @@ def _job_kills_its_process(site: Site) -> Iterator[None]:
     with ExitStack() as mended:
         with media.away():
             _upload(site)
-            site.proxies["s3"].hang()
-            mended.callback(site.proxies["s3"].resume)
+            mended.enter_context(site.proxies["s3"].misbehaving(Proxy.hang))
         for attempt in range(1, _MAX_CRASHES + 1):
             _await_attempt(site, "media", attempt)
             for pid in media.started.children():
@@ -74,21 +74,13 @@ def _converters_killed(site: Site) -> Iterator[None]:
 
     def kill(site: Site, client: object) -> None:
         for process in site.workers["media"].started.children():
-            for pid in _children(process):
+            for pid in children_of(process):
                 if _CONVERTER in _command(pid):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
 
     with called(site, kill):
         yield
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    with suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (thread / "children").read_text().split())
-    return found
 
 
 def _command(pid: int) -> str:

@@ -1,7 +1,7 @@
 """Calls that break, that find no room, that are slow, and that guess passwords."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from tests.contract.credits import BALANCE
 from tests.faults.alerts.trouble import Trouble, called, locking, of_proxy, without_table
@@ -25,10 +25,8 @@ def _password_guessed(site: Site) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _list_locked(site: Site) -> Iterator[None]:
-    with uncommitted(site.stack, f"SELECT pg_advisory_lock({site.list_id})"):
-        yield
+def _list_locked(site: Site) -> AbstractContextManager[None]:
+    return uncommitted(site.stack, "SELECT pg_advisory_lock(%s)", site.list_id)
 
 
 REQUEST_TROUBLES = (

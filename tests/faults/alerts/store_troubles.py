@@ -9,9 +9,8 @@ from tests.contract.credits import BALANCE
 from tests.contract.replies import send
 from tests.faults.alerts.trouble import Trouble, of_proxy
 from tests.faults.alerts.watched_site import Site
-from tests.faults.proxy import Proxy
+from tests.faults.proxy import UNAVAILABLE, Proxy
 
-UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _LEFT_OPEN = 20
 # What it says to each command while it reads what it had stored, after a start.
 _LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"

@@ -1,15 +1,16 @@
 """What a trouble is: a fault, the alert that is to say so, and what callers do meanwhile."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import httpx2
 
 from tests.faults.alerts.watched_site import Site
 from tests.faults.held_rows import uncommitted
 from tests.faults.proxy import Proxy
+from tests.load import repeated
 
 _PAUSE_SECONDS = 0.3
 
@@ -36,15 +37,7 @@ class Trouble:
 
 
 def of_proxy(name: str, begin: Callable[[Proxy], None]) -> Begin:
-    @contextmanager
-    def during(site: Site) -> Iterator[None]:
-        begin(site.proxies[name])
-        try:
-            yield
-        finally:
-            site.proxies[name].resume()
-
-    return during
+    return lambda site: site.proxies[name].misbehaving(begin)
 
 
 def without_table(name: str) -> Begin:
@@ -68,23 +61,16 @@ def locking(statement: str) -> Begin:
 @contextmanager
 def called(site: Site, calls: Call | None, callers: int = 3) -> Iterator[None]:
     """Somebody makes these calls, again and again, while the block lasts."""
-    over = threading.Event()
 
-    def call(make: Call) -> None:
-        with site.client() as client:
-            while not over.wait(_PAUSE_SECONDS):
-                with suppress(httpx2.HTTPError):
-                    make(site, client)
+    def call(make: Call, client: httpx2.Client) -> None:
+        with suppress(httpx2.HTTPError):
+            make(site, client)
 
-    threads = [
-        threading.Thread(target=call, args=(calls,), daemon=True)
-        for _ in range(callers if calls else 0)
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
+    with ExitStack() as opened:
+        made = [
+            partial(call, calls, opened.enter_context(site.client()))
+            for _ in range(callers)
+            if calls
+        ]
+        with repeated(*made, pause=_PAUSE_SECONDS):
+            yield

@@ -1,15 +1,14 @@
 """What goes wrong: one dependency at a time, with callers that need just that one."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from tests.faults.held_rows import uncommitted
 from tests.faults.matrix.rig import Rig
-from tests.faults.proxy import Proxy
+from tests.faults.proxy import UNAVAILABLE, Proxy
 
 DELAY_SECONDS = 0.2
-UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 @dataclass(frozen=True)
@@ -27,15 +26,7 @@ class Fault:
 def _of(
     proxy: str, begin: Callable[[Proxy], None]
 ) -> Callable[[Rig], AbstractContextManager[None]]:
-    @contextmanager
-    def during(rig: Rig) -> Iterator[None]:
-        begin(rig.proxies[proxy])
-        try:
-            yield
-        finally:
-            rig.proxies[proxy].resume()
-
-    return during
+    return lambda rig: rig.proxies[proxy].misbehaving(begin)
 
 
 def _list_locked(rig: Rig) -> AbstractContextManager[None]:

@@ -4,22 +4,19 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 import httpx2
 
-from devstack.sandbox import sandbox_settings
 from tests.contract import credits
 from tests.contract.composing import METADATA
 from tests.contract.replies import data
-from tests.faults.proxy import Proxy, proxied
+from tests.faults.proxy import Proxy, proxy_each_dependency
 from tests.modelling import post
 from tests.pictures import photo
 from tests.sizes import sized
 from tests.stack import Owner, Stack
 from tests.subscribers import Subscriber, new_list, subscribe
 
-_OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
 # As in the development stack, with fewer of each.
 WORKERS = {("request", "photos", "money", "mail", "maintenance"): 6, ("media", "export", "bulk"): 1}
 # Callers who leave, enough for the calls of one fault in the full form.
@@ -105,35 +102,10 @@ def open_rig(stack: Stack) -> Iterator[Rig]:
 
 def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
     stack.start_sandbox()
-    own, sandbox = stack.environment, f"{stack.sandbox_url}/"
-    servers = {
-        "postgres": own["PRESSROOM_DATABASE_URL"],
-        "redis": own["PRESSROOM_REDIS_URL"],
-        "s3": _with_path(own["PRESSROOM_S3_ENDPOINT"]),
-        "mail": _with_path(own["PRESSROOM_MAIL_URL"]),
-        "model": sandbox,
-        "photos": sandbox,
-        "payments": sandbox,
-    }
-    proxies = {name: opened.enter_context(proxied(url)) for name, url in servers.items()}
-    seen = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
-    through = {
-        "PRESSROOM_DATABASE_URL": seen["postgres"],
-        "PRESSROOM_REDIS_URL": seen["redis"],
-        "PRESSROOM_S3_ENDPOINT": seen["s3"],
-        "PRESSROOM_MAIL_URL": seen["mail"],
-        **sandbox_settings.llm_settings(seen["model"], _OPENAI),
-        **_OPENAI,
-        **sandbox_settings.stock_photo_settings(seen["photos"], {}),
-        "PRESSROOM_PAYMENTS_SANDBOX_URL": f"{seen['payments']}{sandbox_settings.STRIPE_PREFIX}",
-        # A limit that no caller reaches, so that calls are counted.
-        "PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute",
-    }
+    proxies, through = proxy_each_dependency(stack, opened)
+    # A limit that no caller reaches, so that calls are counted.
+    through["PRESSROOM_RATE_LIMIT_DEFAULT"] = "1000000/minute"
     stack.start_api(None, **through)
     for queues, concurrency in WORKERS.items():
         stack.start_worker(*queues, concurrency=concurrency, **through)
     return proxies
-
-
-def _with_path(url: str) -> str:
-    return url if urlsplit(url).path else f"{url}/"
