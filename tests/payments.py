@@ -81,18 +81,17 @@ class SandboxPayments:
         """The payer's bank asks, and takes nothing."""
         self._do(checkout, "inquire")
 
-    def win(self, checkout: str | int, amount: int | None = None) -> None:
-        """End the oldest open dispute, or the oldest of that amount."""
-        self._do(checkout, "win", amount=amount)
+    def win(self, checkout: str | int) -> None:
+        """End the oldest open dispute."""
+        self._do(checkout, "win")
 
     def lose(self, checkout: str | int, amount: int | None = None) -> None:
+        """End the oldest open dispute, or the oldest of that amount."""
         self._do(checkout, "lose", amount=amount)
 
-    def mode(
-        self, *, times: int = 1, delay: float = 0.0, shuffle: bool = False, hold: bool = False
-    ) -> None:
+    def mode(self, *, times: int = 1, hold: bool = False) -> None:
         """How events are delivered from now on; without arguments: once, at once."""
-        self._put("/control/mode", times=times, delay=delay, shuffle=shuffle, hold=hold)
+        self._put("/control/mode", times=times, hold=hold)
 
     def hold(self) -> None:
         """Deliver nothing until ``release``."""
@@ -110,21 +109,10 @@ class SandboxPayments:
         listed: list[Json] = self._http.get("/control/events", params=params).json()
         return listed
 
-    def deliver(
-        self,
-        event: Json | str,
-        *,
-        times: int = 1,
-        signature: Signature = "good",
-        amount: int | None = None,
-        currency: str | None = None,
-    ) -> list[int | str]:
-        """Post it now, at once so many times, changed and signed as told; what was answered."""
-        given: Json = {"times": times, "signature": signature}
-        path = f"/control/events/{event if isinstance(event, str) else event['id']}/deliver"
-        if amount is not None or currency is not None:
-            path, given = f"{path}_changed", {**given, "amount": amount, "currency": currency}
-        found: list[int | str] = self._post(path, given)["attempts"]
+    def deliver(self, event: Json, *, signature: Signature = "good") -> list[int | str]:
+        """Post it now, signed as told; what was answered."""
+        path = f"/control/events/{event['id']}/deliver"
+        found: list[int | str] = self._post(path, {"signature": signature})["attempts"]
         return found
 
     def trouble(

@@ -5,14 +5,13 @@ test fails when Pressroom sends what Stripe would refuse.
 """
 
 import time
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 
 from devstack.sandbox.stripe import objects
-from devstack.sandbox.stripe.account import ActionNotPossible, DeliveryVariant
+from devstack.sandbox.stripe.account import ActionNotPossible
 from devstack.sandbox.stripe.api import MAX_SESSION_SECONDS, add_operation
 from devstack.sandbox.stripe.objects import (
     CheckoutSession,
@@ -35,13 +34,6 @@ _MAX_BODY_BYTES = 64 * 1024
 _MAX_KEY_CHARACTERS = 255
 
 
-class ChangedDelivery(DeliveryVariant):
-    """A delivery of an event with another amount or currency, which is then signed as it is."""
-
-    amount: int | None = None
-    currency: str | None = None
-
-
 def strict_router(server: StripeServer) -> APIRouter:
     server.gateway.check = StrictCheck()
     calls = MoreCalls(server)
@@ -50,12 +42,6 @@ def strict_router(server: StripeServer) -> APIRouter:
     add_operation(api, server.gateway, "POST /refunds", calls.refund)
     router = server.router()
     router.include_router(api)
-
-    @router.post("/control/events/{event_id}/deliver_changed")
-    async def deliver(event_id: str, variant: ChangedDelivery) -> dict[str, Any]:
-        sent = server.sender.find(event_id)
-        changed = replace(sent, event=_changed(sent.event, variant))
-        return {"attempts": await server.sender.deliver(changed, variant)}
 
     @router.get("/control/sessions/{session_id}")
     async def session(session_id: str) -> Object:
@@ -123,17 +109,6 @@ class MoreCalls:
             if payment and payment.is_paid and an_id in (payment.id, payment.charge_id):
                 return session, payment
         raise missing(what, an_id)
-
-
-def _changed(event: Object, variant: ChangedDelivery) -> Object:
-    about = dict(event["data"]["object"])
-    if variant.amount is not None:
-        for name in ("amount_total", "amount"):
-            if name in about:
-                about[name] = variant.amount
-    if variant.currency is not None:
-        about["currency"] = variant.currency.lower()
-    return {**event, "data": {"object": about}}
 
 
 def _check_session(given: Params) -> None:

@@ -8,7 +8,6 @@ from functools import partial
 
 from fastapi.responses import Response
 
-from api.answers import list_response
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import TIERS
 from api.console.members.filter_form import read_filter
@@ -97,14 +96,9 @@ def show_acts(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
         wanted = PageRequest(ACTS_ON_PAGE, cursor=cursor)
         found = actions.list_of(uow, visit.caller, wanted, list_id=mailing_list.id)
         bulks = _shown(uow, found.rows)
-        shown = list_response(uow, visit.state, mailing_list)
-        return visit.page(
-            "bulk_actions.html",
-            list=shown,
-            bulks=bulks,
-            next_cursor=found.next_cursor,
-            cursor=cursor,
-        )
+    return visit.page(
+        "bulk_actions.html", list=mailing_list, bulks=bulks, next_cursor=found.next_cursor
+    )
 
 
 @router.get("/new")
@@ -165,7 +159,7 @@ def _new_act_page(
         except DomainError as error:
             form, written, wanted = form.refused(error, SELECTION_PLACES), ALL_ACTIVE, None
         values = {
-            "list": list_response(uow, visit.state, mailing_list),
+            "list": mailing_list,
             "tags": tags.page(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
         }
     if wanted is not None:
@@ -191,7 +185,7 @@ def show_act(visit: Visit, list_id: ListId, bulk_id: PathId) -> Response:
         [shown] = _shown(uow, [bulk])
         return visit.page(
             "bulk_action.html",
-            list=list_response(uow, visit.state, mailing_list),
+            list=mailing_list,
             shown=shown,
             job=actions.job_of(uow, bulk),
             written_text=as_json(written),
