@@ -122,10 +122,9 @@ class Drain:
                 signal.signal(signal.SIGTERM, before)
 
     def end_in_time(self) -> None:
-        """See that the process, if it was asked to end, does so whatever its threads wait for.
+        """See that the process, if it was asked to end, does so whatever its closing waits for.
 
-        All that it was asked for is answered. But a call that hangs, to a name server say, can't be
-        broken off, and Python would wait for its thread until the process is killed.
+        All that it was asked for is answered. But a call that hangs can't be broken off.
         """
 
         def end() -> None:
