@@ -282,13 +282,10 @@ _OWN_DATA: Mapping[FeedEventType, type[ShownData]] = {
 }
 
 
-def _entry(kind: FeedEventType, meaning: str) -> TypeEntry:
-    subject, scope, data = _ABOUT[kind.partition(".")[0]]
-    return TypeEntry(meaning, subject, scope, _OWN_DATA.get(kind, data))
-
-
 CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
-    kind: _entry(kind, meaning) for kind, meaning in _MEANINGS.items()
+    kind: TypeEntry(meaning, subject, scope, _OWN_DATA.get(kind, data))
+    for kind, meaning in _MEANINGS.items()
+    for subject, scope, data in [_ABOUT[kind.partition(".")[0]]]
 }
 
 

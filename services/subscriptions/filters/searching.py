@@ -138,7 +138,8 @@ class _Search:
 
     def _last(self, most: int, before: int | None) -> int | None:
         """The id of the last of so many, unless the list ends before it."""
-        query = _last_of_newest(self.statuses, most, by_cursor=before is not None)
+        seen = newest(self.statuses, most, by_cursor=before is not None, are_ids_alone=True)
+        query = _in_order(select(seen.c.id), seen).offset(most - 1).limit(1)
         last: int | None = self.uow.session.scalar(query, self._start(before))
         return last
 
@@ -212,12 +213,5 @@ def newest(
 
 
 @cache
-def _last_of_newest(
-    statuses: tuple[SubscriptionStatus, ...], most: int, *, by_cursor: bool
-) -> Select[Any]:
-    seen = newest(statuses, most, by_cursor=by_cursor, are_ids_alone=True)
-    return _in_order(select(seen.c.id), seen).offset(most - 1).limit(1)
-
-
 def _in_order(query: Select[Any], rows: Subquery) -> Select[Any]:
     return query.order_by(rows.c.list_id.desc(), rows.c.id.desc())
