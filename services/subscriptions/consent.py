@@ -260,7 +260,7 @@ def of_lists(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]
         return {}
     key = tuple_(ConsentWording.list_id, ConsentWording.version)
     query = select(ConsentWording.list_id, ConsentWording.wording).where(key.in_(chosen))
-    return dict(uow.session.execute(query).tuples().all())
+    return dict(uow.session.execute(query).all())
 
 
 # An export has so many of one member.

@@ -287,7 +287,7 @@ def data_of_visit(uow: UnitOfWork, visit: Visit) -> Known:
         .where(Subscription.user_id == visit.person.id, MailingList.user_id == visit.owner_id)
         .order_by(MailingList.title, MailingList.id)
     )
-    rows = uow.session.execute(query).tuples().all()
+    rows = uow.session.execute(query).all()
     shown = member_attributes.read_attributes(
         uow, visit.owner_id, [record.tag_ids for record, _ in rows]
     )
@@ -312,8 +312,8 @@ def data_of_visit(uow: UnitOfWork, visit: Visit) -> Known:
         "made_at": clock.iso(clock.now()),
         "email": visit.person.email,
         "lists": [_of_list(uow, record, found, shown) for record, found in rows],
-        "opt_outs": [{"list": title, **_named(row, _OPT_OUT)} for row, title in said_no.tuples()],
-        "reports": [{"list": title, "created_at": _plain(at)} for at, title in reports.tuples()],
+        "opt_outs": [{"list": title, **_named(row, _OPT_OUT)} for row, title in said_no],
+        "reports": [{"list": title, "created_at": _plain(at)} for at, title in reports],
         "denied": uow.session.scalar(select(exists().where(*denied))),
     }
 

@@ -47,7 +47,7 @@ def order_due(resources: Resources) -> int:
     due_at, is_pending = Subscription.remind_at, Subscription.status == SubscriptionStatus.PENDING
     due = select(Subscription.id, due_at).where(is_pending, due_at <= func.now())
     with resources.unit_of_work() as uow:
-        found = uow.session.execute(due.order_by(due_at).limit(_MAX_AT_ONCE)).tuples().all()
+        found = uow.session.execute(due.order_by(due_at).limit(_MAX_AT_ONCE)).all()
     return sum(_decide(resources, record_id, at) for record_id, at in found if at is not None)
 
 
