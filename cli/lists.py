@@ -7,9 +7,9 @@ from cli.connection import connected
 from cli.output import Email, Json, Limit, ListName, Yes, confirm, fields, group, show, show_all
 from models import MailingList
 from services.accounts import accounts
-from services.subscriptions import branding, consent, figures, lists
-from services.subscriptions.members import mails
-from services.subscriptions.members.mails import Trace
+from services.subscriptions import branding, consent, figures, lists, page_urls
+from services.subscriptions.members import traces
+from services.subscriptions.members.traces import Trace
 
 FAULTY = 1
 
@@ -127,7 +127,7 @@ def trace(list_name: ListName, email: Email, as_json: Json = False) -> None:
     with connected() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_by_email(uow, email)
-        made = Trace(mailing_list.id, person.id, mails.new_delivery(uow))
-        trace_id = mails.make(resources.keyring, made)
-        url = mails.unsubscribe_url(resources.settings, trace_id)
+        made = Trace(mailing_list.id, person.id, traces.new_delivery(uow))
+        trace_id = traces.make(resources.keyring, made)
+        url = page_urls.unsubscribe_url(resources.settings, trace_id)
     show({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)

@@ -16,7 +16,7 @@ from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.subscriptions import figures, lists
 from services.subscriptions.bulk_actions import actions
-from services.subscriptions.imports import endings, helpers, import_jobs, records, staging, undo
+from services.subscriptions.imports import endings, helper_jobs, import_jobs, records, staging, undo
 from services.subscriptions.imports.records import ImportOptions
 from services.subscriptions.members import unsubscribe
 from storage.resources import Resources
@@ -129,7 +129,7 @@ class Importing:
             for helper_id in waiting:
                 lease = self.claim(helper_id)
                 if lease is not None:
-                    self._take_turn(helpers.run, lease)
+                    self._take_turn(helper_jobs.run, lease)
 
     def helpers(self, job_id: int) -> list[int]:
         """The job's helpers that have not ended."""

@@ -7,8 +7,7 @@ import httpx2
 
 from services.accounts import accounts, mailed_tokens
 from services.accounts.mailed_tokens import Purpose
-from services.subscriptions import lists
-from services.subscriptions import sign_up as joining
+from services.subscriptions import lists, sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract.replies import data
 from tests.contract.subscribers import trace_for
@@ -86,5 +85,5 @@ def subscribe(stack: Stack, list_id: int) -> Subscriber:
     # Without HTTP, which takes its time lest it tell who subscribes.
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
-        joining.request(uow, mailing_list, email, _STRANGER)
+        sign_up.request(uow, mailing_list, email, _STRANGER)
         return Subscriber(stack, list_id, accounts.get_by_email(uow, email).id, email)

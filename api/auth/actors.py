@@ -15,9 +15,9 @@ from core.scopes import Scope
 from models import MailingList, User
 from services.access.caller import Caller, require_scope
 from services.accounts import accounts
-from services.subscriptions.members import mails
+from services.subscriptions.members import traces
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from services.subscriptions.members.mails import Trace
+from services.subscriptions.members.traces import Trace
 from storage.unit_of_work import UnitOfWork
 
 
@@ -31,7 +31,7 @@ class Principal:
     def person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
         """Raises ``trace.invalid`` for a trace id of another list, or one that was revoked."""
         self._require_own_list(mailing_list)
-        if self.trace and mails.is_revoked(mailing_list, self.trace.delivery):
+        if self.trace and traces.is_revoked(mailing_list, self.trace.delivery):
             raise mailing.TRACE_INVALID()
         return accounts.get(uow, self.user_id)
 
@@ -59,7 +59,7 @@ def identify_principal(
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):
             count_anonymous(request, RateLimitName.ANONYMOUS)
-        trace = mails.read(state.resources.keyring, submission.trace_id)
+        trace = traces.read(state.resources.keyring, submission.trace_id)
         via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
         return Principal(trace.user_id, via, trace)
     caller = identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))

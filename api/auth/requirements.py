@@ -26,7 +26,7 @@ from services import event_origins
 from services.access import api_keys, sessions
 from services.access.caller import Caller, require_scope
 from services.oauth import grants
-from services.subscriptions.members import mails
+from services.subscriptions.members import traces
 
 
 def identify_and_count(
@@ -68,7 +68,7 @@ def count_trace(request: Request, token: str) -> bool:
     """
     state = state_of(request)
     try:
-        trace = mails.read(state.resources.keyring, token)
+        trace = traces.read(state.resources.keyring, token)
     except DomainError:
         return False
     # Apart from the person's own calls: others may have the mail, forwarded, and its trace id.
@@ -184,7 +184,7 @@ def _trace_or_caller(request: Request) -> None:
     """Refuse a body that is longer than a trace id needs, when nothing else says who sends it."""
     trace = request.query_params.get("trace_id")
     if trace is not None:
-        mails.read(state_of(request).resources.keyring, trace)
+        traces.read(state_of(request).resources.keyring, trace)
     elif identify_and_count(request) is None:
         raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
 

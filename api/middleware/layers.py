@@ -34,7 +34,7 @@ from core.settings import Settings
 from core.telemetry import spans
 from services import event_origins
 from services.event_origins import Origin
-from services.subscriptions.members.mails import UNSUBSCRIBE_PATH
+from services.subscriptions.page_urls import UNSUBSCRIBE_PATH
 
 # Above the sum of the longest time for a body (90 s) and the longest wait that a caller may ask for
 # (60 s).

@@ -19,7 +19,7 @@ from core.languages import reader_languages
 from services.access.sessions import require_recent_login
 from services.subscriptions import deny_lists, figures, lists
 from services.subscriptions.figures import FiguresBy
-from services.subscriptions.members import mails
+from services.subscriptions.members import traces
 
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
@@ -108,7 +108,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
     """
     mailing_list = lists.owned(uow, caller, list_id)
     require_recent_login(uow, caller)
-    mails.revoke(uow, mailing_list)
+    traces.revoke(uow, mailing_list)
     return envelope(1)
 
 

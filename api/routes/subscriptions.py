@@ -24,7 +24,7 @@ from api.bodies.json_bodies import JsonRoute, media_type
 from api.html.problems import is_for_browser, mark_as_reader_page
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.openapi import array_pages, refuses
-from api.pages.sign_up.submission import answer_form, submit
+from api.pages.sign_up.submission import answer_form
 from api.parameters import ArrayPaging, ListId, PathId, StateOf, Transaction, link_next
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import (
@@ -35,13 +35,13 @@ from api.schemas.subscriptions import (
     SubscriptionRecord,
 )
 from api.state import State
+from api.strangers import submit
 from core.errors import DomainError, mailing, requests
 from core.languages.reader_languages import chosen
 from core.scopes import Scope
 from models import OptOutKind
 from services.accounts import accounts
-from services.subscriptions import lists, member_attributes
-from services.subscriptions import sign_up as joining
+from services.subscriptions import lists, member_attributes, sign_up
 from services.subscriptions.members import members
 from services.subscriptions.members import unsubscribe as leaving
 from services.subscriptions.members.changes import Via
@@ -67,7 +67,7 @@ def _body(**properties: Any) -> dict[str, Any]:
     trace_id = {
         "type": "string",
         "description": "Instead of the query parameter",
-        "examples": ["k1.AbCdEf0123456789.ZyXwVu9876543210"],
+        "examples": ["1AAAAAAAEEgAAAABMxF8AAAAAAAC8VQ.k1.BwgJCgsMDQ4PEBESExQVFg"],
     }
     schema = {"type": "object", "properties": {**properties, "trace_id": trace_id}}
     kinds = ("application/json", FORM, MULTIPART)
@@ -97,7 +97,7 @@ def subscribe_me(
     mailing_list = lists.get(uow, list_id)
     values = {} if body is None else body.fields
     given = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
-    joined = joining.join(uow, mailing_list, person, actor, submission=given)
+    joined = sign_up.join(uow, mailing_list, person, actor, submission=given)
     return envelope(joined)
 
 
@@ -255,8 +255,6 @@ def read_opponent(
 # of unsolicited mail bound what can be done with an address.
 
 sign_up_router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
-
-# The answer, whatever it changed: no caller learns who subscribes.
 
 
 async def _answer_form_by_page(request: Request) -> None:

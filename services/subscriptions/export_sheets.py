@@ -31,13 +31,13 @@ from models import (
     SubscriptionStatus,
 )
 from services.jobs.lease import Lease
-from services.subscriptions import consent
+from services.subscriptions import consent, page_urls
 from services.subscriptions import fields as attribute_fields
 from services.subscriptions.consent import CONSENT_COLUMNS
 from services.subscriptions.fields import as_text
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
-from services.subscriptions.members import mails, opt_outs
+from services.subscriptions.members import mails, opt_outs, traces
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -222,10 +222,10 @@ def roster(
         .where(s.list_id == mailing_list.id, *is_sent, ~opted_out)
         .order_by(s.id)
     )
-    make = mails.trace_id_factory(resources.keyring, mailing_list.id, lease.job_id)
+    make = traces.trace_id_factory(resources.keyring, mailing_list.id, lease.job_id)
     # A trace id needs no escaping in a URL, so it is appended to the part that all rows share.
-    one_click = mails.one_click_url(resources.settings, mailing_list.id, "")
-    unsubscribe = mails.unsubscribe_url(resources.settings, "")
+    one_click = page_urls.one_click_url(resources.settings, mailing_list.id, "")
+    unsubscribe = page_urls.unsubscribe_url(resources.settings, "")
     list_id, _, post = mails.list_headers(resources.settings, mailing_list, "").values()
 
     digests_of = opt_outs.address_digester(resources.keyring)

@@ -31,9 +31,9 @@ from services.jobs import lease as leases
 from services.jobs import outbox
 from services.jobs.lease import Lease
 from services.paging import PageRequest
-from services.subscriptions import consent, fields, lists, member_attributes
+from services.subscriptions import consent, fields, lists, member_attributes, page_urls
 from services.subscriptions.member_attributes import ShownAttributes
-from services.subscriptions.members import changes, mails, members, opt_outs
+from services.subscriptions.members import changes, members, opt_outs
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import lock_subscription
 from services.subscriptions.members.members import OwnSubscription
@@ -164,7 +164,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
                 key=f"job-{lease.job_id}",
                 sender_name=mailing_list.sender_name,
                 title=unsolicited_mail.quoted(mailing_list.title),
-                url=mails.preferences_url(resources.settings, secret),
+                url=page_urls.preferences_url(resources.settings, secret),
             )
     if mail is not None:
         mailer.send(mail)

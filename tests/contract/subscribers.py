@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 
 from models import Plan
-from services.subscriptions.members import mails
-from services.subscriptions.members.mails import Trace
+from services.subscriptions.members import traces
+from services.subscriptions.members.traces import Trace
 from tests.contract.replies import data
 from tests.stack import Stack
 
@@ -103,7 +103,7 @@ def count(client: httpx2.Client, list_id: int) -> int:
 def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
     """A trace id as the list's mail to that person carries it."""
     keyring = stack.resources.keyring
-    return mails.make(keyring, Trace(list_id, user_id))
+    return traces.make(keyring, Trace(list_id, user_id))
 
 
 def fill(stack: Stack, list_id: int, addresses: list[str], *, status: str = "active") -> None:

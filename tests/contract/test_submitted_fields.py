@@ -8,7 +8,7 @@ import pytest
 
 from services.accounts import mailed_tokens
 from services.accounts.mailed_tokens import Purpose
-from services.subscriptions import sign_up as joining
+from services.subscriptions import sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract.replies import data, problem
 from tests.contract.segments import new_field, put
@@ -45,7 +45,7 @@ def confirm(stack: Stack, email: str, count: int = 1) -> None:
 
 def use(stack: Stack, token: str) -> None:
     with stack.resources.unit_of_work() as uow:
-        joining.confirm(uow, token, READER)
+        sign_up.confirm(uow, token, READER)
 
 
 def test_a_new_member_has_what_they_said(

@@ -12,9 +12,8 @@ import pytest
 
 from core.errors import DomainError
 from core.ids import random_hash_id
-from services.subscriptions import deny_lists
-from services.subscriptions import sign_up as joining
-from services.subscriptions.members import mails
+from services.subscriptions import deny_lists, sign_up
+from services.subscriptions.members import mails, traces
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract.replies import data
 from tests.contract.subscribers import known_member, new_address, new_list, trace_for
@@ -58,7 +57,7 @@ class Joining:
 
     def confirm(self, token: str) -> None:
         with self.stack.resources.unit_of_work() as uow:
-            joining.confirm(uow, token, READER)
+            sign_up.confirm(uow, token, READER)
 
     def error_of(self, token: str) -> str:
         with pytest.raises(DomainError) as caught:
@@ -112,7 +111,7 @@ def test_who_confirmed_is_told_how_to_leave_by_one_click(reader: Joining) -> Non
     [url] = re.findall(r"^<(\S+)>$", headers["list-unsubscribe"])
     assert url in welcome["text"].split()
     trace_id = httpx2.URL(url).params["trace_id"]
-    trace = mails.read(reader.stack.resources.keyring, trace_id)
+    trace = traces.read(reader.stack.resources.keyring, trace_id)
     assert trace.list_id == reader.list_id
     path = f"/subscriptions/{reader.list_id}/delete"
     form = {"List-Unsubscribe": "One-Click"}

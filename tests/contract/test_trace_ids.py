@@ -7,8 +7,8 @@ from collections.abc import Callable
 import httpx2
 
 from core.keyring import Key, Keyring
-from services.subscriptions.members import mails
-from services.subscriptions.members.mails import Trace
+from services.subscriptions.members import traces
+from services.subscriptions.members.traces import Trace
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, new_list, subscribe, trace_for
 from tests.stack import RETIRED, Stack
@@ -48,8 +48,8 @@ def forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> dict[st
         "another mac": f"{signed}.{key_id}.{flipped(mac, 3)}",
         "another key's name": f"{signed}.other.{mac}",
         "no key's name": f"{signed}..{mac}",
-        "a foreign key": mails.make(FOREIGN, trace),
-        "a foreign key under our name": mails.make(other_key, trace),
+        "a foreign key": traces.make(FOREIGN, trace),
+        "a foreign key under our name": traces.make(other_key, trace),
         "very long": genuine * 100,
         "other digits": genuine.replace("1", "\u0661"),
     }
@@ -83,7 +83,7 @@ def test_another_spelling_of_the_same_bytes_is_403(
     stack: Stack, stranger: httpx2.Client, list_id: int
 ) -> None:
     keyring = stack.resources.keyring
-    made = (mails.make(keyring, Trace(list_id, user_id)) for user_id in range(2**40, 2**40 + 200))
+    made = (traces.make(keyring, Trace(list_id, user_id)) for user_id in range(2**40, 2**40 + 200))
     spellings = [other for each in made for other in other_alphabets(each)]
     assert spellings
     for each in spellings[:5]:
@@ -93,7 +93,7 @@ def test_another_spelling_of_the_same_bytes_is_403(
 
 def test_a_trace_id_fits_into_an_address_as_it_is(stack: Stack) -> None:
     longest = trace_for(stack, 2**53 - 1, 2**53 - 1)
-    assert len(longest) <= mails.MAX_TRACE_ID_CHARACTERS
+    assert len(longest) <= traces.MAX_TRACE_ID_CHARACTERS
     assert set(longest) <= set(string.ascii_letters + string.digits + "_.-")
 
 
@@ -102,7 +102,7 @@ def test_what_a_retired_key_signed_still_holds(
 ) -> None:
     assert stack.resources.keyring.current != RETIRED
     reader.joins(list_id)
-    trace_id = mails.make(Keyring([RETIRED]), Trace(list_id, reader.user_id))
+    trace_id = traces.make(Keyring([RETIRED]), Trace(list_id, reader.user_id))
     assert f".{RETIRED.id}." in trace_id
     assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
     assert reader.stands(list_id)[0] == "unsubscribed"

@@ -9,7 +9,7 @@ import pytest
 
 from services.accounts import mailed_tokens
 from services.accounts.mailed_tokens import Purpose
-from services.subscriptions import sign_up as joining
+from services.subscriptions import sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract.bulk import add, counts, errors, imported, of_addresses, sheet
 from tests.contract.moving import MOVED, ask, join, leave, roster
@@ -213,7 +213,7 @@ def mailed_link(stack: Stack, list_id: int, user_id: int) -> str:
 def confirm(stack: Stack, secret: str) -> None:
     actor = Actor(ActorKind.USER, Via.CONFIRMATION)
     with stack.resources.unit_of_work() as uow:
-        joining.confirm(uow, secret, actor)
+        sign_up.confirm(uow, secret, actor)
 
 
 def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(

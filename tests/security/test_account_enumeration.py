@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from api.pages.sign_up.submission import STEP_SECONDS
+from api.strangers import STEP_SECONDS
 from devstack import LOOPBACK
 from models import User
 from services.accounts import passwords

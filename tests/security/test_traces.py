@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from services.subscriptions.members import mails
-from services.subscriptions.members.mails import Trace
+from services.subscriptions.members import traces
+from services.subscriptions.members.traces import Trace
 from tests.commands import printed
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, a_reader, new_list, trace_for
@@ -80,7 +80,7 @@ def test_trace_ids_of_later_deliveries_and_other_lists_hold(
     data(client.delete(f"/lists/{list_id}/traces"))
     keyring = stack.resources.keyring
     with stack.resources.unit_of_work() as uow:
-        later = mails.new_delivery(uow)
-    fresh = mails.make(keyring, Trace(list_id, reader.user_id, later))
+        later = traces.new_delivery(uow)
+    fresh = traces.make(keyring, Trace(list_id, reader.user_id, later))
     for trace_id in (fresh, elsewhere):
         assert data(stranger.get(OPPONENT, params={"trace_id": trace_id}))["sub"]

@@ -23,8 +23,8 @@ from api.console.visits import (
 )
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
-from api.pages.sign_up.submission import padded_duration
 from api.parameters import Cursor, Transaction
+from api.strangers import padded_duration
 from core import ids
 from core.errors import DomainError, Kind
 from core.errors.access import SESSION_NOT_FOUND

@@ -22,9 +22,9 @@ from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
-from api.pages.sign_up.submission import padded_duration
 from api.parameters import StateOf, Transaction
 from api.state import State
+from api.strangers import padded_duration
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
 from services.accounts import accounts, logins, mailed_tokens

@@ -20,15 +20,16 @@ from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_va
 from api.pages.sign_up import submission
 from api.parameters import PathId, StateOf, Transaction
 from api.state import State
+from api.strangers import padded_duration
 from core.errors import DomainError, access, mailing
 from core.languages.reader_languages import translated
 from models import FieldType, MailingList
 from services.access import sessions
 from services.accounts import accounts, email_addresses
 from services.privacy import erasure
-from services.subscriptions import branding, fields, lists, preferences
+from services.subscriptions import branding, fields, lists, page_urls, preferences
 from services.subscriptions.branding import Look
-from services.subscriptions.members import mails, unsubscribe
+from services.subscriptions.members import traces, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.preferences import Visit
 from storage.unit_of_work import UnitOfWork
@@ -65,7 +66,7 @@ def visit_page(request: Request, state: State, template: str, **values: Any) -> 
 
 
 def redirect_to_preferences(state: State) -> Response:
-    return redirect(state.resources.settings.pages_base + mails.PREFERENCES_PATH)
+    return redirect(state.resources.settings.pages_base + page_urls.PREFERENCES_PATH)
 
 
 def goodbye(request: Request, state: State, *, is_erased: bool) -> Response:
@@ -80,7 +81,7 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 ListQuery = Annotated[PathId, Query(alias="list")]
 
 
-@router.get(mails.PREFERENCES_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
     found = preferences.lists_of_visit(uow, visit)
@@ -89,7 +90,7 @@ def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Resp
     return visit_page(request, state, "preferences.html", lists=found, email=email)
 
 
-@router.post(mails.PREFERENCES_PATH, dependencies=[PUBLIC])
+@router.post(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 async def change_list(request: Request, state: StateOf, form: page_sessions.FormOf) -> Response:
     """Leave a list, stop its mails, or take that back."""
     require_visit_form(request, state, form)
@@ -123,12 +124,12 @@ def _actor(request: Request, visit: Visit) -> Actor:
     return actors.actor_of_principal(request, Principal(visit.person.id, Via.PAGE, None))
 
 
-@router.get(mails.ANSWERS_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
 def show_answers(request: Request, state: StateOf, list_id: ListQuery) -> Response:
     return _answers_page(request, state, list_id)
 
 
-@router.post(mails.ANSWERS_PATH, dependencies=[PUBLIC])
+@router.post(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
 async def change_answers(
     request: Request, state: StateOf, list_id: ListQuery, form: page_sessions.FormOf
 ) -> Response:
@@ -183,7 +184,7 @@ def _answers_page(
     )
 
 
-@router.get(mails.OWN_DATA_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.OWN_DATA_PATH, dependencies=[PUBLIC])
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = reader_language(request)
     visit = visit_of(uow, request, state)
@@ -192,7 +193,7 @@ def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
     return visit_page(request, state, "own_data.html", known=known, words=words, shown=shown)
 
 
-@router.get(mails.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
 def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
     known = preferences.data_of_visit(uow, visit)
@@ -201,7 +202,7 @@ def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
     return Response(text, media_type="application/json", headers={**HEADERS, **disposition})
 
 
-@router.get(mails.ERASE_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
     reach = erasure.reach(uow, visit.person, visit.owner_id)
@@ -215,7 +216,7 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
     )
 
 
-@router.post(mails.ERASE_PATH, dependencies=[PUBLIC])
+@router.post(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def erase(
     request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
 ) -> Response:
@@ -229,7 +230,7 @@ def erase(
 # Opening the link changes nothing; pressing its button begins a visit of an hour.
 
 
-@router.get(mails.ASK_PREFERENCES_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.ASK_PREFERENCES_PATH, dependencies=[PUBLIC])
 def show_asking(
     request: Request,
     uow: Transaction,
@@ -243,7 +244,7 @@ def show_asking(
     return _asking_page(request, look, mailing_list)
 
 
-@router.post(mails.ASK_PREFERENCES_PATH, dependencies=[LOGIN])
+@router.post(page_urls.ASK_PREFERENCES_PATH, dependencies=[LOGIN])
 async def ask_for_link(
     request: Request,
     state: StateOf,
@@ -255,7 +256,7 @@ async def ask_for_link(
 
     The answer and its time are the same for each address.
     """
-    async with submission.padded_duration():
+    async with padded_duration():
         if trace_id is not None:
             mailing_list, email = await state.in_unit_of_work(_of_trace, trace_id)
         else:
@@ -276,10 +277,10 @@ async def ask_for_link(
 
 
 def _of_trace(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
-    trace = mails.read(uow.settings.keyring, trace_id)
+    trace = traces.read(uow.settings.keyring, trace_id)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
-    if person is None or mails.is_revoked(mailing_list, trace.delivery):
+    if person is None or traces.is_revoked(mailing_list, trace.delivery):
         raise mailing.TRACE_INVALID()
     return mailing_list, person.email
 
@@ -300,7 +301,7 @@ def _asking_page(
     )
 
 
-@router.get(mails.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
+@router.get(page_urls.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
 def show_link(
     request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
 ) -> Response:
@@ -309,7 +310,7 @@ def show_link(
     return page_sessions.anonymous_page(request, state, "open_preferences.html", language=language)
 
 
-@router.post(mails.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
+@router.post(page_urls.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
 def begin_visit(
     request: Request,
     state: StateOf,
@@ -324,7 +325,7 @@ def begin_visit(
     return answer
 
 
-@router.post(mails.END_VISIT_PATH, dependencies=[PUBLIC])
+@router.post(page_urls.END_VISIT_PATH, dependencies=[PUBLIC])
 def end_visit(
     request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
 ) -> Response:

@@ -6,7 +6,7 @@ from api.schemas.lists import EmbeddedForm, ListPreview, PreviewPart
 from api.state import State
 from models import MailingList
 from services.accounts import accounts, email_addresses
-from services.subscriptions import branding
+from services.subscriptions import branding, page_urls
 from services.subscriptions.members import mails
 from storage.unit_of_work import UnitOfWork
 
@@ -22,8 +22,8 @@ def preview(
             to=owner.email,
             key="preview",
             language=language,
-            url=mails.confirm_url(settings, "preview"),
-            report_url=mails.report_url(settings, "preview"),
+            url=page_urls.confirm_url(settings, "preview"),
+            report_url=page_urls.report_url(settings, "preview"),
         )
         return ListPreview(
             html=mail.html, subject=mail.subject, text=mail.text, sender_name=mail.sender_name
@@ -53,7 +53,7 @@ def embedded_form(
 ) -> EmbeddedForm:
     settings, mailing_list = state.resources.settings, shown.mailing_list
     # By its id: the slug of a list may change, and pages with the form stay.
-    action = mails.submission_url(settings, mailing_list.id)
+    action = page_urls.submission_url(settings, mailing_list.id)
     html = fragment(
         "embed_form.html",
         language=language,
@@ -63,5 +63,5 @@ def embedded_form(
         redirect_url=redirect_url,
         **shown_widget(state, mailing_list),
     )
-    page_url = mails.sign_up_url(settings, mailing_list.slug)
+    page_url = page_urls.sign_up_url(settings, mailing_list.slug)
     return EmbeddedForm(html=html, action=action, page_url=page_url)

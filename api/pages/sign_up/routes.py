@@ -17,15 +17,14 @@ from api.state import State
 from core.errors import access, requests
 from models import MailingList
 from services.access import sessions
-from services.subscriptions import branding, lists
-from services.subscriptions.members import mails
+from services.subscriptions import branding, lists, page_urls
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
 RedirectUrl = Annotated[str | None, Query()]
 
 
-@router.get(mails.SIGN_UP_PATH)
+@router.get(page_urls.SIGN_UP_PATH)
 def show_sign_up(
     request: Request, state: StateOf, uow: Transaction, slug: str, redirect_url: RedirectUrl = None
 ) -> Response:
@@ -34,7 +33,7 @@ def show_sign_up(
     return show_form(reader_language(request), state, shown, written=written)
 
 
-@router.post(mails.SIGN_UP_PATH)
+@router.post(page_urls.SIGN_UP_PATH)
 async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
     pairs, is_form = await body_fields(request)
     if pairs and not is_form:
@@ -42,11 +41,11 @@ async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
     inputs = nested_inputs(pairs, "fields")
     mailing_list = await state.in_unit_of_work(find_list, slug)
     # Our own page says nothing of itself in a Referer.
-    own = mails.sign_up_url(state.resources.settings, mailing_list.slug)
+    own = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=own)
 
 
-@router.get(mails.REPORT_PAGE_PATH)
+@router.get(page_urls.REPORT_PAGE_PATH)
 def show_report(
     request: Request,
     state: StateOf,
@@ -67,7 +66,7 @@ def show_report(
     )
 
 
-@router.post(mails.REPORT_PAGE_PATH)
+@router.post(page_urls.REPORT_PAGE_PATH)
 def report_page(
     request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
 ) -> Response:
@@ -88,7 +87,7 @@ def _reporter(request: Request, state: State, mailing_list: MailingList) -> str:
     return f"report:{mailing_list.id}:{network.hex()}"
 
 
-@router.get(mails.SUBSCRIBED_PATH)
+@router.get(page_urls.SUBSCRIBED_PATH)
 def show_subscribed(
     request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
 ) -> Response:

@@ -1,41 +1,32 @@
 """A sign-up form: its inputs, its submission, and the answers to the browser that sent it."""
 
-import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import Request, Response
 from pydantic import ValidationError
 
-from api.auth import actors
-from api.browsers import client_address
 from api.errors import STATUS_OF
 from api.html.frame import list_page, redirect
 from api.html.problems import reader_language
-from api.limits.bulkheads import ACTS_BY_LIST
 from api.schemas.subscriptions import NewSubscription
 from api.state import State
-from core.errors import DomainError, FieldProblem, mailing
+from api.strangers import submit
+from core.errors import DomainError, mailing
 from core.languages.reader_languages import marked, translated
 from core.settings import Settings, origins
 from core.settings.origins import PlainUrl
 from integrations.challenges.port import (
-    Challenge,
     ChallengeAction,
     ChallengeProviderName,
-    ChallengeResponse,
 )
 from integrations.challenges.siteverify import WIDGETS
 from models import FieldType, MailingList, MemberField
 from services.accounts import accounts, email_addresses
 from services.accounts.email_addresses import MAX_ADDRESS_BYTES
-from services.subscriptions import branding, consent, lists, member_attributes
-from services.subscriptions import sign_up as joining
+from services.subscriptions import branding, consent, lists, member_attributes, page_urls
 from services.subscriptions.fields import MAX_VALUE_CHARACTERS
-from services.subscriptions.members import mails
-from services.subscriptions.members.changes import ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
 
@@ -124,91 +115,6 @@ _BY_TYPE = {
     FieldType.CHOICE: marked("Please choose one of the answers."),
 }
 
-# Longer than the work ever takes under load, since a second step would reveal what happened;
-# shorter than a person notices.
-STEP_SECONDS = 0.2
-
-
-@asynccontextmanager
-async def padded_duration() -> AsyncIterator[None]:
-    """Extend the block's duration to a whole number of steps, whether it ends well or raises."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    try:
-        yield
-    finally:
-        await asyncio.sleep(STEP_SECONDS - (loop.time() - began) % STEP_SECONDS)
-
-
-async def submit(
-    request: Request,
-    state: State,
-    mailing_list: MailingList,
-    wanted: NewSubscription,
-    *,
-    is_form: bool,
-    page_url: str | None = None,
-    language: str | None = None,
-) -> None:
-    """Subscribe the address. The duration reveals nothing of the list.
-
-    Args:
-        page_url: our own page with the form.
-        language: the language of the page that a person saw, also for mails to them.
-    """
-    via = Via.FORM
-    if mailing_list.challenge_enabled:
-        challenge, answer = _challenge(request, state, mailing_list, wanted)
-        await challenge.check(answer)
-        via = Via.CHALLENGE
-    actor = actors.actor_of(request, ActorKind.STRANGER, via, None)
-    if page_url is not None:
-        actor = replace(actor, page_url=page_url)
-
-    def subscribe(uow: UnitOfWork) -> None:
-        own = lists.get(uow, mailing_list.id)
-        required = [each.field for each in lists.sign_up_fields(uow, own) if each.is_required]
-        given = member_attributes.read_submission(
-            uow,
-            own.user_id,
-            name=wanted.name,
-            values=wanted.fields,
-            is_text=is_form,
-            required=required,
-        )
-        joining.request(
-            uow,
-            own,
-            wanted.email,
-            actor,
-            submission=replace(given, language=language),
-        )
-
-    async with padded_duration():
-        await ACTS_BY_LIST.run(mailing_list.id, state.transact, subscribe)
-
-
-def _challenge(
-    request: Request, state: State, mailing_list: MailingList, wanted: NewSubscription
-) -> tuple[Challenge, ChallengeResponse]:
-    provider, token = wanted.challenge_provider, wanted.challenge_token
-    if not provider or not token or not wanted.challenge_action:
-        problems = tuple(
-            FieldProblem(f"body.{field.alias}", "missing", "is required for this list")
-            for name, field in NewSubscription.model_fields.items()
-            if name.startswith("challenge") and not getattr(wanted, name)
-        )
-        rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
-        raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
-    if provider != mailing_list.challenge_provider:
-        raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    # A token for another action does not count.
-    if wanted.challenge_action != ChallengeAction.SUBSCRIBE:
-        raise mailing.CHALLENGE_FAILED()
-    answer = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))
-    return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
-
-
 _NOT_PASSED = marked("The check that you are a person was not passed. Please do it once more.")
 _LOOK_AGAIN = marked(
     "We can’t take one of the answers as it is written. Please look at them again."
@@ -293,8 +199,8 @@ def show_form(
         list_title=mailing_list.title,
         words=mailing_list.sign_up_text or mailing_list.tagline,
         owner=shown.owner,
-        report_url=mails.report_page_url(settings, mailing_list.slug),
-        ask_url=mails.ask_preferences_url(settings, mailing_list.slug),
+        report_url=page_urls.report_page_url(settings, mailing_list.slug),
+        ask_url=page_urls.ask_preferences_url(settings, mailing_list.slug),
         is_again=correction is not None,
         wording=shown.wording,
         inputs=shown_inputs(language, shown.public.values(), flat, problems, shown.required),
@@ -341,8 +247,8 @@ async def answer_form(
             raise
         correction = _of_error(language, error, shown)
     else:
-        onwards = inputs["redirect_url"] if url else mails.subscribed_url(settings, mailing_list.id)
-        return redirect(onwards)
+        thanks = page_urls.subscribed_url(settings, mailing_list.id)
+        return redirect(inputs["redirect_url"] if url else thanks)
     return show_form(language, state, shown, written=inputs, correction=correction)
 
 

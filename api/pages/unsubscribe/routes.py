@@ -26,14 +26,14 @@ from core.errors import mailing, people
 from core.languages.reader_languages import marked, translated
 from models import MailingList, OptOutKind, User
 from services.accounts import accounts, email_addresses
-from services.subscriptions import branding, consent, lists, sign_up
-from services.subscriptions.members import mails, members, unsubscribe
+from services.subscriptions import branding, consent, lists, page_urls, sign_up
+from services.subscriptions.members import members, traces, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
 
 router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=ThreadedRoute)
 
 
-@router.get(mails.UNSUBSCRIBE_PATH)
+@router.get(page_urls.UNSUBSCRIBE_PATH)
 def show_subscription(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
@@ -41,7 +41,7 @@ def show_subscription(
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
     subscription = members.read(uow, mailing_list, person)
-    is_revoked = mails.is_revoked(mailing_list, trace.delivery)
+    is_revoked = traces.is_revoked(mailing_list, trace.delivery)
     if is_revoked:
         subscription = members.without_what_identifies(subscription)
     is_open = mailing_list.archived_at is None
@@ -61,7 +61,7 @@ def show_subscription(
     )
 
 
-@router.post(mails.UNSUBSCRIBE_PATH)
+@router.post(page_urls.UNSUBSCRIBE_PATH)
 async def change_subscription(
     request: Request, state: StateOf, submission: FormOrJsonBodyOf
 ) -> Response:
@@ -86,7 +86,7 @@ async def change_subscription(
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
-@router.get(mails.REPORT_PATH)
+@router.get(page_urls.REPORT_PATH)
 def show_report(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
@@ -104,7 +104,7 @@ def show_report(
     )
 
 
-@router.post(mails.REPORT_PATH)
+@router.post(page_urls.REPORT_PATH)
 @LEAVING.threaded
 def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
     trace = _trace(state, submission)
@@ -114,16 +114,16 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
-def _trace(state: State, submission: FormOrJsonBody) -> mails.Trace:
+def _trace(state: State, submission: FormOrJsonBody) -> traces.Trace:
     if submission.trace_id is None:
         raise mailing.TRACE_MISSING()
-    return mails.read(state.resources.keyring, submission.trace_id)
+    return traces.read(state.resources.keyring, submission.trace_id)
 
 
 def _leave(
     request: Request,
     state: State,
-    trace: mails.Trace,
+    trace: traces.Trace,
     kind: OptOutKind,
     via: Via,
     reason: str | None = None,
@@ -135,7 +135,7 @@ def _leave(
 
 
 def _of_trace(
-    request: Request, state: State, trace: mails.Trace, via: Via
+    request: Request, state: State, trace: traces.Trace, via: Via
 ) -> tuple[MailingList, User | None, Actor]:
     """Return the list, also an archived one, the person and the actor.
 
@@ -148,7 +148,7 @@ def _of_trace(
     return mailing_list, person, actor
 
 
-def _return(request: Request, state: State, trace: mails.Trace, action: str) -> None:
+def _return(request: Request, state: State, trace: traces.Trace, action: str) -> None:
     principal = Principal(trace.user_id, Via.PAGE, trace)
     actor = actors.actor_of_principal(request, principal)
     with state.resources.unit_of_work() as uow:
@@ -158,7 +158,7 @@ def _return(request: Request, state: State, trace: mails.Trace, action: str) -> 
         RETURNS[action](uow, mailing_list, person, actor)
 
 
-@router.get(mails.CONFIRM_PATH)
+@router.get(page_urls.CONFIRM_PATH)
 def show_confirmation(
     request: Request, uow: Transaction, token: Annotated[str | None, Query()] = None
 ) -> Response:
@@ -177,7 +177,7 @@ def show_confirmation(
     )
 
 
-@router.post(mails.CONFIRM_PATH)
+@router.post(page_urls.CONFIRM_PATH)
 async def confirm_subscription(
     request: Request,
     state: StateOf,

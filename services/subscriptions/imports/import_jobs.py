@@ -1,4 +1,4 @@
-"""The job of an import: it reads the file in turns, and leaves the chunks to helpers.
+"""The job of an import: it reads the file in turns, and leaves the chunks to helper jobs.
 
 It adds the members of one request while it reads them: the API has checked the body, so its first
 rows need not wait for its last, as those of a file do, of which any part may be damaged.
@@ -19,7 +19,7 @@ from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.batches import Turn
 from services.jobs.lease import JobCancelled, Lease
-from services.subscriptions.imports import apply, endings, helpers, shown_cells
+from services.subscriptions.imports import apply, endings, helper_jobs, shown_cells
 from services.subscriptions.imports import split as splitting
 from services.subscriptions.imports.apply import ChunkBroke, PreparedChunk
 from services.subscriptions.imports.split import FileSplit
@@ -92,7 +92,7 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**split.description, "header": split.header}
         if (split.total or 0) > endings.ROWS_PER_CHUNK:
-            helpers.let_chunks_in_together(uow, task)
+            helper_jobs.let_chunks_in_together(uow, task)
         query = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(query))
     with apply.chunks_at_once(apply.MAX_CHUNKS_AT_ONCE) as chunks:
@@ -178,11 +178,11 @@ def _is_kept(resources: Resources, task: MemberImport, split: FileSplit) -> bool
 
 
 def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
-    """Apply the only chunk, if it is not applied, and end the import; leave several to helpers."""
+    """Apply the only chunk if it is not applied, and end the import; helper jobs do several."""
     with resources.unit_of_work() as uow:
-        missing = helpers.missing_chunks(uow, task)
+        missing = helper_jobs.missing_chunks(uow, task)
         if missing and task.chunks > 1:
-            helpers.hand_over(uow, lease, uow.session.get_one(MemberImport, task.id))
+            helper_jobs.hand_over(uow, lease, uow.session.get_one(MemberImport, task.id))
             return
     for number in missing:
         lease.check_cancelled()

@@ -4,18 +4,13 @@ A worker may die after it sent a mail and before it recorded that. The mail is t
 twice rather than never.
 """
 
-import base64
-import binascii
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, update
 
 from core.errors import DomainError
-from core.errors.mailing import SUBSCRIPTION_CHANGED, TRACE_INVALID
-from core.keyring import Keyring
+from core.errors.mailing import SUBSCRIPTION_CHANGED
 from core.settings import Settings
 from integrations.mail.port import Mail, Mailer
 from models import MailingList, Subscription, SubscriptionEvent, SubscriptionStatus, User
@@ -27,7 +22,9 @@ from services.jobs import maintenance, outbox
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
 from services.subscriptions import deny_lists, lists
-from services.subscriptions.members import locks, opt_outs
+from services.subscriptions.members import locks, opt_outs, traces
+from services.subscriptions.members.traces import Trace
+from services.subscriptions.page_urls import confirm_url, report_url, unsubscribe_url
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -139,72 +136,6 @@ def order(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
     )
 
 
-UNSUBSCRIBE_PATH = "/unsubscribe"
-CONFIRM_PATH = "/confirm"
-REPORT_PATH = "/report"
-SUBSCRIBED_PATH = "/subscribed"
-SIGN_UP_PATH = "/s/{slug}"
-PREFERENCES_PATH = "/preferences"
-ASK_PREFERENCES_PATH = "/preferences/ask"
-OPEN_PREFERENCES_PATH = "/preferences/open"
-ANSWERS_PATH = "/preferences/answers"
-OWN_DATA_PATH = "/preferences/data"
-OWN_DATA_FILE_PATH = "/preferences/data.json"
-ERASE_PATH = "/preferences/erase"
-END_VISIT_PATH = "/preferences/end"
-REPORT_PAGE_PATH = "/s/{slug}/report"
-
-
-def unsubscribe_url(settings: Settings, trace_id: str) -> str:
-    """The page on which a person leaves a list; by POST, RFC 8058's one click for mail clients."""
-    return _url(settings, UNSUBSCRIBE_PATH, trace_id=trace_id)
-
-
-def confirm_url(settings: Settings, secret: str) -> str:
-    """The page that confirms a subscription; ``secret`` is a mailed token."""
-    return _url(settings, CONFIRM_PATH, token=secret)
-
-
-def preferences_url(settings: Settings, secret: str) -> str:
-    """The page that opens a person's preferences; ``secret`` is a mailed token."""
-    return _url(settings, OPEN_PREFERENCES_PATH, token=secret)
-
-
-def report_url(settings: Settings, trace_id: str) -> str:
-    """The page on which a person reports a list that they did not ask for."""
-    return _url(settings, REPORT_PATH, trace_id=trace_id)
-
-
-def subscribed_url(settings: Settings, list_id: int) -> str:
-    """The page that thanks for a sign-up; it acts for no person and is in no mail."""
-    return _url(settings, SUBSCRIBED_PATH, list=str(list_id))
-
-
-def sign_up_url(settings: Settings, slug: str) -> str:
-    """The page on which strangers subscribe; for everybody."""
-    return settings.pages_base + SIGN_UP_PATH.format(slug=slug)
-
-
-def ask_preferences_url(settings: Settings, slug: str) -> str:
-    """The page that has a link to a person's preferences mailed to their address."""
-    return _url(settings, ASK_PREFERENCES_PATH, list=slug)
-
-
-def submission_url(settings: Settings, list_id: int) -> str:
-    """Where a form on any site sends what a stranger wrote."""
-    return f"{settings.pages_base}/subscriptions/{list_id}"
-
-
-def report_page_url(settings: Settings, slug: str) -> str:
-    """The page on which anybody reports the list's page."""
-    return settings.pages_base + REPORT_PAGE_PATH.format(slug=slug)
-
-
-def one_click_url(settings: Settings, list_id: int, trace_id: str) -> str:
-    """The API's one-click URL: POST only, so that a browser that opens it finds nothing."""
-    return _url(settings, f"/subscriptions/{list_id}/delete", trace_id=trace_id)
-
-
 def list_headers(settings: Settings, mailing_list: MailingList, trace_id: str) -> dict[str, str]:
     """The headers of a list's mail to one person: RFC 2919, RFC 2369 and RFC 8058."""
     host = urlsplit(settings.public_base).hostname
@@ -213,10 +144,6 @@ def list_headers(settings: Settings, mailing_list: MailingList, trace_id: str) -
         "List-Unsubscribe": f"<{unsubscribe_url(settings, trace_id)}>",
         "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
     }
-
-
-def _url(settings: Settings, path: str, **query: str) -> str:
-    return f"{settings.pages_base}{path}?{urlencode(query)}"
 
 
 def send_confirmation(resources: Resources, lease: Lease, mailer: Mailer) -> None:
@@ -312,7 +239,8 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
 
 
 def _trace_id(resources: Resources, lease: Lease, record: Subscription) -> str:
-    return make(resources.keyring, Trace(record.list_id, record.user_id, delivery=lease.job_id))
+    trace = Trace(record.list_id, record.user_id, delivery=lease.job_id)
+    return traces.make(resources.keyring, trace)
 
 
 def _member(
@@ -334,84 +262,3 @@ def _send(resources: Resources, lease: Lease, mailer: Mailer, mail: Mail | None)
         mailer.send(mail)
     with resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"sent": mail is not None})
-
-
-# A trace id goes into mail to that person and nowhere else, so a request that carries it comes from
-# that person. It is written ``1<payload>.<key id>.<mac>``, at most 80 characters of
-# ``[A-Za-z0-9_.-]``. The payload is list, user (7 bytes each: ids are below 2**53) and delivery (8
-# bytes) in base64url. The MAC is the first 16 bytes of an HMAC-SHA256 of version and payload as
-# they are written. A trace id does not expire, because people read mail late. The owner of a list
-# may revoke those of the deliveries so far: they still leave the list, and open nothing else.
-
-_PURPOSE = "trace"
-_VERSION = "1"
-_MAC_BYTES = 16
-_ID_BYTES = 7
-_DELIVERY_BYTES = 8
-_PAYLOAD_CHARACTERS = 30  # 22 bytes in base64
-MAX_TRACE_ID_CHARACTERS = 80
-_NEXT_DELIVERY = text("SELECT nextval(pg_get_serial_sequence('jobs', 'id'))")
-
-
-@dataclass(frozen=True)
-class Trace:
-    list_id: int
-    user_id: int
-    # The delivery in which it was mailed: the id of the job that made the roster or sent the mail,
-    # a number from ``new_delivery``, or 0 from a release that gave none.
-    delivery: int = 0
-
-
-def new_delivery(uow: UnitOfWork) -> int:
-    """A number behind those of all deliveries so far."""
-    # Jobs and deliveries share their numbers, so that none is a table of its own.
-    return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
-
-
-def revoke(uow: UnitOfWork, mailing_list: MailingList) -> None:
-    """From now on the trace ids that were mailed so far only leave the list."""
-    mailing_list.traces_revoked_through = new_delivery(uow)
-
-
-def is_revoked(mailing_list: MailingList, delivery: int) -> bool:
-    last = mailing_list.traces_revoked_through
-    return last is not None and delivery <= last
-
-
-def make(keyring: Keyring, trace: Trace) -> str:
-    return trace_id_factory(keyring, trace.list_id, trace.delivery)(trace.user_id)
-
-
-def trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[[int], str]:
-    """A function that makes trace ids of one list: a roster may need a million of them."""
-    signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
-    before = list_id.to_bytes(_ID_BYTES, "big")
-    after = delivery.to_bytes(_DELIVERY_BYTES, "big")
-
-    def make_for(user_id: int) -> str:
-        packed = before + user_id.to_bytes(_ID_BYTES, "big") + after
-        signed = _VERSION + base64.urlsafe_b64encode(packed).decode().rstrip("=")
-        return f"{signed}.{signer.sign(signed.encode())}"
-
-    return make_for
-
-
-def read(keyring: Keyring, token: str) -> Trace:
-    """Raises ``trace.invalid`` unless ``make`` made the token with a key still in the ring."""
-    signed, _, signature = token.partition(".")
-    if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
-        raise TRACE_INVALID()
-    # The signature covers the text, so another spelling of the same bytes is refused too.
-    signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
-    if not token.startswith(_VERSION) or not signer.verify(signed.encode(), signature):
-        raise TRACE_INVALID()
-    try:
-        packed = base64.urlsafe_b64decode(signed.removeprefix(_VERSION) + "==")
-    except binascii.Error:
-        raise TRACE_INVALID() from None
-    ids = 2 * _ID_BYTES
-    return Trace(
-        list_id=int.from_bytes(packed[:_ID_BYTES], "big"),
-        user_id=int.from_bytes(packed[_ID_BYTES:ids], "big"),
-        delivery=int.from_bytes(packed[ids:], "big"),
-    )

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from api.pages.sign_up.submission import STEP_SECONDS, padded_duration
+from api.strangers import STEP_SECONDS, padded_duration
 
 
 async def paced(work: float = 0.0) -> float:

@@ -9,9 +9,9 @@ from core.ids import random_hash_id
 from services.accounts import accounts, mailed_tokens
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import lists, sign_up
-from services.subscriptions.members import mails, unsubscribe
+from services.subscriptions.members import traces, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from services.subscriptions.members.mails import Trace
+from services.subscriptions.members.traces import Trace
 from storage.resources import Resources
 from tests.erasing import Erased, erase
 from tests.services.subscriptions.members.model import Reply
@@ -79,7 +79,7 @@ class Acting:
 
     def trace(self, list_id: int, user_id: int) -> dict[str, str]:
         keyring = self.resources.keyring
-        return {"trace_id": mails.make(keyring, Trace(list_id, user_id))}
+        return {"trace_id": traces.make(keyring, Trace(list_id, user_id))}
 
     def leave(self, list_id: int, *, key: str | None = None, user_id: int = 0) -> Reply:
         query = None if key else self.trace(list_id, user_id)
