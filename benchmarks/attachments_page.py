@@ -1,4 +1,4 @@
-"""docs/attachments.md: pictures of every type as they were sent and as they are stored.
+"""docs/before-and-after.md: pictures of every type as they were sent and as they are stored.
 
 Not a benchmark, but like them it looks at the running product, the one of PRESSROOM_HOME:
 `python -m benchmarks.attachments_page` while `make run` runs.
@@ -45,7 +45,7 @@ def main() -> int:
     FOLDER.mkdir()
     with httpx2.Client(base_url=run["api_url"], headers=headers, timeout=60) as client:
         rows = [_row(client, sample) for sample in _samples()]
-    (DOCS / "attachments.md").write_text(_page(rows))
+    (DOCS / "before-and-after.md").write_text(_page(rows))
     print(f"{sum(file.stat().st_size for file in FOLDER.iterdir()):,} bytes of pictures.")
     return 0
 

@@ -1,4 +1,7 @@
-"""Each request or task step is one transaction. Only this module commits."""
+"""Each request or task step is one transaction, which this module commits.
+
+A single statement can be a transaction of its own: ``storage.database.Database.rows``.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,6 +1,7 @@
-"""The body of a request that a mail led to: a form or JSON, and a trace id in the body or query.
+"""Reads forms: the file of an upload, the pairs of a page's form, and requests by a trace id.
 
-Mail clients post forms without credentials (RFC 8058), programs send JSON, links carry a query.
+Requests that a mail led to have their trace id in the body or the query: mail clients post forms
+without credentials (RFC 8058), programs send JSON, links carry a query.
 """
 
 from contextlib import suppress

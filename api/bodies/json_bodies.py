@@ -140,10 +140,11 @@ class ThreadedRoute(APIRoute):
 
 
 class JsonRoute(ThreadedRoute):
-    """A route that refuses a body of another media type than JSON.
+    """A route whose handler may declare a JSON body, which is refused in another media type.
 
-    FastAPI reads a body that the handler declares before the dependencies run. This route lets
-    those pass first that check the caller: strangers must not fill the memory for bodies.
+    FastAPI reads a declared body before the dependencies run. This route lets those pass first that
+    check the caller: strangers must not fill the memory for bodies. A handler that declares no body
+    may read a form itself.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
