@@ -12,7 +12,6 @@ from core.errors.mailing import SUBSCRIPTION_NOT_PENDING
 from core.errors.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
 from models import MailedLink, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.accounts import accounts, email_addresses, mailed_tokens, unsolicited_mail
-from services.accounts.account_mails import mail_kind
 from services.accounts.mailed_tokens import Purpose
 from services.accounts.unsolicited_mail import MailBound
 from services.subscriptions import deny_lists, lists, member_attributes
@@ -25,9 +24,6 @@ from storage.unit_of_work import UnitOfWork
 # A stranger can request any address, and must not have its owner mailed again and again.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
 _CONFIRMABLE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
-
-MAIL_CONFIRMATION = mail_kind("subscription.mail_confirmation", mails.send_confirmation)
-MAIL_WELCOME = mail_kind("subscription.mail_welcome", mails.send_welcome)
 
 
 def request(
@@ -89,7 +85,7 @@ def _mail_confirmation(
             record.remind_at = func.now() + mails.REMIND_AFTER
         record.confirmation_asked_at = func.now()
         record.submitted = waiting
-        mails.order(uow, MAIL_CONFIRMATION, record)
+        mails.order(uow, mails.MAIL_CONFIRMATION, record)
 
 
 def join(
@@ -164,7 +160,7 @@ def confirm(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
     mailed_tokens.use(uow, opened)
     given = member_attributes.confirmed(uow, mailing_list.user_id, record, opened.submitted)
     confirmed = _activate(uow, locked, "confirmed", actor, **given)
-    mails.order(uow, MAIL_WELCOME, confirmed)
+    mails.order(uow, mails.MAIL_WELCOME, confirmed)
     return confirmed
 
 
@@ -226,4 +222,4 @@ def move_confirmation(
     )
     # No token exists before the mail is sent; its job then finds no pending record on the old list.
     if not moved and there.status == SubscriptionStatus.PENDING:
-        mails.order(uow, MAIL_CONFIRMATION, there)
+        mails.order(uow, mails.MAIL_CONFIRMATION, there)

@@ -156,6 +156,7 @@ def send_reminder(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     _send_token(resources, lease, mailer, is_reminder=True)
 
 
+MAIL_CONFIRMATION = mail_kind("subscription.mail_confirmation", send_confirmation)
 MAIL_REMINDER = mail_kind("subscription.mail_reminder", send_reminder)
 
 
@@ -236,6 +237,9 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
             unsubscribe_url=unsubscribe_url(resources.settings, trace_id),
         )
     _send(resources, lease, mailer, mail)
+
+
+MAIL_WELCOME = mail_kind("subscription.mail_welcome", send_welcome)
 
 
 def _trace_id(resources: Resources, lease: Lease, record: Subscription) -> str:
