@@ -23,7 +23,6 @@ from storage.connections import (
     answers,
     peer_closed,
 )
-from storage.long_reads import Replica
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, sessionmaker
@@ -175,11 +174,10 @@ def open_database(
     return Database(engine, alone)
 
 
-def open_replica(url: SecretStr, *, application_name: str) -> Replica:
+def open_replica(url: SecretStr, *, application_name: str) -> Engine:
     """A replica for long reads, each of which has a connection of its own."""
     replica_url, connect = connector(url, application_name)
-    engine = create_engine(replica_url, creator=connect, poolclass=NullPool, hide_parameters=True)
-    return Replica(engine, connect)
+    return create_engine(replica_url, creator=connect, poolclass=NullPool, hide_parameters=True)
 
 
 def require_time_limits(settings: DatabaseSettings) -> None:
