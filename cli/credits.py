@@ -172,11 +172,6 @@ def verify_ledger(
             f" {report.resumed} of them from their checkpoints;"
             f" {'all' if report.orders is None else report.orders} orders."
         )
-        if report.keys_gone:
-            typer.echo(
-                f"{report.keys_gone} checkpoints are signed under keys that are no longer in"
-                " PRESSROOM_SECRET_KEYS: what they stand for was read as a whole."
-            )
     if report.faults or as_json:
         show_all([asdict(fault) for fault in report.faults], as_json=as_json)
     else:

@@ -9,21 +9,14 @@ import psycopg2.extensions
 from pydantic import SecretStr
 from sqlalchemy import URL, ClauseElement, Engine, NullPool, create_engine, event, make_url, text
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
-from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
-from sqlalchemy.exc import InvalidatePoolError, SQLAlchemyError
-from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
+from sqlalchemy.engine.interfaces import ExceptionContext
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.counters.store_metrics import CONNECTION_LIMIT, CONNECTIONS_IN_USE, note_statement
 from core.settings.store_settings import DatabaseSettings
 from core.telemetry.statement_spans import statement_span
-from storage.connections import (
-    TRUSTED_IDLE_SECONDS,
-    ConnectionPool,
-    DiscreetCursor,
-    answers,
-    peer_closed,
-)
-from storage.long_reads import Replica
+from storage.connections import ConnectionPool, DiscreetCursor
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, sessionmaker
@@ -165,21 +158,20 @@ def open_database(
         max_overflow=0,
         pool_timeout=5,
         pool_recycle=1800,
+        pool_pre_ping=True,
         # Errors are logged, and the values of their statements are people's.
         hide_parameters=True,
     )
-    _check_before_use(engine)
     _watch(engine)
     CONNECTION_LIMIT.inc(pool_size + single_statements)
     alone = ConnectionPool(connect, single_statements)
     return Database(engine, alone)
 
 
-def open_replica(url: SecretStr, *, application_name: str) -> Replica:
+def open_replica(url: SecretStr, *, application_name: str) -> Engine:
     """A replica for long reads, each of which has a connection of its own."""
     replica_url, connect = connector(url, application_name)
-    engine = create_engine(replica_url, creator=connect, poolclass=NullPool, hide_parameters=True)
-    return Replica(engine, connect)
+    return create_engine(replica_url, creator=connect, poolclass=NullPool, hide_parameters=True)
 
 
 def require_time_limits(settings: DatabaseSettings) -> None:
@@ -284,29 +276,3 @@ def _watch(engine: Engine) -> None:
         # A connection that was found dead is given back too, and nobody had it.
         if counted(record).pop(_COUNTED, False):
             CONNECTIONS_IN_USE.dec()
-
-
-def _check_before_use(engine: Engine) -> None:
-    """Replace ``pool_pre_ping`` by a check that is mostly free.
-
-    A ping is a round trip, and a busy process would make several a request. A server that went away
-    closed its connections, which the socket shows without a round trip. Only a connection that was
-    idle for longer is pinged, since a network may lose a connection silently.
-    """
-
-    @event.listens_for(engine, "checkin")
-    def note_time(_: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
-        record.info["idle_since"] = time.monotonic()
-
-    @event.listens_for(engine, "checkout")
-    def check(
-        connection: DBAPIConnection, record: ConnectionPoolEntry, _: PoolProxiedConnection
-    ) -> None:
-        idle_since = record.info.get("idle_since")
-        if idle_since is None:
-            return
-        idled = time.monotonic() - idle_since
-        idle = cast("psycopg2.extensions.connection", connection)
-        if peer_closed(idle) or (idled > TRUSTED_IDLE_SECONDS and not answers(idle)):
-            # The other idle connections are most likely dead too.
-            raise InvalidatePoolError

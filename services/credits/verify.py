@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from decimal import Decimal
-from enum import Enum
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, select, text, update
@@ -21,17 +20,10 @@ from storage.long_reads import ReplicaFailed
 from storage.resources import Resources
 
 # Each is signed under the deployment's secret keys, so a person who can write to the database can't
-# make one. An old one that is put back makes a run read more, and hides nothing.
+# make one. A checkpoint that is forged, or whose key has gone, counts for nothing. It makes a run
+# read more, and hides nothing; neither does an old one that is put back.
 
 _MAX_BATCH_ROWS = 1_000
-
-
-class Seal(Enum):
-    """The verdict on a signature: ours, forged, or made under a key that is not in the keyring."""
-
-    GOOD = "good"
-    FORGED = "forged"
-    KEY_GONE = "key_gone"
 
 
 @dataclass(frozen=True)
@@ -58,24 +50,22 @@ class CheckpointBook:
         self._resources = resources
         self._signer = resources.keyring.signer("ledger-checkpoint")
 
-    def distrusted(self, reading: Connection) -> Iterable[tuple[int, int, Seal]]:
-        """The user and the number of the entry of each checkpoint that doesn't count, and why."""
+    def distrusted(self, reading: Connection) -> list[int]:
+        """The users whose checkpoints don't count."""
         table = CreditCheckpoint.__table__.c
-        for row in reading.execute(select(*table)):
-            found = Checkpoint(row.user_id, row.seq, bytes(row.hash), row.balance, row.debt)
-            seal = self._seal(found.message, row.signature)
-            if seal is not Seal.GOOD:
-                yield found.user_id, found.seq, seal
+        found = reading.execute(select(*table))
+        return [row.user_id for row in found if not self._is_ours(row)]
 
-    def last_change(self, reading: Connection) -> tuple[int | None, Seal]:
+    def _is_ours(self, row: Row[Any]) -> bool:
+        told = Checkpoint(row.user_id, row.seq, bytes(row.hash), row.balance, row.debt)
+        return self._signer.verify(told.message, row.signature)
+
+    def last_change(self, reading: Connection) -> int | None:
         """The change of an order's status up to which all orders were verified, if one was."""
         table = PaymentOrderCheckpoint.__table__.c
         rows = reading.execute(select(table.change_id, table.signature)).all()
-        seals = [(row.change_id, self._seal(_order_message(row.change_id), row[1])) for row in rows]
-        bad = next((seal for _, seal in seals if seal is not Seal.GOOD), None)
-        if bad is not None:
-            return None, bad
-        return max((change_id for change_id, _ in seals), default=None), Seal.GOOD
+        ours = (id_ for id_, seal in rows if self._signer.verify(_order_message(id_), seal))
+        return max(ours, default=None)
 
     def write(self, checkpoints: Sequence[Checkpoint]) -> None:
         if not checkpoints:
@@ -107,20 +97,14 @@ class CheckpointBook:
         with self._resources.unit_of_work() as uow:
             uow.session.execute(update(CreditCheckpoint).where(of_users).values(is_suspect=True))
 
-    def _seal(self, message: bytes, signature: str) -> Seal:
-        if self._signer.verify(message, signature):
-            return Seal.GOOD
-        is_known = self._resources.keyring.get(signature.partition(".")[0]) is not None
-        return Seal.FORGED if is_known else Seal.KEY_GONE
-
 
 def _order_message(change_id: int) -> bytes:
     return f"orders {change_id}".encode()
 
 
 # Both statements go through the accounts one by one, each from its checkpoint, so that they read
-# what is new by an index and sort nothing. ``:distrusted`` are the users whose checkpoints say
-# nothing. With ``:is_whole`` all entries are read; the other checkpoints must fit them all the
+# what is new by an index and sort nothing. ``:distrusted`` are the users whose checkpoints don't
+# count. With ``:is_whole`` all entries are read; the other checkpoints must fit them all the
 # same.
 
 # The users who have entries, an account or a checkpoint. A step in the index for each of them finds
@@ -321,15 +305,12 @@ class LedgerReport:
     Attributes:
         resumed: how many of the accounts were read from their checkpoint on.
         orders: how many orders were looked at; ``None`` for all of them.
-        keys_gone: how many checkpoints were signed under a key that is not in the keyring, so that
-            their accounts were read as a whole.
     """
 
     accounts: int = 0
     resumed: int = 0
     entries: int = 0
     orders: int | None = None
-    keys_gone: int = 0
     faults: list[LedgerFault] = field(default_factory=list)
 
 
@@ -370,11 +351,7 @@ class _Run:
         self._new_orders: set[int] = set()
 
     def report(self) -> LedgerReport:
-        # The users whose checkpoints say nothing.
-        distrusted: list[int] = []
-        for user_id, seq, seal in self._book.distrusted(self._connection):
-            distrusted.append(user_id)
-            self._note(seal, LedgerFault(user_id, seq, "the checkpoint was not signed by us"))
+        distrusted = self._book.distrusted(self._connection)
         chosen = {"is_whole": self._is_whole, "distrusted": distrusted}
         for row in self._rows(ENTRY_FAULTS, **chosen):
             self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
@@ -398,24 +375,12 @@ class _Run:
         self._verify_orders()
         return self._report
 
-    def _note(self, seal: Seal, forgery: LedgerFault) -> None:
-        if seal is Seal.KEY_GONE:
-            self._report.keys_gone += 1
-        elif self._is_whole:
-            # A run that reads everything needs no checkpoint, and writes a good one.
-            self._report.faults.append(forgery)
-        else:
-            self._blame(forgery)
-
     def _blame(self, fault: LedgerFault) -> None:
         self._report.faults.append(fault)
         self._faulty.add(fault.user_id)
 
     def _verify_orders(self) -> None:
-        after, seal = self._book.last_change(self._connection)
-        if seal is not Seal.GOOD:
-            forged = "the checkpoint of the orders was not signed by us"
-            self._note(seal, LedgerFault(None, None, forged))
+        after = self._book.last_change(self._connection)
         faults_before = len(self._report.faults)
         # ``None`` stands for all orders.
         batches: list[list[int] | None] = [None]
@@ -432,7 +397,7 @@ class _Run:
         if len(self._report.faults) > faults_before:
             if self._is_whole:
                 self._book.write_last_change(None)
-        elif last is not None and (self._is_whole or seal is not Seal.FORGED):
+        elif last is not None:
             self._book.write_last_change(last)
 
     def _rows(self, query: str, **values: object) -> Iterator[Row[Any]]:

@@ -246,7 +246,7 @@ EXPORT_JOBS = {
 }
 
 
-def _batches(resources: Resources, sheet: Sheet, *, failures: int = 0) -> Iterator[list[Values]]:
+def _batches(resources: Resources, sheet: Sheet, *, failures: int) -> Iterator[list[Values]]:
     with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
         result = reading.execution_options(yield_per=_ROWS_AT_ONCE).execute(sheet.query)
         for rows in result.partitions():

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Engine, text
 
 from devstack import LOOPBACK
 from services.credits import ledger, verify
@@ -17,7 +17,7 @@ from services.jobs.lease import Lease
 from services.subscriptions import exports, lists
 from services.subscriptions.export_sheets import ExportKind
 from storage.database import open_replica
-from storage.long_reads import FAILURES_OF_REPLICA, LongReads, Replica, ReplicaFailed
+from storage.long_reads import FAILURES_OF_REPLICA, LongReads, ReplicaFailed
 from storage.resources import Resources, open_resources
 from tests.contract.subscribers import fill
 from tests.embedded import Services
@@ -64,33 +64,28 @@ def secret(url: str) -> SecretStr:
     return SecretStr(url.replace("postgresql://", "postgresql+psycopg2://"))
 
 
-def waiting(reading: Resources, max_wait: timedelta) -> LongReads:
-    assert reading.long_reads.replica is not None
-    return replace(
-        reading.long_reads, replica=replace(reading.long_reads.replica, max_wait=max_wait)
-    )
-
-
 def elsewhere(reading: Resources, url: str) -> LongReads:
     """As with another replica, at this URL."""
-    other = replace(open_replica(secret(url), application_name="other"), max_wait=SHORT)
+    other = open_replica(secret(url), application_name="other")
     return replace(reading.long_reads, replica=other)
+
+
+class TrustingReads(LongReads):
+    def _is_useful(self, replica: Engine) -> bool:
+        return True
 
 
 def broken(reading: Resources) -> Resources:
     """With a replica that is as it should be until one reads from it."""
-    gone = open_replica(secret(f"postgresql://x@{LOOPBACK}:1/x"), application_name="gone")
-    mine = reading.long_reads.replica
-    assert mine is not None
-    lost = Replica(gone.engine, mine.connect)
-    return replace(reading, long_reads=replace(reading.long_reads, replica=lost))
+    gone = elsewhere(reading, f"postgresql://x@{LOOPBACK}:1/x").replica
+    return replace(reading, long_reads=TrustingReads(reading.database.engine, gone))
 
 
 @contextmanager
 def one_more(stack: Stack, reads: LongReads) -> Iterator[Connection]:
     """A view that is asked for when a row was just committed, and has to have it."""
     stack.query("INSERT INTO seen SELECT count(*) FROM seen")
-    with reads.view(MINUTE) as connection:
+    with reads.view(MINUTE, failures=0) as connection:
         assert connection.scalar(COUNT) == stack.query("SELECT count(*) FROM seen")[0][0]
         yield connection
 
@@ -107,19 +102,27 @@ def test_replica_that_is_late_for_a_moment_is_waited_for(
     with replica.paused():
         soon = threading.Timer(0.5, replica.resume)
         soon.start()
-        with one_more(whole, waiting(reading, MINUTE)) as connection:
+        with one_more(whole, replace(reading.long_reads, max_wait=MINUTE)) as connection:
             assert connection.scalar(IS_REPLICA) is True
         soon.join()
 
 
-@pytest.mark.parametrize("trouble", [RunningReplica.paused, RunningReplica.stopped])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        RunningReplica.paused,
+        # As long as connecting may take.
+        pytest.param(RunningReplica.stopped, marks=pytest.mark.full("processes")),
+    ],
+)
 def test_replica_that_stays_late_or_answers_nothing_is_passed_over(
     whole: Stack,
     reading: Resources,
     replica: RunningReplica,
     trouble: Callable[[RunningReplica], AbstractContextManager[None]],
 ) -> None:
-    with trouble(replica), one_more(whole, waiting(reading, SHORT)) as connection:
+    hasty = replace(reading.long_reads, max_wait=SHORT)
+    with trouble(replica), one_more(whole, hasty) as connection:
         assert connection.scalar(IS_REPLICA) is False
 
 

@@ -1,6 +1,5 @@
 """The rows that were not added and why, as CSV that the owner can mend and upload again."""
 
-import csv
 import hashlib
 import io
 import zlib
@@ -20,7 +19,7 @@ from core.telemetry.statement_spans import statement_span
 from models import ImportChunk, MemberImport
 from services.accounts import accounts
 from services.subscriptions import bulk_files
-from services.subscriptions.export_sheets import guard_foreign_cell, guard_foreign_cells
+from services.subscriptions.export_sheets import csv_lines, guard_foreign_cell
 from services.subscriptions.imports.endings import DUPLICATE, DUPLICATE_CODE, JudgedRow
 from services.subscriptions.members import opt_outs
 from storage.encryption import unseal
@@ -56,8 +55,7 @@ def rejects_csv(
         left_out: sentences on the values that rows were taken over without, by the rows' numbers.
         width: the number of columns in the header. Cells beyond it come after the added columns.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
+    lines = []
     for number, (row, verdict) in enumerate(zip(rows, found, strict=True)):
         told = left_out.get(number, ())
         if verdict == ADDED and not told:
@@ -69,10 +67,10 @@ def rejects_csv(
         # The reasons of ours begin no formula; one about a row of the file may quote the file.
         if told or row.code is not None:
             reason = guard_foreign_cell(" ".join([reason, *told]))
-        cells = guard_foreign_cells(row.cells)
+        cells = [*map(guard_foreign_cell, row.cells)]
         cells += [""] * (width - len(cells))
-        writer.writerow([*cells[:width], row.line, code, reason, *cells[width:]])
-    return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
+        lines.append([*cells[:width], row.line, code, reason, *cells[width:]])
+    return zlib.compress(csv_lines(lines), level=1)
 
 
 def rejects_name(prefix: str, number: int) -> str:
@@ -81,10 +79,7 @@ def rejects_name(prefix: str, number: int) -> str:
 
 
 def header_line(header: Sequence[str]) -> bytes:
-    text = io.StringIO()
-    cells = *map(guard_foreign_cell, header), *ADDED_COLUMNS
-    csv.writer(text, quoting=csv.QUOTE_ALL).writerow(cells)
-    return text.getvalue().encode(errors="replace")
+    return csv_lines([[*map(guard_foreign_cell, header), *ADDED_COLUMNS]])
 
 
 def header_of(task: MemberImport) -> list[str]:

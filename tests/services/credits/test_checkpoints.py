@@ -20,7 +20,6 @@ TABLES = (
     "open_charges, credit_entries, credit_accounts, credit_checkpoints, payment_orders,"
     " payment_order_changes, payment_events, payment_order_checkpoints"
 )
-NOT_SIGNED = "the checkpoint was not signed by us"
 
 
 @pytest.fixture
@@ -137,9 +136,7 @@ def test_a_rewritten_chain_does_not_pass_its_checkpoint(books: Stack, holder: in
         "signature = signature || 'x'",
     ],
 )
-def test_a_forged_checkpoint_is_a_fault_and_hides_nothing(
-    books: Stack, holder: int, forged: str
-) -> None:
+def test_a_forged_checkpoint_hides_nothing(books: Stack, holder: int, forged: str) -> None:
     other = books.new_owner().user_id
     give(books, other, 1)
     falsify(
@@ -148,16 +145,7 @@ def test_a_forged_checkpoint_is_a_fault_and_hides_nothing(
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3",
     )
     for _ in range(2):
-        found = faults(books)
-        assert NOT_SIGNED in {fault for _, fault in found}
-        assert (3, "the hash does not fit what it says") in found
-
-
-def test_a_full_run_replaces_a_forged_checkpoint(books: Stack, holder: int) -> None:
-    falsify(books, "UPDATE credit_checkpoints SET seq = 3")
-    assert faults(books) == [(3, NOT_SIGNED)]
-    assert faults(books, full=True) == [(3, NOT_SIGNED)]
-    assert (faults(books), read(check(books))) == ([], (1, 1, 0))
+        assert (3, "the hash does not fit what it says") in faults(books)
 
 
 def test_an_old_checkpoint_that_is_put_back_makes_a_run_read_more(
@@ -183,10 +171,9 @@ def test_without_its_key_a_checkpoint_does_not_count(books: Stack, holder: int) 
     assert read(verify.verify(rotated, full=False)) == (1, 1, 0)
     gone = signing_with(books, key)
     report = verify.verify(gone, full=False)
-    assert (report.faults, report.keys_gone, read(report)) == ([], 1, (1, 0, 5))
+    assert (report.faults, read(report)) == ([], (1, 0, 5))
     # From now on there are checkpoints under the new key.
-    report = verify.verify(gone, full=False)
-    assert (report.keys_gone, read(report)) == (0, (1, 1, 0))
+    assert read(verify.verify(gone, full=False)) == (1, 1, 0)
 
 
 def test_charges_go_on_while_runs_verify(books: Stack, holder: int) -> None:
@@ -244,7 +231,7 @@ def test_a_new_order_without_its_entry_is_found(books: Stack) -> None:
     assert {each.order_id for each in check(books).faults} == {new}
 
 
-def test_a_forged_checkpoint_of_the_orders_is_a_fault(books: Stack) -> None:
+def test_a_forged_checkpoint_of_the_orders_hides_nothing(books: Stack) -> None:
     old = paid_order(books)
     age_changes(books)
     paid_order(books)
@@ -256,6 +243,4 @@ def test_a_forged_checkpoint_of_the_orders_is_a_fault(books: Stack) -> None:
     )
     report = check(books)
     assert report.orders is None
-    found = {(each.order_id, each.fault) for each in report.faults}
-    assert (None, "the checkpoint of the orders was not signed by us") in found
-    assert old in {order_id for order_id, _ in found}
+    assert old in {each.order_id for each in report.faults}
