@@ -3,7 +3,6 @@
 import html
 import re
 import secrets
-from html.parser import HTMLParser
 
 import httpx2
 import pytest
@@ -19,30 +18,16 @@ WORDING = "I want <The Letter> by e-mail."
 MANY = ("email", "name", "fields.city", "fields.visits", "fields.born", "fields.news", "fields.tea")
 
 
-class Inputs(HTMLParser):
-    """The named inputs of a form, with what describes each."""
+def inputs(text: str) -> dict[str, str]:
+    """The tags of a form's inputs by their names, but for those that nobody sees."""
+    tags = re.findall(r'(<(?:input|select)\b[^>]*\bname="([^"]+)"[^>]*>)', text)
+    return {name: html.unescape(tag) for tag, name in tags if 'type="hidden"' not in tag}
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.inputs: dict[str, dict[str, str | None]] = {}
-        self.labels: set[str | None] = set()
-        self.chosen: list[str] = []
-        self._name = ""
-        self._is_chosen = False
-        self.feed(text)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        found = dict(attributes)
-        if tag in {"input", "select"} and found.get("type") != "hidden":
-            self.inputs[str(found["name"])] = found
-        if tag == "label":
-            self.labels.add(found.get("for"))
-        self._is_chosen = tag == "option" and "selected" in found
-
-    def handle_data(self, text: str) -> None:
-        if self._is_chosen:
-            self.chosen.append(text.strip())
-            self._is_chosen = False
+def unpaired(text: str) -> set[str]:
+    """The ids of inputs without a label beside them, and of labels without an input."""
+    found = re.findall(r' id="([^"]+)"', "".join(inputs(text).values()))
+    return set(found) ^ set(re.findall(r'<label for="([^"]+)"', text))
 
 
 @pytest.fixture(autouse=True)
@@ -82,12 +67,10 @@ def test_page_asks_what_the_owner_opened_and_shows_what_is_agreed_to(
     assert heading(page) == "Subscribe"
     for text in (TITLE, WORDING, "Each <morning>"):
         assert html.escape(text) in page.text
-    shown = Inputs(page.text)
-    assert tuple(shown.inputs) == MANY
+    assert tuple(inputs(page.text)) == MANY
     assert "note" not in page.text
-    ids = {each.get("id") for each in shown.inputs.values()}
     # The box to tick stands inside of its label.
-    assert ids - shown.labels == {"fields.news"}
+    assert unpaired(page.text) == {"fields.news"}
     assert page.headers["content-language"] == "en"
 
 
@@ -107,6 +90,7 @@ def test_person_subscribes_on_the_page_with_their_answers(
         f"/s/{made['slug']}",
         email=email,
         name="Ada",
+        colour="an input of nobody's",
         **{f"fields.{key}": value for key, value in answers.items()},
     )
     assert reply.status_code == 303
@@ -146,13 +130,12 @@ def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
         "fields.visits": "Please write a number.",
         "fields.born": "Please write a date as year, month and day, such as 2026-11-22.",
     }
-    shown = Inputs(reply.text)
+    asked = inputs(reply.text)
     for name in ("email", "name", "fields.visits", "fields.born"):
-        assert shown.inputs[name]["value"] == written[name]
-    assert shown.chosen == ["Black"]
+        assert f'value="{written[name]}"' in asked[name]
+    assert re.findall(r"<option[^>]* selected>(.*?)</option>", reply.text) == ["Black"]
     for name in wrong(reply):
-        assert shown.inputs[name]["aria-invalid"] == "true"
-        assert shown.inputs[name]["aria-describedby"] == f"{name}-problem"
+        assert f'aria-invalid="true" aria-describedby="{name}-problem"' in asked[name]
     assert member(client, new_list(client)["id"], written["email"]) is None
 
 
@@ -182,9 +165,7 @@ def test_page_and_pasted_form_of_a_list_with_a_challenge_have_the_widget(
     assert shown in stranger.get(path).text
     pasted = data(client.get(f"/lists/{made['id']}/embed"))["html"]
     assert (shown in pasted, pasted.count("<script")) == (True, 1)
-    reply = send(stranger, path, email=email)
-    assert reply.status_code == 422
-    assert shown in reply.text
+    assert shown in send(stranger, path, email=email).text
     assert member(client, made["id"], email) is None
     token = {WIDGET_FIELDS["turnstile"]: f"pass-{secrets.token_hex(6)}"}
     assert send(stranger, path, email=email, **token).status_code == 303
@@ -214,9 +195,8 @@ def test_pasted_form_has_the_same_inputs_and_no_frame_style_or_script(
     told = data(client.get(f"/lists/{made['id']}/embed"))
     assert told["action"] == f"{stack.api_url}/subscriptions/{made['id']}"
     assert told["page_url"] == f"{stack.api_url}/s/{made['slug']}"
-    shown = Inputs(told["html"])
-    assert tuple(shown.inputs) == MANY
-    assert {each.get("id") for each in shown.inputs.values()} == shown.labels
+    assert tuple(inputs(told["html"])) == MANY
+    assert unpaired(told["html"]) == set()
     assert html.escape(WORDING) in told["html"]
     for word in ("<iframe", "<script", "<style", " style=", " class="):
         assert word not in told["html"]
@@ -235,7 +215,7 @@ def test_no_page_tells_a_stranger_where_the_form_of_a_list_may_stand(
 def test_what_is_pasted_subscribes(client: httpx2.Client, stranger: httpx2.Client) -> None:
     made, email = new_list(client), new_address()
     told = data(client.get(f"/lists/{made['slug']}/embed"))
-    answers = {**dict.fromkeys(Inputs(told["html"]).inputs, ""), "email": email}
+    answers = {**dict.fromkeys(inputs(told["html"]), ""), "email": email}
     reply = stranger.post(told["action"], data=answers, headers=BROWSER)
     assert heading(follow(stranger, reply)) == "Thank you"
     found = known_member(client, made["id"], email)

@@ -169,21 +169,6 @@ def test_a_field_that_was_closed_meanwhile_is_not_set_by_the_token(
     assert (found["status"], found["fields"]) == ("active", {"city": "Paris", "visits": 7})
 
 
-def test_a_form_sets_fields_by_the_names_of_its_inputs(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int
-) -> None:
-    email = new_address()
-    form = {"email": email, "name": "Ada", "fields.city": " Paris ", "fields.visits": "3"}
-    reply = stranger.post(f"/subscriptions/{list_id}", data={**form, "colour": "green"})
-    assert reply.status_code == 303, reply.text
-    found = known_member(client, list_id, email)
-    assert (found["name"], found["fields"]) == ("Ada", {"city": "Paris", "visits": 3})
-    empty = {"email": new_address(), "name": "", "fields.city": "", "fields.visits": ""}
-    assert stranger.post(f"/subscriptions/{list_id}", data=empty).status_code == 303
-    found = known_member(client, list_id, empty["email"])
-    assert (found["name"], found["fields"]) == (None, {})
-
-
 def test_who_is_logged_in_says_it_for_themselves(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:

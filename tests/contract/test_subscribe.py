@@ -69,37 +69,19 @@ def test_an_address_is_one_person_on_all_lists(
     assert count(client, list_id) == 1
 
 
-@pytest.mark.parametrize(
-    ("form", "domain"),
-    [
-        ("Reader.{}@EXAMPLE.com", "example.com"),
-        ("RÉADER.{}@example.com", "example.com"),
-        ("re\u0301ader.{}@example.com", "example.com"),
-        ("reader.{}@xn--bcher-kva.example.com", "bücher.example.com"),
-        ("reader.{}@BÜCHER.example.com", "bücher.example.com"),
-    ],
-)
 def test_one_address_is_one_member_however_it_is_written(
-    client: httpx2.Client, stranger: httpx2.Client, list_id: int, form: str, domain: str
-) -> None:
-    word = new_address().split("@")[0]
-    sent = form.format(word)
-    assert data(subscribe(stranger, list_id, sent)) == 1
-    assert data(subscribe(stranger, list_id, sent.swapcase())) == 1
-    [found] = members(client, list_id)
-    assert found["email"].endswith(f"{word}@{domain}")
-    assert found["email"] == found["email"].lower()
-    assert members(client, list_id, email=sent) == [found]
-
-
-def test_dots_and_tags_make_other_people(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    name, _, domain = new_address().partition("@")
-    addresses = {f"{name}@{domain}", f"{name}+tag@{domain}", f"{name.replace('.', '')}@{domain}"}
-    for each in addresses:
-        assert data(subscribe(stranger, list_id, each)) == 1
-    assert {each["email"] for each in members(client, list_id)} == addresses
+    word = new_address().split("@")[0]
+    for written in (
+        f"RÉADER.{word}@BÜCHER.example.com",
+        f"re\u0301ader.{word}@bücher.example.com",
+        f"réader.{word.upper()}@xn--bcher-kva.EXAMPLE.com",
+    ):
+        assert data(subscribe(stranger, list_id, written)) == 1
+        [found] = members(client, list_id)
+        assert found["email"] == f"réader.{word}@bücher.example.com"
+        assert members(client, list_id, email=written) == [found]
 
 
 def test_what_is_no_address_is_422_and_names_the_place(
@@ -118,16 +100,8 @@ def test_challenge_fields_are_ignored_where_no_challenge_is_wanted(
 ) -> None:
     for provider, token in (("", ""), ("unheard-of", "fail-1"), ("turnstile", "error-1")):
         email = new_address()
-        reply = stranger.post(
-            f"/subscriptions/{list_id}",
-            json={
-                "email": email,
-                "challenge-provider": provider,
-                "challenge-token": token,
-                "challenge-action": "",
-            },
-        )
-        assert data(reply) == 1
+        fields = {"challenge-provider": provider, "challenge-token": token, "challenge-action": ""}
+        assert data(subscribe(stranger, list_id, email, **fields)) == 1
         assert known_member(client, list_id, email)["status"] == "active"
 
 
@@ -139,26 +113,6 @@ def test_the_form_takes_no_notice_of_credentials(
             email = new_address()
             assert data(subscribe(caller, list_id, email)) == 1
             assert known_member(client, list_id, email)["source"] == "form"
-
-
-def test_pending_stays_pending_by_the_form_when_the_list_no_longer_asks(
-    client: httpx2.Client, stranger: httpx2.Client
-) -> None:
-    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
-    subscribe(stranger, list_id, email)
-    assert data(client.patch(f"/lists/{list_id}", json={"confirm_required": False}))
-    assert data(subscribe(stranger, list_id, email)) == 1
-    assert known_member(client, list_id, email)["status"] == "pending"
-
-
-def test_who_left_comes_back_by_a_confirmation_alone(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
-) -> None:
-    reader.joins(list_id).leaves(list_id)
-    assert data(subscribe(stranger, list_id, reader.email)) == 1
-    assert reader.stands(list_id)[0] == "pending"
-    assert confirmations(stack, list_id, reader.email) == 1
-    assert count(client, list_id) == 0
 
 
 def test_who_wants_no_mail_gets_none_by_the_form(
@@ -215,14 +169,9 @@ def test_a_persons_name_is_for_lists_that_they_joined_by_a_login(
     assert (shown["user"]["name"], shown["name"]) == (reader.name, reader.name)
     # Having shown it to one list of an owner's does not show it to the next.
     assert known_member(client, list_id, reader.email)["user"]["name"] is None
-
-
-def test_a_move_does_not_show_a_name_to_another_list(
-    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
-) -> None:
+    # Nor does a move.
     other = new_list(client)["id"]
-    subscribe(stranger, list_id, reader.email)
-    path = f"/subscriptions/{list_id}/members/{reader.user_id}/transfer"
+    path = f"/subscriptions/{list_id}/members/{user_id}/transfer"
     assert data(client.post(path, params={"dst_list_id": other})) == 1
     assert reader.name not in client.get(f"/lists/{other}/subscriptions").text
 
@@ -309,35 +258,20 @@ def test_opponent_by_trace_id_is_the_list_and_the_persons_subscription(
                 assert found["sub"] == {**reader.standing(list_id), "list": None, **hidden}
 
 
-def test_opponent_by_login_needs_the_list(reader: Reader, list_id: int) -> None:
-    reader.joins(list_id)
-    found = data(opponent(reader.client, list_id=list_id))
-    assert found["list"]["id"] == list_id
-    assert found["sub"]["user_id"] == reader.user_id
-    problem(opponent(reader.client), 400, "list_id.missing")
-
-
-def test_opponent_with_a_trace_id_of_another_list_is_403(
+def test_opponent_that_cannot_be_told_says_why(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    other = new_list(client)["id"]
-    reader.joins(list_id).joins(other)
-    trace_id = trace_for(stack, list_id, reader.user_id)
-    for caller in (stranger, reader.client):
-        reply = opponent(caller, trace_id=trace_id, list_id=other)
-        problem(reply, 403, "trace.invalid")
-        problem(opponent(caller, trace_id="nonsense", list_id=other), 403, "trace.invalid")
-
-
-def test_opponent_that_cannot_be_told_says_why(
-    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
-) -> None:
-    trace_id = trace_for(stack, list_id, reader.user_id)
+    trace_id, other = trace_for(stack, list_id, reader.user_id), new_list(client)["id"]
+    reader.joins(other)
     cases: list[tuple[httpx2.Client, dict[str, object], int, str]] = [
         (stranger, {}, 401, "auth.credentials_missing"),
         (stranger, {"list_id": list_id}, 401, "auth.credentials_missing"),
         (stranger, {"list_id": list_id, "trace_id": ""}, 401, "auth.credentials_missing"),
         (stranger, {"trace_id": trace_id}, 404, "subscription.not_found"),
+        (stranger, {"trace_id": trace_id, "list_id": other}, 403, "trace.invalid"),
+        (reader.client, {"trace_id": trace_id, "list_id": other}, 403, "trace.invalid"),
+        (reader.client, {"trace_id": "nonsense", "list_id": other}, 403, "trace.invalid"),
+        (reader.client, {}, 400, "list_id.missing"),
         (reader.client, {"list_id": list_id}, 404, "subscription.not_found"),
         (reader.client, {"list_id": UINT64_MAX}, 404, "list.not_found"),
     ]
@@ -399,13 +333,3 @@ def test_coming_back_lifts_every_opt_out(
         # They never left: what they said about the mail stays said.
         assert join(reader, list_id) == 0
         assert reader.stands(list_id) == ("active", False)
-
-
-def test_lifted_here_is_not_lifted_elsewhere(
-    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
-) -> None:
-    other = new_list(client)["id"]
-    reader.joins(list_id).joins(other).leaves(list_id).leaves(other)
-    assert join(reader, list_id) == 1
-    subscribe(stranger, other, reader.email)
-    assert reader.stands(other)[0] == "pending"

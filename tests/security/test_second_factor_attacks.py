@@ -44,7 +44,10 @@ from tests.visiting import (
 )
 
 FIRST_STEP, FORM = "pressroom_first_step", "pressroom_form"
-FORMS = ("/login", "/login/passkey", "/login/factor", FACTORS, APP, PASSKEY, f"{FACTORS}/codes")
+FORMS = (
+    *("/login", "/login/passkey", "/login/factor", FACTORS, APP, PASSKEY, f"{FACTORS}/codes"),
+    *("/register", "/register/confirm", "/password/forgotten", "/password/new"),
+)
 
 
 @pytest.fixture
