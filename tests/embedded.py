@@ -49,16 +49,16 @@ def kill_and_await(group: Group, name: str) -> None:
     await_ready(group)
 
 
-def await_ready(group: Group, timeout: float = _MAX_START_SECONDS) -> None:
+def await_ready(group: Group) -> None:
     """Tick until every child is ready; raise StackError with the log's end when one can't be."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + _MAX_START_SECONDS
     while True:
         group.tick()
         if group.is_ready:
             return
         group.check_start()
         if time.monotonic() > deadline:
-            raise StackError(f"Not ready after {timeout:.0f} s: {group.not_ready()}.")
+            raise StackError(f"Not ready after {_MAX_START_SECONDS:.0f} s: {group.not_ready()}.")
         time.sleep(0.02)
 
 

@@ -104,7 +104,7 @@ class Listener:
             except OSError:
                 return
             self.connections += 1
-            with connection:
+            with connection, suppress(OSError):
                 self.calls.append(connection.recv(65_536))
                 connection.sendall(self.answer)
 

@@ -156,7 +156,7 @@ class Load:
             self._end(threads)
         assert self._faults == []
 
-    def require_more(self, actions: int, *, within: float = 120.0) -> None:
+    def require_more(self, actions: int) -> None:
         """Wait until so many more have ended well."""
         before = self.done
 
@@ -164,7 +164,7 @@ class Load:
             assert self._faults == []
             return self.done >= before + actions
 
-        eventually(is_enough, within=within, what=f"{actions} actions after {before}")
+        eventually(is_enough, within=120, what=f"{actions} actions after {before}")
 
     def _end(self, threads: list[threading.Thread]) -> None:
         self._over.set()

@@ -35,16 +35,16 @@ def stored_bytes(stack: Stack, user_id: int) -> int:
     return int(str(found[0][0])) if found else 0
 
 
-def begin_jobs(stack: Stack, user_id: int, count: int, kind: str = "export.members") -> None:
+def begin_jobs(stack: Stack, user_id: int, count: int) -> None:
     """Jobs of the user that no worker does."""
-    for _ in range(count):
-        stack.query(
-            "INSERT INTO jobs (kind, queue, user_id, on_behalf_of, status, run_at, send_after)"
-            " VALUES (%s, 'export', %s, %s, 'queued', 'infinity', 'infinity')",
-            kind,
-            user_id,
-            user_id,
-        )
+    stack.query(
+        "INSERT INTO jobs (kind, queue, user_id, on_behalf_of, status, run_at, send_after)"
+        " SELECT 'export.members', 'export', %s, %s, 'queued', 'infinity', 'infinity'"
+        " FROM generate_series(1, %s)",
+        user_id,
+        user_id,
+        count,
+    )
 
 
 def end_jobs(stack: Stack, user_id: int) -> None:

@@ -177,7 +177,6 @@ class Stack:
         ready: Callable[[], bool] | None = None,
         port: int | None = None,
         environment: dict[str, str] | None = None,
-        directory: Path | None = None,
         prefix: tuple[str, ...] = (),
         forks: bool = False,
     ) -> Running:
@@ -188,7 +187,7 @@ class Stack:
         namespace. `forks`: without a start of its own where the zygote can do without.
         """
         argv = (*prefix, sys.executable, "-m", module, *words)
-        program = self._program(name, argv, environment, directory)
+        program = self._program(name, argv, environment)
         if forks and self.zygote is not None and self.zygote.can_fork(program):
             process: subprocess.Popen[bytes] = self.zygote.spawn(program, module, words)
         else:
@@ -203,10 +202,9 @@ class Stack:
         ready: Callable[[], bool] | None = None,
         port: int | None = None,
         environment: dict[str, str] | None = None,
-        directory: Path | None = None,
     ) -> Running:
         """Run any program, which ends with the stack."""
-        program = self._program(name, argv, environment, directory)
+        program = self._program(name, argv, environment)
         return self._running(program, spawn(program), ready, port)
 
     def _program(
@@ -214,14 +212,12 @@ class Stack:
         name: str,
         argv: tuple[str, ...],
         environment: dict[str, str] | None,
-        directory: Path | None,
     ) -> Program:
         return Program(
             name=name,
             argv=argv,
             log=self.home / f"{self.name}-{name}.log",
             environment={**self.environment, **(environment or {})},
-            directory=directory,
         )
 
     def _running(

@@ -30,11 +30,11 @@ class Visitor:
     def get(self, path: str, **query: str) -> httpx2.Response:
         return self.client.get(path, params=query or None)
 
-    def fill_in(self, path: str, form: int = 0, /, **fields: str) -> httpx2.Response:
+    def fill_in(self, path: str, /, **fields: str) -> httpx2.Response:
         """Open a page and send what its form has hidden, and these; no redirect is followed."""
         shown = self.get(path)
         assert shown.status_code == 200, shown.text
-        return self.client.post(path, data={**hidden(shown, form), **fields})
+        return self.client.post(path, data={**hidden(shown), **fields})
 
     def log_in(self, email: str, password: str = PASSWORD, **more: str) -> httpx2.Response:
         return self.fill_in("/login", email=email, password=password, **more)

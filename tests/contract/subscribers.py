@@ -106,7 +106,7 @@ def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
     return traces.make(keyring, Trace(list_id, user_id))
 
 
-def fill(stack: Stack, list_id: int, addresses: list[str], *, status: str = "active") -> None:
+def fill(stack: Stack, list_id: int, addresses: list[str]) -> None:
     """Members by the hundred, faster than they could come by themselves; the last is the newest."""
     stack.query(
         """
@@ -116,12 +116,11 @@ def fill(stack: Stack, list_id: int, addresses: list[str], *, status: str = "act
             FROM unnest(%s) AS address RETURNING id, email
         )
         INSERT INTO subscriptions (list_id, user_id, status, email, source)
-        SELECT %s, people.id, %s, people.email, 'import'
+        SELECT %s, people.id, 'active', people.email, 'import'
         FROM unnest(%s) WITH ORDINALITY AS wanted (address, place)
         JOIN people ON people.email = wanted.address ORDER BY wanted.place
         """,
         addresses,
         list_id,
-        status,
         addresses,
     )

@@ -3,8 +3,6 @@
 import hashlib
 import io
 import re
-import struct
-import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -310,38 +308,11 @@ def test_five_megabytes_pass_and_one_byte_more_does_not(
     assert data(send(client, padded(MAX_IMAGE_BYTES), "a.jpg"))["original_size"] == MAX_IMAGE_BYTES
 
 
-def huge_png(width: int, height: int) -> bytes:
-    """A header that promises much, and no pixels."""
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        checksum = struct.pack(">I", zlib.crc32(kind + content))
-        return struct.pack(">I", len(content)) + kind + content + checksum
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = chunk(b"IDAT", zlib.compress(b"\0" * 64))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + pixels + chunk(b"IEND", b"")
-
-
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [
-        (b"\x89PNG\r\n\x1a\n", None),
-        (b"\xff\xd8\xff\xe0junk" * 10, None),
-        (b"GIF89a", None),
-        (encoded("PNG")[:-40], None),
-        (photo(200, 200)[:-2000], None),
-        (huge_png(16_384, 10), "image.side_too_long"),
-        (huge_png(8_000, 8_000), "image.too_many_pixels"),
-    ],
-    ids=["only magic", "junk jpeg", "only gif", "cut png", "cut jpeg", "side", "pixels"],
-)
-def test_unreadable_pictures_are_422_and_leave_nothing(
-    stack: Stack, client: httpx2.Client, content: bytes, code: str | None
+def test_an_unreadable_picture_is_422_and_leaves_nothing(
+    stack: Stack, client: httpx2.Client
 ) -> None:
     with leaves_nothing(stack, client):
-        reply = send(client, content)
-        body = problem(reply, 422, code or reply.json()["code"])
-        assert body["code"].startswith("image.")
+        body = problem(send(client, photo(200, 200)[:-2000]), 422, "image.truncated")
         # What went wrong stays known to its owner.
         [job] = data(client.get("/jobs"))["items"]
         assert (job["status"], job["error"]["code"]) == ("failed", body["code"])

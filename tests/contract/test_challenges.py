@@ -2,14 +2,12 @@
 
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
 from api.html.frame import page
-from devstack import LOOPBACK
 from integrations.challenges.siteverify import WIDGETS
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
@@ -22,9 +20,8 @@ from tests.contract.subscribers import (
     new_slug,
 )
 from tests.contract.test_lists import fields_at_fault
-from tests.ports import free_port
-from tests.stack import Stack, plain_client
-from tests.visiting import Visitor, new_account
+from tests.stack import Stack
+from tests.visiting import Visitor, a_visitor, new_account
 
 PROVIDERS = ("turnstile", "hcaptcha", "recaptcha")
 FIELDS = ("challenge-provider", "challenge-token", "challenge-action")
@@ -225,19 +222,16 @@ SUBJECTS = {
 
 
 @pytest.fixture(scope="module")
-def guarded_url(stack: Stack, home: Path) -> Iterator[str]:
-    """The URL of an API process of the shared stack that asks for a challenge."""
-    port = free_port()
-    running = stack.start_api(port, PRESSROOM_ACCOUNT_CHALLENGE="turnstile")
-    yield f"http://{LOOPBACK}:{port}"
-    running.stop()
-    stack.processes.remove(running)
+def guarding(stack: Stack) -> Iterator[Stack]:
+    """The shared stack by an API process that asks for a challenge."""
+    with stack.second_api(PRESSROOM_ACCOUNT_CHALLENGE="turnstile") as second:
+        yield second
 
 
 @pytest.fixture
-def visitor(stack: Stack, guarded_url: str) -> Iterator[Visitor]:
-    with plain_client(base_url=guarded_url) as client:
-        yield Visitor(stack, client)
+def visitor(guarding: Stack) -> Iterator[Visitor]:
+    with a_visitor(guarding) as visitor:
+        yield visitor
 
 
 def asked(stack: Stack, email: str) -> list[tuple[object, ...]]:

@@ -8,12 +8,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from devstack import LOOPBACK
 from services.composer.post import Post
 from tests.contract.composing import METADATA, TWEETS, metadata_faults, tweets_faults
 from tests.contract.replies import data, problem
 from tests.modelling import SOURCE, Modelled, post
-from tests.ports import free_port
 from tests.stack import Stack
 
 
@@ -123,19 +121,15 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
     falling_back: Modelled, author: httpx2.Client
 ) -> None:
     stack = falling_back.stack
-    port = free_port()
-    second = stack.start_api(port)
     falling_back.steer("moment")
     body, calls = post(), falling_back.calls()
-    bases = [stack.api_url, f"http://{LOOPBACK}:{port}"] * 6
 
     def ask(base: str) -> httpx2.Response:
         headers = dict(author.headers)
         return httpx2.post(base + METADATA, json=body, headers=headers, timeout=60)
 
-    with ThreadPoolExecutor(len(bases)) as pool:
-        replies = list(pool.map(ask, bases))
-    second.stop()
+    with stack.second_api() as second, ThreadPoolExecutor(12) as pool:
+        replies = list(pool.map(ask, [stack.api_url, second.api_url] * 6))
     assert len({str(data(reply)) for reply in replies}) == 1
     assert falling_back.calls() == calls + 1
 

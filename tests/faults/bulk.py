@@ -8,8 +8,8 @@ from tests.importing import Importing, counts_of, csv_of
 from tests.stack import Owner, Running
 
 
-def worker(importing: Importing, concurrency: int = 1) -> Running:
-    return importing.stack.start_worker("bulk", concurrency=concurrency)
+def worker(importing: Importing) -> Running:
+    return importing.stack.start_worker("bulk", concurrency=1)
 
 
 @dataclass

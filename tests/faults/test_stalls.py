@@ -12,9 +12,9 @@ from tests.stack import Stack, eventually
 pytestmark = pytest.mark.slow
 
 
-def is_touched(file: Path, *, within: float = 5.0) -> bool:
+def is_touched(file: Path) -> bool:
     """Whether the file is touched from now on."""
-    before, until = file.stat().st_mtime_ns, time.monotonic() + within
+    before, until = file.stat().st_mtime_ns, time.monotonic() + 5.0
     while time.monotonic() < until:
         if file.stat().st_mtime_ns != before:
             return True

@@ -41,12 +41,12 @@ class Bench:
 
         eventually(none_left, within=within, what="the end of all jobs")
 
-    def started(self, job_id: int, attempt: int = 1, *, within: float = 20.0) -> int:
+    def started(self, job_id: int, attempt: int = 1) -> int:
         """The process that works at this attempt, once it does."""
         statement = "SELECT pid FROM probe_starts WHERE job_id = %s AND attempt = %s"
         rows = eventually(
             lambda: self.stack.query(statement, job_id, attempt),
-            within=within,
+            within=20,
             what=f"attempt {attempt} of job {job_id}",
         )
         return int(str(rows[0][0]))

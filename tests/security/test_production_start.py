@@ -11,23 +11,12 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 
-from api.limits.body_budgets import MAX_UNFINISHED_BODIES
 from devstack import LOOPBACK
-from tests.contract.credits import CONSUME, grant
 from tests.contract.replies import problem
-from tests.security.attackers import (
-    Attacker,
-    answer_of,
-    attacking,
-    first_answer,
-    new_address,
-)
+from tests.security.attackers import new_address
 from tests.stack import LIMITS, Stack
-from tests.visiting import Visitor, new_account, user_id_of
+from tests.visiting import Visitor, new_account
 
-MEGABYTE = 1024 * 1024
-# The product's defaults, as an operator reads them.
-MOST_FREE_LISTS, MOST_FREE_KEYS = 5, 10
 HOST = "news.example"
 CONTACT = "mailto:security@news.example"
 # What the stacks of other tests set, so that their many calls are not refused.
@@ -74,21 +63,18 @@ class Production:
     half_said: socket.socket
 
     @contextlib.contextmanager
-    def caller(
-        self, key: str | None = None, *, address: str | None = None
-    ) -> Iterator[httpx2.Client]:
-        """Calls with this key from this address, else from a network of their own."""
+    def caller(self) -> Iterator[httpx2.Client]:
+        """Calls from a network of its own."""
         with httpx2.Client(
             base_url=f"https://{HOST}",
-            transport=TlsProxy(self.stack.api_port, address or new_address()),
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            transport=TlsProxy(self.stack.api_port, new_address()),
             timeout=60.0,
         ) as client:
             yield client
 
     @contextlib.contextmanager
-    def visitor(self, address: str | None = None) -> Iterator[Visitor]:
-        with self.caller(address=address) as client:
+    def visitor(self) -> Iterator[Visitor]:
+        with self.caller() as client:
             yield Visitor(self.stack, client)
 
 
@@ -108,39 +94,6 @@ def live(make_stack: Callable[[str], Stack]) -> Iterator[Production]:
 @pytest.fixture
 def email(live: Production) -> str:
     return new_account(live.stack)
-
-
-@pytest.fixture
-def attacker(live: Production) -> Iterator[Attacker]:
-    with attacking(live.stack.api_port, new_address()) as made:
-        yield made
-
-
-def is_served(live: Production, email: str) -> bool:
-    """A charge and a login of somebody else, from elsewhere."""
-    key = live.stack.new_key(user_id_of(live.stack, email))
-    with live.visitor() as person, live.caller(key) as program:
-        charge = {"amount_credit": 1, "source_id": "post"}
-        answers = person.log_in(email), program.post(CONSUME, json=charge)
-        return [each.status_code for each in answers] == [303, 200] and person.is_in()
-
-
-def test_unfinished_bodies_of_one_address_refuse_that_address_alone(
-    live: Production, attacker: Attacker, email: str
-) -> None:
-    grant(live.stack, user_id_of(live.stack, email), "10")
-    unchecked = [
-        attacker.begins("POST /composer/metadata", declares=8 * MEGABYTE - 1, sends=64 * 1024)
-        for _ in range(32)
-    ]
-    key = live.stack.new_owner().key
-    held = [
-        attacker.begins("POST /lists", declares=1024, key=key)
-        for _ in range(MAX_UNFINISHED_BODIES + 1)
-    ]
-    assert first_answer(held) == (429, "body.too_many_unfinished")
-    assert is_served(live, email)
-    assert {answer_of(each) for each in unchecked} == {(401, "auth.credentials_missing")}
 
 
 def test_a_login_over_tls_leaves_cookies_of_this_host_alone(live: Production, email: str) -> None:

@@ -213,8 +213,8 @@ def test_an_intruders_browser_is_a_new_one_after_a_recovery(
     assert stack.query(mailed, email) == [(before + 1,)]
 
 
-def change_address(visitor: Visitor, new: str, password: str = PASSWORD) -> None:
-    visitor.fill_in("/account/email", email=new, current=password)
+def change_address(visitor: Visitor, new: str) -> None:
+    visitor.fill_in("/account/email", email=new, current=PASSWORD)
     reply = visitor.fill_in(visitor.mailed_path(new, "Confirm your new address"))
     assert reply.status_code == 303, reply.text
 

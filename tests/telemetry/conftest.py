@@ -3,11 +3,12 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
-from devstack.sandbox import sandbox_settings
+from tests.language_model import Run
+from tests.modelling import steered_settings
 from tests.stack import Stack
 from tests.telemetry.otlp_collector import Collector, collecting
 
-MODEL = "steered"
+RUN = "traces"
 
 
 @pytest.fixture(scope="package")
@@ -21,14 +22,7 @@ def traced(make_lasting_stack: Callable[[str], Stack], collector: Collector) -> 
     """A stack whose API and workers tell the collector of what they do."""
     traced = make_lasting_stack("traced")
     traced.start_sandbox()
-    traced.environment |= {
-        **collector.environment,
-        "PRESSROOM_LLM_PROVIDER": "openai",
-        "PRESSROOM_LLM_BASE_URL": f"{traced.sandbox_url}{sandbox_settings.LLM_PREFIX}"
-        "/runs/traces/v1",
-        "PRESSROOM_LLM_API_KEY": sandbox_settings.LLM_API_KEY,
-        "PRESSROOM_LLM_MODEL": MODEL,
-    }
+    traced.environment |= collector.environment | steered_settings(Run(traced.sandbox_url, RUN))
     with traced.starting_together():
         traced.start_api()
         traced.start_worker("media", "bulk", concurrency=1)

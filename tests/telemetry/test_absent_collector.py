@@ -32,8 +32,6 @@ def _upload(stack: Stack, api: Running, port: int) -> None:
     ("variables", "is_loaded"),
     [
         ({}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_SDK_DISABLED": "true"}, False),
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}, True),
     ],
 )

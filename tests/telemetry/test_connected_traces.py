@@ -8,10 +8,11 @@ import pytest
 from tests.contract.bulk import addresses, imported, of_addresses
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
+from tests.language_model import Run
 from tests.modelling import SOURCE, post
 from tests.pictures import photo
-from tests.ports import free_port
-from tests.stack import Stack, eventually, plain_client
+from tests.stack import Stack, eventually
+from tests.telemetry.conftest import RUN
 from tests.telemetry.otlp_collector import Collector, Exported
 
 UPLOAD = "POST /attachments"
@@ -98,12 +99,12 @@ def test_composer_call_is_one_trace_to_the_language_model(
 def test_failed_call_of_a_provider_is_marked_in_the_trace(
     traced: Stack, collector: Collector, caller: httpx2.Client
 ) -> None:
-    run = traced.environment["PRESSROOM_LLM_BASE_URL"].removesuffix("/v1")
-    httpx2.put(run, json={"model": "sandbox-401"}).raise_for_status()
+    run = Run(traced.sandbox_url, RUN)
+    run.steer("401")
     try:
         reply = caller.post("/composer/metadata", json=post("failing"))
     finally:
-        httpx2.put(run, json={"model": None}).raise_for_status()
+        run.steer(None)
     assert reply.headers["pressroom-source"].startswith("offline")
     whole = has("request composer.write", "POST 127.0.0.1")
     trace = collector.trace(COMPOSE, lambda found: whole(found) and any(e.failed for e in found))
@@ -151,27 +152,20 @@ def test_checks_of_health_and_the_work_of_each_second_make_no_traces(
 
 @pytest.mark.full("processes")
 def test_name_that_the_operator_gave_a_process_counts(traced: Stack, collector: Collector) -> None:
-    port = free_port()
-    named = traced.start_api(port, OTEL_SERVICE_NAME="letters")
     after = len(collector.bodies)
-    with plain_client(base_url=f"http://127.0.0.1:{port}") as client:
+    with traced.second_api(OTEL_SERVICE_NAME="letters") as named, named.client() as client:
         assert client.get("/nowhere").status_code == 404
     [root] = collector.trace("GET unmatched", has("GET unmatched"), after=after)
     assert (root.service, root.resource["pressroom.process"]) == ("letters", "pressroom-api")
-    assert named.stop() == 0
 
 
 @pytest.mark.full("processes")
 def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(
     traced: Stack, collector: Collector
 ) -> None:
-    port = free_port()
-    silent = traced.start_api(port, OTEL_SDK_DISABLED="true")
-    after = len(collector.bodies)
-    with plain_client(base_url=f"http://127.0.0.1:{port}") as client:
-        key = traced.new_owner().key
-        upload(client, headers={"Authorization": f"Bearer {key}"})
-    assert silent.stop() == 0
+    after, key = len(collector.bodies), traced.new_owner().key
+    with traced.second_api(OTEL_SDK_DISABLED="true") as silent, silent.client(key) as client:
+        upload(client)
     collector.trace("job attachment.process", has("convert image"), after=after)
 
 

@@ -1,11 +1,13 @@
 import httpx2
 
 from tests.contract.bulk import imported, sheet
+from tests.contract.replies import send
 from tests.contract.subscribers import new_list
 from tests.modelling import post
+from tests.pictures import photo
 from tests.stack import Owner, Stack, eventually
-from tests.telemetry.otlp_collector import Collector, Exported
-from tests.telemetry.test_connected_traces import COMPOSE, has, upload
+from tests.telemetry.otlp_collector import Collector
+from tests.telemetry.test_connected_traces import COMPOSE, upload
 
 ADDRESS = "anna.karenina@private.example"
 NAME = "Karenina"
@@ -27,11 +29,14 @@ def test_nothing_that_a_person_sent_is_in_any_span(traced: Stack, collector: Col
         what="the spans of all walks",
     )
     _assert_private(collector, owner)
+    # The library would note errors as events, with their texts.
+    assert not any(each.span.events or each.span.status.message for each in collector.spans())
 
 
 def _walk(client: httpx2.Client) -> None:
     """Take the address through an upload, an import and the composer, and through failures."""
     upload(client, f"{ADDRESS}.jpg", params={"note": QUERY})
+    assert send(client, photo()[:-2000], f"{ADDRESS}.jpg").status_code == 422
     list_id = new_list(client, title=f"Letters of {NAME}")["id"]
     rows = sheet(["Email", "Name"], [ADDRESS, f"Anna {NAME}"], ["broken", NAME])
     for _ in range(2):
@@ -51,12 +56,3 @@ def _assert_private(collector: Collector, owner: Owner) -> None:
     assert b"pressroom-api" in sent
     for word in (*PRIVATE, owner.key, owner.email):
         assert word.lower().encode() not in sent, word
-
-
-def test_no_span_has_an_event(collector: Collector, traced: Stack, caller: httpx2.Client) -> None:
-    # The library would note errors as events, with their texts.
-    caller.get("/lists")
-    collector.trace("GET /lists", has("GET /lists"))
-    noted: list[Exported] = [each for each in collector.spans() if each.span.events]
-    assert noted == []
-    assert not any(each.span.status.message for each in collector.spans())

@@ -5,9 +5,9 @@ import pytest
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
+from tests.hooks import HookReceiver, hooked
 from tests.integrations.payments.reading import Reader
 from tests.payments import SandboxPayments, account_at, an_order, serving
-from tests.webhooks import Receiver, receiving
 
 
 @pytest.fixture(scope="package")
@@ -16,14 +16,14 @@ def keys() -> StripeKeys:
 
 
 @pytest.fixture(scope="package")
-def receiver(keys: StripeKeys) -> Iterator[Receiver]:
-    with receiving() as running:
+def receiver(keys: StripeKeys) -> Iterator[HookReceiver]:
+    with hooked() as running:
         keys.webhook_url = running.url
         yield running
 
 
 @pytest.fixture(scope="package")
-def sandbox_url(keys: StripeKeys, receiver: Receiver) -> Iterator[str]:
+def sandbox_url(keys: StripeKeys, receiver: HookReceiver) -> Iterator[str]:
     with serving(keys) as url:
         yield url
 
@@ -48,5 +48,5 @@ def opened(account: StripeCheckout) -> OpenedCheckout:
 
 
 @pytest.fixture
-def read(receiver: Receiver, account: StripeCheckout, sandbox: SandboxPayments) -> Reader:
+def read(receiver: HookReceiver, account: StripeCheckout, sandbox: SandboxPayments) -> Reader:
     return Reader(receiver, account, sandbox)

@@ -8,25 +8,35 @@ import time
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import Event, Evidence, OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
+from tests.hooks import Hook, HookReceiver
 from tests.payments import Json, SandboxPayments
-from tests.webhooks import Receiver
+from tests.stack import eventually
 
 
 class Reader:
     """Reads what the webhook was sent about one checkout."""
 
     def __init__(
-        self, receiver: Receiver, account: StripeCheckout, sandbox: SandboxPayments
+        self, receiver: HookReceiver, account: StripeCheckout, sandbox: SandboxPayments
     ) -> None:
         self._receiver = receiver
         self._account = account
         self._sandbox = sandbox
 
     def event(self, kind: str, opened: OpenedCheckout) -> Event:
+        """The first such event that was sent about it; it is forgotten then."""
         is_session = kind.startswith("checkout.session.")
         session = self._sandbox.session(opened.session_id)
-        sent = self._receiver.next(kind, session["id" if is_session else "payment"])
-        return self._account.event(sent.body, sent.signature)
+        about = session["id" if is_session else "payment"]
+        named = f'"type": "{kind}"'.encode(), f'"{about}"'.encode()
+
+        def arrived() -> Hook | None:
+            kept = tuple(self._receiver.hooks)
+            return next((each for each in kept if all(n in each.body for n in named)), None)
+
+        sent = eventually(arrived, what=f"an event {kind}")
+        self._receiver.hooks.remove(sent)
+        return self._account.event(sent.body, sent.headers["stripe-signature"])
 
     def evidence(self, kind: str, opened: OpenedCheckout) -> Evidence:
         found = self.event(kind, opened).evidence

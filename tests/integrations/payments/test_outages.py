@@ -1,8 +1,8 @@
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,6 +10,7 @@ from core.errors import DomainError, TransientError
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
+from tests.http_servers import Listener, trickling
 from tests.payments import SandboxPayments, account_at, an_order
 
 # These wait for what never comes.
@@ -71,92 +72,58 @@ def test_a_provider_that_is_not_there_may_be_later(keys: StripeKeys) -> None:
                 ask("cs_test_1")
 
 
-class Raw:
-    """Answers each connection with these bytes, the last part byte by byte without an end."""
-
-    def __init__(self, head: bytes, drip: bytes = b"") -> None:
-        self._head, self._drip = head, drip
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                link, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(link,), daemon=True).start()
-
-    def _answer(self, link: socket.socket) -> None:
-        with link:
-            link.recv(65536)
-            link.sendall(self._head)
-            for _ in range(200 if self._drip else 0):
-                try:
-                    link.sendall(self._drip)
-                except OSError:
-                    return
-                time.sleep(0.05)
-
-
-@pytest.fixture
-def raw(request: pytest.FixtureRequest) -> Iterator[Raw]:
-    server = Raw(*request.param)
-    yield server
-    server.close()
-
-
 _OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize(
-    "raw",
+    ("head", "drip"),
     [(_OK + b"Content-Length: 1000\r\n\r\n", b" "), (_OK + b"X-Slow: ", b"a")],
-    indirect=True,
     ids=["body", "head"],
 )
-def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(raw: Raw, keys: StripeKeys) -> None:
+def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(
+    head: bytes, drip: bytes, keys: StripeKeys
+) -> None:
     started = time.monotonic()
-    with pytest.raises(TransientError):
-        account_at(raw.url, keys, attempt_seconds=ATTEMPT).evidence("cs_test_1")
+    with trickling(head, drip) as url, pytest.raises(TransientError):
+        account_at(url, keys, attempt_seconds=ATTEMPT).evidence("cs_test_1")
     assert time.monotonic() - started < HANGING
 
 
+@contextmanager
+def answering(answer: bytes, keys: StripeKeys) -> Iterator[StripeCheckout]:
+    with Listener(answer=answer).listening() as server:
+        yield account_at(f"http://{server.address}:{server.port}", keys)
+
+
 @pytest.mark.parametrize(
-    "raw",
+    "answer",
     [
-        (_OK + b"Content-Length: 15\r\n\r\n<title>Busy</t>",),
-        (b"HTTP/1.1 503 Gone\r\nContent-Length: 4\r\n\r\nbusy",),
-        (b"",),
-        (b"nonsense\r\n\r\n",),
-        (_OK + b"Content-Length: 5000002\r\n\r\n{}" + b" " * 5_000_000,),
+        _OK + b"Content-Length: 15\r\n\r\n<title>Busy</t>",
+        b"HTTP/1.1 503 Gone\r\nContent-Length: 4\r\n\r\nbusy",
+        b"",
+        b"nonsense\r\n\r\n",
+        _OK + b"Content-Length: 5000002\r\n\r\n{}" + b" " * 5_000_000,
     ],
-    indirect=True,
     ids=["page", "503", "nothing", "nonsense", "endless"],
 )
-def test_what_is_no_answer_of_stripe_may_be_one_later(raw: Raw, keys: StripeKeys) -> None:
-    with pytest.raises(TransientError):
-        account_at(raw.url, keys).evidence("cs_test_1")
+def test_what_is_no_answer_of_stripe_may_be_one_later(answer: bytes, keys: StripeKeys) -> None:
+    with answering(answer, keys) as account, pytest.raises(TransientError):
+        account.evidence("cs_test_1")
 
 
 @pytest.mark.parametrize(
-    "raw",
+    "answer",
     [
-        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n",),
-        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",),
+        b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
     ],
-    indirect=True,
     ids=["redirect", "404"],
 )
 def test_a_server_that_sends_elsewhere_or_knows_nothing_is_an_error(
-    raw: Raw, keys: StripeKeys
+    answer: bytes, keys: StripeKeys
 ) -> None:
-    with pytest.raises(DomainError) as caught:
-        account_at(raw.url, keys).evidence("cs_test_1")
+    with answering(answer, keys) as account, pytest.raises(DomainError) as caught:
+        account.evidence("cs_test_1")
     assert caught.value.code == "payments.refused"
 
 

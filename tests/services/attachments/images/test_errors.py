@@ -58,6 +58,11 @@ def test_file_cut_short_anywhere_is_refused(name: str) -> None:
     assert {error(data[:cut]).code for cut in cuts} == {"image.truncated"}
 
 
+@pytest.mark.parametrize("data", [PNG_SIGNATURE, b"GIF89a", b"\xff\xd8\xff\xe0junk" * 10])
+def test_file_that_only_begins_like_a_picture_is_refused(data: bytes) -> None:
+    assert error(data).code == "image.truncated"
+
+
 def test_no_error_quotes_an_address_in_memory() -> None:
     # An icon whose only image is of no format.
     entry = struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, 64, 22)
