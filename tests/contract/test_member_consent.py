@@ -316,17 +316,6 @@ def test_an_owner_is_shown_nothing_of_the_lists_of_others(
     assert entry["list_id"] == theirs
 
 
-def test_no_call_changes_an_entry(client: httpx2.Client, reader: Reader, list_id: int) -> None:
-    reader.joins(list_id)
-    path = f"/lists/{list_id}/members/{reader.user_id}/consent"
-    before = consent(client, list_id, reader.user_id)
-    for method in ("POST", "PUT", "PATCH", "DELETE"):
-        assert client.request(method, path, json={"how": "login"}).status_code == 405
-    data(client.patch(f"/lists/{list_id}/members/{reader.user_id}", json={"name": "Changed"}))
-    data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"))
-    assert consent(client, list_id, reader.user_id) == before
-
-
 def test_each_wording_is_a_version_that_is_kept(
     client: httpx2.Client, make_reader: Callable[[], Reader]
 ) -> None:

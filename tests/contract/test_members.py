@@ -34,15 +34,6 @@ def record(reader: Reader, list_id: int, path: str) -> str:
     return f"/lists/{list_id}/members/{reader.user_id}"
 
 
-def test_removing_is_1_then_0(
-    client: httpx2.Client, reader: Reader, list_id: int, path: str
-) -> None:
-    assert data(client.delete(path)) == 1
-    assert reader.stands(list_id) == ("removed", True)
-    assert count(client, list_id) == 0
-    assert data(client.delete(path)) == 0
-
-
 def test_mail_is_switched_by_the_owner_who_hears_what_changed_and_on_by_the_person_too(
     client: httpx2.Client, reader: Reader, list_id: int, path: str
 ) -> None:
@@ -153,17 +144,12 @@ def test_members_subscriptions_are_those_of_this_lists_owner(
         found = data(reply)
         assert [one["list_id"] for one in found] == [one["id"] for one in mine][::-1]
         assert [one["status"] for one in found] == ["active", "unsubscribed", "active"]
-        assert {one["user_id"] for one in found} == {reader.user_id}
-        check_objects(found, reader)
+        for one in found:
+            assert (one["user_id"], one["list"]["id"]) == (reader.user_id, one["list_id"])
+            assert one["user"] == {"id": reader.user_id, "name": reader.name}
         assert theirs["slug"] not in reply.text
     hers = data(neighbour.get(f"/subscriptions/{theirs['id']}/members/{reader.user_id}/subs"))
     assert [one["list_id"] for one in hers] == [theirs["id"]]
-
-
-def check_objects(found: list[dict[str, Any]], reader: Reader) -> None:
-    for one in found:
-        assert one["user"] == {"id": reader.user_id, "name": reader.name}
-        assert one["list"]["id"] == one["list_id"]
 
 
 def history(
@@ -259,40 +245,6 @@ def test_what_changes_nothing_leaves_no_entry(
     assert history(client, list_id, reader.user_id) == before
 
 
-def page(client: httpx2.Client, list_id: int, **query: object) -> dict[str, Any]:
-    reply = client.get(f"/lists/{list_id}/subscriptions", params=dict(query))  # type: ignore[arg-type]
-    found: dict[str, Any] = data(reply)
-    assert set(found) == {"items", "pagination"}
-    assert found["pagination"]["next_offset"] == found["pagination"]["offset"] + len(found["items"])
-    return found
-
-
-def addresses(found: list[dict[str, Any]]) -> list[str]:
-    return [each["email"] for each in found]
-
-
-@pytest.fixture
-def many(stack: Stack, list_id: int) -> list[str]:
-    """The addresses of 120 members, newest first."""
-    made = [f"m{number:03}.{new_address()}" for number in range(120)]
-    fill(stack, list_id, made)
-    return made[::-1]
-
-
-def test_members_come_newest_first_with_every_field(
-    client: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
-) -> None:
-    people = [make_reader().joins(list_id) for _ in range(2)]
-    found = page(client, list_id)["items"]
-    assert [each["user_id"] for each in found] == [each.user_id for each in people][::-1]
-    for each, person in zip(found, people[::-1], strict=True):
-        assert each["user"] == {"id": person.user_id, "name": person.name}
-        assert each["list"] is None
-        # What the owner alone is shown.
-        own = {"user": each["user"], "fields": {}, "tags": [], "joined_at": each["created_at"]}
-        assert each == {**person.standing(list_id), **own, "list": None}
-
-
 def test_bad_values_are_400_and_named(client: httpx2.Client, list_id: int) -> None:
     for query in ["premium=2", "premium=platinum", "premium=", "status=", "status=ACTIVE"]:
         reply = client.get(f"/lists/{list_id}/subscriptions?{query}")
@@ -302,20 +254,20 @@ def test_bad_values_are_400_and_named(client: httpx2.Client, list_id: int) -> No
 
 
 def test_a_walk_by_cursor_sees_each_member_once_while_others_come_and_go(
-    stack: Stack, client: httpx2.Client, list_id: int, many: list[str]
+    stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
+    many = [f"m{number:03}.{new_address()}" for number in range(120)]
+    fill(stack, list_id, many)
     seen: list[str] = []
-    cursor: dict[str, str] = {}
-    while True:
-        found = page(client, list_id, limit=25, **cursor)
-        seen += addresses(found["items"])
+    asked: dict[str, Any] = {"limit": 25}
+    while len(seen) < len(many):
+        found = data(client.get(f"/lists/{list_id}/subscriptions", params=asked))
+        seen += [each["email"] for each in found["items"]]
         fill(stack, list_id, [new_address() for _ in range(7)])
         gone = found["items"][3]["user_id"]
         assert data(client.delete(f"/subscriptions/{list_id}/members/{gone}")) == 1
-        if found["pagination"]["next_cursor"] is None:
-            break
-        cursor = {"cursor": found["pagination"]["next_cursor"]}
-    assert seen == many
+        asked["cursor"] = found["pagination"]["next_cursor"]
+    assert (seen, asked["cursor"]) == (many[::-1], None)
 
 
 def test_subscriber_count_is_true_right_after_every_change(
@@ -340,8 +292,9 @@ def test_subscriber_count_is_true_right_after_every_change(
     assert both() == (0, 0)
     reader.joins(other).joins(list_id)
     assert both() == (1, 1)
-    assert data(client.delete(path)) == 1
-    assert both() == (0, 1)
+    for changed in (1, 0):
+        assert data(client.delete(path)) == changed
+        assert both() == (0, 1)
     assert {
         each["id"]: each["subscriber_count"] for each in data(client.get("/lists"))["items"]
     } == {list_id: 0, other: 1}

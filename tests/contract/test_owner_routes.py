@@ -29,6 +29,7 @@ ROUTES: dict[str, Any] = {
     "POST /lists/{list_id}/exports": {"kind": "members"},
     "PATCH /lists/{list_id}": {"title": "Changed"},
     "PATCH /lists/{list_id}/members/{user_id}": {"name": "B"},
+    "PUT /lists/{list_id}/members/{user_id}": {"name": "C"},
     f"PUT {_MEMBER}/email": {"enabled": False},
     f"POST {_MEMBER}/transfer?dst_list_id={{other}}": None,
     f"DELETE {_MEMBER}": None,
@@ -52,7 +53,7 @@ def place(client: httpx2.Client, reader: Reader) -> Place:
 
 
 def call(caller: httpx2.Client, route: str, place: Place, **instead: object) -> httpx2.Response:
-    method, path = route.format(**{**place._asdict(), **instead}).split(" ")
+    method, path = route.format(**{**place._asdict(), **instead}).split(" ", 1)
     return caller.request(method, path, json=ROUTES[route])
 
 
@@ -77,7 +78,10 @@ def test_a_number_of_64_bits_names_a_member_and_below_lists_their_address_does(
         for unknown in (0, 1, 2**53, UINT64_MAX):
             problem(call(client, route, place, user_id=unknown), 404, "member.not_found")
         takes_address = route.endswith(" /lists/{list_id}/members/{user_id}")
-        for bad in (UINT64_MAX + 1, "-1", "me", *(() if takes_address else (reader.email,))):
+        others = (
+            ("1.5", "@", "a@b@c", "a b@example.com", "%20") if takes_address else (reader.email,)
+        )
+        for bad in (UINT64_MAX + 1, "-1", "me", *others):
             body = problem(call(client, route, place, user_id=bad), 400, "request.invalid")
             assert [each["field"] for each in body["errors"]] == ["path.user_id"]
         if takes_address:
