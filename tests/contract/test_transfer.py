@@ -120,6 +120,25 @@ def test_where_both_have_them_the_higher_tier_and_the_later_expiry_stay(
     assert (reader.stands(source)[0], reader.stands(target)[0]) == ("removed", "active")
 
 
+def test_who_left_and_was_moved_back_is_on_the_list_again_after_undoing(
+    *,
+    stack: Stack,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    reader: Reader,
+    list_id: int,
+    target: int,
+) -> None:
+    reader.joins(list_id)
+    data(move(client, list_id, reader.user_id, target))
+    reader.leaves(target)
+    data(move(client, target, reader.user_id, list_id))
+    assert reader.stands(list_id) == ("unsubscribed", True)
+    trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
+    assert stranger.post("/unsubscribe", params=trace, data={"action": "undo"}).is_redirect
+    assert reader.stands(list_id) == ("active", True)
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("joined_both", [True, False])
 def test_who_left_either_list_has_left_the_target(

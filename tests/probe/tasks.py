@@ -17,9 +17,8 @@ def run(resources: Resources, lease: Lease) -> None:
 
     kill: how many attempts kill their own process. flaky: how many attempts fail for now.
     hang: how many attempts hear of nothing for a minute. refuse: fail for good. sleep: seconds of
-    work. steps: transactions with progress and an effect each, `step_sleep` seconds apart,
-    `step_kills` naming those that die after their commit, and `turn` after how many a turn ends.
-    Without steps there is one effect.
+    work. steps: transactions with progress and an effect each, `step_sleep` seconds apart, and
+    `turn` after how many a turn ends. Without steps there is one effect.
     """
     plan = _begin(resources, lease)
     if lease.attempt <= plan.get("kill", 0):
@@ -71,8 +70,6 @@ def _step_by_step(resources: Resources, lease: Lease, plan: dict[str, Any]) -> N
             if step + 1 == first + turn and step + 1 < total:
                 leases.hand_back(uow, lease)
                 return
-        if step + 1 in plan.get("step_kills", []):
-            os.kill(os.getpid(), signal.SIGKILL)
     with resources.unit_of_work() as uow:
         leases.succeed(uow, lease, {"steps": total})
 

@@ -15,7 +15,6 @@ from pydantic import SecretStr
 
 from core.errors import DomainError
 from services.backup import creating, manifests, restoring
-from services.jobs import maintenance
 from services.jobs.lease import LeaseLost
 from storage.backup_files.places import FolderPlace
 from tests.embedded import Services
@@ -226,14 +225,6 @@ def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Saved) -> N
     alone = saved(backups.stack, backups.folder, backup_keys=SecretStr(NEW_KEY))
     assert manifests.find(alone.place, later.id) == later
     assert "b1" in error_message("backup.key_missing", lambda: manifests.find(alone.place, made.id))
-
-
-def test_two_at_once_are_one(backups: Saved) -> None:
-    def in_between(_: datetime) -> None:
-        another = partial(maintenance.run_now, backups.resources, creating.MAKE_BACKUP, print)
-        error_message("maintenance.running", another)
-
-    backups.run(in_between)
 
 
 def test_a_backup_that_lost_its_hold_is_none(backups: Saved) -> None:

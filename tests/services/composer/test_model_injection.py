@@ -65,16 +65,6 @@ def told_about_honest_post(sandbox: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("part", MetadataField)
-def test_a_part_by_itself_holds_no_strange_link_or_mention(run: Run, part: MetadataField) -> None:
-    plain = post_with(ORDERS[0])
-    written = model_writer.metadata(plain, frozenset({part}), run.model("obedient"), SECONDS)
-    text = str(getattr(written, part))
-    assert LINK not in text
-    assert HANDLE not in text
-    assert run.calls == 2
-
-
 def test_links_and_mentions_of_the_post_itself_may_stay(run: Run) -> None:
     content = f"{_STORY} Read {LINK} and ask {HANDLE} about it."
     plain = markup.read(Post("Honey", content))

@@ -112,15 +112,6 @@ def test_a_repair_that_fails_after_nothing_readable_tells_why(run: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("behaviour", ["slow", "trickle"])
-def test_all_of_it_ends_in_its_time(run: Run, behaviour: str) -> None:
-    began = time.monotonic()
-    error = error_of(run.model(behaviour), seconds=1.5)
-    assert time.monotonic() - began < HANGING
-    assert (error.kind, error.code) == (Kind.TOO_SLOW, "llm.too_slow")
-
-
-@pytest.mark.slow
 def test_a_slow_repair_ends_in_the_same_time(run: Run) -> None:
     began = time.monotonic()
     llm = InTurn([run.model("too-long"), run.model("slow")])

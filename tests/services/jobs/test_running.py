@@ -1,4 +1,3 @@
-from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
@@ -15,27 +14,10 @@ from tests.services.jobs.conftest import change
 from tests.stack import eventually
 
 
-@dataclass(frozen=True)
-class Slow:
-    """Jobs that take long, running while the other tests do."""
-
-    long: int
-    stubborn: int
-
-
 @pytest.fixture(scope="module", autouse=True)
-def slow(bench: Bench) -> Slow:
-    return Slow(
-        long=bench.enqueue(sleep=6.5), stubborn=bench.enqueue(steps=4, step_kills=[1, 2, 3])
-    )
-
-
-def test_job_is_done_once_and_its_result_kept(bench: Bench) -> None:
-    job_id = bench.enqueue()
-    job = bench.finished(job_id)
-    assert job.status == JobStatus.SUCCEEDED
-    assert job.result == {"pid": bench.started(job_id)}
-    assert (bench.starts(job_id), bench.effects(job_id)) == (1, 1)
+def long_id(bench: Bench) -> int:
+    """A job that takes long, running while the other tests do."""
+    return bench.enqueue(sleep=6.5)
 
 
 def test_transient_failure_is_tried_again_after_a_pause(bench: Bench) -> None:
@@ -132,15 +114,6 @@ def test_message_of_an_unknown_job_or_task_does_no_harm(bench: Bench) -> None:
     assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
 
 
-def test_long_job_keeps_its_lease_by_renewing_it(bench: Bench, slow: Slow) -> None:
-    job = bench.finished(slow.long)
+def test_long_job_keeps_its_lease_by_renewing_it(bench: Bench, long_id: int) -> None:
+    job = bench.finished(long_id)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)
-
-
-def test_job_that_gets_on_survives_more_kills_than_a_poison_job_may_cause(
-    bench: Bench, slow: Slow
-) -> None:
-    job = bench.finished(slow.stubborn, within=60)
-    assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 4)
-    steps = bench.stack.query("SELECT step FROM probe_effects WHERE job_id = %s", job.id)
-    assert sorted(steps) == [(0,), (1,), (2,), (3,)]

@@ -125,21 +125,6 @@ def test_what_a_killed_worker_leaves_is_erased_by_the_next_and_counted_once(
     assert (counts["events"], counts["acts"], counts["idempotency"]) == (ROWS, ROWS, ROWS)
 
 
-def test_a_worker_that_lost_the_job_erases_nothing(
-    quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
-) -> None:
-    fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=2)
-    job_id = erasure.begin(quiet.resources, address)
-    before = left(quiet.stack, user_id)
-    lost = quiet.lease(job_id)
-    with quiet.resources.unit_of_work() as uow:
-        leases.hand_back(uow, lost)
-    with pytest.raises(LeaseLost):
-        erasure.run(quiet.resources, lost)
-    assert left(quiet.stack, user_id) == before
-    finish(quiet.resources, job_id)
-
-
 def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_shown(
     quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
 ) -> None:

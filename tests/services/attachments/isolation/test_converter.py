@@ -88,16 +88,6 @@ def test_answer_with_a_rendition_that_is_not_known_is_none(converter: ConverterP
         outcome(json.dumps(told).encode(), rest[length:])
 
 
-def test_error_comes_through_with_its_code_and_message(converter: ConverterProcess) -> None:
-    data = one_of_each()["gif"][:-5]
-    with pytest.raises(UnreadableImage) as direct:
-        convert(data)
-    with pytest.raises(UnreadableImage) as piped:
-        converter.convert(data)
-    assert (piped.value.code, piped.value.message) == (direct.value.code, direct.value.message)
-    assert_works(converter)
-
-
 def test_five_megabytes_go_both_ways_without_a_deadlock(converter: ConverterProcess) -> None:
     noise = Image.frombytes("RGB", (1300, 1300), random.Random(1).randbytes(3 * 1300 * 1300))
     data = encoded(noise, "PNG", compress_level=0)

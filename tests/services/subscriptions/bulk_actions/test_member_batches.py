@@ -9,7 +9,7 @@ from core.errors import DomainError
 from core.settings.notations import PlanQuota
 from models import BulkAction, BulkActionKind, OptOutKind, Subscription, User
 from services.jobs import lease as leases
-from services.jobs.lease import Lease, LeaseLost
+from services.jobs.lease import Lease
 from services.subscriptions import lists, tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions import batches as batches_module
@@ -26,14 +26,6 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "MAX_BATCH_MEMBERS", 3)
 
 
-def kept_for_undo(bulk: BulkActions) -> object:
-    [(count,)] = bulk.stack.query(
-        "SELECT count(*) FROM bulk_changes JOIN bulk_actions ON id = bulk_id WHERE list_id = %s",
-        bulk.list_id,
-    )
-    return count
-
-
 def person_of(bulk: BulkActions, email: str) -> int:
     with bulk.resources.unit_of_work() as uow:
         return uow.session.scalars(select(User.id).where(User.email == email)).one()
@@ -43,21 +35,6 @@ def remove(bulk: BulkActions, email: str) -> None:
     user_id = person_of(bulk, email)
     with bulk.resources.unit_of_work() as uow:
         members.remove(uow, lists.get(uow, bulk.list_id), user_id, OWNER)
-
-
-def test_many_batches_change_each_member_once_and_their_undo_restores_every_column(
-    bulk: BulkActions,
-) -> None:
-    bulk.add(10)
-    before = bulk.records()
-    result = bulk.do(BulkActionKind.TAG, "vip")
-    assert (result["matched"], result["changed"]) == (10, 10)
-    assert set(Counter(bulk.events()).values()) == {1}
-    assert len(bulk.events()) == 10
-    undone = bulk.take_back(result["bulk_id"])
-    assert undone == {"bulk_id": result["bulk_id"], "undone": 10, "kept": 0}
-    assert bulk.records() == before
-    assert kept_for_undo(bulk) == 0
 
 
 class Killed(BaseException):
@@ -109,22 +86,6 @@ def looks_once() -> Callable[[Lease], None]:
         looks.append(lease)
 
     return look
-
-
-def test_a_worker_that_lost_its_lease_changes_nothing(bulk: BulkActions) -> None:
-    bulk.add(4)
-    job_id = bulk.begin(BulkActionKind.REMOVE)
-    lost = bulk.importing.lease(job_id)
-    with bulk.resources.unit_of_work() as uow:
-        leases.hand_back(uow, lost)
-    before = bulk.records()
-    with pytest.raises(LeaseLost):
-        actions.change_members(bulk.resources, lost)
-    assert bulk.records() == before
-    assert bulk.events() == []
-    assert kept_for_undo(bulk) == 0
-    assert bulk.importing.work(job_id).result is not None
-    assert bulk.statuses() == ["removed"] * 4
 
 
 def test_members_in_any_status_are_met_once_though_the_bulk_action_changes_it(

@@ -122,20 +122,6 @@ def test_date_of_joining_is_that_of_the_member_before_that_of_the_record() -> No
     assert one(f"{header}a@example.com,2020-01-01,\n").joined_at == "2020-01-01T00:00:00.000000Z"
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [
-        *("2023-11-14T22:13:20Z", "2023-11-14 22:13:20 UTC", "2023-11-14T23:13:20+01:00"),
-        *("1700000000", "1700000000123", "Nov 14, 2023 10:13 PM"),
-    ],
-)
-def test_date_of_joining_is_read_as_products_and_programs_write_it(cell: str) -> None:
-    found = one(f'email,created_at\na@example.com,"{cell}"\n')
-
-    assert found.joined_at is not None
-    assert found.joined_at.startswith("2023-11-14T22:13")
-
-
 def test_what_the_file_claims_of_consent_is_read() -> None:
     found = one(
         "email,OPTIN_TIME,OPTIN_IP,CONFIRM_TIME,CONFIRM_IP\n"

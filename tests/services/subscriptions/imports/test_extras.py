@@ -174,24 +174,6 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
     assert claims(importing, task.id) == 0
 
 
-def test_value_that_does_not_fit_is_in_the_file_of_errors_and_the_row_is_added(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    make_fields(importing, owner)
-    file = csv_of(
-        [[people[0], "", "Acme", "old", "", "soon"], [people[1], "", "", "3", "", ""]], HEADER
-    )
-    task = importing.bring(owner, list_id, file)
-
-    assert (task.added, task.left_out) == (2, 2)
-    [line] = importing.not_added(task.id)
-    assert line[0] == people[0]
-    assert line[6:8] == ["2", "row.left_out"]
-    assert "Age: must be a number, not 'old'" in line[8]
-    assert "created_at: must be a date, not 'soon'" in line[8]
-    assert shown(importing, owner, list_id)[people[0]]["fields"] == {"company": "Acme"}
-
-
 def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:

@@ -1,6 +1,5 @@
 import pytest
 
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.subscriptions import lists
 from services.subscriptions.imports import import_jobs, split
@@ -47,24 +46,9 @@ def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
                 staying[job_id] = lease
     for job_id in jobs:
         importing.help(job_id)
-    assert [importing.of_job(job_id).added for job_id in jobs] == [30] * FILES
+    tasks = [importing.of_job(job_id) for job_id in jobs]
+    assert [(task.received, task.added, task.duplicate) for task in tasks] == [(30, 30, 0)] * FILES
     assert [importing.job(job_id).status for job_id in jobs] == ["succeeded"] * FILES
-
-
-def test_another_process_goes_on_with_a_file_where_the_first_one_stopped(
-    importing: Importing, owner: Owner, list_id: int
-) -> None:
-    job_id = importing.begin(owner, list_id, file_of(41))
-    lease = importing.lease(job_id)
-    import_jobs.run(importing.resources, lease)
-    assert importing.of_job(job_id).chunks > 1
-    # As a process that has just started.
-    split._open.clear()
-    with importing.resources.unit_of_work() as uow:
-        leases.hand_back(uow, lease)
-    importing.work(job_id)
-    task = importing.of_job(job_id)
-    assert (task.received, task.added, task.duplicate) == (41, 41, 0)
 
 
 def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
