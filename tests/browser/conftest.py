@@ -1,7 +1,6 @@
 import shutil
 from asyncio import AbstractEventLoop, events
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import (
@@ -14,12 +13,11 @@ from playwright.sync_api import (
 )
 
 from tests.browser.foreign_site import Site
-from tests.browser.looks import TAKES_PICTURES, WIDE, Keep, Open
+from tests.browser.looks import WIDE, Open
 from tests.prerequisites import pass_over
 
 # A limit against hanging: a machine that runs all tests at once is slow.
 expect.set_options(timeout=30_000)
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 OWN_MACHINE = ("http://127.0.0.1:", "http://localhost:", "ws://127.0.0.1:", "data:", "blob:")
 # A browser logs every page that is answered 4xx, as a form with something wrong is, a site without
 # an icon, and a field that was filled in before the page set the focus: no person is so quick.
@@ -129,17 +127,3 @@ def site() -> Iterator[Site]:
     running = Site()
     yield running
     running.close()
-
-
-@pytest.fixture(scope="module")
-def keep() -> Keep:
-    """Keeps a screenshot under build/screenshots, for people to look at.
-
-    Only the full tier does, and who asks for it by PRESSROOM_PICTURES=1.
-    """
-
-    def take(page: Page, name: str) -> None:
-        if TAKES_PICTURES:
-            page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
-
-    return take

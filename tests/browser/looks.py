@@ -1,7 +1,6 @@
 """What makes a page usable by everybody: by ear, by touch, and in a narrow window."""
 
 import json
-import os
 from collections.abc import Callable
 
 from axe_playwright_python.base import AXE_SCRIPT, AxeResults
@@ -10,7 +9,6 @@ from playwright.sync_api import Page, ViewportSize, expect
 from tests.sizes import SIZE
 
 Open = Callable[..., Page]
-Keep = Callable[[Page, str], None]
 NARROW = 320
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 TOUCHABLE = 44  # CSS pixels
@@ -18,7 +16,6 @@ LONG_WORD = "Donaudampfschifffahrtsgesellschaftskapitänsmützen"
 # `make test` looks at some pages of each kind, in test_every_page; the full tier also at each page
 # that a journey comes by.
 IS_THOROUGH = SIZE != "few"
-TAKES_PICTURES = IS_THOROUGH or os.environ.get("PRESSROOM_PICTURES") == "1"
 
 
 def shows(page: Page, heading: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser import looks
-from tests.browser.looks import IS_THOROUGH, Keep, Open, require_accessible
+from tests.browser.looks import IS_THOROUGH, Open, require_accessible
 from tests.ports import free_port
 from tests.stack import Stack
 from tests.visiting import OTHER_PASSWORD, PASSWORD, Visitor, a_visitor, new_account, new_address
@@ -31,21 +31,16 @@ def log_in(page: Page, stack: Stack, email: str, password: str = PASSWORD) -> No
 
 
 @pytest.mark.both("browser")
-def test_a_person_registers_and_logs_out(
-    stack: Stack, page: Page, mailbox: Visitor, keep: Keep
-) -> None:
+def test_a_person_registers_and_logs_out(stack: Stack, page: Page, mailbox: Visitor) -> None:
     email = new_address()
     page.goto(f"{stack.api_url}/login")
     page.get_by_role("link", name="Make an account").click()
     shows(page, "Make an account")
-    keep(page, "register")
     page.get_by_label("E-mail address").fill(email)
     page.get_by_role("button", name="Send me the link").click()
     shows(page, "Look into your mailbox")
-    keep(page, "register-mailed")
     page.goto(stack.api_url + mailbox.mailed_path(email, "Finish your registration"))
     shows(page, "Finish your registration")
-    keep(page, "register-confirm")
     page.get_by_label("Your name").fill("Ada Lovelace")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Make my account").click()
@@ -60,19 +55,17 @@ def test_a_person_registers_and_logs_out(
 
 @pytest.mark.full("browser")
 def test_a_person_logs_in_at_the_second_try_and_lands_where_they_wanted(
-    stack: Stack, page: Page, keep: Keep
+    stack: Stack, page: Page
 ) -> None:
     email = new_account(stack)
     page.goto(f"{stack.api_url}/account/email")
     shows(page, "Log in")
-    keep(page, "login")
     page.get_by_label("E-mail address").fill(email)
     page.get_by_label("Password").fill("not the password")
     page.get_by_role("button", name="Log in").click()
     shows(page, "Log in")
     expect(page.get_by_role("alert")).to_contain_text("don’t belong together")
     expect(page.get_by_label("E-mail address")).to_have_value(email)
-    keep(page, "login-wrong")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
     shows(page, "Change your e-mail address")
@@ -81,7 +74,7 @@ def test_a_person_logs_in_at_the_second_try_and_lands_where_they_wanted(
 
 @pytest.mark.full("browser")
 def test_a_person_gets_a_new_password_and_sees_to_their_sessions(
-    stack: Stack, page: Page, mailbox: Visitor, keep: Keep
+    stack: Stack, page: Page, mailbox: Visitor
 ) -> None:
     email = new_account(stack)
     page.goto(f"{stack.api_url}/login")
@@ -90,13 +83,11 @@ def test_a_person_gets_a_new_password_and_sees_to_their_sessions(
     page.get_by_role("button", name="Send me the link").click()
     page.goto(stack.api_url + mailbox.mailed_path(email, "Choose a new password"))
     shows(page, "Choose a new password")
-    keep(page, "new-password")
     page.get_by_label("Password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Save and log in").click()
     shows(page, "Your account")
     mailbox.log_in(email, OTHER_PASSWORD)
     page.reload()
-    keep(page, "account")
     page.get_by_role("button", name="Log out the browser").click()
     shows(page, "Your account")
     expect(page.get_by_role("status")).to_have_text("Logged out there.")
@@ -104,36 +95,29 @@ def test_a_person_gets_a_new_password_and_sees_to_their_sessions(
 
 
 @pytest.mark.full("browser")
-def test_a_person_changes_password_and_address(
-    stack: Stack, page: Page, mailbox: Visitor, keep: Keep
-) -> None:
+def test_a_person_changes_password_and_address(stack: Stack, page: Page, mailbox: Visitor) -> None:
     email, new = new_account(stack), new_address()
     log_in(page, stack, email)
     page.get_by_role("link", name="Password", exact=True).click()
     shows(page, "Change your password")
-    keep(page, "account-password")
     page.get_by_label("Present password").fill(PASSWORD)
     page.get_by_label("New password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Change my password").click()
     expect(page.get_by_role("status")).to_contain_text("Your password is changed")
     page.get_by_role("link", name="E-mail address").click()
-    keep(page, "account-email")
     page.get_by_label("New e-mail address").fill(new)
     page.get_by_label("Password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Send me the link").click()
     expect(page.get_by_role("status")).to_contain_text("mailing a link to the new address")
     page.goto(stack.api_url + mailbox.mailed_path(new, "Confirm your new address"))
     shows(page, "Confirm your new address")
-    keep(page, "account-email-confirm")
     page.get_by_role("button", name="Yes, change it").click()
     expect(page.get_by_role("status")).to_have_text("Your account has its new address.")
     expect(page.get_by_role("main")).to_contain_text(new)
 
 
 @pytest.mark.full("browser")
-def test_a_person_takes_their_account_back(
-    stack: Stack, page: Page, mailbox: Visitor, keep: Keep
-) -> None:
+def test_a_person_takes_their_account_back(stack: Stack, page: Page, mailbox: Visitor) -> None:
     email, new = new_account(stack), new_address()
     mailbox.log_in(email)
     mailbox.fill_in("/account/email", email=new, current=PASSWORD)
@@ -141,7 +125,6 @@ def test_a_person_takes_their_account_back(
     undo = mailbox.mailed_path(email, "Your account has a new address")
     page.goto(stack.api_url + undo)
     shows(page, "Take your account back")
-    keep(page, "take-back")
     page.get_by_role("button", name="Yes, take it back").click()
     shows(page, "Choose a new password")
     page.get_by_label("Password").fill(OTHER_PASSWORD)
@@ -190,17 +173,15 @@ def add_device(page: Page, *, verifies: bool = True) -> None:
 
 @pytest.mark.both("browser")
 def test_a_person_adds_an_app_and_logs_in_by_keyboard(
-    stack: Stack, open_page: Open, email: str, keep: Keep
+    stack: Stack, open_page: Open, email: str
 ) -> None:
     page = open_page("about:blank")
     type_password(page, stack.api_url, email)
     page.get_by_role("link", name="Second factors").press("Enter")
     shows(page, "Your second factors")
-    keep(page, "factors-none")
     page.get_by_role("link", name="Add an authenticator app").press("Enter")
     shows(page, "Add an authenticator app")
     expect(page.get_by_role("img", name="QR code")).to_be_visible()
-    keep(page, "factors-app")
     secret = (page.locator("code").text_content() or "").replace(" ", "")
     page.get_by_label("Code", exact=True).fill("123")
     page.keyboard.press("Enter")
@@ -209,16 +190,13 @@ def test_a_person_adds_an_app_and_logs_in_by_keyboard(
     page.get_by_label("Code", exact=True).fill(pyotp.TOTP(secret).now())
     page.keyboard.press("Enter")
     shows(page, "Your recovery codes")
-    keep(page, "factors-codes")
     codes = page.locator(".codes li").all_text_contents()
     assert len(codes) == 10
     page.get_by_role("link", name="I have kept them").press("Enter")
     shows(page, "Your second factors")
-    keep(page, "factors-app-added")
     log_out(page, stack.api_url)
     type_password(page, stack.api_url, email)
     shows(page, "Your second factor")
-    keep(page, "second-step")
     page.get_by_label("Code", exact=True).fill("123456")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_have_text("This code is wrong, or was used before.")
@@ -229,7 +207,7 @@ def test_a_person_adds_an_app_and_logs_in_by_keyboard(
 
 @pytest.mark.full("browser")
 def test_a_passkey_is_made_and_logs_in_with_a_password_and_without(
-    site: str, open_page: Open, email: str, keep: Keep
+    site: str, open_page: Open, email: str
 ) -> None:
     page = open_page("about:blank")
     add_device(page)
@@ -237,7 +215,6 @@ def test_a_passkey_is_made_and_logs_in_with_a_password_and_without(
     shows(page, "Your account")
     page.goto(f"{site}/account/factors/passkey")
     shows(page, "Add a passkey")
-    keep(page, "factors-passkey")
     page.get_by_label("Name").fill("This laptop")
     page.keyboard.press("Enter")
     shows(page, "Your recovery codes")
@@ -260,7 +237,7 @@ def test_a_passkey_is_made_and_logs_in_with_a_password_and_without(
 
 @pytest.mark.full("browser")
 def test_a_passkey_lets_a_person_choose_a_new_password(
-    site: str, open_page: Open, mailbox: Visitor, email: str, keep: Keep
+    site: str, open_page: Open, mailbox: Visitor, email: str
 ) -> None:
     page = open_page("about:blank")
     add_device(page)
@@ -273,7 +250,6 @@ def test_a_passkey_lets_a_person_choose_a_new_password(
     mailbox.fill_in("/password/forgotten", email=email)
     page.goto(site + mailbox.mailed_path(email, "Choose a new password"))
     shows(page, "Choose a new password")
-    keep(page, "reset-with-passkey")
     page.get_by_label("This laptop").uncheck()
     page.get_by_label("Password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Save with a passkey").click()

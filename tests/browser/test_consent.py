@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.scopes import EXPLANATIONS, Scope
-from tests.browser.looks import Keep, shows
+from tests.browser.looks import shows
 from tests.oauth import Program, fields_of, register
 from tests.stack import Stack
 from tests.visiting import PASSWORD, new_account
@@ -63,7 +63,7 @@ def log_in(page: Page, email: str) -> None:
 
 
 def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
-    stack: Stack, page: Page, program: Program, keep: Keep
+    stack: Stack, page: Page, program: Program
 ) -> None:
     email = new_account(stack)
     page.goto(stack.api_url + program.request(*SIX))
@@ -71,7 +71,6 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
     log_in(page, email)
     shows(page, ASKS)
     expect(page).to_have_title(f"Allow {NAME}?")
-    keep(page, "consent")
     for explanation in EXPLANATIONS.values():
         expect(page.get_by_label(explanation)).to_be_checked()
     for scope in SIX:
@@ -93,11 +92,9 @@ def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
     expect(granted.get_by_role("listitem")).to_have_text(
         [EXPLANATIONS[Scope.COMPOSER], EXPLANATIONS[Scope.CREDIT_READ]]
     )
-    keep(page, "grants")
     granted.get_by_role("link", name="Revoke access").click()
     page.get_by_role("button", name="Revoke access").click()
     shows(page, LISTED)
     expect(page.get_by_text("No other app may use your account")).to_be_visible()
-    keep(page, "grants-none")
     with stack.client(given["access_token"]) as client:
         assert client.get("/users/me").status_code == 401

@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.consoles import console_in, log_in_browser, shows_console
-from tests.browser.looks import IS_THOROUGH, NARROW, Keep, fits, require_accessible
+from tests.browser.looks import IS_THOROUGH, NARROW, fits, require_accessible
 from tests.contract.bulk import everybody, imported, of_addresses, upload
 from tests.contract.composing import fresh
 from tests.contract.credits import balance
@@ -17,7 +17,7 @@ from tests.stack import Owner, Stack
 
 @pytest.mark.both("browser")
 def test_an_owner_makes_a_list_finds_members_and_undoes_a_bulk_action(
-    stack: Stack, browser: Browser, keep: Keep
+    stack: Stack, browser: Browser
 ) -> None:
     owner = stack.new_owner()
     with console_in(browser, stack, owner) as page, stack.client(owner.key) as api:
@@ -29,7 +29,6 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_a_bulk_action(
         page.get_by_role("button", name="Create the list").click()
         expect(page.get_by_label("URL")).to_have_attribute("aria-invalid", "true")
         expect(page.get_by_role("textbox", name="Title")).to_have_value("The Daily Demo")
-        keep(page, "console-new-list-refused")
         page.get_by_label("URL").fill(f"daily-{owner.user_id}")
         page.get_by_role("button", name="Create the list").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("The Daily Demo")
@@ -49,7 +48,6 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_a_bulk_action(
         page.get_by_label("Tags").fill("vip")
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("status")).to_have_text("The member is changed.")
-        keep(page, "console-member")
 
         page.get_by_role("link", name="Members").first.click()
         page.get_by_role("link", name="Change all of them").click()
@@ -59,15 +57,12 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_a_bulk_action(
         expect(state.filter(has_text="Done: 2 of 2 changed")).to_be_visible()
         page.get_by_role("button", name="Undo it").click()
         expect(state.filter(has_text="Undone: 2 are as before")).to_be_visible()
-        keep(page, "console-bulk-action-undone")
         ada = data(api.get(f"/lists/{made['id']}/members/ada@example.com"))
         assert (ada["name"], ada["tags"], ada["email_enabled"]) == ("Ada", ["vip"], True)
 
 
 @pytest.mark.full("browser")
-def test_the_finder_opens_by_its_keys_and_leads_on(
-    stack: Stack, browser: Browser, keep: Keep
-) -> None:
+def test_the_finder_opens_by_its_keys_and_leads_on(stack: Stack, browser: Browser) -> None:
     owner = stack.new_owner()
     with console_in(browser, stack, owner) as page, stack.client(owner.key) as api:
         list_id = new_list(api, title="Letters to find")["id"]
@@ -87,7 +82,6 @@ def test_the_finder_opens_by_its_keys_and_leads_on(
         )
         if IS_THOROUGH:
             require_accessible(page)
-        keep(page, "console-finder")
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
@@ -111,9 +105,7 @@ def test_who_was_logged_out_is_led_back_after_the_login(stack: Stack, browser: B
 
 
 @pytest.mark.full("browser")
-def test_a_post_is_pasted_written_about_and_given_a_photo(
-    stack: Stack, browser: Browser, keep: Keep
-) -> None:
+def test_a_post_is_pasted_written_about_and_given_a_photo(stack: Stack, browser: Browser) -> None:
     post = fresh()
     with console_in(browser, stack, stack.new_owner()) as page:
         page.goto(f"{stack.api_url}/console")
@@ -128,7 +120,6 @@ def test_a_post_is_pasted_written_about_and_given_a_photo(
         expect(page.get_by_text("Written by the offline writer.")).to_have_count(4)
         expect(page.get_by_label("Slug")).not_to_have_value("")
         page.get_by_label("Slug").fill("my-own-slug")
-        keep(page, "console-composer-written")
 
         page.get_by_label("What the photo shows").fill("bread")
         page.get_by_label("What the photo shows").press("Enter")
@@ -146,18 +137,16 @@ def test_a_post_is_pasted_written_about_and_given_a_photo(
         expect(page.get_by_label("HTML that shows it", exact=False).first).to_be_visible()
         expect(page.get_by_label("Slug")).to_have_value("my-own-slug")
         expect(page.get_by_label("Post", exact=True)).to_have_value(post.content)
-        keep(page, "console-composer-photo")
         page.set_viewport_size({"width": NARROW, "height": 640})
         assert fits(page)
         if IS_THOROUGH:
             page.emulate_media(color_scheme="dark")
             require_accessible(page)
-        keep(page, "console-composer-narrow")
 
 
 @pytest.mark.full("browser")
 def test_credits_are_bought_paid_and_have_a_receipt_to_print(
-    stack: Stack, browser: Browser, keep: Keep, owner: Owner
+    stack: Stack, browser: Browser, owner: Owner
 ) -> None:
     with console_in(browser, stack, owner) as page, stack.client(owner.key) as api:
         page.goto(f"{stack.api_url}/console")
@@ -172,7 +161,6 @@ def test_credits_are_bought_paid_and_have_a_receipt_to_print(
         page.get_by_role("button", name="Go on to the price").click()
         expect(page.get_by_role("status")).to_contain_text("Waits for your payment.")
         _is_usable(page)
-        keep(page, "console-order")
 
         page.get_by_role("link", name="Pay 12.50 USD").click()
         page.get_by_role("button", name="Pay", exact=False).first.click()
@@ -195,7 +183,6 @@ def test_credits_are_bought_paid_and_have_a_receipt_to_print(
             (True, page.get_by_role("article")),
         ):
             expect(part).to_be_visible(visible=shown_on_paper)
-        keep(page, "console-receipt-print")
 
 
 def _is_usable(page: Page) -> None:
@@ -220,7 +207,7 @@ def sheet_of_members(tmp_path: Path, owner: Owner) -> Path:
 
 @pytest.mark.both("browser")
 def test_members_are_mapped_imported_watched_and_undone(
-    stack: Stack, browser: Browser, keep: Keep, owner: Owner, sheet_of_members: Path
+    stack: Stack, browser: Browser, owner: Owner, sheet_of_members: Path
 ) -> None:
     with console_in(browser, stack, owner) as page, stack.client(owner.key) as api:
         list_id = new_list(api)["id"]
@@ -230,7 +217,6 @@ def test_members_are_mapped_imported_watched_and_undone(
         page.locator("#file").set_input_files(sheet_of_members)
         page.get_by_role("button", name="Preview").click()
         expect(page.get_by_role("heading", name="Columns")).to_be_visible()
-        keep(page, "console-import-looked-at")
         page.get_by_label("Who", exact=True).select_option(label="Name")
         page.get_by_label("Home town").select_option(label="Create a field")
         page.get_by_role("button", name="Refresh preview").click()
@@ -239,11 +225,9 @@ def test_members_are_mapped_imported_watched_and_undone(
 
         page.get_by_role("button", name=f"Import it: {ROWS} new members").click()
         expect(page.get_by_role("status")).to_have_text("The import has started.")
-        keep(page, "console-import-at-work")
         expect(page.get_by_role("heading", name="Results by row")).to_be_visible()
         expect(page.get_by_role("link", name="errors.csv")).to_be_visible()
         expect(page.get_by_text("not an address, Nobody, Oslo")).to_be_visible()
-        keep(page, "console-import-done")
         members = everybody(api, list_id).values()
         assert {each["fields"]["home_town"] for each in members} == {"Rome"}
 
@@ -257,10 +241,8 @@ def test_members_are_mapped_imported_watched_and_undone(
         expect(page.get_by_role("heading", level=1)).to_have_text(
             f"Undo the import of {ROWS} members?"
         )
-        keep(page, "console-import-undo")
         page.get_by_role("button", name="Undo it").click()
         expect(page.get_by_text(f"{ROWS} members are as before it")).to_be_visible()
-        keep(page, "console-import-undone")
         assert everybody(api, list_id) == {}
 
 
@@ -293,7 +275,7 @@ def test_an_import_is_watched_on_after_a_lost_connection(
 
 @pytest.mark.both("browser")
 def test_images_are_chosen_dropped_pasted_and_their_links_copied(
-    stack: Stack, browser: Browser, keep: Keep, owner: Owner
+    stack: Stack, browser: Browser, owner: Owner
 ) -> None:
     png = encoded("PNG")
     dropping = """([name, numbers]) => {
@@ -322,7 +304,6 @@ def test_images_are_chosen_dropped_pasted_and_their_links_copied(
         expect(page.locator(".grid li")).to_have_count(4)
         if IS_THOROUGH:
             require_accessible(page)
-        keep(page, "console-images-four")
 
         data_transfer = page.evaluate_handle(dropping, ["words.txt", list(b"words")])
         page.dispatch_event("main", "drop", {"dataTransfer": data_transfer})
@@ -339,4 +320,3 @@ def test_images_are_chosen_dropped_pasted_and_their_links_copied(
         link = page.get_by_label("Link").first.input_value()
         copied = page.evaluate("navigator.clipboard.readText()")
         assert copied == f"![]({link})"
-        keep(page, "console-image")

@@ -3,9 +3,11 @@
 `make test` looks at some pages of each kind; the full tier at all of them, and more closely.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -15,7 +17,7 @@ from core.scopes import EXPLANATIONS
 from services.accounts.mailed_tokens import Purpose
 from tests.browser.consoles import log_in_browser
 from tests.browser.keyboards import Keyboard
-from tests.browser.looks import IS_THOROUGH, LONG_WORD, NARROW, WIDE, Keep, fits, require_accessible
+from tests.browser.looks import IS_THOROUGH, LONG_WORD, NARROW, WIDE, fits, require_accessible
 from tests.browser.readers import make_list
 from tests.consoles import at_operators_console
 from tests.contract.bulk import sheet, upload
@@ -32,6 +34,8 @@ from tests.visiting import new_account, user_id_of
 At = Callable[..., Page]
 SCOPES = tuple(EXPLANATIONS)
 LONG_NAME = LONG_WORD * 2
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+TAKES_PICTURES = IS_THOROUGH or os.environ.get("PRESSROOM_PICTURES") == "1"
 _COLOUR = "getComputedStyle(document.body).backgroundColor"
 
 
@@ -198,7 +202,7 @@ def at(browser: Browser, stack: Stack, users: dict[str, Owner], reader: Subscrib
     ],
 )
 def test_a_page_is_accessible_by_eye_and_by_key_and_fits_a_narrow_screen(
-    stack: Stack, at: At, values: dict[str, object], keep: Keep, *, name: str
+    stack: Stack, at: At, values: dict[str, object], *, name: str
 ) -> None:
     visit = PAGES[name]
     named = {each: values[other] for each, other in (visit.others or {}).items()}
@@ -215,13 +219,13 @@ def test_a_page_is_accessible_by_eye_and_by_key_and_fits_a_narrow_screen(
     page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
     require_accessible(page)
     picture = re.sub(r"[^a-z]+", "-", re.sub(r"{\w+}", "one", name).lower()).strip("-")
-    keep(page, picture)
+    _keep(page, picture)
     page.set_viewport_size({"width": NARROW, "height": 640})
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(_COLOUR) != light
     require_accessible(page)
     assert fits(page)
-    keep(page, f"{picture}-narrow-dark")
+    _keep(page, f"{picture}-narrow-dark")
     if not IS_THOROUGH:
         return
     # Each control is reached by Tab, and first of all the way past the navigation of the console.
@@ -230,3 +234,9 @@ def test_a_page_is_accessible_by_eye_and_by_key_and_fits_a_narrow_screen(
     plain = at(visit.whose, scripts=False)
     plain.goto(url)
     expect(plain.get_by_role("heading", level=1)).to_have_text(heading)
+
+
+def _keep(page: Page, name: str) -> None:
+    """Keep a screenshot for people to look at."""
+    if TAKES_PICTURES:
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.consoles import console_in
-from tests.browser.looks import WIDE, Keep, fits, require_accessible
+from tests.browser.looks import WIDE, fits, require_accessible
 from tests.contract.replies import data
 from tests.contract.segments import new_field
 from tests.contract.subscribers import new_list
@@ -37,7 +37,7 @@ def settled(page: Page) -> None:
 @pytest.mark.both("browser")
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
 def test_a_segment_is_built_counted_and_saved(
-    stack: Stack, browser: Browser, keep: Keep, scripts: bool
+    stack: Stack, browser: Browser, scripts: bool
 ) -> None:
     owner = stack.new_owner()
     with console_in(browser, stack, owner, scripts=scripts) as page, stack.client(owner.key) as api:
@@ -57,10 +57,8 @@ def test_a_segment_is_built_counted_and_saved(
         expect(page.get_by_role("link", name="bob@example.com")).to_have_count(0)
         if scripts:
             require_accessible(page)
-        keep(page, f"filter-{scripts}")
         page.set_viewport_size({"width": 360, "height": 780})
         assert fits(page, 360)
-        keep(page, f"filter-narrow-{scripts}")
         page.set_viewport_size(WIDE)
         page.get_by_role("link", name="Save as segment").press("Enter")
         page.get_by_label("Name", exact=True).fill("Press in Berlin")
@@ -77,7 +75,6 @@ def test_a_segment_is_built_counted_and_saved(
             expect(page.locator("#count")).to_contain_text("1 member now")
         if scripts:
             require_accessible(page)
-        keep(page, f"segment-{scripts}")
         page.get_by_role("button", name="Create the segment").press("Enter")
         expect(page.get_by_role("status")).to_contain_text("is created")
         [made] = data(api.get(f"/lists/{list_id}/segments"))["items"]

@@ -12,7 +12,7 @@ from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from devstack import LOOPBACK
 from devstack.supervisor.programs import answers
-from tests.browser.looks import Keep, Open
+from tests.browser.looks import Open
 from tests.contract.replies import data, problem, send
 from tests.hooks import happen, hooked, new_endpoint
 from tests.maintenance import run_maintenance
@@ -95,7 +95,7 @@ _EDGES = """selectors => selectors.map(selector =>
 
 @full
 def test_headers_stand_above_their_columns(
-    stack: Stack, client: httpx2.Client, url: str, open_page: Open, keep: Keep
+    stack: Stack, client: httpx2.Client, url: str, open_page: Open
 ) -> None:
     for _ in range(3):
         data(send(client))
@@ -111,7 +111,6 @@ def test_headers_stand_above_their_columns(
             # What matters most needs no scrolling: the name, the state and the job's id.
             third = _box(head.nth(2))
             assert third["x"] + third["width"] < width
-            keep(page, f"flower-{path}-{width}")
 
 
 def _is_in_line(page: Page, table: str) -> bool:
@@ -155,7 +154,7 @@ def test_a_name_leads_to_its_own_tasks(
 
 @full
 def test_an_upload_is_shown_by_name_and_ids_alone(
-    stack: Stack, client: httpx2.Client, url: str, open_page: Open, keep: Keep
+    stack: Stack, client: httpx2.Client, url: str, open_page: Open
 ) -> None:
     record = data(send(client, photo(), "private-holiday.jpg", encrypted="true"))
     [job] = data(client.get("/jobs"))["items"]
@@ -168,7 +167,6 @@ def test_an_upload_is_shown_by_name_and_ids_alone(
     assert f"'job_id': {job['id']}" in text
     for private in ("private-holiday", str(record["hash_id"]), str(record["user_id"])):
         assert private not in page.content()
-    keep(page, "flower-tasks")
     assert httpx2.get(f"{url}/tasks").status_code == 401
 
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, expect
 from core.settings.mail_server import MailSender, MailServer
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
-from tests.browser.looks import Keep, Open
+from tests.browser.looks import Open
 from tests.stack import Stack, eventually
 
 TO = "avid.reader@example.com"
@@ -34,9 +34,7 @@ def confirmation(stack: Stack) -> Mail:
 
 
 @pytest.mark.full("browser")
-def test_a_mail_is_found_read_and_its_link_followed(
-    stack: Stack, open_page: Open, keep: Keep
-) -> None:
+def test_a_mail_is_found_read_and_its_link_followed(stack: Stack, open_page: Open) -> None:
     send(stack, Mail("somebody.else@example.com", "Not for the reader", "Text", "<p>Html", {}))
     send(stack, confirmation(stack))
     eventually(lambda: stack.mails(to=TO), what="the mail")
@@ -44,7 +42,6 @@ def test_a_mail_is_found_read_and_its_link_followed(
     page.get_by_role("link", name="Mail").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Mailbox")
     expect(page.get_by_role("link", name="Not for the reader").first).to_be_visible()
-    keep(page, "mailbox")
     page.get_by_label("Only mail to").fill(TO)
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("link", name="Not for the reader")).to_have_count(0)
@@ -53,10 +50,8 @@ def test_a_mail_is_found_read_and_its_link_followed(
     frame = page.frame_locator("iframe")
     expect(frame.get_by_role("heading", name="The Daily Demo")).to_be_visible()
     expect(frame.get_by_text("scripted")).to_have_count(0)
-    keep(page, "mail")
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    keep(page, "mail-narrow")
     with page.expect_popup() as opened:
         frame.get_by_role("link", name="Confirm").click()
     opened.value.wait_for_url("**/?from=mail")

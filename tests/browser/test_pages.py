@@ -2,14 +2,12 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.looks import Keep, Open
+from tests.browser.looks import Open
 from tests.stack import Owner, Stack
 
 
 @pytest.mark.full("browser")
-def test_docs_show_every_operation_without_a_network(
-    stack: Stack, open_page: Open, keep: Keep
-) -> None:
+def test_docs_show_every_operation_without_a_network(stack: Stack, open_page: Open) -> None:
     page = open_page(f"{stack.api_url}/docs")
     operations = page.locator(".opblock")
     expect(operations.first).to_be_visible()
@@ -26,13 +24,10 @@ def test_docs_show_every_operation_without_a_network(
     expect(upload).to_contain_text("The part 'file' with a file is missing.")
     upload.get_by_role("button", name="Try it out").click()
     expect(upload.locator("input[type=file]")).to_be_visible()
-    keep(page, "docs")
 
 
 @pytest.mark.full("browser")
-def test_docs_try_an_operation_with_a_key(
-    stack: Stack, owner: Owner, open_page: Open, keep: Keep
-) -> None:
+def test_docs_try_an_operation_with_a_key(stack: Stack, owner: Owner, open_page: Open) -> None:
     page = open_page(f"{stack.api_url}/docs")
     page.get_by_role("button", name="Authorize").first.click()
     page.locator("#auth-bearer-value").fill(owner.key)
@@ -44,19 +39,17 @@ def test_docs_try_an_operation_with_a_key(
     me.get_by_role("button", name="Try it out").click()
     me.get_by_role("button", name="Execute").click()
     expect(me.locator(".live-responses-table")).to_contain_text(owner.email)
-    keep(page, "docs-authorized")
 
 
-def test_sandbox_introduces_itself(stack: Stack, open_page: Open, keep: Keep) -> None:
+def test_sandbox_introduces_itself(stack: Stack, open_page: Open) -> None:
     page = open_page(f"{stack.sandbox_url}/")
     expect(page.get_by_role("heading", level=1)).to_have_text("Pressroom sandbox")
     expect(page.get_by_role("heading", name="Providers")).to_be_visible()
     assert "{{" not in page.content()
-    keep(page, "sandbox")
 
 
 @pytest.mark.full("browser")
-def test_the_status_draws_what_the_stack_does(stack: Stack, open_page: Open, keep: Keep) -> None:
+def test_the_status_draws_what_the_stack_does(stack: Stack, open_page: Open) -> None:
     page = open_page(f"{stack.sandbox_url}/")
     page.get_by_role("link", name="Status").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Status")
@@ -66,7 +59,5 @@ def test_the_status_draws_what_the_stack_does(stack: Stack, open_page: Open, kee
     for _ in range(20):
         httpx2.get(f"{stack.api_url}/healthz")
     expect(requests.locator("polyline[points*=' ']")).to_have_count(1)
-    keep(page, "status")
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    keep(page, "status-narrow")

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.stripe import StripeCheckout
 from tests.browser import looks
-from tests.browser.looks import IS_THOROUGH, NARROW, WIDE, Keep, Open, fits
+from tests.browser.looks import IS_THOROUGH, NARROW, WIDE, Open, fits
 from tests.payments import SandboxPayments, account_at, an_order, serving
 
 
@@ -52,14 +52,13 @@ def require_accessible(page: Page) -> None:
 
 @pytest.mark.both("browser")
 def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
-    open_page: Open, keep: Keep, sandbox: SandboxPayments, payment_url: str
+    open_page: Open, sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
     expect(page.get_by_role("heading", level=1)).to_have_text("Pay 1,234.56 USD")
     expect(page.get_by_text("This page stands in for Stripe's.")).to_be_visible()
     assert page.locator("script").count() == 0
     require_accessible(page)
-    keep(page, "payment-page")
     pay = page.get_by_role("button", name="Pay 1,234.56 USD")
     page.keyboard.press("Tab")
     expect(pay).to_be_focused()
@@ -75,13 +74,12 @@ def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
 
 @pytest.mark.full("browser")
 def test_a_declined_card_is_said_and_another_one_may_be_tried(
-    open_page: Open, keep: Keep, sandbox: SandboxPayments, payment_url: str
+    open_page: Open, sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
     page.get_by_role("button", name="Have the card declined").click()
     expect(page.get_by_role("alert")).to_contain_text("The card was declined.")
     require_accessible(page)
-    keep(page, "payment-page-declined")
     page.get_by_role("button", name="Pay 1,234.56 USD").click()
     page.wait_for_url("**/?back=1")
     assert sandbox.session(payment_url)["payment_status"] == "paid"
@@ -137,7 +135,7 @@ def test_a_bank_debit_is_ordered_now_and_decided_later(
 
 @pytest.mark.full("browser")
 def test_an_operator_makes_things_happen(
-    open_page: Open, keep: Keep, sandbox: SandboxPayments, payment_url: str, url: str
+    open_page: Open, sandbox: SandboxPayments, payment_url: str, url: str
 ) -> None:
     page = open_page(f"{url}/")
     page.get_by_role("link", name="Payments").click()
@@ -154,7 +152,6 @@ def test_an_operator_makes_things_happen(
     order.get_by_text(re.compile("Events")).click()
     expect(order.get_by_text("checkout.session.completed")).to_be_visible()
     require_accessible(page)
-    keep(page, "payments-operator")
     order.get_by_label("Amount").fill("9999")
     order.get_by_role("button", name="Give back").click()
     expect(page.get_by_role("alert")).to_contain_text("left to be given back")

@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.foreign_site import Site
-from tests.browser.looks import Keep, Open, require_no_violations, shows
+from tests.browser.looks import Open, require_no_violations, shows
 from tests.browser.readers import TITLE, WORDING, mailed_link, make_list
 from tests.contract.replies import data
 from tests.contract.subscribers import known_member
@@ -45,13 +45,12 @@ def fill(page: Page, email: str) -> None:
 
 
 def test_a_person_corrects_an_answer_and_is_subscribed(
-    stack: Stack, client: httpx2.Client, page: Page, keep: Keep
+    stack: Stack, client: httpx2.Client, page: Page
 ) -> None:
     list_id = make_list(client, thanks_text="The next letter comes tomorrow.")
     page.goto(sign_up_url(stack, client, list_id))
     looked_at(page, "Subscribe")
     expect(page.get_by_text(WORDING)).to_be_visible()
-    keep(page, "sign-up")
     fill(page, "ada@example.com")
     page.get_by_role("button", name="Subscribe").click()
     looked_at(page, "Not subscribed yet")
@@ -62,26 +61,21 @@ def test_a_person_corrects_an_answer_and_is_subscribed(
     expect(page.get_by_label("Born")).to_have_value("1990-02-01")
     expect(page.get_by_label("News")).to_be_checked()
     expect(page.get_by_label("Tea")).to_have_value("Black")
-    keep(page, "sign-up-wrong")
     page.get_by_label("Visits").fill("2")
     page.get_by_role("button", name="Subscribe").click()
     looked_at(page, "Thank you")
     expect(page.get_by_text("The next letter comes tomorrow.")).to_be_visible()
-    keep(page, "sign-up-done")
     found = known_member(client, list_id, "ada@example.com")
     assert found["name"] == "Ada"
     assert found["fields"] == {"visits": 2, "born": "1990-02-01", "news": True, "tea": "Black"}
 
 
 @pytest.mark.both("browser")
-def test_a_german_reads_german(
-    stack: Stack, client: httpx2.Client, german: Page, keep: Keep
-) -> None:
+def test_a_german_reads_german(stack: Stack, client: httpx2.Client, german: Page) -> None:
     list_id = make_list(client)
     german.goto(sign_up_url(stack, client, list_id))
     shows(german, "Anmelden")
     expect(german.locator("html")).to_have_attribute("lang", "de")
-    keep(german, "sign-up-german")
     german.get_by_label("E-Mail-Adresse").fill("ada@example")
     german.get_by_role("button", name="Anmelden").click()
     shows(german, "Noch nicht angemeldet")
@@ -91,7 +85,7 @@ def test_a_german_reads_german(
 
 
 def test_the_pasted_form_subscribes_on_another_site_and_leads_back(
-    stack: Stack, client: httpx2.Client, site: Site, page: Page, keep: Keep
+    stack: Stack, client: httpx2.Client, site: Site, page: Page
 ) -> None:
     list_id = make_list(client, redirect_origins=[site.url])
     snippet = data(client.get(f"/lists/{list_id}/embed"))["html"]
@@ -100,7 +94,6 @@ def test_the_pasted_form_subscribes_on_another_site_and_leads_back(
     site.page = f"<!doctype html><html lang=en><title>A site</title>{pasted}"
     page.goto(site.url)
     fill(page, "ada@example.com")
-    keep(page, "embedded-form")
     page.get_by_role("button", name="Subscribe").click()
     # What is to be corrected is corrected on a page of ours, which leads back too.
     looked_at(page, "Not subscribed yet")
@@ -144,42 +137,35 @@ def test_the_form_of_the_api_page_leads_back_once_a_wrong_address_is_corrected(
 
 
 def test_a_reader_changes_what_they_get_reads_what_is_known_and_is_erased(
-    stack: Stack, client: httpx2.Client, page: Page, keep: Keep
+    stack: Stack, client: httpx2.Client, page: Page
 ) -> None:
     reader = subscribe(stack, make_list(client))
     page.goto(reader.unsubscribe_url)
     page.get_by_role("button", name="Mail me the link").click()
     looked_at(page, "Look into your mail")
-    keep(page, "preferences-asked")
     page.goto(mailed_link(reader, "/preferences/open"))
     looked_at(page, "Your subscriptions")
-    keep(page, "preferences-link")
     page.get_by_role("button", name="Open my subscriptions").click()
     expect(page.get_by_role("heading", level=2, name=TITLE)).to_be_visible()
-    keep(page, "preferences")
     page.get_by_role("button", name="Only stop the e-mails").click()
     assert_eventually_stands(page, reader, "Send me e-mails again", ("active", False))
     page.get_by_role("link", name="Your name and answers").click()
     looked_at(page, "Your name and answers")
     page.get_by_label("Name").fill("Ada")
     page.get_by_label("News").select_option("No")
-    keep(page, "preferences-answers")
     page.get_by_role("button", name="Save").click()
     looked_at(page, "Your subscriptions")
     page.get_by_role("link", name="Read it").click()
     looked_at(page, "What is known of you")
     expect(page.get_by_text("Ada", exact=True)).to_be_visible()
-    keep(page, "preferences-data")
     page.get_by_role("link", name="Back to your subscriptions").click()
     with page.expect_download() as download:
         page.get_by_role("link", name="Save it as a file (JSON)").click()
     assert download.value.suggested_filename == "what-is-known.json"
     page.get_by_role("link", name="Have it erased").click()
     looked_at(page, "Have it erased")
-    keep(page, "preferences-erase")
     page.get_by_role("button", name="Erase all of it").click()
     looked_at(page, "You are erased")
-    keep(page, "preferences-erased")
 
 
 def assert_eventually_stands(
@@ -191,32 +177,26 @@ def assert_eventually_stands(
 
 @pytest.mark.full("browser")
 def test_preferences_are_german_for_a_german(
-    stack: Stack, client: httpx2.Client, german: Page, keep: Keep
+    stack: Stack, client: httpx2.Client, german: Page
 ) -> None:
     reader = subscribe(stack, make_list(client))
     german.goto(reader.unsubscribe_url)
     shows(german, "Sie sind angemeldet")
-    keep(german, "unsubscribe-german")
     german.get_by_role("button", name="Den Link zuschicken").click()
     shows(german, "Sehen Sie in Ihre E-Mails")
     german.goto(mailed_link(reader, "/preferences/open"))
     german.get_by_role("button", name="Meine Abonnements öffnen").click()
     shows(german, "Ihre Abonnements")
-    keep(german, "preferences-german")
     german.get_by_role("link", name="Lesen").click()
     shows(german, "Was über Sie bekannt ist")
-    keep(german, "preferences-data-german")
 
 
 @pytest.mark.full("browser")
-def test_a_person_says_why_they_leave(
-    stack: Stack, client: httpx2.Client, page: Page, keep: Keep
-) -> None:
+def test_a_person_says_why_they_leave(stack: Stack, client: httpx2.Client, page: Page) -> None:
     reader = subscribe(stack, make_list(client))
     page.goto(reader.unsubscribe_url)
     page.get_by_text("Would you say why?").click()
     page.get_by_label("It comes too often.").check()
-    keep(page, "unsubscribe-why")
     page.get_by_role("button", name="Unsubscribe").click()
     looked_at(page, "You have unsubscribed")
     path = f"/lists/{reader.list_id}/members/{reader.user_id}/history"
@@ -225,7 +205,7 @@ def test_a_person_says_why_they_leave(
 
 @pytest.mark.full("browser")
 def test_the_mail_looks_as_its_owner_saw_it_beforehand(
-    client: httpx2.Client, open_page: Open, keep: Keep
+    client: httpx2.Client, open_page: Open
 ) -> None:
     list_id = make_list(client, confirmation_text="Welcome to The Morning Letter!")
     for language, words in (
@@ -240,4 +220,3 @@ def test_the_mail_looks_as_its_owner_saw_it_beforehand(
         expect(page.get_by_text("“Welcome to The Morning Letter!”")).to_be_visible()
         # A mail has no landmarks; mail programs take its parts into pages of theirs.
         require_no_violations(page, "color-contrast", "link-name")
-        keep(page, f"confirmation-mail-{language}")

@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser import looks
-from tests.browser.looks import Keep, fits
+from tests.browser.looks import fits
 from tests.browser.readers import TITLE, mailed_link
 from tests.stack import Stack
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
@@ -27,14 +27,12 @@ def shows(page: Page, heading: str) -> None:
 
 
 @pytest.mark.both("browser")
-def test_a_person_leaves_and_comes_back(page: Page, reader: Subscriber, keep: Keep) -> None:
+def test_a_person_leaves_and_comes_back(page: Page, reader: Subscriber) -> None:
     page.goto(reader.unsubscribe_url)
     shows(page, "You are subscribed")
-    keep(page, "unsubscribe")
     page.get_by_role("button", name="Unsubscribe").click()
     shows(page, "You have unsubscribed")
     assert reader.stands() == ("unsubscribed", True)
-    keep(page, "unsubscribe-done")
     left = reader.kept()
     # Nothing is sent again, and the browser has nothing to warn of.
     page.reload()
@@ -46,33 +44,25 @@ def test_a_person_leaves_and_comes_back(page: Page, reader: Subscriber, keep: Ke
 
 
 @pytest.mark.full("browser")
-def test_a_person_stops_the_mail_and_wants_it_again(
-    page: Page, reader: Subscriber, keep: Keep
-) -> None:
+def test_a_person_stops_the_mail_and_wants_it_again(page: Page, reader: Subscriber) -> None:
     page.goto(reader.unsubscribe_url)
     page.get_by_role("button", name="Only stop the e-mails").click()
     shows(page, "E-mails are off")
     assert reader.stands() == ("active", False)
-    keep(page, "unsubscribe-mail-off")
     page.get_by_role("button", name="Send me e-mails again").click()
     shows(page, "You are subscribed")
     assert reader.stands() == ("active", True)
 
 
 @pytest.mark.both("browser")
-def test_a_person_confirms_and_mails_lead_to_the_pages(
-    page: Page, waiting: Subscriber, keep: Keep
-) -> None:
+def test_a_person_confirms_and_mails_lead_to_the_pages(page: Page, waiting: Subscriber) -> None:
     page.goto(waiting.unsubscribe_url)
     shows(page, "Not confirmed yet")
-    keep(page, "unsubscribe-pending")
     page.goto(mailed_link(waiting, "/confirm"))
     shows(page, "Confirm your subscription")
-    keep(page, "confirm")
     page.get_by_role("button", name="Confirm my subscription").click()
     shows(page, "You’re subscribed")
     assert waiting.stands() == ("active", True)
-    keep(page, "confirm-done")
     page.goto(mailed_link(waiting, "/unsubscribe"))
     shows(page, "You are subscribed")
 
@@ -86,16 +76,12 @@ def test_text_twice_as_large_still_fits(page: Page, reader: Subscriber) -> None:
 
 
 @pytest.mark.full("browser")
-def test_a_person_reports_a_list_that_they_did_not_ask_for(
-    page: Page, reader: Subscriber, keep: Keep
-) -> None:
+def test_a_person_reports_a_list_that_they_did_not_ask_for(page: Page, reader: Subscriber) -> None:
     page.goto(reader.unsubscribe_url)
     page.get_by_role("link", name="Report this list").click()
     shows(page, "Report this list")
-    keep(page, "report")
     # By the keyboard alone.
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     shows(page, "Thank you for your report")
-    keep(page, "report-done")
     assert reader.stands()[0] == "unsubscribed"
