@@ -75,11 +75,7 @@ def normalise_all(addresses: Iterable[str]) -> list[str | InvalidAddress]:
 
 def normalise_domain(domain: str) -> str | None:
     """The domain as it stands in a normalised address; ``None`` for a text that is no domain."""
-    if "@" in domain or len(domain) > MAX_ADDRESS_BYTES:
-        return None
-    if _PLAIN.match(f"a@{domain}"):
-        return domain.lower()
-    found = _by_library(f"a@{domain}")
+    (found,) = normalise_all([f"a@{domain}"])
     return None if isinstance(found, InvalidAddress) else found.removeprefix("a@")
 
 
