@@ -103,7 +103,7 @@ def count(client: httpx2.Client, list_id: int) -> int:
 def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
     """A trace id as the list's mail to that person carries it."""
     keyring = stack.resources.keyring
-    return mails.make(keyring, Trace(list_id, user_id))
+    return mails.make(keyring, Trace(list_id, user_id, 0))
 
 
 def fill(stack: Stack, list_id: int, addresses: list[str], *, status: str = "active") -> None:

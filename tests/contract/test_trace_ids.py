@@ -26,7 +26,7 @@ def forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> dict[st
     keyring = stack.resources.keyring
     signed, key_id, mac = genuine.split(".")
     other_key = Keyring([Key(keyring.current.id, b"o" * 32)])
-    trace = Trace(list_id, user_id)
+    trace = Trace(list_id, user_id, 0)
     unpadded = base64.urlsafe_b64encode(base64.urlsafe_b64decode(mac + "==")[:15]).decode()
     return {
         "empty parts": "..",
@@ -83,7 +83,9 @@ def test_another_spelling_of_the_same_bytes_is_403(
     stack: Stack, stranger: httpx2.Client, list_id: int
 ) -> None:
     keyring = stack.resources.keyring
-    made = (mails.make(keyring, Trace(list_id, user_id)) for user_id in range(2**40, 2**40 + 200))
+    made = (
+        mails.make(keyring, Trace(list_id, user_id, 0)) for user_id in range(2**40, 2**40 + 200)
+    )
     spellings = [other for each in made for other in other_alphabets(each)]
     assert spellings
     for each in spellings[:5]:
@@ -102,7 +104,7 @@ def test_what_a_retired_key_signed_still_holds(
 ) -> None:
     assert stack.resources.keyring.current != RETIRED
     reader.joins(list_id)
-    trace_id = mails.make(Keyring([RETIRED]), Trace(list_id, reader.user_id))
+    trace_id = mails.make(Keyring([RETIRED]), Trace(list_id, reader.user_id, 0))
     assert f".{RETIRED.id}." in trace_id
     assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
     assert reader.stands(list_id)[0] == "unsubscribed"

@@ -79,7 +79,7 @@ class Acting:
 
     def trace(self, list_id: int, user_id: int) -> dict[str, str]:
         keyring = self.resources.keyring
-        return {"trace_id": mails.make(keyring, Trace(list_id, user_id))}
+        return {"trace_id": mails.make(keyring, Trace(list_id, user_id, 0))}
 
     def leave(self, list_id: int, *, key: str | None = None, user_id: int = 0) -> Reply:
         query = None if key else self.trace(list_id, user_id)
