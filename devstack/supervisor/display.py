@@ -7,22 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from rich.console import Console
-from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from devstack.supervisor.child import Child, ChildState
+from devstack.supervisor.child import Child
 from devstack.supervisor.home_folder import Run
 
-_STYLES = {
-    ChildState.WAITING: ("·", "dim"),
-    ChildState.STARTING: ("…", "yellow"),
-    ChildState.RESTARTING: ("!", "red"),
-    ChildState.READY: ("✓", "green"),
-    ChildState.DONE: ("✓", "green"),
-    ChildState.STOPPED: ("·", "dim"),
-}
 # A terminal that was closed must not keep the stack from stopping in order.
 _UNLESS_CLOSED = suppress(OSError)
 
@@ -33,42 +24,22 @@ class Display:
     def __init__(self, *, as_json: bool = False) -> None:
         self._as_json = as_json
         self._console = Console(stderr=as_json, highlight=False)
-        self._live: Live | None = None
         self._announced: set[str] = set()
 
     def progress(self, children: Sequence[Child]) -> None:
-        """Show how far the start is: a table that redraws itself on a terminal, lines on a pipe."""
-        if not self._console.is_terminal:
-            for child in children:
-                if child.is_usable and child.name not in self._announced:
-                    self._announced.add(child.name)
-                    word = "done" if child.state is ChildState.DONE else "ready"
-                    self.say(f"{child.name} {word} after {child.took:.1f} s")
-            return
-        if self._live is None:
-            # Without its own thread: children must be started while there is only one.
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.start()
-        table = Table.grid(padding=(0, 2))
+        """Show what has become ready."""
         for child in children:
-            mark, style = _STYLES[child.state]
-            seconds = f"{child.took:.1f} s" if child.state is not ChildState.WAITING else ""
-            table.add_row(Text(mark, style), child.name, Text(child.state.value, style), seconds)
-        self._live.update(table, refresh=True)
+            if child.is_usable and child.name not in self._announced:
+                self._announced.add(child.name)
+                word = "done" if child.program.once else "ready"
+                self.say(f"{child.name} {word} after {child.took:.1f} s")
 
     def say(self, sentence: str) -> None:
         with _UNLESS_CLOSED:
             self._console.print(sentence, soft_wrap=True, markup=False)
 
-    def end_progress(self) -> None:
-        live, self._live = self._live, None
-        with _UNLESS_CLOSED:
-            if live is not None:
-                live.stop()
-
     def ready(self, run: Run) -> None:
         """Show how to use the stack."""
-        self.end_progress()
         with _UNLESS_CLOSED:
             if self._as_json:
                 print_json(run.model_dump(mode="json"))

@@ -23,16 +23,12 @@ from devstack.supervisor.ports import PortPicker, port_from_setting
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-# `make` and kills of a process group send the same signal twice within milliseconds.
-_SAME_REQUEST_SECONDS = 0.5
-
 
 class StopRequests:
-    """Counts requests to stop. To be made once, in the main thread."""
+    """Notes requests to stop. To be made once, in the main thread."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self._last = 0.0
+        self.is_stopping = False
         self._read_end, self._write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         os.set_blocking(self._write_end, False)
@@ -51,22 +47,11 @@ class StopRequests:
         except BlockingIOError:
             return
 
-    @property
-    def is_stopping(self) -> bool:
-        return self.count > 0
-
-    def is_hurried(self) -> bool:
-        return self.count > 1
-
     def _note(self, _number: int, _frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if self.count == 0 or now - self._last > _SAME_REQUEST_SECONDS:
-            self.count += 1
-        self._last = now
+        self.is_stopping = True
 
 
 _MAX_START_ATTEMPTS = 3
-_HURRIED_GRACE_SECONDS = 2.0
 
 
 class Group:
@@ -120,23 +105,16 @@ class Group:
     def not_ready(self) -> str:
         return ", ".join(child.name for child in self.children if not child.is_usable)
 
-    def stop(
-        self, stages: Sequence[Sequence[str]], is_hurried: Callable[[], bool] = lambda: False
-    ) -> None:
+    def stop(self, stages: Sequence[Sequence[str]]) -> None:
         """Stop stage after stage; kill a child that outlasts its grace."""
         for names in stages:
             stopping = [self._by_name[name] for name in names if name in self._by_name]
             for child in stopping:
                 child.send(child.program.stop_signal)
             began = time.monotonic()
-            hurried_at: float | None = None
             while stopping := [child for child in stopping if not child.notice_stopped()]:
-                now = time.monotonic()
-                if hurried_at is None and is_hurried():
-                    hurried_at = now
-                is_hurry_over = hurried_at is not None and now - hurried_at > _HURRIED_GRACE_SECONDS
                 for child in stopping:
-                    if is_hurry_over or now - began > child.program.grace:
+                    if time.monotonic() - began > child.program.grace:
                         child.send(signal.SIGKILL)
                 time.sleep(0.02)
 
@@ -214,12 +192,10 @@ class _Supervisor:
                 is_idle = self._group.is_ready
                 self._requests.wait(_IDLE_TICK_SECONDS if is_idle else _STARTING_TICK_SECONDS)
         finally:
-            self._display.end_progress()
             if self._requests.is_stopping:
-                self._display.say("Stopping. Press Ctrl-C again to hurry.")
+                self._display.say("Stopping.")
             self._home.run_file.unlink(missing_ok=True)
-            stages = [*programs.STOP_STAGES, stack.SERVICE_STAGE]
-            self._group.stop(stages, self._requests.is_hurried)
+            self._group.stop([*programs.STOP_STAGES, stack.SERVICE_STAGE])
 
     def _start(self) -> bool:
         """Wait until all is ready; False when a signal asks for a stop before that."""

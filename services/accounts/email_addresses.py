@@ -1,15 +1,13 @@
 """E-mail addresses: one rule for all of the product, fast enough for files of millions.
 
-email-validator is the rule, and two shortcuts give its answer sooner. They only ever accept: an
-address that they don't recognise, valid or not, goes to the library. A test on generated addresses
-shows that they accept none that the library refuses, and spell each like the library.
+email-validator is the rule, and a shortcut gives its answer sooner. It only ever accepts: an
+address that it doesn't recognise, valid or not, goes to the library. A test on generated addresses
+shows that it accepts none that the library refuses, and spells each like the library.
 """
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import NamedTuple
-from unicodedata import is_normalized
 
 from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, validate_email
 
@@ -17,8 +15,6 @@ from core.errors.people import EMAIL_INVALID
 
 # In UTF-8. No longer text is an address, and the library's time grows with the text's length.
 MAX_ADDRESS_BYTES = 254
-# Domains that the library checked lately; a list has few that are not plain ASCII.
-MAX_CACHED_DOMAINS = 4096
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
 # Without "--", which leaves Punycode and reserved labels to the library.
@@ -32,8 +28,6 @@ _PLAIN = re.compile(
     re.ASCII,
 )
 _GMAIL = frozenset({"gmail.com", "googlemail.com"})
-# Letters and digits of any script are safe in a local part, in any order.
-_WORDS = re.compile(r"([\w+-]++(?:\.[\w+-]++)*+)@([^@]+)\Z")
 
 
 class InvalidAddress(NamedTuple):
@@ -76,48 +70,13 @@ def mailbox_of(address: str) -> str:
 def normalise_all(addresses: Iterable[str]) -> list[str | InvalidAddress]:
     """``normalise`` of each text, in order; ``InvalidAddress`` for a text that is no address."""
     plain = _PLAIN.match
-    return [
-        address.lower() if plain(address) else _by_cached_domain(address) or _by_library(address)
-        for address in addresses
-    ]
+    return [address.lower() if plain(address) else _by_library(address) for address in addresses]
 
 
 def normalise_domain(domain: str) -> str | None:
     """The domain as it stands in a normalised address; ``None`` for a text that is no domain."""
-    if "@" in domain or len(domain) > MAX_ADDRESS_BYTES:
-        return None
-    if _PLAIN.match(f"a@{domain}"):
-        return domain.lower()
-    checked = _checked_domain(domain)
-    return checked and checked[0].lower()
-
-
-def _by_cached_domain(address: str) -> str | None:
-    """The spelling, when a domain in the cache and the length of the parts decide it."""
-    parts = _WORDS.match(address)
-    if parts is None or len(address) > MAX_ADDRESS_BYTES or not is_normalized("NFC", parts[1]):
-        return None
-    local, checked = parts[1], _checked_domain(parts[2])
-    if checked is None:
-        return None
-    domain, ascii_domain = checked
-    found = f"{local}@{domain}"
-    longest = max(_bytes(address), _bytes(found), _bytes(local) + 1 + len(ascii_domain))
-    return found.lower() if longest <= MAX_ADDRESS_BYTES else None
-
-
-def _bytes(text: str) -> int:
-    # A lone surrogate is no character: strict UTF-8 would raise, and the library refuses it.
-    return len(text.encode("utf-8", "surrogatepass"))
-
-
-@lru_cache(MAX_CACHED_DOMAINS)
-def _checked_domain(domain: str) -> tuple[str, str] | None:
-    try:
-        found = validate_email(f"a@{domain}", check_deliverability=False)
-    except EmailNotValidError:
-        return None
-    return found.domain, found.ascii_domain
+    (found,) = normalise_all([f"a@{domain}"])
+    return None if isinstance(found, InvalidAddress) else found.removeprefix("a@")
 
 
 def _by_library(address: str) -> str | InvalidAddress:

@@ -123,17 +123,14 @@ def test_who_needs_another_starts_after_it(tmp_path: Path) -> None:
     assert not group.pids
 
 
-@pytest.mark.parametrize(("grace", "is_hurried"), [(0.3, False), (3600, True)])
-def test_a_child_that_ignores_the_stop_is_killed_after_its_grace_or_at_a_second_wish(
-    tmp_path: Path, grace: float, is_hurried: bool
-) -> None:
+def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     code = f"{DEAF}; import pathlib; pathlib.Path({str(mark)!r}).touch(); {SLEEP}"
-    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=grace)], print)
+    group = Group([program(tmp_path, "deaf", code, ready=mark.exists, grace=0.3)], print)
     await_ready(group)
     pid, began = group.pids["deaf"], time.monotonic()
-    group.stop([["deaf"]], is_hurried=lambda: is_hurried)
-    assert is_hurried or time.monotonic() - began >= grace
+    group.stop([["deaf"]])
+    assert time.monotonic() - began >= 0.3
     assert not runs(pid)
 
 
