@@ -43,20 +43,6 @@ CHANGED = "Your second factors were changed"
 
 
 @pytest.fixture
-def member(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
-    """The person in a browser where they are logged in."""
-    visitor = make_visitor()
-    visitor.log_in(email)
-    return visitor
-
-
-@pytest.fixture
-def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
-    """The person in another browser."""
-    return make_visitor()
-
-
-@pytest.fixture
 def device(stack: Stack) -> Device:
     return Device(stack.api_url)
 
@@ -74,29 +60,16 @@ def test_a_login_asks_for_a_code_of_the_app(
     asked = begin(visitor, email, next="/account/events")
     assert SESSION not in visitor.client.cookies
     assert not visitor.is_in()
+    assert send_code(visitor, asked, "000000").status_code == 403
     assert location(send_code(visitor, asked, app.code())) == f"{stack.api_url}/account/events"
     assert visitor.is_in()
     assert data(visitor.get("/users/me"))["email"] == email
-
-
-def test_the_owner_sees_new_factors_and_wrong_codes(
-    member: Visitor, visitor: Visitor, email: str
-) -> None:
-    app = add_app(member)
-    let_half_a_minute_pass(member, email)
-    asked = begin(visitor, email)
-    assert send_code(visitor, asked, "000000").status_code == 403
-    location(send_code(visitor, asked, app.code()))
     found = data(visitor.get("/users/me/security-events"))["items"]
     told = [(each["type"], each["detail"]) for each in reversed(found)]
     assert told[-3:-1] == [("factor.added", {"factor": "app"}), ("login.failed", {"attempts": 1})]
     assert told[-1][0] == "login.succeeded"
-
-
-def test_programs_are_not_asked(stack: Stack, member: Visitor, email: str) -> None:
-    key = stack.new_key(user_id_of(stack, email))
-    add_app(member)
-    with stack.client(key) as program:
+    # Programs are not asked.
+    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
         data(program.get("/users/me"))
 
 
@@ -218,6 +191,7 @@ def test_the_last_factor_takes_the_recovery_codes_with_it(
         form = {"csrf_token": member.csrf_token(), "remove": wanted}
         location(member.client.post(FACTORS, data=form))
         assert stack.query(count, user_id) == [(left,)]
+    assert log_in_by_passkey(visitor, device).status_code == 403
     assert visitor.log_in(email).status_code == 303
     assert visitor.is_in()
     form = {"csrf_token": member.csrf_token(), "remove": "app"}
