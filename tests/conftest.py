@@ -178,6 +178,20 @@ def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
 
 
 @pytest.fixture
+def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
+    """A browser in which nobody is logged in."""
+    return make_visitor()
+
+
+@pytest.fixture
+def member(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
+    """The person of the account in a browser where they have logged in."""
+    visitor = make_visitor()
+    visitor.log_in(email)
+    return visitor
+
+
+@pytest.fixture
 def client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
     """Calls the API as `owner`."""
     with stack.client(owner.key) as client:

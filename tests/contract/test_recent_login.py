@@ -1,7 +1,5 @@
 """What outlasts a session needs a recent login; keys and tokens are not asked for one."""
 
-from collections.abc import Iterator
-
 import httpx2
 import pytest
 
@@ -22,13 +20,6 @@ from tests.visiting import (
 )
 
 EVERYBODY = {"field": "email", "exists": True}
-
-
-@pytest.fixture
-def member(stack: Stack, email: str) -> Iterator[Visitor]:
-    with a_visitor(stack) as visitor:
-        visitor.log_in(email)
-        yield visitor
 
 
 def age(stack: Stack, email: str, minutes: int) -> None:

@@ -43,20 +43,6 @@ CHANGED = "Your second factors were changed"
 
 
 @pytest.fixture
-def member(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
-    """The person in a browser where they are logged in."""
-    visitor = make_visitor()
-    visitor.log_in(email)
-    return visitor
-
-
-@pytest.fixture
-def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
-    """The person in another browser."""
-    return make_visitor()
-
-
-@pytest.fixture
 def device(stack: Stack) -> Device:
     return Device(stack.api_url)
 
@@ -205,6 +191,7 @@ def test_the_last_factor_takes_the_recovery_codes_with_it(
         form = {"csrf_token": member.csrf_token(), "remove": wanted}
         location(member.client.post(FACTORS, data=form))
         assert stack.query(count, user_id) == [(left,)]
+    assert log_in_by_passkey(visitor, device).status_code == 403
     assert visitor.log_in(email).status_code == 303
     assert visitor.is_in()
     form = {"csrf_token": member.csrf_token(), "remove": "app"}

@@ -178,6 +178,8 @@ def test_every_route_for_strangers_counts_their_address_before_the_body(port: in
         assert first_answer(begun)[0] == 429
         for operation in operations(lambda access: access.stranger is RateLimitName.LOGIN):
             assert answer_of(spent.begins(operation, declares=1024))[0] == 429, operation
+        # The page itself still opens.
+        assert answer_of(spent.begins("GET /login", declares=0))[0] == 200
     with attacking(port, address) as spent:
         for _ in range(MOST_STRANGERS):
             answer_of(spent.begins("GET /login", declares=0))

@@ -24,7 +24,6 @@ from tests.authenticator import (
     add_app,
     add_passkey,
     begin,
-    codes_of,
     let_half_a_minute_pass,
     log_in_by_passkey,
     options_of,
@@ -51,13 +50,6 @@ FORMS = (
 
 
 @pytest.fixture
-def member(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
-    visitor = make_visitor()
-    visitor.log_in(email)
-    return visitor
-
-
-@pytest.fixture
 def attacker(make_visitor: Callable[[], Visitor]) -> Visitor:
     """Who knows the password."""
     return make_visitor()
@@ -74,22 +66,15 @@ def device(stack: Stack) -> Device:
 
 
 def test_a_code_that_was_seen_is_worth_nothing(
-    make_visitor: Callable[[], Visitor], member: Visitor, email: str
-) -> None:
-    app = add_app(member)
-    let_half_a_minute_pass(member, email)
-    victim, attacker = make_visitor(), make_visitor()
-    code = app.code()
-    assert send_code(victim, begin(victim, email), code).status_code == 303
-    assert send_code(attacker, begin(attacker, email), code).status_code == 403
-    assert not attacker.is_in()
-
-
-def test_the_code_that_confirmed_the_app_does_not_log_in(
-    member: Visitor, attacker: Visitor, email: str
+    visitor: Visitor, member: Visitor, attacker: Visitor, email: str
 ) -> None:
     app = add_app(member)
     assert send_code(attacker, begin(attacker, email), app.confirmed_by).status_code == 403
+    let_half_a_minute_pass(member, email)
+    code = app.code()
+    assert send_code(visitor, begin(visitor, email), code).status_code == 303
+    assert send_code(attacker, begin(attacker, email), code).status_code == 403
+    assert not attacker.is_in()
 
 
 @pytest.mark.parametrize("kind", ["app", "recovery"])
@@ -367,19 +352,6 @@ def test_a_device_that_did_not_verify_its_user_replaces_no_password(
     assert not attacker.is_in()
     page = begin(attacker, email)
     assert sends(attacker, page, stolen.sign(options_of(page)))
-
-
-def test_a_passkey_that_was_removed_opens_nothing(
-    stack: Stack, member: Visitor, attacker: Visitor, email: str, device: Device
-) -> None:
-    codes = codes_of(add_passkey(member, device))
-    [(passkey_id,)] = stack.query(
-        "SELECT id FROM passkeys WHERE user_id = %s", user_id_of(stack, email)
-    )
-    form = {"csrf_token": member.csrf_token(), "remove": str(passkey_id)}
-    assert member.client.post(FACTORS, data=form).status_code == 303
-    assert codes
-    assert log_in_by_passkey(attacker, device).status_code == 403
 
 
 JUNK = st.recursive(
