@@ -72,18 +72,6 @@ def test_the_answer_names_state_and_issuer(stack: Stack, program: Program, perso
     assert "code" not in denied
 
 
-def test_whoever_is_not_logged_in_logs_in_first_and_comes_back(
-    stack: Stack, program: Program
-) -> None:
-    path = program.request()
-    with stack.client() as browser:
-        reply = browser.get(path)
-    assert reply.status_code == 303
-    location = reply.headers["location"]
-    assert location.startswith(f"{stack.api_url}/login?")
-    assert fields_of(location)["next"] == path
-
-
 def test_the_page_explains_each_scope_and_names_the_program(stack: Stack, person: Person) -> None:
     six = tuple(EXPLANATIONS)
     assert len(six) == 6
