@@ -259,16 +259,7 @@ def test_preferences_too_long_or_not_understood_are_those_of_a_plain_call(
     assert data(send(client, prefer=prefer))["status"] == 2
 
 
-def test_work_answered_with_202_goes_on(client: httpx2.Client) -> None:
-    reply = send(client, prefer="respond-async")
-    record = data(reply, 200, 202)
-    path = f"/attachments/{record['hash_id']}"
-    eventually(lambda: data(client.get(path))["status"] == 2, what="the conversion")
-
-
 def test_work_whose_caller_hangs_up_goes_on(client: httpx2.Client) -> None:
-    from tests.pictures import photo
-
     with pytest.raises(httpx2.ReadTimeout):
         client.post(
             "/attachments",
