@@ -16,8 +16,8 @@ from core import clock
 from models import SubscriptionStatus
 from tests.contract.bulk import add
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import members, new_address, subscribe
-from tests.stack import Owner, Stack
+from tests.contract.subscribers import members, new_address, new_list, subscribe
+from tests.stack import Stack
 
 Item = dict[str, Any]
 STATUSES = ("active", "pending", "unsubscribed", "removed")
@@ -43,16 +43,10 @@ FILL = """
 
 
 @pytest.fixture(scope="module")
-def module_owner(stack: Stack) -> Owner:
-    return stack.new_owner()
-
-
-@pytest.fixture(scope="module")
-def ask(stack: Stack, module_owner: Owner) -> Iterator[Callable[..., Item]]:
+def ask(stack: Stack) -> Iterator[Callable[..., Item]]:
     """Asks for a page of a list that has a member of every kind."""
-    with stack.client(module_owner.key) as client:
-        body = {"title": "Kinds", "slug": f"kinds-{module_owner.user_id}"}
-        list_id = data(client.post("/lists", json=body))["id"]
+    with stack.client(stack.new_owner().key) as client:
+        list_id = new_list(client)["id"]
         stack.query(FILL, list(ADDRESSES), list(STATUSES), list_id)
 
         def get(**query: object) -> Item:

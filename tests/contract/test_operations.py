@@ -103,16 +103,12 @@ def test_metrics_count_requests_by_route_and_never_by_address(
 
 def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx2.Client) -> None:
     data(send(quiet_client, prefer="respond-async"), 202)
-    token = quiet.environment["PRESSROOM_METRICS_TOKEN"]
     labels = ['pressroom_jobs{queue="media",status="queued"}']
     labels += ['pressroom_due_jobs{kind="attachment.process",queue="media"}']
-    with quiet.client(token) as operator:
-        for each in labels:
-
-            def waits(line: str = each) -> bool:
-                return shown(operator, line) >= 1
-
-            eventually(waits, what=each)
+    with quiet.client(quiet.environment["PRESSROOM_METRICS_TOKEN"]) as operator:
+        eventually(
+            lambda: all(shown(operator, each) >= 1 for each in labels), what="the job that waits"
+        )
         assert shown(operator, 'pressroom_job_oldest_seconds{queue="media"}') > 0
         # A queue without jobs has a number too.
         assert shown(operator, 'pressroom_jobs{queue="money",status="running"}') == 0
