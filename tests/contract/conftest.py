@@ -122,14 +122,6 @@ def read_only(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
 
 
 @pytest.fixture
-def unrelated(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
-    """Calls as `owner` with a key that is for something else."""
-    scopes = (Scope.ATTACHMENT, Scope.COMPOSER, Scope.CREDIT_FULL)
-    with stack.client(stack.new_key(owner.user_id, *scopes)) as client:
-        yield client
-
-
-@pytest.fixture
 def sender(stack: Stack) -> Iterator[httpx2.Client]:
     """Calls with a key that the operator made for who sends the mail, and that owns no list."""
     key = stack.new_key(stack.new_owner().user_id, Scope.DELIVERY)

@@ -203,31 +203,23 @@ def test_head_of_events_does_not_wait_for_the_job(
 
 
 def test_ten_streams_of_a_user_are_the_most(
-    quiet: Stack, quiet_owner: Owner, queued: dict[str, Any]
+    quiet: Stack, quiet_client: httpx2.Client, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}/events"
-    limits = httpx2.Limits(max_connections=None)
-    client = httpx2.Client(
-        base_url=quiet.api_url,
-        headers={"Authorization": f"Bearer {quiet_owner.key}"},
-        limits=limits,
-        timeout=30.0,
-    )
-    with client, ExitStack() as opened:
+    with ExitStack() as opened:
         for _ in range(10):
-            assert opened.enter_context(client.stream("GET", path)).status_code == 200
-        refused = client.get(path)
+            assert opened.enter_context(quiet_client.stream("GET", path)).status_code == 200
+        refused = quiet_client.get(path)
         problem(refused, 429, "jobs.too_many_streams")
         assert int(refused.headers["retry-after"]) > 0
         with quiet.client(quiet.new_owner().key) as other:
             problem(other.get(path), 404, "job.not_found")
-        opened.close()
 
-        def admitted() -> bool:
-            with client.stream("GET", path) as reply:
-                return reply.status_code == 200
+    def admitted() -> bool:
+        with quiet_client.stream("GET", path) as reply:
+            return reply.status_code == 200
 
-        eventually(admitted, what="room after the streams were closed")
+    eventually(admitted, what="room after the streams were closed")
 
 
 @pytest.mark.parametrize(
@@ -259,16 +251,7 @@ def test_preferences_too_long_or_not_understood_are_those_of_a_plain_call(
     assert data(send(client, prefer=prefer))["status"] == 2
 
 
-def test_work_answered_with_202_goes_on(client: httpx2.Client) -> None:
-    reply = send(client, prefer="respond-async")
-    record = data(reply, 200, 202)
-    path = f"/attachments/{record['hash_id']}"
-    eventually(lambda: data(client.get(path))["status"] == 2, what="the conversion")
-
-
 def test_work_whose_caller_hangs_up_goes_on(client: httpx2.Client) -> None:
-    from tests.pictures import photo
-
     with pytest.raises(httpx2.ReadTimeout):
         client.post(
             "/attachments",
@@ -281,11 +264,6 @@ def test_work_whose_caller_hangs_up_goes_on(client: httpx2.Client) -> None:
         return [each["status"] for each in items] == [2]
 
     eventually(converted, what="the conversion")
-
-
-def test_list_prefers_nothing(client: httpx2.Client) -> None:
-    data(client.get("/attachments", headers={"Prefer": "respond-async"}))
-    problem(client.get("/jobs/1", headers={"Prefer": "wait=0"}), 404, "job.not_found")
 
 
 def test_word_of_another_deployments_job_does_not_end_a_wait(

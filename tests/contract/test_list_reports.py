@@ -21,17 +21,8 @@ ASKS, THANKS = "Report this list", "Thank you for your report"
 
 
 @pytest.fixture
-def waiting(stack: Stack, client: httpx2.Client) -> Subscriber:
-    return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
-
-
-@pytest.fixture
 def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
     return subscribe(stack, new_list(client, TITLE))
-
-
-def opened(stranger: httpx2.Client, reader: Subscriber) -> httpx2.Response:
-    return stranger.get("/report", params={"trace_id": reader.trace_id})
 
 
 def reported(stranger: httpx2.Client, reader: Subscriber) -> httpx2.Response:
@@ -52,8 +43,9 @@ def reports(stack: Stack, list_id: int) -> list[tuple[object, ...]]:
 
 
 def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
-    stack: Stack, stranger: httpx2.Client, waiting: Subscriber
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
+    waiting = subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
     mailed = eventually(lambda: stack.mails(waiting.email), what="the mail")
     [link] = [word for word in mailed[0]["text"].split() if "/report?" in word]
     assert html.escape(link) in mailed[0]["html"]
@@ -96,7 +88,7 @@ def test_only_the_mailed_link_reports(stranger: httpx2.Client, reader: Subscribe
 
 
 def test_the_operator_sees_which_lists_are_reported(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+    stack: Stack, owner: Owner, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = new_list(client, TITLE)
     readers = [subscribe(stack, list_id) for _ in range(3)]
@@ -104,13 +96,9 @@ def test_the_operator_sees_which_lists_are_reported(
         reported(stranger, each)
     old = "UPDATE list_reports SET created_at = now() - interval '8 days' WHERE user_id = %s"
     stack.query(old, readers[0].user_id)
-
-    [(owner_id, owner)] = stack.query(
-        "SELECT users.id, email FROM users JOIN lists ON user_id = users.id WHERE lists.id = %s",
-        list_id,
-    )
     found = reported_list(stack, list_id)
-    assert (found["title"], found["owner_id"], found["owner"]) == (TITLE, owner_id, owner)
+    expected = (TITLE, owner.user_id, owner.email)
+    assert (found["title"], found["owner_id"], found["owner"]) == expected
     assert (found["reports"], found["reports_in_7_days"]) == (3, 2)
     # Erased people are not named, and their reports count.
     erase(stack.resources, readers[1].email)

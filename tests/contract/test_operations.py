@@ -1,4 +1,5 @@
 import math
+from collections.abc import Iterator
 
 import httpx2
 import pytest
@@ -62,6 +63,12 @@ def metrics_token(stack: Stack) -> str:
     return stack.environment["PRESSROOM_METRICS_TOKEN"]
 
 
+@pytest.fixture
+def operator(stack: Stack, metrics_token: str) -> Iterator[httpx2.Client]:
+    with stack.client(metrics_token) as client:
+        yield client
+
+
 def test_metrics_need_their_token(
     stranger: httpx2.Client, client: httpx2.Client, metrics_token: str
 ) -> None:
@@ -96,43 +103,38 @@ def test_metrics_count_requests_by_route_and_never_by_address(
 
 def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx2.Client) -> None:
     data(send(quiet_client, prefer="respond-async"), 202)
-    token = quiet.environment["PRESSROOM_METRICS_TOKEN"]
     labels = ['pressroom_jobs{queue="media",status="queued"}']
     labels += ['pressroom_due_jobs{kind="attachment.process",queue="media"}']
-    with quiet.client(token) as operator:
-        for each in labels:
-
-            def waits(line: str = each) -> bool:
-                return shown(operator, line) >= 1
-
-            eventually(waits, what=each)
+    with quiet.client(quiet.environment["PRESSROOM_METRICS_TOKEN"]) as operator:
+        eventually(
+            lambda: all(shown(operator, each) >= 1 for each in labels), what="the job that waits"
+        )
         assert shown(operator, 'pressroom_job_oldest_seconds{queue="media"}') > 0
         # A queue without jobs has a number too.
         assert shown(operator, 'pressroom_jobs{queue="money",status="running"}') == 0
 
 
 def test_metrics_show_the_faults_of_the_ledgers_daily_check(
-    stack: Stack, stranger: httpx2.Client, metrics_token: str
+    stack: Stack, operator: httpx2.Client
 ) -> None:
     run_maintenance(stack, "credits.verify")
-    stranger.headers["Authorization"] = f"Bearer {metrics_token}"
-    eventually(
-        lambda: shown(stranger, "pressroom_ledger_faults") == 0, what="the result of the check"
-    )
+    eventually(lambda: shown(operator, "pressroom_ledger_faults") == 0, what="the check's result")
 
 
 def test_metrics_show_what_the_workers_asked_of_the_language_model(
-    stack: Stack, stranger: httpx2.Client, metrics_token: str
+    stack: Stack, operator: httpx2.Client
 ) -> None:
-    stranger.headers["Authorization"] = f"Bearer {metrics_token}"
     model = "of/metrics:7b"
     for used in (Usage(model, "answered", 100, 20, 1.5), Usage(model, "failed", 7, 0, 0.5)):
         call_charges.note_usage(stack.resources.redis, used)
-    assert shown(stranger, f'pressroom_llm_calls_total{{model="{model}",outcome="answered"}}') == 1
-    assert shown(stranger, f'pressroom_llm_calls_total{{model="{model}",outcome="failed"}}') == 1
-    assert shown(stranger, f'pressroom_llm_tokens_total{{direction="in",model="{model}"}}') == 107
-    assert shown(stranger, f'pressroom_llm_tokens_total{{direction="out",model="{model}"}}') == 20
-    assert shown(stranger, f'pressroom_llm_seconds_total{{model="{model}"}}') == 2.0
+    for line, number in (
+        (f'calls_total{{model="{model}",outcome="answered"}}', 1),
+        (f'calls_total{{model="{model}",outcome="failed"}}', 1),
+        (f'tokens_total{{direction="in",model="{model}"}}', 107),
+        (f'tokens_total{{direction="out",model="{model}"}}', 20),
+        (f'seconds_total{{model="{model}"}}', 2.0),
+    ):
+        assert shown(operator, f"pressroom_llm_{line}") == number
 
 
 # The role is that of other stacks too, which may need some more meanwhile.
@@ -182,34 +184,24 @@ def test_without_its_dependencies_a_process_tells_its_own_figures(
         assert math.isnan(shown(operator, 'pressroom_jobs{queue="media",status="queued"}'))
 
 
-def test_two_collectors_cost_the_database_one_read(
-    stack: Stack, stranger: httpx2.Client, metrics_token: str
-) -> None:
-    stranger.headers["Authorization"] = f"Bearer {metrics_token}"
+def test_two_collectors_cost_the_database_one_read(stack: Stack, operator: httpx2.Client) -> None:
     change = "UPDATE maintenance SET last_error = %s WHERE name = 'backup.journal'"
     label = 'pressroom_maintenance_failed{maintenance="backup.journal"}'
 
     def shows_what_was() -> bool:
         """A change between two reads of which the second one is answered as the first."""
         stack.query(change, "for the test")
-        first = shown(stranger, label)
+        first = shown(operator, label)
         stack.query(change, None)
-        return first == shown(stranger, label) == 1
+        return first == shown(operator, label) == 1
 
     eventually(shows_what_was, what="one answer for two collectors")
-    eventually(lambda: shown(stranger, label) == 0, what="the next read")
+    eventually(lambda: shown(operator, label) == 0, what="the next read")
 
 
-def test_metrics_say_how_long_each_queue_takes(stack: Stack) -> None:
-    token = stack.settings().metrics_token
-    assert token is not None
-
-    def is_shown() -> bool:
-        with stack.client(token.get_secret_value()) as client:
-            shown = client.get("/metrics").raise_for_status().text
-        return 'pressroom_canary_seconds{queue="media"}' in shown
-
-    eventually(is_shown, what="the canary of a queue")
+def test_metrics_say_how_long_each_queue_takes(stack: Stack, operator: httpx2.Client) -> None:
+    line = 'pressroom_canary_seconds{queue="media"}'
+    eventually(lambda: not math.isnan(shown(operator, line)), what="the canary of a queue")
     assert stack.resources.redis.llen(queue_name(Queue.MEDIA)) <= 1
 
 

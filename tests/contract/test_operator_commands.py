@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Any
 
 import httpx2
-import pytest
 
 import workers.task_table  # noqa: F401 - registers all maintenance
 from services.jobs import maintenance
@@ -96,22 +95,17 @@ def test_credits_are_shown_as_the_owner_sees_them(
     assert [each["delta_credit"] for each in entries] == [-0.5, 12.5]
 
 
-@pytest.fixture
-def queued(quiet_client: httpx2.Client) -> int:
+def test_a_queued_job_is_cancelled_with_its_subject(
+    quiet: Stack, quiet_client: httpx2.Client
+) -> None:
     data(send(quiet_client, prefer="respond-async"), 202)
     [job] = data(quiet_client.get("/jobs"))["items"]
-    return int(job["id"])
-
-
-def test_a_queued_job_is_cancelled_with_its_subject(
-    quiet: Stack, quiet_client: httpx2.Client, queued: int
-) -> None:
-    words = ("jobs", "cancel", str(queued))
-    assert printed(quiet, *words) == {"id": queued, "cancelled": 1}
+    words = ("jobs", "cancel", str(job["id"]))
+    assert printed(quiet, *words) == {"id": job["id"], "cancelled": 1}
     [record] = data(quiet_client.get("/attachments"))["items"]
     assert (record["status"], record["error"]["code"]) == (3, "job.cancelled")
-    assert printed(quiet, *words) == {"id": queued, "cancelled": 0}
-    done = pressroom(quiet, "jobs", "watch", str(queued))
+    assert printed(quiet, *words) == {"id": job["id"], "cancelled": 0}
+    done = pressroom(quiet, "jobs", "watch", str(job["id"]))
     assert done.returncode == 1
     assert "job.cancelled" in done.stdout
     fails_with(quiet, "job.not_found", "jobs", "cancel", "999999999")
