@@ -14,6 +14,8 @@ from tests.contract.replies import data, problem
 from tests.modelling import SOURCE, Modelled, post
 from tests.stack import Stack
 
+STOOD_IN = "offline; fallback"
+
 
 @pytest.fixture(scope="module")
 def modelled(make_stack: Callable[[str], Stack]) -> Modelled:
@@ -44,46 +46,27 @@ def _ask(author: httpx2.Client, path: str, body: dict[str, str], wait: int = 20)
     return author.post(path, json=body, headers={"Prefer": f"wait={wait}"})
 
 
-def _faults(path: str, body: dict[str, str], reply: httpx2.Response) -> list[str]:
-    written = Post(body["title"], body["content"])
-    judge = metadata_faults if path == METADATA else tweets_faults
-    return judge(written, data(reply))
-
-
 @pytest.mark.parametrize(
-    ("path", "model"), [(METADATA, None), (TWEETS, "prose"), (METADATA, "no-json-mode")]
+    ("path", "model", "source"),
+    [
+        (METADATA, None, SOURCE),
+        (TWEETS, "prose", SOURCE),
+        (METADATA, "no-json-mode", SOURCE),
+        (METADATA, "wrong-shape", STOOD_IN),
+        (TWEETS, "empty", STOOD_IN),
+        (METADATA, "500", STOOD_IN),
+        (METADATA, "trickle", STOOD_IN),
+    ],
 )
-def test_an_answer_that_can_be_used_is_the_models(
-    falling_back: Modelled, author: httpx2.Client, path: str, model: str | None
+def test_the_offline_writer_stands_in_for_a_model_without_an_answer_of_use_in_time(
+    falling_back: Modelled, author: httpx2.Client, path: str, model: str | None, source: str
 ) -> None:
     falling_back.steer(model)
     body = post()
-    reply = _ask(author, path, body)
-    assert reply.headers["pressroom-source"] == SOURCE
-    assert _faults(path, body, reply) == []
-
-
-@pytest.mark.parametrize("model", ["wrong-shape", "empty", "500"])
-def test_the_offline_writer_stands_in_for_a_model_that_fails(
-    falling_back: Modelled, author: httpx2.Client, model: str
-) -> None:
-    falling_back.steer(model)
-    body = post()
-    path = TWEETS if model == "empty" else METADATA
-    reply = _ask(author, path, body)
-    assert reply.headers["pressroom-source"] == "offline; fallback"
-    assert _faults(path, body, reply) == []
-
-
-def test_the_offline_writer_stands_in_before_the_wait_for_a_slow_model_is_over(
-    falling_back: Modelled, author: httpx2.Client
-) -> None:
-    falling_back.steer("trickle")
-    body = post()
-    # Once the wait is over, the answer is 504.
-    reply = _ask(author, METADATA, body, wait=4)
-    assert reply.headers["pressroom-source"] == "offline; fallback"
-    assert _faults(METADATA, body, reply) == []
+    reply = _ask(author, path, body, wait=4 if model == "trickle" else 20)
+    assert reply.headers["pressroom-source"] == source
+    written, judge = Post(**body), metadata_faults if path == METADATA else tweets_faults
+    assert judge(written, data(reply)) == []
 
 
 @pytest.mark.full("processes")
@@ -106,7 +89,7 @@ def test_what_stood_in_is_not_kept_and_what_the_model_wrote_is(
 ) -> None:
     body = post()
     falling_back.steer("500")
-    assert _ask(author, METADATA, body).headers["pressroom-source"] == "offline; fallback"
+    assert _ask(author, METADATA, body).headers["pressroom-source"] == STOOD_IN
     falling_back.steer(None)
     first = _ask(author, METADATA, body)
     assert first.headers["pressroom-source"] == SOURCE

@@ -140,19 +140,12 @@ def locked_objects(bare: Stack, services: Services) -> Iterator[None]:
         client.delete_bucket_policy(settings.s3_bucket)
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param("hangs", marks=pytest.mark.full("faults")), "refuses"]
-)
 def test_storage_that_is_away_only_delays_a_removal(
-    bare: Stack, resources: Resources, services: Services, fault: str
+    bare: Stack, resources: Resources, services: Services
 ) -> None:
     keys = put(resources, count=3)
     forget(resources, *keys)
-    server = services.group["s3"]
-    if fault == "hangs":
-        server.send(signal.SIGSTOP)
-    else:
-        server.send(signal.SIGKILL)
+    services.group["s3"].send(signal.SIGKILL)
     try:
         assert removals.work_off(resources) == 0
         [(tries, due, reason)] = bare.query(
@@ -162,10 +155,7 @@ def test_storage_that_is_away_only_delays_a_removal(
         assert (tries, due) == (1, True)
         assert str(reason).startswith("The object storage does not answer")
     finally:
-        if fault == "hangs":
-            server.send(signal.SIGCONT)
-        else:
-            services.restart("s3")
+        services.restart("s3")
 
     def gone() -> bool:
         make_due(bare)

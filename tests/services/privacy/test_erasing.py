@@ -1,10 +1,12 @@
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from core.errors import DomainError, TransientError
 from core.ids import random_hash_id
-from models import JobStatus, OptOutKind, User
+from models import Job, JobStatus, OptOutKind, User
 from models.declarative import Model
 from services.access.caller import Caller
 from services.accounts import accounts
@@ -16,14 +18,15 @@ from services.subscriptions import exports, lists, sign_up
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.imports import staging
 from services.subscriptions.member_attributes import GivenAttributes
-from services.subscriptions.members import locks, mails, members, unsubscribe
+from services.subscriptions.members import changes, locks, mails, members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
 from tests.erasing import claim, erase, finish, take_turn
-from tests.importing import Importing, csv_of
+from tests.importing import Importing, csv_of, new_addresses
 from tests.services.privacy.lives import fill, left
-from tests.stack import Owner
+from tests.services.subscriptions.members.racing import deadlocks
+from tests.stack import Owner, eventually
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -295,6 +298,36 @@ def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
     with quiet.resources.unit_of_work() as uow:
         leases.hand_back(uow, lease)
     assert finish(quiet.resources, job_id).subscriptions == 1
+
+
+def test_an_undo_waits_for_the_erasure_of_one_of_its_people(
+    quiet: Importing, keeper: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people = new_addresses(3)
+    before, after = (csv_of([[each, name] for each in people]) for name in ("Before", "After"))
+    quiet.bring(keeper, list_id, before)
+    task = quiet.bring(keeper, list_id, after, on_existing="update")
+    job_id = quiet.begin_undo(keeper, task.id)
+    earlier, change = deadlocks(quiet.stack), changes.change
+    waits = (
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
+        " AND wait_event_type = 'Lock'"
+    )
+    with ThreadPoolExecutor(1) as thread:
+        undoing = list[Future[Job]]()
+
+        def change_while_undone(*args: Any, **values: Any) -> bool:
+            # What an undo would give back is gone now, and the record itself not locked yet.
+            undoing.append(thread.submit(quiet.work, job_id))
+            eventually(lambda: quiet.stack.query(waits), what="the undo's wait")
+            return change(*args, **values)
+
+        monkeypatch.setattr(changes, "change", change_while_undone)
+        erase(quiet.resources, people[0])
+        assert undoing[0].result(60).status == "succeeded"
+    assert deadlocks(quiet.stack) == earlier
+    names = "SELECT name FROM subscriptions WHERE list_id = %s ORDER BY name"
+    assert quiet.stack.query(names, list_id) == [("Before",), ("Before",), (None,)]
 
 
 # These stay without a name: the ledger, and what belongs to the list or proves the erasure.

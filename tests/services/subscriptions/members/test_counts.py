@@ -1,21 +1,14 @@
-import itertools
 import random
-import threading
-from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from pathlib import Path
 
-import httpx2
 import pytest
 
 from core.ids import random_hash_id
 from services.subscriptions import figures
 from tests.load import repeated
-from tests.ports import free_port
 from tests.services.subscriptions.members.acting import Acting, Person
 from tests.services.subscriptions.members.model import Reply
 from tests.services.subscriptions.members.racing import (
-    AT_ONCE,
     Action,
     at_once,
     found_people,
@@ -25,7 +18,7 @@ from tests.services.subscriptions.members.racing import (
 )
 from tests.services.subscriptions.members.tallying import by_day
 from tests.sizes import sized
-from tests.stack import Owner, Stack, eventually
+from tests.stack import Owner
 
 MANY = sized(400, 20_000, few=100)
 
@@ -97,49 +90,3 @@ def fold(acting: Acting) -> None:
     with acting.resources.unit_of_work() as uow:
         figures.fold_deltas(uow, max_deltas=7)
         figures.fold(uow, max_deltas=7)
-
-
-@pytest.mark.full("faults")
-def test_counts_are_true_after_the_api_is_killed_in_the_middle(
-    acting: Acting, lists: list[int], owner: Owner, home: Path
-) -> None:
-    for _ in range(sized(1, 30)):
-        _kill_in_the_middle(acting, lists[0], free_port())
-        eventually(lambda: _idle(acting.stack), what="the end of the killed process's connections")
-        assert shown_count(acting, lists[0], owner) == true_count(acting, lists[0])
-        require_consistent(acting, lists, *found_people(acting, lists[0]))
-
-
-def _kill_in_the_middle(acting: Acting, list_id: int, port: int) -> None:
-    running = acting.stack.start_api(port)
-    answered, enough = itertools.count(1), threading.Event()
-
-    def ask(client: httpx2.Client) -> None:
-        while True:
-            body = {"email": f"{random_hash_id()}@example.com"}
-            try:
-                reply = client.post(f"/subscriptions/{list_id}", json=body)
-            except httpx2.HTTPError:
-                return
-            assert reply.status_code == 200, reply.text
-            if next(answered) == 20:
-                enough.set()
-
-    with (
-        httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client,
-        ThreadPoolExecutor(AT_ONCE) as threads,
-    ):
-        asking = [threads.submit(ask, client) for _ in range(AT_ONCE)]
-        enough.wait(30)
-        running.kill()
-        acting.stack.processes.remove(running)
-        for each in wait(asking).done:
-            each.result()
-
-
-def _idle(stack: Stack) -> bool:
-    [(busy,)] = stack.query(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-        " AND application_name = 'pressroom-api' AND state <> 'idle'"
-    )
-    return busy == 0
