@@ -210,7 +210,10 @@ def test_any_origin_may_read_without_credentials(client: httpx2.Client) -> None:
 
 
 def test_preflight_allows_what_the_api_takes(stranger: httpx2.Client) -> None:
-    asked = "authorization, content-type, idempotency-key, prefer, x-api-key, x-request-id"
+    asked = (
+        "authorization, content-type, idempotency-key, last-event-id, prefer, x-api-key"
+        ", x-request-id"
+    )
     reply = stranger.options(
         "/attachments",
         headers={
