@@ -59,11 +59,9 @@ class SandboxPayments:
     def fall_through(self, checkout: str | int) -> None:
         self._do(checkout, "fall_through")
 
-    def alter(
-        self, checkout: str | int, amount: int | None = None, currency: str | None = None
-    ) -> None:
-        """Let the provider's checkout be about something else than what was asked for."""
-        self._do(checkout, "alter", amount=amount, currency=currency)
+    def alter(self, checkout: str | int, *, amount: int) -> None:
+        """Let the provider's checkout be about another amount than what was asked for."""
+        self._do(checkout, "alter", amount=amount)
 
     def refund(self, checkout: str | int, amount: int | None = None) -> None:
         """Give back a part, or all that is left."""

@@ -1,6 +1,7 @@
 import shutil
 from asyncio import AbstractEventLoop, events
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import (
@@ -12,8 +13,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from tests.browser.foreign_site import Site
-from tests.browser.looks import WIDE, Open
+from tests.browser.keyboards import Keyboard
+from tests.browser.looks import NARROW, WIDE, Open
 from tests.prerequisites import pass_over
 
 # A limit against hanging: a machine that runs all tests at once is slow.
@@ -70,13 +71,12 @@ def open_page(browser: Browser) -> Iterator[Open]:
         login: tuple[str, str] | None = None,
         *,
         scripts: bool = True,
-        locale: str | None = None,
+        **options: Any,
     ) -> Page:
         context = browser.new_context(
-            viewport=WIDE,
             java_script_enabled=scripts,
-            locale=locale,
             http_credentials={"username": login[0], "password": login[1]} if login else None,
+            **{"viewport": WIDE, **options},
         )
         contexts.append(context)
         page = context.new_page()
@@ -107,8 +107,8 @@ def open_ours(open_page: Open) -> Iterator[Open]:
         if is_complaint and not any(words in message.text for words in USUAL):
             complaints.append(message.text)
 
-    def open_empty(*, scripts: bool = True, locale: str | None = None) -> Page:
-        page = open_page("about:blank", scripts=scripts, locale=locale)
+    def open_empty(**options: Any) -> Page:
+        page = open_page("about:blank", **options)
         page.on("console", hear)
         return page
 
@@ -121,9 +121,11 @@ def page(open_ours: Open) -> Page:
     return open_ours()
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    """A page of another site, which a test writes."""
-    running = Site()
-    yield running
-    running.close()
+@pytest.fixture(params=["with scripts", "without scripts, narrow and dark"])
+def keys(request: pytest.FixtureRequest, open_page: Open) -> Keyboard:
+    """A browser of a person without a mouse."""
+    if request.param == "with scripts":
+        return Keyboard(open_page("about:blank"))
+    narrow = {"width": NARROW, "height": 800}
+    plain = open_page("about:blank", scripts=False, viewport=narrow, color_scheme="dark")
+    return Keyboard(plain, scripts=False)

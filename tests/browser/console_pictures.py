@@ -23,7 +23,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from services.credits import ledger
-from tests.browser.consoles import console_in
+from tests.browser.consoles import log_in_browser
 from tests.contract.bulk import imported, sheet
 from tests.contract.replies import data
 from tests.embedded import embedded_services
@@ -90,8 +90,9 @@ def _stack() -> Iterator[Stack]:
 
 def _take_all(stack: Stack, browser: Browser) -> None:
     owner = stack.new_owner()
-    with stack.client(owner.key) as api, console_in(browser, stack, owner) as page:
-        page.set_viewport_size({"width": _WIDTH, "height": _HEIGHT})
+    page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
+    log_in_browser(page, stack, owner.user_id)
+    with stack.client(owner.key) as api:
         the_post = _list_of_readers(stack, api)
         page.goto(f"{stack.api_url}/console/lists/{the_post['id']}")
         _take(page, "list")

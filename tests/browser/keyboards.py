@@ -1,15 +1,11 @@
 """People who press keys and nothing else, and who see where they are at each press."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser import looks
-from tests.browser.looks import NARROW
 
 # More than any page has of what a key can reach.
 MAX_PRESSES = 150
@@ -91,23 +87,12 @@ class Stop(TypedDict):
     hidden_by: str | None
 
 
-@dataclass(frozen=True)
-class Circumstances:
-    scripts: bool
-    width: int
-    dark: bool
-
-
-WIDE = Circumstances(scripts=True, width=1280, dark=False)
-PLAIN = Circumstances(scripts=False, width=NARROW, dark=True)
-
-
 class Keyboard:
     """All that a person does to a page with keys. Nothing here clicks, fills in or focuses."""
 
     def __init__(self, page: Page, *, scripts: bool = True) -> None:
         self.page = page
-        self._scripts = scripts
+        self.scripts = scripts
         # From the beginning: no press is to come before the browser leaves its dialog to us.
         page.on("filechooser", lambda _: None)
 
@@ -132,6 +117,17 @@ class Keyboard:
         """The page set the focus there by itself, and it is seen."""
         expect(target).to_be_focused()
         assert self._stop(target)["is_target"]
+
+    def begins_at_what_is_wrong(self, label: str) -> None:
+        """The focus is on the field that is to be put right, and tells why."""
+        field = self.page.get_by_label(label, exact=True)
+        self.begins_at(field)
+        expect(field).to_have_attribute("aria-invalid", "true")
+        told = field.evaluate(
+            "each => each.getAttribute('aria-describedby').trim().split(' ')"
+            ".map(id => document.getElementById(id).innerText)"
+        )
+        assert all(told), told
 
     def walk(self) -> list[str]:
         """Tab through all of the page as it is loaded, and back; the names of what is there.
@@ -214,7 +210,7 @@ class Keyboard:
     # -- what is seen --------------------------------------------------------------------------
 
     def shows(self, heading: str) -> None:
-        if self._scripts:
+        if self.scripts:
             looks.shows(self.page, heading)
         else:
             # axe is a script itself, and the page is the same.
@@ -222,7 +218,7 @@ class Keyboard:
 
     def watch_until(self, shown: Locator) -> None:
         """With scripts the page looks by itself; without them its link does, by Enter alone."""
-        if not self._scripts:
+        if not self.scripts:
             again = self.page.get_by_role("link", name="Refresh", exact=True)
             for _ in range(MAX_LOOKS):
                 if again.count() == 0:
@@ -234,19 +230,3 @@ class Keyboard:
 
 def _names(stops: list[Stop]) -> list[str]:
     return [each["name"] for each in stops]
-
-
-@contextmanager
-def at_keyboard(browser: Browser, circumstances: Circumstances) -> Iterator[Keyboard]:
-    """A browser of a person without a mouse; the test fails if a page of it breaks."""
-    context = browser.new_context(
-        java_script_enabled=circumstances.scripts,
-        color_scheme="dark" if circumstances.dark else "light",
-        viewport={"width": circumstances.width, "height": 800},
-    )
-    page = context.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    yield Keyboard(page, scripts=circumstances.scripts)
-    context.close()
-    assert complaints == []

@@ -1,14 +1,13 @@
 """Giving a program access, and taking it back, in a real browser: what is seen and pressed."""
 
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from core.scopes import EXPLANATIONS, Scope
 from tests.browser.looks import shows
+from tests.http_servers import QuietHandler, http_server, running
 from tests.oauth import Program, fields_of, register
 from tests.stack import Stack
 from tests.visiting import PASSWORD, new_account
@@ -20,40 +19,25 @@ ASKS = f"{NAME} asks for access to your account"
 LISTED = "Apps with access to your account"
 
 
-class _Callback(BaseHTTPRequestHandler):
+class _Callback(QuietHandler):
     """A program's page, which leads on within the program as most do."""
 
     def do_GET(self) -> None:
         if self.path.startswith("/callback"):
-            self.send_response(302)
-            query = self.path.partition("?")[2]
-            assert isinstance(self.server, ThreadingHTTPServer)
-            onwards = f"http://localhost:{self.server.server_port}/in?{query}"
-            self.send_header("Location", onwards)
-            self.end_headers()
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(b"<!doctype html><link rel=icon href=data:,><h1>Back at the program</h1>")
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture(scope="module")
-def callback() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Callback)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/callback"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+            inside = self.headers["Host"].replace("127.0.0.1", "localhost")
+            self.reply(
+                302, headers={"Location": f"http://{inside}{self.path.replace('callback', 'in')}"}
+            )
+        else:
+            page = b"<!doctype html><link rel=icon href=data:,><h1>Back at the program</h1>"
+            self.reply(200, page, {"Content-Type": "text/html"})
 
 
 @pytest.fixture
-def program(stack: Stack, callback: str) -> Program:
-    return register(stack, redirect_uris=(callback,), scopes=SIX, public=True, name=NAME)
+def program(stack: Stack) -> Iterator[Program]:
+    with running(http_server(_Callback)) as url:
+        back = (f"{url}/callback",)
+        yield register(stack, redirect_uris=back, scopes=SIX, public=True, name=NAME)
 
 
 def log_in(page: Page, email: str) -> None:

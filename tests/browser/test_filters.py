@@ -1,14 +1,15 @@
 """The filter builder in a real browser: with and without scripts, by keyboard, and on a phone."""
 
+import httpx2
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.consoles import console_in
-from tests.browser.looks import WIDE, fits, require_accessible
+from tests.browser.consoles import log_in_browser
+from tests.browser.looks import WIDE, Open, fits, require_accessible
 from tests.contract.replies import data
 from tests.contract.segments import new_field
 from tests.contract.subscribers import new_list
-from tests.stack import Stack
+from tests.stack import Owner, Stack
 
 
 def add(page: Page, field: str, operator: str, value: str) -> None:
@@ -37,45 +38,45 @@ def settled(page: Page) -> None:
 @pytest.mark.both("browser")
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
 def test_a_segment_is_built_counted_and_saved(
-    stack: Stack, browser: Browser, scripts: bool
+    stack: Stack, open_ours: Open, owner: Owner, client: httpx2.Client, scripts: bool
 ) -> None:
-    owner = stack.new_owner()
-    with console_in(browser, stack, owner, scripts=scripts) as page, stack.client(owner.key) as api:
-        list_id = new_list(api)["id"]
-        new_field(api, "city")
-        for name, city, tag in (("ada", "Berlin", "press"), ("bob", "Rome", "press")):
-            member = {"fields": {"city": city}, "tags": [tag]}
-            data(api.put(f"/lists/{list_id}/members/{name}@example.com", json=member))
-        page.goto(f"{stack.api_url}/console/lists/{list_id}/members")
-        page.get_by_text("Filters", exact=True).press("Enter")
-        add(page, "City", "is", "Berlin")
-        add(page, "Tag", "is", "press")
-        add(page, "Joined", "is on or after", "2026-01-01")
-        page.get_by_role("button", name="Apply filters").press("Enter")
-        expect(page.get_by_role("link", name="Remove: City is Berlin")).to_be_visible()
-        expect(page.get_by_role("link", name="ada@example.com")).to_be_visible()
-        expect(page.get_by_role("link", name="bob@example.com")).to_have_count(0)
-        if scripts:
-            require_accessible(page)
-        page.set_viewport_size({"width": 360, "height": 780})
-        assert fits(page, 360)
-        page.set_viewport_size(WIDE)
-        page.get_by_role("link", name="Save as segment").press("Enter")
-        page.get_by_label("Name", exact=True).fill("Press in Berlin")
-        if scripts:
-            create = page.get_by_role("button", name="Create the segment")
-            before = create.evaluate("each => each.offsetTop")
-            page.get_by_label("City: value").fill("rome")
-            page.get_by_label("Name", exact=True).focus()
-            expect(page.locator("#count")).to_contain_text("1 member now")
-            # Who tabs on meanwhile would lose sight of a control that moved.
-            assert create.evaluate("each => each.offsetTop") == before
-        else:
-            page.get_by_role("button", name="Count the members").press("Enter")
-            expect(page.locator("#count")).to_contain_text("1 member now")
-        if scripts:
-            require_accessible(page)
-        page.get_by_role("button", name="Create the segment").press("Enter")
-        expect(page.get_by_role("status")).to_contain_text("is created")
-        [made] = data(api.get(f"/lists/{list_id}/segments"))["items"]
-        assert {"field": "tag", "is": "press"} in made["filter"]["all"]
+    page = open_ours(scripts=scripts)
+    log_in_browser(page, stack, owner.user_id)
+    list_id = new_list(client)["id"]
+    new_field(client, "city")
+    for name, city, tag in (("ada", "Berlin", "press"), ("bob", "Rome", "press")):
+        member = {"fields": {"city": city}, "tags": [tag]}
+        data(client.put(f"/lists/{list_id}/members/{name}@example.com", json=member))
+    page.goto(f"{stack.api_url}/console/lists/{list_id}/members")
+    page.get_by_text("Filters", exact=True).press("Enter")
+    add(page, "City", "is", "Berlin")
+    add(page, "Tag", "is", "press")
+    add(page, "Joined", "is on or after", "2026-01-01")
+    page.get_by_role("button", name="Apply filters").press("Enter")
+    expect(page.get_by_role("link", name="Remove: City is Berlin")).to_be_visible()
+    expect(page.get_by_role("link", name="ada@example.com")).to_be_visible()
+    expect(page.get_by_role("link", name="bob@example.com")).to_have_count(0)
+    if scripts:
+        require_accessible(page)
+    page.set_viewport_size({"width": 360, "height": 780})
+    assert fits(page, 360)
+    page.set_viewport_size(WIDE)
+    page.get_by_role("link", name="Save as segment").press("Enter")
+    page.get_by_label("Name", exact=True).fill("Press in Berlin")
+    if scripts:
+        create = page.get_by_role("button", name="Create the segment")
+        before = create.evaluate("each => each.offsetTop")
+        page.get_by_label("City: value").fill("rome")
+        page.get_by_label("Name", exact=True).focus()
+        expect(page.locator("#count")).to_contain_text("1 member now")
+        # Who tabs on meanwhile would lose sight of a control that moved.
+        assert create.evaluate("each => each.offsetTop") == before
+    else:
+        page.get_by_role("button", name="Count the members").press("Enter")
+        expect(page.locator("#count")).to_contain_text("1 member now")
+    if scripts:
+        require_accessible(page)
+    page.get_by_role("button", name="Create the segment").press("Enter")
+    expect(page.get_by_role("status")).to_contain_text("is created")
+    [made] = data(client.get(f"/lists/{list_id}/segments"))["items"]
+    assert {"field": "tag", "is": "press"} in made["filter"]["all"]

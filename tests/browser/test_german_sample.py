@@ -7,11 +7,12 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx2
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from tests.browser.consoles import log_in_browser
-from tests.browser.keyboards import PLAIN, WIDE, Circumstances, Keyboard, at_keyboard
+from tests.browser.keyboards import Keyboard
 from tests.contract.bulk import everybody
 from tests.contract.subscribers import new_list
 from tests.stack import Owner, Stack
@@ -68,53 +69,53 @@ def sheet(tmp_path: Path, people: list[Person]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "circumstances", [WIDE, PLAIN], ids=["with scripts", "without scripts, narrow and dark"]
-)
 def test_an_owner_imports_segments_tags_exports_and_undoes(
     stack: Stack,
-    browser: Browser,
+    keys: Keyboard,
+    client: httpx2.Client,
     *,
     owner: Owner,
     sheet: Path,
     people: list[Person],
-    circumstances: Circumstances,
 ) -> None:
     meant = {each.email for each in people if each.is_meant}
-    with at_keyboard(browser, circumstances) as keys, stack.client(owner.key) as api:
-        list_id = new_list(api)["id"]
-        log_in_browser(keys.page, stack, owner.user_id)
-        keys.page.goto(f"{stack.api_url}/console")
-        _import(keys, sheet)
-        members = everybody(api, list_id)
-        assert {email: each["joined_at"][:10] for email, each in members.items()} == {
-            each.email: each.joined.isoformat() for each in people
-        }
-        assert members[people[3].email]["fields"] == {
-            "stadt": "Berlin",
-            "umsatz": 3.08,
-            "newsletter": True,
-            "notiz": "Grüße",
-            "geburtstag": "1960-04-30",
-        }
-        imported = keys.page.url
-        keys.press("link", "See these members")
-        _make_the_segment(keys, len(meant))
-        _tag(keys, len(meant))
-        tagged = {
-            email for email, each in everybody(api, list_id).items() if "2026" in each["tags"]
-        }
-        assert tagged == meant
-        action = keys.page.url
-        _export(keys, stack, list_id, meant)
-        _undo(keys, imported, action, PEOPLE - len(meant), len(meant))
-        assert everybody(api, list_id) == {}
+    list_id = new_list(client)["id"]
+    log_in_browser(keys.page, stack, owner.user_id)
+    keys.page.goto(f"{stack.api_url}/console")
+    _import(keys, sheet)
+    members = everybody(client, list_id)
+    assert {email: each["joined_at"][:10] for email, each in members.items()} == {
+        each.email: each.joined.isoformat() for each in people
+    }
+    assert members[people[3].email]["fields"] == {
+        "stadt": "Berlin",
+        "umsatz": 3.08,
+        "newsletter": True,
+        "notiz": "Grüße",
+        "geburtstag": "1960-04-30",
+    }
+    imported = keys.page.url
+    keys.press("link", "See these members")
+    _make_the_segment(keys, len(meant))
+    _tag(keys, len(meant))
+    tagged = {email for email, each in everybody(client, list_id).items() if "2026" in each["tags"]}
+    assert tagged == meant
+    action = keys.page.url
+    _export(keys, stack, list_id, meant)
+    _undo(keys, imported, action, PEOPLE - len(meant), len(meant))
+    assert everybody(client, list_id) == {}
 
 
 def _import(keys: Keyboard, sheet: Path) -> None:
     keys.press("link", "Imports")
     keys.press("link", "Import a file")
     keys.tick("Create a field for each unknown column")
+    empty = sheet.with_name("empty.csv")
+    empty.touch()
+    keys.choose_file("The file", empty)
+    keys.reach("button", "Preview")
+    keys.page.keyboard.press("Enter")
+    keys.begins_at_what_is_wrong("The file")
     keys.choose_file("The file", sheet)
     keys.press("button", "Preview")
     keys.watch_until(keys.page.get_by_role("heading", name="Columns"))

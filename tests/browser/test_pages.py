@@ -41,13 +41,6 @@ def test_docs_try_an_operation_with_a_key(stack: Stack, owner: Owner, open_page:
     expect(me.locator(".live-responses-table")).to_contain_text(owner.email)
 
 
-def test_sandbox_introduces_itself(stack: Stack, open_page: Open) -> None:
-    page = open_page(f"{stack.sandbox_url}/")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Pressroom sandbox")
-    expect(page.get_by_role("heading", name="Providers")).to_be_visible()
-    assert "{{" not in page.content()
-
-
 @pytest.mark.full("browser")
 def test_the_status_draws_what_the_stack_does(stack: Stack, open_page: Open) -> None:
     page = open_page(f"{stack.sandbox_url}/")

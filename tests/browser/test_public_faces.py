@@ -1,15 +1,18 @@
 """The public face of a list, in a real browser: its page, preferences, a form on another site."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.foreign_site import Site
 from tests.browser.looks import Open, require_no_violations, shows
 from tests.browser.readers import TITLE, WORDING, mailed_link, make_list
 from tests.contract.replies import data
 from tests.contract.subscribers import known_member
 from tests.docs import markdown
+from tests.http_servers import QuietHandler, http_server, running
 from tests.stack import Stack
 from tests.subscribers import Subscriber, new_list, subscribe
 
@@ -20,6 +23,28 @@ from tests.subscribers import Subscriber, new_list, subscribe
 )
 def page(request: pytest.FixtureRequest, open_ours: Open) -> Page:
     return open_ours(scripts=request.param)
+
+
+@dataclass
+class Site:
+    """A site of another origin, which shows its one page everywhere but at /thanks."""
+
+    url: str
+    page: str = ""
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            thanks = "<!doctype html><html lang=en><title>Thanks</title><h1>Thanks</h1>"
+            page = thanks if self.path.startswith("/thanks") else shown.page
+            self.reply(200, page.encode(), {"Content-Type": "text/html; charset=utf-8"})
+
+    with running(http_server(Handler)) as url:
+        # Another host than the API's, so that the form crosses sites.
+        shown = Site(url.replace("127.0.0.1", "localhost"))
+        yield shown
 
 
 @pytest.fixture
@@ -173,34 +198,6 @@ def assert_eventually_stands(
 ) -> None:
     expect(page.get_by_role("button", name=button)).to_be_visible()
     assert reader.stands() == stands
-
-
-@pytest.mark.full("browser")
-def test_preferences_are_german_for_a_german(
-    stack: Stack, client: httpx2.Client, german: Page
-) -> None:
-    reader = subscribe(stack, make_list(client))
-    german.goto(reader.unsubscribe_url)
-    shows(german, "Sie sind angemeldet")
-    german.get_by_role("button", name="Den Link zuschicken").click()
-    shows(german, "Sehen Sie in Ihre E-Mails")
-    german.goto(mailed_link(reader, "/preferences/open"))
-    german.get_by_role("button", name="Meine Abonnements öffnen").click()
-    shows(german, "Ihre Abonnements")
-    german.get_by_role("link", name="Lesen").click()
-    shows(german, "Was über Sie bekannt ist")
-
-
-@pytest.mark.full("browser")
-def test_a_person_says_why_they_leave(stack: Stack, client: httpx2.Client, page: Page) -> None:
-    reader = subscribe(stack, make_list(client))
-    page.goto(reader.unsubscribe_url)
-    page.get_by_text("Would you say why?").click()
-    page.get_by_label("It comes too often.").check()
-    page.get_by_role("button", name="Unsubscribe").click()
-    looked_at(page, "You have unsubscribed")
-    path = f"/lists/{reader.list_id}/members/{reader.user_id}/history"
-    assert data(client.get(path))["items"][0]["reason"] == "too_many"
 
 
 @pytest.mark.full("browser")

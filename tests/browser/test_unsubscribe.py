@@ -7,6 +7,7 @@ from playwright.sync_api import Page, expect
 from tests.browser import looks
 from tests.browser.looks import fits
 from tests.browser.readers import TITLE, mailed_link
+from tests.contract.replies import data
 from tests.stack import Stack
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 
@@ -27,12 +28,18 @@ def shows(page: Page, heading: str) -> None:
 
 
 @pytest.mark.both("browser")
-def test_a_person_leaves_and_comes_back(page: Page, reader: Subscriber) -> None:
+def test_a_person_says_why_they_leave_comes_back_and_reports_the_list(
+    page: Page, client: httpx2.Client, reader: Subscriber
+) -> None:
     page.goto(reader.unsubscribe_url)
     shows(page, "You are subscribed")
+    page.get_by_text("Would you say why?").click()
+    page.get_by_label("It comes too often.").check()
     page.get_by_role("button", name="Unsubscribe").click()
     shows(page, "You have unsubscribed")
     assert reader.stands() == ("unsubscribed", True)
+    history = f"/lists/{reader.list_id}/members/{reader.user_id}/history"
+    assert data(client.get(history))["items"][0]["reason"] == "too_many"
     left = reader.kept()
     # Nothing is sent again, and the browser has nothing to warn of.
     page.reload()
@@ -41,17 +48,13 @@ def test_a_person_leaves_and_comes_back(page: Page, reader: Subscriber) -> None:
     page.get_by_role("button", name="Subscribe me again").click()
     shows(page, "You are subscribed")
     assert reader.stands() == ("active", True)
-
-
-@pytest.mark.full("browser")
-def test_a_person_stops_the_mail_and_wants_it_again(page: Page, reader: Subscriber) -> None:
-    page.goto(reader.unsubscribe_url)
-    page.get_by_role("button", name="Only stop the e-mails").click()
-    shows(page, "E-mails are off")
-    assert reader.stands() == ("active", False)
-    page.get_by_role("button", name="Send me e-mails again").click()
-    shows(page, "You are subscribed")
-    assert reader.stands() == ("active", True)
+    page.get_by_role("link", name="Report this list").click()
+    shows(page, "Report this list")
+    # By the keyboard alone.
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    shows(page, "Thank you for your report")
+    assert reader.stands()[0] == "unsubscribed"
 
 
 @pytest.mark.both("browser")
@@ -73,15 +76,3 @@ def test_text_twice_as_large_still_fits(page: Page, reader: Subscriber) -> None:
     page.goto(reader.unsubscribe_url)
     page.evaluate("document.documentElement.style.fontSize = '200%'")
     assert fits(page, 640)
-
-
-@pytest.mark.full("browser")
-def test_a_person_reports_a_list_that_they_did_not_ask_for(page: Page, reader: Subscriber) -> None:
-    page.goto(reader.unsubscribe_url)
-    page.get_by_role("link", name="Report this list").click()
-    shows(page, "Report this list")
-    # By the keyboard alone.
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    shows(page, "Thank you for your report")
-    assert reader.stands()[0] == "unsubscribed"

@@ -10,6 +10,7 @@ import pytest
 from tests.contract.replies import data
 from tests.contract.subscribers import new_address, new_list
 from tests.contract.test_pages import follow
+from tests.contract.test_preferences import visit
 from tests.contract.test_sign_up_forms import BROWSER
 from tests.stack import Stack, eventually
 from tests.subscribers import Subscriber, subscribe
@@ -36,6 +37,7 @@ def test_each_page_of_readers_is_german_for_germans(
     client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
+    visit(stranger, reader)
     for path, heading in (
         (f"/s/{slug}", "Anmelden"),
         (f"/subscribed?list={reader.list_id}", "Vielen Dank"),
@@ -43,6 +45,8 @@ def test_each_page_of_readers_is_german_for_germans(
         (f"/report?trace_id={reader.trace_id}", "Diese Liste melden"),
         (f"/preferences/ask?list={slug}", "Ihr Abonnement ändern"),
         ("/preferences/ask?sent=yes", "Sehen Sie in Ihre E-Mails"),
+        ("/preferences", "Ihre Abonnements"),
+        ("/preferences/data", "Was über Sie bekannt ist"),
     ):
         assert german(stranger.get(path, headers=GERMAN)) == heading
 

@@ -165,7 +165,10 @@ def test_head_is_refused_as_get_is(client: httpx2.Client, stranger: httpx2.Clien
 
 
 def test_preflight_allows_what_the_api_takes(stranger: httpx2.Client) -> None:
-    asked = "authorization, content-type, idempotency-key, prefer, x-api-key, x-request-id"
+    asked = (
+        "authorization, content-type, idempotency-key, last-event-id, prefer, x-api-key"
+        ", x-request-id"
+    )
     reply = stranger.options(
         "/attachments",
         headers={

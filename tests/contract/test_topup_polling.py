@@ -84,17 +84,6 @@ def age(stack: Stack, order_id: int, by: str) -> None:
     )
 
 
-def test_an_order_whose_time_is_over_is_closed_at_the_provider(
-    stack: Stack, order_id: int, sandbox: SandboxPayments
-) -> None:
-    topups.end_time_of(stack, order_id)
-    poll(stack)
-    assert topups.status_of(stack, order_id) == "expired"
-    assert sandbox.session(order_id)["status"] == "expired"
-    # Nobody can pay on that page any more, so nothing more is asked.
-    assert next_check(stack, order_id) is None
-
-
 def test_an_order_that_was_paid_at_the_last_moment_is_paid(
     stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
@@ -106,18 +95,24 @@ def test_an_order_that_was_paid_at_the_last_moment_is_paid(
     assert balance(client) == 500
 
 
-def test_a_late_payment_of_an_expired_order_is_found(
+def test_what_becomes_of_a_promised_payment_of_an_expired_order_is_found(
     stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:
-    order_id = topups.ordered(client)["order_id"]
-    sandbox.promise(order_id)
-    topups.end_time_of(stack, order_id)
+    kept, broken = (topups.ordered(client)["order_id"] for _ in range(2))
+    for order_id in (kept, broken):
+        sandbox.promise(order_id)
+        topups.end_time_of(stack, order_id)
     poll(stack)
-    assert topups.status_of(stack, order_id) == "expired"
-    sandbox.settle(order_id)
-    topups.make_due(stack, order_id)
+    for order_id in (kept, broken):
+        assert topups.status_of(stack, order_id) == "expired"
+        assert next_check(stack, order_id) is not None
+    sandbox.settle(kept)
+    sandbox.fall_through(broken)
+    topups.make_due(stack, kept, broken)
     poll(stack)
-    assert topups.history(stack, order_id) == ["created", "pending", "expired", "paid"]
+    assert topups.history(stack, kept) == ["created", "pending", "expired", "paid"]
+    assert topups.status_of(stack, broken) == "expired"
+    assert next_check(stack, broken) is None
     assert balance(client) == 500
 
 
@@ -142,19 +137,6 @@ def test_a_promised_payment_is_asked_about_for_two_weeks(
         assert seconds == pytest.approx((next_hours - hours) * 3600, abs=60)
 
 
-def test_a_promised_payment_that_fell_through_is_not_asked_about(
-    stack: Stack, order_id: int, sandbox: SandboxPayments
-) -> None:
-    sandbox.promise(order_id)
-    topups.end_time_of(stack, order_id)
-    poll(stack)
-    assert next_check(stack, order_id) is not None
-    sandbox.fall_through(order_id)
-    topups.make_due(stack, order_id)
-    poll(stack)
-    assert next_check(stack, order_id) is None
-
-
 def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
     stack: Stack, order_id: int
 ) -> None:
@@ -166,8 +148,8 @@ def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
         assert (next_check(stack, order_id) is None) is is_over
 
 
-def test_an_abandoned_order_costs_five_calls(
-    stack: Stack, order_id: int, monkeypatch: pytest.MonkeyPatch
+def test_an_abandoned_order_costs_five_calls_and_is_closed_at_the_provider(
+    stack: Stack, order_id: int, sandbox: SandboxPayments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
     send = StripeHttpClient.request
@@ -184,6 +166,7 @@ def test_an_abandoned_order_costs_five_calls(
         poll(stack)
         looks += 1
     assert topups.status_of(stack, order_id) == "expired"
+    assert sandbox.session(order_id)["status"] == "expired"
     # Three while the payer may be there; the fourth one reads the checkout and closes it.
     assert (looks, calls) == (4, ["get", "get", "get", "get", "post"])
 

@@ -1,6 +1,6 @@
 """Members whom an owner moves to another list, and those whose account moved to another address."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,6 +30,8 @@ from tests.visiting import PASSWORD, Visitor, a_visitor, user_id_of
 
 UINT64_MAX = 2**64 - 1
 SOONER, LATER = "2030-01-01T00:00:00.000000Z", "2035-01-01T00:00:00.000000Z"
+# A member's tier, and until when it is paid.
+Paid = tuple[str, str | None]
 
 
 @pytest.fixture
@@ -103,21 +105,22 @@ def test_there_and_back(client: httpx2.Client, reader: Reader, list_id: int, tar
 )
 def test_where_both_have_them_the_higher_tier_and_the_later_expiry_stay(
     client: httpx2.Client,
-    make_reader: Callable[[], Reader],
-    leaving: tuple[str, str | None],
-    there: tuple[str, str | None],
-    expected: tuple[str, str | None],
+    reader: Reader,
+    list_id: int,
+    target: int,
+    *,
+    leaving: Paid,
+    there: Paid,
+    expected: Paid,
 ) -> None:
-    reader = make_reader()
-    source, target = new_list(client)["id"], new_list(client)["id"]
-    reader.joins(source).joins(target)
-    edit(client, source, reader.user_id, type=leaving[0], paid_expiry=leaving[1], name="From there")
+    reader.joins(list_id).joins(target)
+    edit(client, list_id, reader.user_id, type=leaving[0], paid_expiry=leaving[1], name="There")
     edit(client, target, reader.user_id, type=there[0], paid_expiry=there[1], name="Of here")
-    assert data(move(client, source, reader.user_id, target)) == 1
+    assert data(move(client, list_id, reader.user_id, target)) == 1
     [merged] = members(client, target)
     assert (merged["type"], merged["paid_expiry"]) == expected
     assert (merged["name"], merged["source"]) == ("Of here", "login")
-    assert (reader.stands(source)[0], reader.stands(target)[0]) == ("removed", "active")
+    assert (reader.stands(list_id)[0], reader.stands(target)[0]) == ("removed", "active")
 
 
 def test_who_left_and_was_moved_back_is_on_the_list_again_after_undoing(
@@ -144,42 +147,47 @@ def test_who_left_and_was_moved_back_is_on_the_list_again_after_undoing(
 def test_who_left_either_list_has_left_the_target(
     client: httpx2.Client,
     stranger: httpx2.Client,
-    make_reader: Callable[[], Reader],
+    reader: Reader,
+    list_id: int,
+    target: int,
+    *,
     side: str,
     joined_both: bool,
 ) -> None:
-    reader = make_reader()
-    lists = {name: new_list(client)["id"] for name in ("source", "target")}
-    reader.joins(lists["source"])
+    reader.joins(list_id)
     if joined_both:
-        reader.joins(lists["target"])
-    reader.leaves(lists[side])
-    assert data(move(client, lists["source"], reader.user_id, lists["target"])) == 1
-    assert reader.stands(lists["target"])[0] == "unsubscribed"
-    assert count(client, lists["target"]) == 0
-    path = f"/subscriptions/{lists['target']}/members/{reader.user_id}/email"
+        reader.joins(target)
+    reader.leaves({"source": list_id, "target": target}[side])
+    assert data(move(client, list_id, reader.user_id, target)) == 1
+    assert reader.stands(target)[0] == "unsubscribed"
+    assert count(client, target) == 0
+    path = f"/subscriptions/{target}/members/{reader.user_id}/email"
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
-    subscribe(stranger, lists["target"], reader.email)
-    assert reader.stands(lists["target"])[0] == "pending"
+    subscribe(stranger, target, reader.email)
+    assert reader.stands(target)[0] == "pending"
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("joined_both", [True, False])
 def test_who_wants_no_mail_of_either_list_gets_none_of_the_target(
-    client: httpx2.Client, make_reader: Callable[[], Reader], side: str, joined_both: bool
+    client: httpx2.Client,
+    reader: Reader,
+    list_id: int,
+    target: int,
+    *,
+    side: str,
+    joined_both: bool,
 ) -> None:
-    reader = make_reader()
-    lists = {name: new_list(client)["id"] for name in ("source", "target")}
-    reader.joins(lists["source"])
+    reader.joins(list_id)
     if joined_both:
-        reader.joins(lists["target"])
-    reader.wants_mail(lists[side], enabled=False)
-    assert data(move(client, lists["source"], reader.user_id, lists["target"])) == 1
-    assert reader.stands(lists["target"]) == ("active", False)
-    path = f"/subscriptions/{lists['target']}/members/{reader.user_id}/email"
+        reader.joins(target)
+    reader.wants_mail({"source": list_id, "target": target}[side], enabled=False)
+    assert data(move(client, list_id, reader.user_id, target)) == 1
+    assert reader.stands(target) == ("active", False)
+    path = f"/subscriptions/{target}/members/{reader.user_id}/email"
     problem(client.put(path, json={"enabled": True}), 409, "subscription.opted_out")
-    reader.wants_mail(lists["target"], enabled=True)
-    assert reader.stands(lists["target"]) == ("active", True)
+    reader.wants_mail(target, enabled=True)
+    assert reader.stands(target) == ("active", True)
 
 
 def test_a_no_is_not_left_behind_by_moving_there_and_back(

@@ -11,6 +11,7 @@ from services.webhooks.deliveries import MAX_PENDING_ASKED_FOR
 from services.webhooks.signing import MAX_LIVE_SECRETS
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import new_list
+from tests.contract.test_paging import walked
 from tests.hooks import (
     CREATED,
     LEFT,
@@ -377,14 +378,8 @@ def test_pages_of_deliveries(
     endpoint = new_endpoint(client, receiver.url)
     happen(stack, owner, count=3)
     eventually(lambda: len(deliveries(client, endpoint)) == 3, what="all deliveries")
-    path, seen, cursor = f"{PATH}/{endpoint['id']}/deliveries", [], None
-    while True:
-        asked = {"limit": 2} | ({} if cursor is None else {"cursor": cursor})
-        page = data(client.get(path, params=asked))
-        seen += [each["id"] for each in page["items"]]
-        if (cursor := page["pagination"]["next_cursor"]) is None:
-            break
-    assert seen == [each["id"] for each in deliveries(client, endpoint)]
+    seen = walked(client, f"{PATH}/{endpoint['id']}/deliveries", limit=2)
+    assert [each["id"] for each in seen] == [each["id"] for each in deliveries(client, endpoint)]
 
 
 def test_deleted_endpoint_gets_nothing_more(

@@ -1,7 +1,6 @@
 """Faults of a language model and its server that only tests need, each by a model's name."""
 
 import asyncio
-import gzip
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -140,12 +139,6 @@ async def _echo(body: CompletionBody) -> Response:
     return error(500, json.dumps(body, ensure_ascii=False))
 
 
-async def _compressed(body: CompletionBody) -> Response:
-    whole = gzip.compress(bytes((await right(body)).body))
-    headers = {"Content-Encoding": "gzip"}
-    return Response(whole, media_type="application/json", headers=headers)
-
-
 async def _too_much(_: CompletionBody) -> Response:
     return error(400, "This model's maximum context length is 10 tokens.")
 
@@ -170,7 +163,6 @@ WITH_FAULTS: Behaviours = {
     "sandbox-cut": ("half a reply, then it hangs up", _cut),
     "sandbox-broken": ("a reply that is half a JSON document", _broken),
     "sandbox-page": ("a web page", _page),
-    "sandbox-compressed": ("a reply under gzip, asked for or not", _compressed),
     "sandbox-huge": ("64 MB of blanks", _huge),
     "sandbox-trickle": ("a blank ten times a second, for a minute", _trickle),
     "sandbox-moment": ("the right answer after a moment", _moment),

@@ -1,4 +1,4 @@
-"""The stand-in for Stripe as strict as Stripe, with the calls that only tests make.
+"""The stand-in for Stripe as strict as Stripe, with a call that only tests make.
 
 The product's stand-in trusts what Pressroom sends. Here each call is checked first, so that a
 test fails when Pressroom sends what Stripe would refuse.
@@ -10,17 +10,8 @@ from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 
-from devstack.sandbox.stripe import objects
-from devstack.sandbox.stripe.account import ActionNotPossible
-from devstack.sandbox.stripe.api import MAX_SESSION_SECONDS, add_operation
-from devstack.sandbox.stripe.objects import (
-    CheckoutSession,
-    Object,
-    Params,
-    Payment,
-    StripeProblem,
-    missing,
-)
+from devstack.sandbox.stripe.api import MAX_SESSION_SECONDS
+from devstack.sandbox.stripe.objects import Object, Params, StripeProblem
 from devstack.sandbox.stripe.pages import StripeServer, as_json, session_named
 
 _KNOWN = frozenset(
@@ -36,12 +27,7 @@ _MAX_KEY_CHARACTERS = 255
 
 def strict_router(server: StripeServer) -> APIRouter:
     server.gateway.check = StrictCheck()
-    calls = MoreCalls(server)
-    api = APIRouter(prefix="/v1")
-    add_operation(api, server.gateway, "GET /charges/{charge_id}", calls.show_charge)
-    add_operation(api, server.gateway, "POST /refunds", calls.refund)
     router = server.router()
-    router.include_router(api)
 
     @router.get("/control/sessions/{session_id}")
     async def session(session_id: str) -> Object:
@@ -80,35 +66,6 @@ class StrictCheck:
                 f"first used with. Try using a key other than '{key}'.",
                 kind="idempotency_error",
             )
-
-
-class MoreCalls:
-    """Calls of Stripe's API that Pressroom does not make."""
-
-    def __init__(self, server: StripeServer) -> None:
-        self._account = server.account
-
-    def show_charge(self, charge_id: str, _: Params) -> Object:
-        return objects.charge_object(self._paid("charge", charge_id)[1])
-
-    def refund(self, given: Params) -> Object:
-        what = "payment_intent" if "payment_intent" in given else "charge"
-        session, payment = self._paid(what, _text(given, what))
-        left = payment.amount - payment.refunded
-        amount = _whole(given, "amount") if "amount" in given else left
-        try:
-            self._account.refund(session, amount)
-        except ActionNotPossible as error:
-            code = None if left else "charge_already_refunded"
-            raise StripeProblem(str(error), code=code, param="amount") from None
-        return objects.refund_object(payment, payment.refunds[-1])
-
-    def _paid(self, what: str, an_id: str) -> tuple[CheckoutSession, Payment]:
-        for session in self._account.newest_first():
-            payment = session.payment
-            if payment and payment.is_paid and an_id in (payment.id, payment.charge_id):
-                return session, payment
-        raise missing(what, an_id)
 
 
 def _check_session(given: Params) -> None:

@@ -74,12 +74,7 @@ def test_a_webhook_to_the_wrong_path_is_told_the_right_one(app: FastAPI) -> None
 
 
 def fetch(path: str, *providers: SandboxProvider, host: str = "localhost") -> httpx2.Response:
-    async def get() -> httpx2.Response:
-        transport = httpx2.ASGITransport(app=create_app(providers))
-        async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
-            return await client.get(path)
-
-    return asyncio.run(get())
+    return call(create_app(providers), "GET", f"http://{host}{path}")
 
 
 def mailbox() -> SandboxProvider:

@@ -73,14 +73,16 @@ def test_every_field_that_is_served_is_one_that_stripe_has(
     http: httpx2.Client, paid: dict[str, Any], sandbox: SandboxPayments
 ) -> None:
     sandbox.dispute(paid["id"])
+    sandbox.refund(paid["id"], 1)
+    of_payment = {"payment_intent": paid["payment"]}
+    path = f"/checkout/sessions/{paid['id']}"
+    whole = http.get(path, params={"expand[0]": "payment_intent.latest_charge"}).json()
     shown: dict[Any, dict[str, Any]] = {
-        stripe.checkout.Session: http.get(f"/checkout/sessions/{paid['id']}").json(),
+        stripe.checkout.Session: http.get(path).json(),
         stripe.PaymentIntent: http.get(f"/payment_intents/{paid['payment']}").json(),
-        stripe.Charge: http.get(f"/charges/{paid['charge']}").json(),
-        stripe.Dispute: http.get("/disputes", params={"payment_intent": paid["payment"]}).json()[
-            "data"
-        ][0],
-        stripe.Refund: http.post("/refunds", data={"charge": paid["charge"], "amount": "1"}).json(),
+        stripe.Charge: whole["payment_intent"]["latest_charge"],
+        stripe.Dispute: http.get("/disputes", params=of_payment).json()["data"][0],
+        stripe.Refund: http.get("/refunds", params=of_payment).json()["data"][0],
         stripe.Event: sandbox.events(paid["id"])[0]["event"],
     }
     for kind, fields in shown.items():
