@@ -109,6 +109,12 @@ def person(stack: Stack, email: str) -> Iterator[Visitor]:
 
 
 @pytest.fixture
+def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
+    """A browser in which nobody is logged in."""
+    return make_visitor()
+
+
+@pytest.fixture
 def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
     with ExitStack() as opened:
         yield lambda: opened.enter_context(a_reader(stack))

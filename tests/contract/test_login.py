@@ -26,11 +26,6 @@ from tests.visiting import (
 )
 
 
-@pytest.fixture
-def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
-    return make_visitor()
-
-
 def set_cookies(reply: httpx2.Response) -> dict[str, str]:
     return {line.partition("=")[0]: line for line in reply.headers.get_list("set-cookie")}
 

@@ -15,7 +15,7 @@ from tests.contract.bulk import OURS, add, errors, everybody, export, sheet, upl
 from tests.contract.composing import METADATA, ask, fresh
 from tests.contract.replies import data, problem, send
 from tests.contract.segments import VIP, acted, bulk_action, filter_of_bytes, new_segment
-from tests.contract.subscribers import a_reader, known_member, new_address, new_list
+from tests.contract.subscribers import a_reader, known_member, mailed, new_address, new_list
 from tests.hooks import hooked, new_endpoint
 from tests.maintenance import run_maintenance
 from tests.pictures import noise, photo
@@ -382,8 +382,7 @@ def test_a_reader_gets_in_beyond_the_bound_and_the_owner_is_told_once_a_day(
     assert told(stack, owner) == []
     joins_and_folds(stack, list_id)
     assert quotas(client)["members"] == {"used": MOST_MEMBERS + 1, "limit": MOST_MEMBERS}
-    eventually(lambda: stack.mails(owner.email), what="the mail")
-    [mail] = stack.mails(owner.email)
+    [mail] = mailed(stack, owner.email)
     assert mail["subject"] == "Your lists have more members than your plan"
     joins_and_folds(stack, list_id)
     assert len(told(stack, owner)) == 1

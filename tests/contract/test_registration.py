@@ -29,12 +29,6 @@ NEW = "Choose a new password"
 CHANGED = "Your password was changed"
 
 
-@pytest.fixture
-def visitor(stack: Stack) -> Iterator[Visitor]:
-    with a_visitor(stack) as visitor:
-        yield visitor
-
-
 def people(stack: Stack, email: str) -> list[tuple[object, ...]]:
     return stack.query("SELECT name, password_hash IS NOT NULL FROM users WHERE email = %s", email)
 
