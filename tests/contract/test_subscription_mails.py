@@ -18,13 +18,13 @@ from tests.contract.subscribers import (
     new_address,
     new_list,
     token_of,
-    trace_for,
 )
 from tests.erasing import erase
 from tests.maintenance import run_maintenance
 from tests.services.jobs.conftest import claim
 from tests.services.privacy.test_erasing import NoMailer
 from tests.stack import Owner, Stack
+from tests.subscribers import Subscriber, subscribe_pending
 
 TITLE = "Tea & <Toast>"
 
@@ -202,66 +202,36 @@ def test_an_address_is_reminded_of_one_list_a_day(
     assert not [row for each in addresses for row in stack.query(_TIMES, each) if row[0]]
 
 
-def _comes_back(stack: Stack, stranger: httpx2.Client, list_id: int, email: str) -> None:
-    """Somebody asks for the address again, which then is to be reminded if the product errs."""
-    stack.query(
-        "UPDATE subscriptions SET confirmation_asked_at = NULL WHERE email = %s RETURNING id", email
-    )
-    ask(stranger, list_id, email)
-    [(status,)] = stack.query("SELECT status FROM subscriptions WHERE email = %s", email)
-    assert status == "pending"
-
-
 def test_nobody_is_reminded_to_whom_a_no_was_said(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    def leaves(list_id: int, email: str, user_id: int) -> None:
-        trace = {"trace_id": trace_for(stack, list_id, user_id)}
-        assert data(stranger.delete(f"/subscriptions/{list_id}", params=trace)) == 1
-        _comes_back(stack, stranger, list_id, email)
-
-    def is_removed(list_id: int, email: str, user_id: int) -> None:
-        data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
-        _comes_back(stack, stranger, list_id, email)
-
-    def reports(list_id: int, email: str, user_id: int) -> None:
-        trace = {"trace_id": trace_for(stack, list_id, user_id)}
-        assert stranger.post("/report", params=trace).status_code == 303
-        _comes_back(stack, stranger, list_id, email)
-
-    def is_denied(list_id: int, email: str, user_id: int) -> None:
-        data(client.patch("/deny-list", json={"add_addresses": [email]}))
-
-    def is_archived(list_id: int, email: str, user_id: int) -> None:
-        data(client.delete(f"/lists/{list_id}"))
-
-    def is_erased(list_id: int, email: str, user_id: int) -> None:
-        erase(stack.resources, email)
-
-    def confirms(list_id: int, email: str, user_id: int) -> None:
-        confirm(stranger, *mailed(stack, email))
-
-    actions: list[Callable[[int, str, int], None]] = [
-        *(leaves, is_removed, reports, is_denied, is_archived, is_erased, confirms)
-    ]
-    made = {}
-    for action in actions:
-        list_id, email = new_list(client, confirm_required=True)["id"], new_address()
-        ask(stranger, list_id, email)
-        mailed(stack, email)
-        action(list_id, email, known_member(client, list_id, email)["user_id"])
-        made[action.__name__] = list_id
-    # One who is reminded, to see that the run was one.
-    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
-    ask(stranger, list_id, email)
-    stack.query(
-        "UPDATE subscriptions SET remind_at = now() WHERE list_id = ANY(%s)",
-        [*made.values(), list_id],
-    )
+    final: dict[str, Callable[[Subscriber], object]] = {
+        "is denied": lambda of: client.patch("/deny-list", json={"add_addresses": [of.email]}),
+        "is archived": lambda of: client.delete(f"/lists/{of.list_id}"),
+        "is erased": lambda of: erase(stack.resources, of.email),
+        "confirms": lambda of: confirm(stranger, *mailed(stack, of.email)),
+    }
+    # After these somebody asks for the address again.
+    passing: dict[str, Callable[[Subscriber], object]] = {
+        "leaves": lambda of: stranger.post(of.unsubscribe_url, data={"action": "leave"}),
+        "is removed": lambda of: client.delete(f"/subscriptions/{of.list_id}/members/{of.user_id}"),
+        "reports": lambda of: stranger.post("/report", params={"trace_id": of.trace_id}),
+    }
+    waiting: dict[str, Subscriber] = {}
+    for name, say_no in {**final, **passing, "nobody": lambda _: None}.items():
+        list_id = new_list(client, confirm_required=True)["id"]
+        waiting[name] = of = subscribe_pending(stack, list_id)
+        say_no(of)
+        if name in passing:
+            assert of.stands()[0] != "pending"
+            ask(stranger, list_id, of.email)
+            assert of.stands()[0] == "pending"
+    ids = [each.list_id for each in waiting.values()]
+    # If the product errs, all are to be reminded.
+    stack.query("UPDATE subscriptions SET remind_at = now() WHERE list_id = ANY(%s)", ids)
     run_maintenance(stack, "maintenance.remind")
-    reminded = {name for name, each in made.items() if stack.query(_ORDERED, [each])}
-    assert reminded == set()
-    assert len(stack.query(_ORDERED, [list_id])) == 1
+    reminded = {name for name, of in waiting.items() if stack.query(_ORDERED, [of.list_id])}
+    assert reminded == {"nobody"}
 
 
 def test_hosts_that_run_at_once_order_it_once_and_a_late_no_stops_the_mail(
