@@ -184,10 +184,10 @@ def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
 
 
 @pytest.fixture
-def member(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
-    """The person of the account in a browser where they have logged in."""
+def person(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
+    """The person of the account, who is logged in."""
     visitor = make_visitor()
-    visitor.log_in(email)
+    visitor.enter(email)
     return visitor
 
 

@@ -14,7 +14,6 @@ from tests.hooks import HookReceiver, hooked
 from tests.payments import SandboxPayments
 from tests.ports import free_port
 from tests.stack import Owner, Stack
-from tests.visiting import Visitor, a_visitor
 
 KEY_HEADER = "X-Newsroom-Key"
 CDN = "https://cdn.example.com"
@@ -98,14 +97,6 @@ def reader(stack: Stack) -> Iterator[Reader]:
     """A person with a login, on no list yet."""
     with a_reader(stack) as reader:
         yield reader
-
-
-@pytest.fixture
-def person(stack: Stack, email: str) -> Iterator[Visitor]:
-    """The account's person, who is logged in."""
-    with a_visitor(stack) as visitor:
-        visitor.enter(email)
-        yield visitor
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What tests of lists need: a list, people who read it, and trace ids as its mail has them."""
 
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from models import Plan
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
 from tests.contract.replies import data
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 
 TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 
@@ -93,6 +94,26 @@ def known_member(client: httpx2.Client, list_id: int, email: str) -> dict[str, A
     found = member(client, list_id, email)
     assert found is not None
     return found
+
+
+def mailed(stack: Stack, email: str, count: int = 1) -> list[dict[str, Any]]:
+    """The mails to the address, the newest first, once there are so many."""
+    found = eventually(
+        lambda: stack.mails(email) if len(stack.mails(email)) >= count else [],
+        what=f"{count} mails",
+    )
+    assert len(found) == count
+    return found
+
+
+def token_of(mail: dict[str, Any]) -> str:
+    [token] = re.findall(r"/confirm\?token=([\w-]+)", mail["text"])
+    return str(token)
+
+
+def confirm(stranger: httpx2.Client, mail: dict[str, Any]) -> httpx2.Response:
+    """Press the button behind the link of a mail."""
+    return stranger.post("/confirm", params={"token": token_of(mail)})
 
 
 def count(client: httpx2.Client, list_id: int) -> int:

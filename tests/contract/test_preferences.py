@@ -436,12 +436,13 @@ def test_a_reason_is_kept_if_it_is_one_of_ours(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     list_id = new_list(client)
-    for kind, sent, kept in [
+    cases: list[tuple[str, dict[str, Any], str | None]] = [
         ("data", {"reason": "too_many"}, "too_many"),
         ("data", {"reason": "<b>"}, None),
         ("data", {}, None),
         ("json", {"reason": ["too_many"]}, None),
-    ]:
+    ]
+    for kind, sent, kept in cases:
         reader = subscribe(stack, list_id)
         body: dict[str, Any] = {kind: {"action": "leave", **sent}}
         reply = stranger.post("/unsubscribe", params={"trace_id": reader.trace_id}, **body)

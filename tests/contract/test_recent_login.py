@@ -32,7 +32,7 @@ def age(stack: Stack, email: str, minutes: int) -> None:
 
 
 def test_a_session_makes_removes_and_gives_away_within_a_quarter_of_an_hour_of_the_login(
-    stack: Stack, member: Visitor, email: str
+    stack: Stack, person: Visitor, email: str
 ) -> None:
     origin = {"Origin": stack.api_url}
     with stack.client(stack.new_key(user_id_of(stack, email))) as program:
@@ -55,20 +55,20 @@ def test_a_session_makes_removes_and_gives_away_within_a_quarter_of_an_hour_of_t
         )
         age(stack, email, 15)
         for method, path, body in actions:
-            reply = member.client.request(method, path, json=body, headers=origin)
+            reply = person.client.request(method, path, json=body, headers=origin)
             problem(reply, 403, "auth.login_again")
-        assert {each["name"] for each in data(member.get("/apikeys"))} == {"test"}
+        assert {each["name"] for each in data(person.get("/apikeys"))} == {"test"}
         # What removes nobody is not asked for it, and a key never.
-        dry_run = member.client.post(
+        dry_run = person.client.post(
             bulk, json=removal | {"action": "remove"}, params={"dry_run": 1}, headers=origin
         )
         data(dry_run)
-        data(member.client.post(bulk, json=removal | {"action": "email_off"}, headers=origin), 202)
+        data(person.client.post(bulk, json=removal | {"action": "email_off"}, headers=origin), 202)
         for method, path, body in actions:
             data(program.request(method, path, json=body), 200, 202)
         age(stack, email, 14)
         for method, path, body in actions:
-            data(member.client.request(method, path, json=body, headers=origin), 200, 202)
+            data(person.client.request(method, path, json=body, headers=origin), 200, 202)
 
 
 def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack: Stack) -> None:
@@ -83,7 +83,7 @@ def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack
 
 
 def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
-    stack: Stack, member: Visitor, email: str
+    stack: Stack, person: Visitor, email: str
 ) -> None:
     with stack.client(stack.new_key(user_id_of(stack, email))) as program:
         list_id = new_list(program)["id"]
@@ -100,10 +100,10 @@ def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
 
         for read in (listed, searched):
             assert len(data(read(program))["items"]) == MAX_MEMBERS_OF_SESSION + 1
-            first = data(read(member.client))
+            first = data(read(person.client))
             assert len(first["items"]) == first["pagination"]["limit"] == MAX_MEMBERS_OF_SESSION
             cursor = first["pagination"]["next_cursor"]
-            assert len(data(read(member.client, cursor=cursor))["items"]) == 1
+            assert len(data(read(person.client, cursor=cursor))["items"]) == 1
 
         def noted() -> list[dict[str, object]]:
             found = data(program.get("/users/me/security-events"))["items"]
@@ -112,28 +112,28 @@ def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
         # Whichever windows of an hour the pages fall into: a program's don't count.
         for _ in range(MAX_PAGES_AN_HOUR - 4):
             data(program.get(path, params={"limit": 1}))
-            data(member.get(path, limit="1"))
+            data(person.get(path, limit="1"))
         assert noted() == []
         for _ in range(2):
-            assert member.get(f"/console/lists/{list_id}/members").status_code == 200
+            assert person.get(f"/console/lists/{list_id}/members").status_code == 200
         assert noted() == [{"pages": MAX_PAGES_AN_HOUR}]
 
 
 def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
-    stack: Stack, member: Visitor, email: str
+    stack: Stack, person: Visitor, email: str
 ) -> None:
     origin = {"Origin": stack.api_url}
     with stack.client(stack.new_key(user_id_of(stack, email))) as program:
         list_id = new_list(program)["id"]
         job = data(program.post(f"/lists/{list_id}/exports", json={"kind": "members"}))
         path = f"/jobs/{job['id']}"
-        assert data(member.get(path))["result"]["url"]
+        assert data(person.get(path))["result"]["url"]
         age(stack, email, 15)
-        for shown in (data(member.get(path)), data(member.get("/jobs"))["items"][0]):
+        for shown in (data(person.get(path)), data(person.get("/jobs"))["items"][0]):
             assert shown["result"] == {**job["result"], "url": None}
-        assert '"url":null' in member.get(f"{path}/events").text
+        assert '"url":null' in person.get(f"{path}/events").text
         assert data(program.get(path))["result"]["url"]
-        retry = member.client.post(f"{path}/retry", headers=origin)
+        retry = person.client.post(f"{path}/retry", headers=origin)
         problem(retry, 403, "auth.login_again")
         problem(program.post(f"{path}/retry"), 409, "job.not_retryable")
 
@@ -148,76 +148,76 @@ def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
     ],
 )
 def test_pages_ask_once_more_and_go_on_where_the_person_was(
-    stack: Stack, member: Visitor, email: str, path: str
+    stack: Stack, person: Visitor, email: str, path: str
 ) -> None:
-    fresh = member.get(path).status_code
+    fresh = person.get(path).status_code
     age(stack, email, 15)
     for reply in (
-        member.get(path),
-        member.client.post(path, data={"csrf_token": member.csrf_token()}),
+        person.get(path),
+        person.client.post(path, data={"csrf_token": person.csrf_token()}),
     ):
         assert reply.status_code == 303
         asked = reply.headers["location"].removeprefix(stack.api_url)
         assert asked.startswith("/login?again=yes&next=")
-        shown = member.get(asked)
+        shown = person.get(asked)
         assert email in shown.text
         assert "show once more that it is you" in shown.text
-    wrong = member.fill_in(asked, email=email, password="not the password")
+    wrong = person.fill_in(asked, email=email, password="not the password")
     assert wrong.status_code == 403
     assert "show once more that it is you" in wrong.text
-    before = member.cookie
-    passed = member.fill_in(asked, email=email, password=PASSWORD)
+    before = person.cookie
+    passed = person.fill_in(asked, email=email, password=PASSWORD)
     assert passed.headers["location"] == stack.api_url + path
-    assert member.cookie != before
-    assert member.get(path).status_code == fresh
+    assert person.cookie != before
+    assert person.get(path).status_code == fresh
 
 
 def test_consent_asks_once_more_and_comes_back_to_the_program(
-    stack: Stack, member: Visitor, email: str
+    stack: Stack, person: Visitor, email: str
 ) -> None:
     program = register(stack)
-    person = Person(stack, Owner(user_id_of(stack, email), email, ""), member.client)
+    owner = Person(stack, Owner(user_id_of(stack, email), email, ""), person.client)
     path = program.request("credit.read")
-    form = {"csrf_token": person.csrf_token(path), "decision": "allow", "scope.credit.read": "on"}
+    form = {"csrf_token": owner.csrf_token(path), "decision": "allow", "scope.credit.read": "on"}
     age(stack, email, 15)
-    for reply in (member.client.get(path), member.client.post(path, data=form)):
+    for reply in (person.client.get(path), person.client.post(path, data=form)):
         assert reply.status_code == 303
         asked = reply.headers["location"]
         assert asked.startswith(f"{stack.api_url}/login?again=yes&next=")
     assert stack.query("SELECT 1 FROM oauth_grants WHERE client_id = %s", program.client_id) == []
     asked = asked.removeprefix(stack.api_url)
-    passed = member.fill_in(asked, email=email, password=PASSWORD)
+    passed = person.fill_in(asked, email=email, password=PASSWORD)
     assert passed.headers["location"] == stack.api_url + path
-    given = person.answer(path, "credit.read")
+    given = owner.answer(path, "credit.read")
     assert "code" in fields_of(given.headers["location"])
 
 
 def test_a_mail_tells_of_each_new_key_whoever_made_it(
-    stack: Stack, member: Visitor, email: str
+    stack: Stack, person: Visitor, email: str
 ) -> None:
     origin = {"Origin": stack.api_url}
     name = "look at https://evil.example"
-    first = data(member.client.post("/apikeys", json={"name": name}, headers=origin))
-    told = member.mailed(email, "Your account has a new API key")
+    first = data(person.client.post("/apikeys", json={"name": name}, headers=origin))
+    told = person.mailed(email, "Your account has a new API key")
     assert first["last_four"] in told
     assert first["key"] not in told
     assert "evil" not in told
     with stack.client(first["key"]) as program:
         second = data(program.post("/apikeys", json={"name": "second"}))
-    assert second["last_four"] in member.mailed(email, "Your account has a new API key", number=2)
+    assert second["last_four"] in person.mailed(email, "Your account has a new API key", number=2)
 
 
 def test_a_mail_tells_of_a_new_program_and_of_more_scopes(
-    stack: Stack, member: Visitor, email: str
+    stack: Stack, person: Visitor, email: str
 ) -> None:
     program = register(stack, name="Ledger reader")
-    person = Person(stack, Owner(user_id_of(stack, email), email, ""), member.client)
+    owner = Person(stack, Owner(user_id_of(stack, email), email, ""), person.client)
     subject = "A program has access to your account"
-    program.tokens(person, "credit.read")
-    assert "Ledger reader" in member.mailed(email, subject)
-    program.tokens(person, "credit.read")
-    program.tokens(person, "attachment")
-    member.mailed(email, subject, number=2)
+    program.tokens(owner, "credit.read")
+    assert "Ledger reader" in person.mailed(email, subject)
+    program.tokens(owner, "credit.read")
+    program.tokens(owner, "attachment")
+    person.mailed(email, subject, number=2)
     kept = stack.query(
         "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_program'", email
     )

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from services.accounts.account_mails import MAX_MAILS_PER_ADDRESS
+from tests.consoles import heading
 from tests.contract.replies import data
 from tests.stack import Stack, eventually
 from tests.visiting import (
@@ -31,11 +32,6 @@ CHANGED = "Your password was changed"
 
 def people(stack: Stack, email: str) -> list[tuple[object, ...]]:
     return stack.query("SELECT name, password_hash IS NOT NULL FROM users WHERE email = %s", email)
-
-
-def heading(text: str) -> str:
-    [found] = re.findall(r"<h1>(.*?)</h1>", text)
-    return str(found)
 
 
 def asked_to_register(visitor: Visitor, email: str) -> str:

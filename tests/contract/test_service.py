@@ -139,8 +139,5 @@ def test_an_unknown_version_is_refused_with_those_that_are_known(client: httpx2.
         error = problem(client.post("/lists", json={}, headers=sent), 400, "version.unknown")
         for version in VERSIONS:
             assert version in error["message"]
-
-
-def test_two_versions_at_once_are_refused(client: httpx2.Client) -> None:
     both = [(VERSION, VERSIONS[0]), (VERSION, "1999-01-01")]
     problem(client.get("/users/me", headers=both), 400, "version.unknown")

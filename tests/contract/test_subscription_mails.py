@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
 
 import httpx2
 import pytest
@@ -12,12 +11,20 @@ import pytest
 from services.subscriptions import deny_lists
 from services.subscriptions.members import mails
 from tests.contract.replies import data
-from tests.contract.subscribers import known_member, new_address, new_list, trace_for
+from tests.contract.subscribers import (
+    confirm,
+    known_member,
+    mailed,
+    new_address,
+    new_list,
+    token_of,
+)
 from tests.erasing import erase
 from tests.maintenance import run_maintenance
 from tests.services.jobs.conftest import claim
 from tests.services.privacy.test_erasing import NoMailer
-from tests.stack import Owner, Stack, eventually
+from tests.stack import Owner, Stack
+from tests.subscribers import Subscriber, subscribe_pending
 
 TITLE = "Tea & <Toast>"
 
@@ -32,17 +39,13 @@ def status(client: httpx2.Client, list_id: int, email: str) -> str:
     return str(known_member(client, list_id, email)["status"])
 
 
-def confirm(stranger: httpx2.Client, mail: dict[str, Any]) -> httpx2.Response:
-    return stranger.post("/confirm", params={"token": token_of(mail)})
-
-
 def test_confirmation_is_mailed_in_both_forms_and_makes_the_subscription_active(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
     ask(stranger, list_id, email)
     assert status(client, list_id, email) == "pending"
-    [mail] = mailed(stack, email, 1)
+    [mail] = mailed(stack, email)
     assert mail["subject"] == f"Confirm: “{TITLE}”"
     assert f"“{TITLE}”" in mail["text"]
     # The button comes before all that explains it.
@@ -60,7 +63,7 @@ def test_who_confirmed_is_told_how_to_leave_by_one_click(
 ) -> None:
     email = new_address()
     ask(stranger, list_id, email)
-    confirm(stranger, *mailed(stack, email, 1))
+    confirm(stranger, *mailed(stack, email))
     welcome = next(mail for mail in mailed(stack, email, 2) if "You are" in mail["subject"])
     headers = {name.lower(): value for name, value in dict(welcome["headers"]).items()}
     assert headers["list-unsubscribe-post"] == "List-Unsubscribe=One-Click"
@@ -79,7 +82,7 @@ def test_an_address_is_not_flooded_however_often_it_is_asked_for(
     email = new_address()
     for _ in range(5):
         ask(stranger, list_id, email)
-    mailed(stack, email, 1)
+    mailed(stack, email)
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = now() - interval '11 minutes' "
         "WHERE list_id = %s",
@@ -105,7 +108,7 @@ def test_who_was_taken_off_meanwhile_is_sent_no_link_that_works(
 ) -> None:
     email = new_address()
     ask(stranger, list_id, email)
-    [mail] = mailed(stack, email, 1)
+    [mail] = mailed(stack, email)
     user_id = known_member(client, list_id, email)["user_id"]
     assert data(client.delete(f"/subscriptions/{list_id}/members/{user_id}")) == 1
     assert confirm(stranger, mail).status_code == 409
@@ -131,21 +134,6 @@ def ask(stranger: httpx2.Client, list_id: int, email: str, **headers: str) -> No
     assert data(reply) == 1
 
 
-def mailed(stack: Stack, email: str, count: int) -> list[dict[str, Any]]:
-    """The mails to the address, the newest first, once there are so many."""
-    found = eventually(
-        lambda: stack.mails(email) if len(stack.mails(email)) >= count else [],
-        what=f"{count} mails",
-    )
-    assert len(found) == count
-    return found
-
-
-def token_of(mail: dict[str, Any]) -> str:
-    [token] = re.findall(r"/confirm\?token=([\w-]+)", mail["text"])
-    return str(token)
-
-
 def remind(stack: Stack, *addresses: str) -> None:
     stack.query(_DUE, list(addresses))
     run_maintenance(stack, "maintenance.remind")
@@ -156,7 +144,7 @@ def test_a_person_is_reminded_once_in_their_language_by_a_link_of_its_own(
 ) -> None:
     made, email = new_list(client, title="Tee", confirm_required=True), new_address()
     ask(stranger, made["id"], email, **{"Accept-Language": "de"})
-    [first] = mailed(stack, email, 1)
+    [first] = mailed(stack, email)
     [(_, after)] = stack.query(_TIMES, email)
     assert after == timedelta(hours=24)
     # Not before its time.
@@ -214,66 +202,37 @@ def test_an_address_is_reminded_of_one_list_a_day(
     assert not [row for each in addresses for row in stack.query(_TIMES, each) if row[0]]
 
 
-def _comes_back(stack: Stack, stranger: httpx2.Client, list_id: int, email: str) -> None:
-    """Somebody asks for the address again, which then is to be reminded if the product errs."""
-    stack.query(
-        "UPDATE subscriptions SET confirmation_asked_at = NULL WHERE email = %s RETURNING id", email
-    )
-    ask(stranger, list_id, email)
-    [(status,)] = stack.query("SELECT status FROM subscriptions WHERE email = %s", email)
-    assert status == "pending"
-
-
 def test_nobody_is_reminded_to_whom_a_no_was_said(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    def leaves(list_id: int, email: str, user_id: int) -> None:
-        trace = {"trace_id": trace_for(stack, list_id, user_id)}
-        assert data(stranger.delete(f"/subscriptions/{list_id}", params=trace)) == 1
-        _comes_back(stack, stranger, list_id, email)
-
-    def is_removed(list_id: int, email: str, user_id: int) -> None:
-        data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
-        _comes_back(stack, stranger, list_id, email)
-
-    def reports(list_id: int, email: str, user_id: int) -> None:
-        trace = {"trace_id": trace_for(stack, list_id, user_id)}
-        assert stranger.post("/report", params=trace).status_code == 303
-        _comes_back(stack, stranger, list_id, email)
-
-    def is_denied(list_id: int, email: str, user_id: int) -> None:
-        data(client.patch("/deny-list", json={"add_addresses": [email]}))
-
-    def is_archived(list_id: int, email: str, user_id: int) -> None:
-        data(client.delete(f"/lists/{list_id}"))
-
-    def is_erased(list_id: int, email: str, user_id: int) -> None:
-        erase(stack.resources, email)
-
-    def confirms(list_id: int, email: str, user_id: int) -> None:
-        confirm(stranger, *mailed(stack, email, 1))
-
-    actions: list[Callable[[int, str, int], None]] = [
-        *(leaves, is_removed, reports, is_denied, is_archived, is_erased, confirms)
-    ]
-    made = {}
-    for action in actions:
-        list_id, email = new_list(client, confirm_required=True)["id"], new_address()
-        ask(stranger, list_id, email)
-        mailed(stack, email, 1)
-        action(list_id, email, known_member(client, list_id, email)["user_id"])
-        made[action.__name__] = list_id
-    # One who is reminded, to see that the run was one.
-    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
-    ask(stranger, list_id, email)
-    stack.query(
-        "UPDATE subscriptions SET remind_at = now() WHERE list_id = ANY(%s)",
-        [*made.values(), list_id],
-    )
+    final: dict[str, Callable[[Subscriber], object]] = {
+        "is denied": lambda of: client.patch("/deny-list", json={"add_addresses": [of.email]}),
+        "is archived": lambda of: client.delete(f"/lists/{of.list_id}"),
+        "is erased": lambda of: erase(stack.resources, of.email),
+        "confirms": lambda of: confirm(stranger, *mailed(stack, of.email)),
+    }
+    # After these somebody asks for the address again.
+    passing: dict[str, Callable[[Subscriber], object]] = {
+        "leaves": lambda of: stranger.post(of.unsubscribe_url, data={"action": "leave"}),
+        "is removed": lambda of: client.delete(f"/subscriptions/{of.list_id}/members/{of.user_id}"),
+        "reports": lambda of: stranger.post("/report", params={"trace_id": of.trace_id}),
+    }
+    neither: dict[str, Callable[[Subscriber], object]] = {"nobody": lambda _: None}
+    waiting: dict[str, Subscriber] = {}
+    for name, say_no in {**final, **passing, **neither}.items():
+        list_id = new_list(client, confirm_required=True)["id"]
+        waiting[name] = of = subscribe_pending(stack, list_id)
+        say_no(of)
+        if name in passing:
+            assert of.stands()[0] != "pending"
+            ask(stranger, list_id, of.email)
+            assert of.stands()[0] == "pending"
+    ids = [each.list_id for each in waiting.values()]
+    # If the product errs, all are to be reminded.
+    stack.query("UPDATE subscriptions SET remind_at = now() WHERE list_id = ANY(%s)", ids)
     run_maintenance(stack, "maintenance.remind")
-    reminded = {name for name, each in made.items() if stack.query(_ORDERED, [each])}
-    assert reminded == set()
-    assert len(stack.query(_ORDERED, [list_id])) == 1
+    reminded = {name for name, of in waiting.items() if stack.query(_ORDERED, [of.list_id])}
+    assert reminded == {"nobody"}
 
 
 def test_hosts_that_run_at_once_order_it_once_and_a_late_no_stops_the_mail(

@@ -66,11 +66,11 @@ def device(stack: Stack) -> Device:
 
 
 def test_a_code_that_was_seen_is_worth_nothing(
-    visitor: Visitor, member: Visitor, attacker: Visitor, email: str
+    visitor: Visitor, person: Visitor, attacker: Visitor, email: str
 ) -> None:
-    app = add_app(member)
+    app = add_app(person)
     assert send_code(attacker, begin(attacker, email), app.confirmed_by).status_code == 403
-    let_half_a_minute_pass(member, email)
+    let_half_a_minute_pass(person, email)
     code = app.code()
     assert send_code(visitor, begin(visitor, email), code).status_code == 303
     assert send_code(attacker, begin(attacker, email), code).status_code == 403
@@ -79,10 +79,10 @@ def test_a_code_that_was_seen_is_worth_nothing(
 
 @pytest.mark.parametrize("kind", ["app", "recovery"])
 def test_of_two_requests_with_one_code_one_gets_in(
-    make_visitor: Callable[[], Visitor], member: Visitor, email: str, kind: str
+    make_visitor: Callable[[], Visitor], person: Visitor, email: str, kind: str
 ) -> None:
-    app = add_app(member)
-    let_half_a_minute_pass(member, email)
+    app = add_app(person)
+    let_half_a_minute_pass(person, email)
     code = app.code() if kind == "app" else app.recovery_codes[0]
     racers = [make_visitor() for _ in range(4)]
     pages = [begin(each, email) for each in racers]
@@ -109,10 +109,12 @@ def paused_by_guesses(stack: Stack, guess: Callable[[int], httpx2.Response]) -> 
 
 
 def test_guessing_is_paused_for_all_browsers_but_those_of_the_person(
-    stack: Stack, make_visitor: Callable[[], Visitor], member: Visitor, email: str
+    stack: Stack, make_visitor: Callable[[], Visitor], visitor: Visitor, email: str
 ) -> None:
-    app = add_app(member)
-    let_half_a_minute_pass(member, email)
+    # By a login, from which on the browser is known as the person's.
+    visitor.log_in(email)
+    app = add_app(visitor)
+    let_half_a_minute_pass(visitor, email)
 
     def guess(number: int) -> httpx2.Response:
         # A new browser each time, and the right password, which clears the counts of passwords.
@@ -126,18 +128,18 @@ def test_guessing_is_paused_for_all_browsers_but_those_of_the_person(
     assert send_code(last, paused, app.recovery_codes[0]).status_code == 429
     assert not last.is_in()
     # The person's own browser has a count of its own.
-    member.client.post("/logout", data={"csrf_token": member.csrf_token()})
-    assert send_code(member, begin(member, email), app.code()).status_code == 303
+    visitor.client.post("/logout", data={"csrf_token": visitor.csrf_token()})
+    assert send_code(visitor, begin(visitor, email), app.code()).status_code == 303
 
 
 def test_guessing_at_a_reset_counts_with_the_guesses_at_logins(
     stack: Stack,
     make_visitor: Callable[[], Visitor],
-    member: Visitor,
+    person: Visitor,
     attacker: Visitor,
     email: str,
 ) -> None:
-    app = add_app(member)
+    app = add_app(person)
     attacker.fill_in("/password/forgotten", email=email)
     link = attacker.mailed_path(email, "Choose a new password")
     wrong = {"password": OTHER_PASSWORD, "code": "000000"}
@@ -147,13 +149,13 @@ def test_guessing_at_a_reset_counts_with_the_guesses_at_logins(
     other = make_visitor()
     asked = begin(other, email)
     assert send_code(other, asked, app.recovery_codes[0]).status_code == 429
-    assert member.is_in()
+    assert person.is_in()
 
 
 def test_half_a_login_is_no_session(
-    stack: Stack, member: Visitor, attacker: Visitor, email: str
+    stack: Stack, person: Visitor, attacker: Visitor, email: str
 ) -> None:
-    add_app(member)
+    add_app(person)
     begin(attacker, email)
     assert set(attacker.client.cookies) == {FIRST_STEP, FORM}
     half = attacker.client.cookies[FIRST_STEP]
@@ -165,9 +167,9 @@ def test_half_a_login_is_no_session(
 
 
 def test_half_a_login_is_worth_nothing_in_another_browser(
-    member: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
+    person: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
 ) -> None:
-    app = add_app(member)
+    app = add_app(person)
     begin(attacker, email)
     thief = make_visitor()
     shown = thief.get("/login")
@@ -180,9 +182,9 @@ def test_half_a_login_is_worth_nothing_in_another_browser(
 
 
 def test_half_a_login_of_one_person_is_none_of_another(
-    stack: Stack, member: Visitor, attacker: Visitor, email: str
+    stack: Stack, person: Visitor, attacker: Visitor, email: str
 ) -> None:
-    add_app(member)
+    add_app(person)
     own = new_account(stack)
     attacker.log_in(own)
     app = add_app(attacker)
@@ -209,8 +211,8 @@ def test_what_we_did_not_make_is_no_half_login(attacker: Visitor) -> None:
         assert "/login" in reply.headers["location"], value
 
 
-def test_half_a_login_works_once(member: Visitor, attacker: Visitor, email: str) -> None:
-    app = add_app(member)
+def test_half_a_login_works_once(person: Visitor, attacker: Visitor, email: str) -> None:
+    app = add_app(person)
     page = begin(attacker, email)
     half = attacker.client.cookies[FIRST_STEP]
     assert send_code(attacker, page, app.recovery_codes[0]).status_code == 303
@@ -222,20 +224,20 @@ def test_half_a_login_works_once(member: Visitor, attacker: Visitor, email: str)
 
 
 def test_half_a_login_ends_with_the_password(
-    member: Visitor, attacker: Visitor, email: str
+    person: Visitor, attacker: Visitor, email: str
 ) -> None:
-    app = add_app(member)
+    app = add_app(person)
     page = begin(attacker, email)
     passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
-    assert member.fill_in("/account/password", **passwords).status_code == 303
+    assert person.fill_in("/account/password", **passwords).status_code == 303
     assert "/login" in send_code(attacker, page, app.recovery_codes[0]).headers["location"]
     assert not attacker.is_in()
 
 
 def test_half_a_login_ends_after_ten_minutes_and_asking_again_does_not_prolong_it(
-    member: Visitor, attacker: Visitor, email: str
+    person: Visitor, attacker: Visitor, email: str
 ) -> None:
-    add_app(member)
+    add_app(person)
     begin(attacker, email)
     half = attacker.client.cookies[FIRST_STEP]
     expires = int(half.split(".")[1])
@@ -250,9 +252,9 @@ def test_half_a_login_ends_after_ten_minutes_and_asking_again_does_not_prolong_i
 
 
 def test_a_session_that_was_planted_before_the_login_is_not_the_one_after_it(
-    member: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
+    person: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
 ) -> None:
-    app = add_app(member)
+    app = add_app(person)
     victim = make_visitor()
     planted = "x" * 43
     victim.client.cookies.set(SESSION, planted)
@@ -270,9 +272,9 @@ def sends(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
 
 
 def test_a_passkey_of_another_person_is_no_second_factor(
-    stack: Stack, member: Visitor, attacker: Visitor, email: str, device: Device
+    stack: Stack, person: Visitor, attacker: Visitor, email: str, device: Device
 ) -> None:
-    add_passkey(member, device)
+    add_passkey(person, device)
     own = Device(stack.api_url)
     other = new_account(stack)
     with a_visitor(stack) as elsewhere:
@@ -288,9 +290,9 @@ def test_a_passkey_of_another_person_is_no_second_factor(
 
 
 def test_a_passkey_that_signed_for_another_origin_is_refused(
-    member: Visitor, attacker: Visitor, email: str, device: Device
+    person: Visitor, attacker: Visitor, email: str, device: Device
 ) -> None:
-    add_passkey(member, device)
+    add_passkey(person, device)
     own, page = device.origin, begin(attacker, email)
     for origin in ("https://evil.example", "http://127.0.0.1", "http://127.0.0.1:1", "null", ""):
         device.origin = origin
@@ -300,24 +302,24 @@ def test_a_passkey_that_signed_for_another_origin_is_refused(
     assert sends(attacker, page, device.sign(options_of(page)))
 
 
-def test_a_passkey_is_not_made_for_another_origin_or_site(member: Visitor, device: Device) -> None:
+def test_a_passkey_is_not_made_for_another_origin_or_site(person: Visitor, device: Device) -> None:
     device.origin = "https://evil.example"
-    assert add_passkey(member, device).status_code == 422
+    assert add_passkey(person, device).status_code == 422
 
 
 def test_a_passkey_that_signed_for_another_site_is_refused(
-    member: Visitor, attacker: Visitor, email: str, device: Device
+    person: Visitor, attacker: Visitor, email: str, device: Device
 ) -> None:
-    add_passkey(member, device)
+    add_passkey(person, device)
     page = begin(attacker, email)
     assert not sends(attacker, page, device.sign({**options_of(page), "rpId": "evil.example"}))
 
 
 def test_what_a_passkey_signed_counts_once_and_in_one_browser(
-    stack: Stack, member: Visitor, attacker: Visitor, email: str
+    stack: Stack, person: Visitor, attacker: Visitor, email: str
 ) -> None:
     synced = Device(stack.api_url, counts=False)
-    add_passkey(member, synced)
+    add_passkey(person, synced)
     with a_visitor(stack) as victim:
         shown = victim.get("/login")
         form = {**hidden(shown, 1), "passkey": json.dumps(synced.sign(options_of(shown)))}
@@ -334,9 +336,9 @@ def test_what_a_passkey_signed_counts_once_and_in_one_browser(
 
 
 def test_a_copy_of_a_device_is_noticed_by_its_count(
-    member: Visitor, attacker: Visitor, device: Device
+    person: Visitor, attacker: Visitor, device: Device
 ) -> None:
-    add_passkey(member, device)
+    add_passkey(person, device)
     device.uses = 10
     assert log_in_by_passkey(attacker, device).status_code == 303
     device.uses = 5
@@ -344,10 +346,10 @@ def test_a_copy_of_a_device_is_noticed_by_its_count(
 
 
 def test_a_device_that_did_not_verify_its_user_replaces_no_password(
-    stack: Stack, member: Visitor, attacker: Visitor, email: str
+    stack: Stack, person: Visitor, attacker: Visitor, email: str
 ) -> None:
     stolen = Device(stack.api_url, verifies=False)
-    add_passkey(member, stolen)
+    add_passkey(person, stolen)
     assert log_in_by_passkey(attacker, stolen).status_code == 403
     assert not attacker.is_in()
     page = begin(attacker, email)
@@ -398,16 +400,16 @@ def test_an_answer_that_is_no_json_is_refused(attacker: Visitor, answer: str) ->
 
 
 def test_no_form_is_taken_from_another_site(
-    stack: Stack, member: Visitor, email: str, device: Device
+    stack: Stack, person: Visitor, email: str, device: Device
 ) -> None:
-    add_app(member)
-    answer = json.dumps(device.make(options_of(member.get(PASSKEY))))
+    add_app(person)
+    answer = json.dumps(device.make(options_of(person.get(PASSKEY))))
     fields = {"email": email, "password": PASSWORD, "remove": "app", "name": "x", "passkey": answer}
     before = stack.query("SELECT user_id FROM totp_secrets UNION ALL SELECT user_id FROM passkeys")
     tokens: tuple[dict[str, str], ...] = ({}, {"csrf_token": "x"}, {"csrf_token": ""})
     origins: tuple[dict[str, str], ...] = ({}, {"Origin": "https://evil.example"})
     for path, token, headers in product(FORMS, tokens, origins):
-        reply = member.client.post(path, data={**fields, **token}, headers=headers)
+        reply = person.client.post(path, data={**fields, **token}, headers=headers)
         assert reply.status_code == 403, path
         assert "didn’t show that this came from a page of ours" in reply.text, path
     assert before == stack.query(
@@ -415,10 +417,10 @@ def test_no_form_is_taken_from_another_site(
     )
 
 
-def test_pages_run_our_own_script_alone(member: Visitor) -> None:
-    add_app(member)
+def test_pages_run_our_own_script_alone(person: Visitor) -> None:
+    add_app(person)
     for path, allowed in (("/login?again=yes", "'sha256-"), (PASSKEY, "'self';"), (APP, "'self';")):
-        reply = member.get(path)
+        reply = person.get(path)
         policy = reply.headers["content-security-policy"]
         assert f"script-src {allowed}" in policy
         assert ("<script>" in reply.text) == (allowed != "'self';")
