@@ -79,6 +79,13 @@ class Caller:
 Action = Callable[[Caller], None]
 
 
+def charge(caller: Caller, *, keyed: bool = True) -> None:
+    """Take a credit of the caller's, and count that."""
+    body = {"amount_credit": 1, "source_id": "load"}
+    caller.call("POST", "/auxilia/credits/consume", json=body, keyed=keyed)
+    caller.load.count()
+
+
 @contextmanager
 def repeated(*actions: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
     """Do each action again and again, in a thread of its own, until the block ends."""

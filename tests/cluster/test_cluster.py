@@ -22,7 +22,7 @@ from tests.cluster.machines import (
 )
 from tests.cluster.network import require_namespaces
 from tests.haproxy import program
-from tests.load import Caller, Load
+from tests.load import Caller, Load, charge
 from tests.pictures import photo
 from tests.probe.kind import plan
 from tests.replica import wait_for_replicas
@@ -65,7 +65,7 @@ class Work:
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        actions = (self._charge, self._charge, self._upload)
+        actions = (charge, charge, self._upload)
         with self.load.going_on(*((self.owner.key, action) for action in actions)):
             yield
 
@@ -105,11 +105,6 @@ class Work:
         charges = "SELECT count(*) FROM credit_entries WHERE user_id = %s AND source_id = 'load'"
         assert stack.query(charges, self.owner.user_id) == [(self.load.done,)]
         assert verify.verify(stack.resources, full=True).faults == []
-
-    def _charge(self, caller: Caller) -> None:
-        body = {"amount_credit": 1, "source_id": "load"}
-        caller.call("POST", "/auxilia/credits/consume", json=body)
-        self.load.count()
 
     def _upload(self, caller: Caller) -> None:
         files = {"file": ("photo.jpg", photo(160, 120))}

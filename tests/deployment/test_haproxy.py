@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -15,7 +16,7 @@ from devstack import LOOPBACK
 from services.credits import ledger
 from tests import haproxy
 from tests.haproxy import SERVERS, Front, configured, in_front
-from tests.load import Caller, Load
+from tests.load import Caller, Load, charge
 from tests.ports import free_port
 from tests.stack import Owner, Running, Stack, plain_client
 
@@ -130,11 +131,6 @@ def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(
     ledger.grant(stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start")
     load = Load(front.url)
 
-    def charge(caller: Caller) -> None:
-        body = {"amount_credit": 1, "source_id": "load"}
-        caller.call("POST", "/auxilia/credits/consume", json=body)
-        load.count()
-
     def look(caller: Caller) -> None:
         caller.call("GET", "/lists", keyed=False)
 
@@ -157,18 +153,13 @@ def test_no_caller_at_all_notices_that_hosts_are_started_anew_one_by_one(
 ) -> None:
     ledger.grant(stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start")
     load = Load(front.url)
-
-    def charge(caller: Caller) -> None:
-        """Without an Idempotency-Key: the proxy must not repeat it."""
-        body = {"amount_credit": 1, "source_id": "anew"}
-        caller.call("POST", "/auxilia/credits/consume", json=body, keyed=False)
-        load.count()
-
+    # Without an Idempotency-Key: the proxy must not repeat it.
+    action = partial(charge, keyed=False)
     for server, port in zip(SERVERS, hosts, strict=True):
         hosts[port].stop()
         hosts[port] = stack.start_api(port, **OPERATED)
         front.await_up(server)
-    with load.going_on(*[(owner.key, charge)] * 3):
+    with load.going_on(*[(owner.key, action)] * 3):
         load.require_more(50)
         for server, port in zip(SERVERS, hosts, strict=True):
             assert hosts[port].stop() == 0

@@ -43,21 +43,10 @@ _NEAR_LOOPBACK = [
     *("http://127.0.0.1.evil.example:5000/callback", "http://127.0.0.1:99999/callback"),
     *("http://127.0.0.1:5000/callback?x", "http://127.0.0.1:5000/callback#x", "http://[::1]:1/c"),
     *("http://127.0.0.1:-1/callback", "http://127.0.0.1:5000x/callback", "http://127.0.0.1:/x"),
-    *(
-        "http://user@127.0.0.1:5000/callback",
-        "http://127.0.0.1:05000/callback",
-        "http://0/callback",
-    ),
-    *(
-        "HTTP://127.0.0.1:5000/callback",
-        "http://127.0.0.1:\uff15000/callback",
-        "http://0.0.0.0:1/c",
-    ),
-    *(
-        "http://127.0.0.1:5000//callback",
-        "http://2130706433:5000/callback",
-        "http://[::1]/callback",
-    ),
+    *("http://user@127.0.0.1:5000/callback", "http://127.0.0.1:05000/callback"),
+    *("HTTP://127.0.0.1:5000/callback", "http://127.0.0.1:\uff15000/callback"),
+    *("http://127.0.0.1:5000//callback", "http://2130706433:5000/callback"),
+    *("http://0/callback", "http://0.0.0.0:1/c", "http://[::1]/callback"),
 ]
 
 ELSEWHERE = [

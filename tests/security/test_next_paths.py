@@ -16,13 +16,8 @@ HOSTILE = [
     *("", " ", "account", "?next=/", "#", ".", "..", "./account", "../account", ":", "@evil"),
     *(f"{scheme}://{EVIL}/" for scheme in ("http", "https", "HTTPS", "ftp", "ws", "")),
     *(f"{scheme}:{EVIL}" for scheme in ("http", "https", "mailto", "file", "blob", "about")),
-    *(
-        "javascript:alert(1)",
-        "JaVaScRiPt:alert(1)",
-        "data:text/html,x",
-        "vbscript:x",
-        "java\tscript:x",
-    ),
+    *("javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "vbscript:x"),
+    "java\tscript:x",
     *("https:/" + EVIL, "https:" + EVIL, "https:\\\\" + EVIL, "https:\\" + EVIL),
     *(
         slashes + EVIL

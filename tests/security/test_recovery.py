@@ -219,15 +219,6 @@ def change_address(visitor: Visitor, new: str) -> None:
     assert reply.status_code == 303, reply.text
 
 
-def test_a_change_of_address_ends_other_sessions(
-    intruder: Intruder, person: Visitor, email: str
-) -> None:
-    person.log_in(email)
-    change_address(person, new_address())
-    assert person.is_in()
-    assert not intruder.session.is_in()
-
-
 def test_the_old_address_takes_the_account_back(
     stack: Stack, intruder: Intruder, person: Visitor, email: str
 ) -> None:
