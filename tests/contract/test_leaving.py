@@ -132,25 +132,18 @@ def set_by_trace(
     return caller.put(f"/subscriptions/{list_id}/email", json=body)
 
 
-def test_a_trace_id_switches_mail_off_and_on(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
-) -> None:
-    reader.joins(list_id)
-    trace_id = trace_for(stack, list_id, reader.user_id)
-    for enabled in (False, False, True, True, False):
-        assert data(set_by_trace(stranger, list_id, trace_id, enabled)) == 1
-        assert reader.stands(list_id) == ("active", enabled)
-    assert count(client, list_id) == 1
-
-
-def test_a_login_switches_its_own_mail_off_and_on(
-    make_reader: Callable[[], Reader], list_id: int
+def test_a_trace_id_and_a_login_switch_their_persons_mail_off_and_on(
+    stack: Stack, stranger: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
     one, two = make_reader().joins(list_id), make_reader().joins(list_id)
+    trace_id = trace_for(stack, list_id, one.user_id)
     for enabled in (False, False, True, True, False):
+        assert data(set_by_trace(stranger, list_id, trace_id, enabled)) == 1
+        assert one.stands(list_id) == ("active", enabled)
+    for enabled in (False, True, True, False):
         one.wants_mail(list_id, enabled)
         assert one.stands(list_id) == ("active", enabled)
-        assert two.stands(list_id) == ("active", True)
+    assert two.stands(list_id) == ("active", True)
 
 
 def test_mail_on_does_not_bring_back_who_left(
