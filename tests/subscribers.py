@@ -1,6 +1,5 @@
 """People on lists, for tests: who subscribes to what, and the links that were mailed to them."""
 
-import time
 from dataclasses import dataclass
 
 import httpx2
@@ -9,8 +8,8 @@ from services.accounts import accounts, mailed_tokens
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import lists, sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.contract.replies import data
-from tests.contract.subscribers import trace_for
+from tests.contract import subscribers
+from tests.contract.subscribers import new_address, trace_for
 from tests.stack import Stack, eventually
 
 _STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
@@ -65,10 +64,7 @@ class Subscriber:
 
 
 def new_list(client: httpx2.Client, title: str = "The Morning Letter", **fields: object) -> int:
-    slug = f"list-{time.time_ns()}"
-    body = {"title": title, "slug": slug, "confirm_required": False, **fields}
-    created: dict[str, int] = data(client.post("/lists", json=body))
-    return created["id"]
+    return int(subscribers.new_list(client, title=title, **fields)["id"])
 
 
 def subscribe_pending(stack: Stack, list_id: int) -> Subscriber:
@@ -81,7 +77,7 @@ def subscribe_pending(stack: Stack, list_id: int) -> Subscriber:
 
 def subscribe(stack: Stack, list_id: int) -> Subscriber:
     """A new person subscribes by the public form: active, or pending where the list says so."""
-    email = f"reader.{time.time_ns()}@example.com"
+    email = new_address()
     # Without HTTP, which takes its time lest it tell who subscribes.
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)

@@ -240,38 +240,6 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "DELETE /apikeys/{key_id}": (_write(),),
 }
 
-# Routes without a case, and why.
-LEFT_OUT = {
-    "POST /webhooks/stripe": "what it does with an order is what the poll of orders does",
-    **{
-        f"{method} /webhook-endpoints{rest}": "an account has few, each found by its key"
-        for method, rest in (
-            ("POST", ""),
-            ("GET", ""),
-            ("GET", "/{endpoint_id}"),
-            ("PATCH", "/{endpoint_id}"),
-            ("DELETE", "/{endpoint_id}"),
-            ("POST", "/{endpoint_id}/rotate"),
-            ("POST", "/{endpoint_id}/test"),
-            ("POST", "/{endpoint_id}/replay"),
-            ("GET", "/{endpoint_id}/deliveries"),
-            ("POST", "/{endpoint_id}/deliveries/{delivery_id}/resend"),
-        )
-    },
-    "GET /.well-known/oauth-authorization-server": "reads nothing",
-    "GET /": "reads nothing",
-    "GET /healthz": "reads nothing",
-    **{
-        f"{method} /composer/{rest}": "reads no table but the count of the day's calls"
-        for method, rest in (
-            ("POST", "metadata"),
-            ("POST", "generate-tweets"),
-            ("GET", "{provider}/photos/search"),
-            ("GET", "{provider}/photos/download_url"),
-        )
-    },
-}
-
 
 def call_of(operation: str, case: RouteCase) -> Call:
     return case.call or CALLS[operation]

@@ -1,6 +1,5 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,7 +11,6 @@ from tests.consoles import OwnerAtConsole, at_console
 from tests.contract.subscribers import Reader, a_reader, new_list
 from tests.hooks import HookReceiver, hooked
 from tests.payments import SandboxPayments
-from tests.ports import free_port
 from tests.stack import Owner, Stack
 
 KEY_HEADER = "X-Newsroom-Key"
@@ -46,17 +44,15 @@ def quiet_client(quiet: Stack, quiet_owner: Owner) -> Iterator[httpx2.Client]:
 
 
 @pytest.fixture(scope="session")
-def cut_off(quiet: Stack, home: Path) -> Iterator[httpx2.Client]:
+def cut_off(quiet: Stack) -> Iterator[httpx2.Client]:
     """Calls an API process that reaches none of the services it depends on."""
-    port = free_port()
     nobody = f"{LOOPBACK}:9"
-    quiet.start_api(
-        port,
-        PRESSROOM_DATABASE_URL=f"postgresql://nobody:secret-word@{nobody}/none",
-        PRESSROOM_REDIS_URL=f"redis://:secret-word@{nobody}/0",
-        PRESSROOM_S3_ENDPOINT=f"http://{nobody}",
-    )
-    with httpx2.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
+    settings = {
+        "PRESSROOM_DATABASE_URL": f"postgresql://nobody:secret-word@{nobody}/none",
+        "PRESSROOM_REDIS_URL": f"redis://:secret-word@{nobody}/0",
+        "PRESSROOM_S3_ENDPOINT": f"http://{nobody}",
+    }
+    with quiet.second_api(**settings) as api, api.client() as client:
         yield client
 
 

@@ -144,17 +144,6 @@ def test_maintenance_is_listed_with_its_last_run(stack: Stack) -> None:
     listed = {each["name"]: each for each in printed(stack, "maintenance")}
     assert {name: each["every_seconds"] for name, each in listed.items()} == KINDS
     purge = listed["maintenance.purge"]
-    assert set(purge) == {
-        "name",
-        "every_seconds",
-        "last_started_at",
-        "last_finished_at",
-        "last_seconds",
-        "last_result",
-        "last_error",
-        "is_running",
-        "due_at",
-    }
     assert TIMESTAMP.fullmatch(purge["last_started_at"])
     assert purge["last_seconds"] >= 0
     assert purge["last_result"]["done"] >= 0

@@ -13,7 +13,6 @@ from tests.consoles import at_console
 from tests.contract.replies import data
 from tests.contract.subscribers import new_address, new_list
 from tests.contract.test_pages import heading
-from tests.ports import free_port
 from tests.stack import Stack
 from tests.subscribers import Subscriber, subscribe
 from tests.visiting import SESSION, hidden
@@ -23,23 +22,21 @@ ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 
 @pytest.fixture(scope="module")
-def port(quiet: Stack) -> Iterator[int]:
-    found = free_port()
-    running = quiet.start_api(found, PRESSROOM_PAGES_URL=PAGES)
-    yield found
-    running.stop()
+def api(quiet: Stack) -> Iterator[Stack]:
+    with quiet.second_api(PRESSROOM_PAGES_URL=PAGES) as second:
+        yield second
 
 
 @pytest.fixture
-def main(port: int) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client:
+def main(api: Stack) -> Iterator[httpx2.Client]:
+    with api.client() as client:
         yield client
 
 
 @pytest.fixture
-def pages(port: int) -> Iterator[httpx2.Client]:
-    host = {"Host": "pages.example"}
-    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=host, timeout=60.0) as client:
+def pages(api: Stack) -> Iterator[httpx2.Client]:
+    with api.client() as client:
+        client.headers["Host"] = "pages.example"
         yield client
 
 
