@@ -15,7 +15,6 @@ from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.members import members, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.importing import csv_of
 from tests.services.subscriptions.bulk_actions.bulk_actions import IN_ANY_STATUS, BulkActions
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -145,15 +144,6 @@ def test_a_member_has_a_hundred_tags_at_most(bulk: BulkActions) -> None:
     assert tag("other") == (2, 1)
     delete("tag 2")
     assert bulk.take_back(off)["undone"] == 1
-
-
-def test_the_undo_of_a_bulk_action_leaves_an_earlier_import_to_be_undone(bulk: BulkActions) -> None:
-    file = csv_of([[f"{n}.{bulk.list_id}@example.com", ""] for n in range(4)])
-    task = bulk.importing.bring(bulk.owner, bulk.list_id, file)
-    for action, value in ((BulkActionKind.TAG, "vip"), (BulkActionKind.REMOVE, None)):
-        bulk.take_back(bulk.do(action, value)["bulk_id"])
-    undone = bulk.importing.take_back(bulk.owner, task.id)
-    assert (undone["undone"], undone["kept"]) == (4, 0)
 
 
 def test_bulk_actions_that_are_undone_in_their_own_order_each_take_back_what_is_theirs(

@@ -107,21 +107,28 @@ def test_undo_leaves_values_that_were_changed_since(
     }
 
 
-def test_value_of_an_undone_import_does_not_come_back_by_the_undo_of_a_later_one(
+def test_nothing_of_an_undone_import_comes_back_by_the_undo_of_a_later_one(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
     make_fields(importing, owner)
 
-    def bring(company: str) -> MemberImport:
-        file = csv_of([[people[0], "", company, "", "", ""]], HEADER)
+    def bring(word: str, tier: str) -> MemberImport:
+        file = csv_of([[people[0], word, tier, word]], ("email", "name", "tier", "Company"))
         return importing.bring(owner, list_id, file, on_existing="update")
 
-    bring("first")
-    earlier, later = bring("second"), bring("third")
+    def stands() -> tuple[str, str, dict[str, str]]:
+        [(tier,)] = importing.stack.query(
+            "SELECT type FROM subscriptions WHERE list_id = %s", list_id
+        )
+        found = shown(importing, owner, list_id)[people[0]]
+        return found["name"], str(tier), found["fields"]
+
+    bring("first", "free")
+    earlier, later = bring("second", "silver"), bring("third", "gold")
     importing.take_back(owner, earlier.id)
-    assert shown(importing, owner, list_id)[people[0]]["fields"] == {"company": "third"}
+    assert stands() == ("third", "gold", {"company": "third"})
     importing.take_back(owner, later.id)
-    assert shown(importing, owner, list_id)[people[0]]["fields"] == {"company": "first"}
+    assert stands() == ("first", "free", {"company": "first"})
 
 
 def test_unknown_columns_become_fields_once_whatever_is_killed(

@@ -101,18 +101,6 @@ def test_undone_in_the_opposite_order_two_imports_leave_the_list_as_it_was(
     assert importing.records(list_id) == before
 
 
-def test_undone_in_their_own_order_nothing_of_two_imports_names_and_tiers_stays(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    importing.bring(owner, list_id, rows(people[:6], "Before"))
-    first = importing.bring(owner, list_id, rows(people[:6], "A", "silver"), on_existing="update")
-    second = importing.bring(owner, list_id, rows(people[:6], "B", "gold"), on_existing="update")
-    importing.take_back(owner, first.id)
-    assert stands(importing, list_id, people[0]) == ("active", "B", "gold")
-    importing.take_back(owner, second.id)
-    assert stands(importing, list_id, people[0]) == ("active", "Before", "free")
-
-
 def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     importing: Importing,
     owner: Owner,
