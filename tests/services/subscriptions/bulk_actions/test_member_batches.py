@@ -7,13 +7,13 @@ from sqlalchemy import select
 
 from core.errors import DomainError
 from core.settings.notations import PlanQuota
-from models import BulkAction, BulkActionKind, OptOutKind, Subscription, User
+from models import BulkAction, BulkActionKind, OptOutKind, Subscription
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
-from services.subscriptions import lists, tags
+from services.subscriptions import tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions import batches as batches_module
-from services.subscriptions.members import members, opt_outs
+from services.subscriptions.members import opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.services.subscriptions.bulk_actions.bulk_actions import IN_ANY_STATUS, BulkActions
 
@@ -23,17 +23,6 @@ OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "MAX_BATCH_MEMBERS", 3)
-
-
-def person_of(bulk: BulkActions, email: str) -> int:
-    with bulk.resources.unit_of_work() as uow:
-        return uow.session.scalars(select(User.id).where(User.email == email)).one()
-
-
-def remove(bulk: BulkActions, email: str) -> None:
-    user_id = person_of(bulk, email)
-    with bulk.resources.unit_of_work() as uow:
-        members.remove(uow, lists.get(uow, bulk.list_id), user_id, OWNER)
 
 
 class Killed(BaseException):
@@ -92,7 +81,7 @@ def test_members_in_any_status_are_met_once_though_the_bulk_action_changes_it(
 ) -> None:
     everyone = bulk.add(7)
     for each in everyone[:2]:
-        remove(bulk, each)
+        bulk.importing.remove(bulk.list_id, each)
     result = bulk.do(BulkActionKind.REMOVE, written=IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (7, 5)
     assert bulk.statuses() == ["removed"] * 7
@@ -103,8 +92,7 @@ def test_members_in_any_status_are_met_once_though_the_bulk_action_changes_it(
 def test_a_member_who_left_while_the_list_was_held_counts_as_gone(bulk: BulkActions) -> None:
     """Their opt-out is there, and the record follows later: it must not seem younger than that."""
     ada = bulk.add(2)[0]
-    with bulk.resources.unit_of_work() as uow:
-        person = uow.session.get_one(User, person_of(bulk, ada))
+    with bulk.importing.person(bulk.list_id, ada) as (uow, _, person):
         uow.session.query(Subscription).filter_by(user_id=person.id).update({"status": "pending"})
     with bulk.resources.unit_of_work() as uow:
         kind = OptOutKind.LIST
