@@ -18,7 +18,8 @@ from services.subscriptions import figures, lists
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.imports import endings, helper_jobs, import_jobs, records, staging, undo
 from services.subscriptions.imports.records import ImportOptions
-from services.subscriptions.members import unsubscribe
+from services.subscriptions.members import members, unsubscribe
+from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 from tests.stack import Owner, Stack, eventually
@@ -94,6 +95,11 @@ class Importing:
         with self.resources.unit_of_work() as uow:
             person = uow.session.query(User).where(User.email == address).one()
             yield uow, lists.get(uow, list_id), person
+
+    def remove(self, list_id: int, address: str) -> None:
+        """As the list's owner does."""
+        with self.person(list_id, address) as (uow, of, person):
+            members.remove(uow, of, person.id, Actor(ActorKind.OWNER, Via.LOGIN))
 
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:

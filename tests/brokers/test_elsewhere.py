@@ -7,7 +7,6 @@ from pydantic import SecretStr
 from core.queues import Queue
 from devstack.supervisor.embedded.valkey import DATABASES
 from models import JobStatus
-from storage.broker import queue_name
 from storage.resources import open_resources
 from tests.brokers.apart import Apart, start_processes
 from tests.embedded import Services
@@ -53,13 +52,6 @@ def test_callers_hear_their_answers_and_jobs_are_done(apart: Between) -> None:
         assert apart.bench.effects(job_id) == 1
     # Messages are at the broker alone: these keys are of request-only work, and of its probe.
     assert {name.partition(":")[0] for name in apart.names()} == {"pressroom", "probe"}
-
-
-def test_job_whose_message_was_lost_is_sent_again(apart: Between) -> None:
-    # This one is sent to another broker, where no worker listens.
-    lost = apart.bench.enqueue()
-    assert apart.bench.finished(lost).status == JobStatus.SUCCEEDED
-    apart.bench.stack.resources.redis.delete(queue_name(Queue.BULK))
 
 
 def test_the_broker_says_how_much_waits_for_a_queue(apart: Between) -> None:

@@ -5,7 +5,6 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.errors import DomainError
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from tests.sizes import sized
@@ -140,15 +139,6 @@ def test_verdict_equals_the_librarys_around_every_limit_of_length(length: int) -
 @pytest.mark.both("properties")
 def test_every_character_gets_the_librarys_verdict_in_a_local_part() -> None:
     agree([f"a{chr(point)}b@example.com" for point in range(0, 0x3100, sized(1, 1, few=16))])
-
-
-def test_one_address_is_normalised_as_in_a_batch() -> None:
-    assert email_addresses.normalise("Jörg.Ünal+News@BÜCHER.example.com") == (
-        "jörg.ünal+news@bücher.example.com"
-    )
-    with pytest.raises(DomainError) as error:
-        email_addresses.normalise("jane@example.local")
-    assert error.value.code == "email.invalid"
 
 
 def test_endless_address_is_refused_without_being_examined() -> None:

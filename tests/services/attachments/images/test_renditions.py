@@ -13,7 +13,6 @@ from tests.services.attachments.images.samples import (
     apng,
     encoded,
     gif,
-    one_of_each,
     opened,
     picture,
     playback,
@@ -63,16 +62,6 @@ def test_a_rendition_has_the_shape_of_its_picture(size: tuple[int, int]) -> None
     for each in renditions_of(encoded(picture(*size), "PNG")).values():
         assert abs(each.height - size[1] * each.width / size[0]) <= 1
         assert each.height >= 1
-
-
-@pytest.mark.parametrize("name", one_of_each())
-def test_a_rendition_describes_the_bytes_that_it_carries(name: str) -> None:
-    for each in convert(one_of_each()[name], with_renditions=True).renditions:
-        image = opened(each.data)
-        assert (image.size, Image.MIME[image.format or ""]) == (
-            (each.width, each.height),
-            each.mime_type,
-        )
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])

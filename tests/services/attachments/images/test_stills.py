@@ -36,12 +36,12 @@ def is_lossless(data: bytes) -> bool:
 
 @pytest.mark.parametrize("name", samples.one_of_each())
 def test_outcome_describes_the_bytes_it_carries(name: str) -> None:
-    result = convert(samples.one_of_each()[name])
-    image = stored(result)
-    assert result.mime_type == Image.MIME[image.format or ""]
-    assert result.mime_type == f"image/{(image.format or '').lower()}"
-    assert (result.width, result.height) == image.size
-    assert result.frames == getattr(image, "n_frames", 1)
+    result = convert(samples.one_of_each()[name], with_renditions=True)
+    assert result.frames == getattr(opened(result.data), "n_frames", 1)
+    for each in (result, *result.renditions):
+        image = opened(each.data)
+        assert each.mime_type == Image.MIME[image.format or ""]
+        assert (each.width, each.height) == image.size
 
 
 @pytest.mark.parametrize("name", ["jpeg", "mpo"])

@@ -7,15 +7,14 @@ from sqlalchemy import select
 
 from core.errors import DomainError
 from core.settings.notations import PlanQuota
-from models import BulkAction, BulkActionKind, OptOutKind, Subscription, User
+from models import BulkAction, BulkActionKind, OptOutKind, Subscription
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
-from services.subscriptions import lists, tags
+from services.subscriptions import tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions import batches as batches_module
-from services.subscriptions.members import members, opt_outs
+from services.subscriptions.members import opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.importing import csv_of
 from tests.services.subscriptions.bulk_actions.bulk_actions import IN_ANY_STATUS, BulkActions
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -24,17 +23,6 @@ OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "MAX_BATCH_MEMBERS", 3)
-
-
-def person_of(bulk: BulkActions, email: str) -> int:
-    with bulk.resources.unit_of_work() as uow:
-        return uow.session.scalars(select(User.id).where(User.email == email)).one()
-
-
-def remove(bulk: BulkActions, email: str) -> None:
-    user_id = person_of(bulk, email)
-    with bulk.resources.unit_of_work() as uow:
-        members.remove(uow, lists.get(uow, bulk.list_id), user_id, OWNER)
 
 
 class Killed(BaseException):
@@ -93,7 +81,7 @@ def test_members_in_any_status_are_met_once_though_the_bulk_action_changes_it(
 ) -> None:
     everyone = bulk.add(7)
     for each in everyone[:2]:
-        remove(bulk, each)
+        bulk.importing.remove(bulk.list_id, each)
     result = bulk.do(BulkActionKind.REMOVE, written=IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (7, 5)
     assert bulk.statuses() == ["removed"] * 7
@@ -104,8 +92,7 @@ def test_members_in_any_status_are_met_once_though_the_bulk_action_changes_it(
 def test_a_member_who_left_while_the_list_was_held_counts_as_gone(bulk: BulkActions) -> None:
     """Their opt-out is there, and the record follows later: it must not seem younger than that."""
     ada = bulk.add(2)[0]
-    with bulk.resources.unit_of_work() as uow:
-        person = uow.session.get_one(User, person_of(bulk, ada))
+    with bulk.importing.person(bulk.list_id, ada) as (uow, _, person):
         uow.session.query(Subscription).filter_by(user_id=person.id).update({"status": "pending"})
     with bulk.resources.unit_of_work() as uow:
         kind = OptOutKind.LIST
@@ -145,15 +132,6 @@ def test_a_member_has_a_hundred_tags_at_most(bulk: BulkActions) -> None:
     assert tag("other") == (2, 1)
     delete("tag 2")
     assert bulk.take_back(off)["undone"] == 1
-
-
-def test_the_undo_of_a_bulk_action_leaves_an_earlier_import_to_be_undone(bulk: BulkActions) -> None:
-    file = csv_of([[f"{n}.{bulk.list_id}@example.com", ""] for n in range(4)])
-    task = bulk.importing.bring(bulk.owner, bulk.list_id, file)
-    for action, value in ((BulkActionKind.TAG, "vip"), (BulkActionKind.REMOVE, None)):
-        bulk.take_back(bulk.do(action, value)["bulk_id"])
-    undone = bulk.importing.take_back(bulk.owner, task.id)
-    assert (undone["undone"], undone["kept"]) == (4, 0)
 
 
 def test_bulk_actions_that_are_undone_in_their_own_order_each_take_back_what_is_theirs(

@@ -9,6 +9,7 @@ from services.subscriptions.imports import apply as applying
 from services.subscriptions.imports import split
 from storage.unit_of_work import UnitOfWork
 from tests.importing import Importing, counts_of, csv_of
+from tests.services.subscriptions.imports.test_claims import claims_of
 from tests.stack import Owner
 
 HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
@@ -43,13 +44,6 @@ def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[st
         }
         for email, name, values, tag_ids, joined_at in rows
     }
-
-
-def claims(importing: Importing, import_id: int) -> int:
-    [(count,)] = importing.stack.query(
-        "SELECT count(*) FROM consent_claims WHERE import_id = %s", import_id
-    )
-    return int(str(count))
 
 
 def test_tags_beyond_a_hundred_living_ones_change_nothing(
@@ -107,21 +101,28 @@ def test_undo_leaves_values_that_were_changed_since(
     }
 
 
-def test_value_of_an_undone_import_does_not_come_back_by_the_undo_of_a_later_one(
+def test_nothing_of_an_undone_import_comes_back_by_the_undo_of_a_later_one(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
     make_fields(importing, owner)
 
-    def bring(company: str) -> MemberImport:
-        file = csv_of([[people[0], "", company, "", "", ""]], HEADER)
+    def bring(word: str, tier: str) -> MemberImport:
+        file = csv_of([[people[0], word, tier, word]], ("email", "name", "tier", "Company"))
         return importing.bring(owner, list_id, file, on_existing="update")
 
-    bring("first")
-    earlier, later = bring("second"), bring("third")
+    def stands() -> tuple[str, str, dict[str, str]]:
+        [(tier,)] = importing.stack.query(
+            "SELECT type FROM subscriptions WHERE list_id = %s", list_id
+        )
+        found = shown(importing, owner, list_id)[people[0]]
+        return found["name"], str(tier), found["fields"]
+
+    bring("first", "free")
+    earlier, later = bring("second", "silver"), bring("third", "gold")
     importing.take_back(owner, earlier.id)
-    assert shown(importing, owner, list_id)[people[0]]["fields"] == {"company": "third"}
+    assert stands() == ("third", "gold", {"company": "third"})
     importing.take_back(owner, later.id)
-    assert shown(importing, owner, list_id)[people[0]]["fields"] == {"company": "first"}
+    assert stands() == ("first", "free", {"company": "first"})
 
 
 def test_unknown_columns_become_fields_once_whatever_is_killed(
@@ -166,12 +167,12 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
     for place, each in enumerate(people):
         assert found[each]["fields"] == {"company": f"C{place}", "shoe_size": place}
         assert found[each]["tags"] == {f"t{place % 2}"}
-    assert claims(importing, task.id) == len(people)
+    assert claims_of(importing, task.id) == len(people)
     assert task.columns is not None
     assert task.columns["ignored_columns"] == []
     importing.take_back(owner, task.id)
     assert importing.records(list_id) == []
-    assert claims(importing, task.id) == 0
+    assert claims_of(importing, task.id) == 0
 
 
 def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
@@ -234,7 +235,7 @@ def test_who_left_by_the_files_word_is_kept_without_fields_and_claims(
 
     assert task.opted_out == 1
     assert shown(importing, owner, list_id) == {}
-    assert claims(importing, task.id) == 0
+    assert claims_of(importing, task.id) == 0
 
 
 def test_key_that_comes_late_becomes_a_field_and_is_named(

@@ -16,7 +16,7 @@ from services.accounts import accounts
 from services.jobs import records as job_records
 from services.subscriptions import lists, sign_up
 from services.subscriptions.imports import apply, split
-from services.subscriptions.members import members, unsubscribe
+from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.erasing import erase
 from tests.importing import Importing, csv_of, new_addresses
@@ -152,8 +152,7 @@ def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
         of = lists.get(uow, list_id)
         sign_up.request(uow, of, address, OWNER)
-    with importing.person(list_id, address) as (uow, of, person):
-        members.remove(uow, of, person.id, OWNER)
+    importing.remove(list_id, address)
 
 
 def _require_no_erased(importing: Importing, list_id: int, addresses: list[str]) -> None:

@@ -37,17 +37,12 @@ def stands(importing: Importing, list_id: int, address: str) -> tuple[object, ..
     return row
 
 
-def remove(importing: Importing, list_id: int, address: str) -> None:
-    with importing.person(list_id, address) as (uow, of, person):
-        members.remove(uow, of, person.id, OWNER)
-
-
 def test_whom_somebody_touched_since_stays_and_is_counted(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
     importing.bring(owner, list_id, rows(people[:6]))
     for each in people[:6]:
-        remove(importing, list_id, each)
+        importing.remove(list_id, each)
     before = importing.records(list_id)
     elsewhere = importing.new_list(owner)
     task = importing.bring(owner, list_id, rows(people, "Imported", "silver"))
@@ -88,7 +83,7 @@ def test_undone_in_the_opposite_order_two_imports_leave_the_list_as_it_was(
 ) -> None:
     importing.bring(owner, list_id, rows(people[:6], "Before"))
     for each in people[:3]:
-        remove(importing, list_id, each)
+        importing.remove(list_id, each)
     before = importing.records(list_id)
     first = importing.bring(owner, list_id, rows(people[1:9], "A", "silver"), on_existing="update")
     between = importing.records(list_id)
@@ -101,18 +96,6 @@ def test_undone_in_the_opposite_order_two_imports_leave_the_list_as_it_was(
     assert importing.records(list_id) == before
 
 
-def test_undone_in_their_own_order_nothing_of_two_imports_names_and_tiers_stays(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
-) -> None:
-    importing.bring(owner, list_id, rows(people[:6], "Before"))
-    first = importing.bring(owner, list_id, rows(people[:6], "A", "silver"), on_existing="update")
-    second = importing.bring(owner, list_id, rows(people[:6], "B", "gold"), on_existing="update")
-    importing.take_back(owner, first.id)
-    assert stands(importing, list_id, people[0]) == ("active", "B", "gold")
-    importing.take_back(owner, second.id)
-    assert stands(importing, list_id, people[0]) == ("active", "Before", "free")
-
-
 def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     importing: Importing,
     owner: Owner,
@@ -122,7 +105,7 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
 ) -> None:
     importing.bring(owner, list_id, rows(people[:6]))
     for each in people[:6]:
-        remove(importing, list_id, each)
+        importing.remove(list_id, each)
     before = importing.records(list_id)
     monkeypatch.setattr(split, "ROWS_PER_CHUNK", 5)
     task = importing.bring(owner, list_id, rows(people, "Imported", "gold"))

@@ -17,10 +17,6 @@ from hypothesis.stateful import (
 from models import Subscription
 from services.subscriptions import figures
 from tests.services.subscriptions.members.acting import Acting, Person
-from tests.services.subscriptions.members.comparing import (
-    require_as_modelled,
-    require_nothing_lifted,
-)
 from tests.services.subscriptions.members.model import (
     EMAIL,
     LIST,
@@ -35,7 +31,9 @@ from tests.services.subscriptions.members.observed import (
     Observed,
     People,
     observe,
+    require_as_modelled,
     require_counts_are_true,
+    require_nothing_lifted,
     require_opt_outs_hold,
     require_unbroken_history,
 )
