@@ -3,7 +3,6 @@
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
@@ -47,7 +46,6 @@ def cleaned() -> dict[str, str]:
     return {**kept, "PATH": path_of_programs()}
 
 
-@cache
 def path_of_programs() -> str:
     path = os.environ.get("PATH", os.defpath)
     # Without the package, the user has servers of their own, and their programs.

@@ -1,5 +1,5 @@
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyotp
 import pytest
@@ -9,13 +9,12 @@ from tests.browser import looks
 from tests.browser.looks import IS_THOROUGH, Open, require_accessible
 from tests.ports import free_port
 from tests.stack import Stack
-from tests.visiting import OTHER_PASSWORD, PASSWORD, Visitor, a_visitor, new_account, new_address
+from tests.visiting import OTHER_PASSWORD, PASSWORD, Visitor, new_account, new_address
 
 
 @pytest.fixture
-def mailbox(stack: Stack) -> Iterator[Visitor]:
-    with a_visitor(stack) as visitor:
-        yield visitor
+def mailbox(make_visitor: Callable[[], Visitor]) -> Visitor:
+    return make_visitor()
 
 
 def shows(page: Page, heading: str) -> None:
@@ -183,8 +182,8 @@ def test_a_person_adds_an_app_and_logs_in_by_keyboard(
 
 
 @pytest.mark.full("browser")
-def test_a_passkey_is_made_and_logs_in_with_a_password_and_without(
-    site: str, open_page: Open, email: str
+def test_a_passkey_logs_in_with_a_password_and_without_and_lets_its_owner_choose_a_new_one(
+    site: str, open_page: Open, mailbox: Visitor, email: str
 ) -> None:
     page = open_page("about:blank")
     add_device(page)
@@ -195,9 +194,6 @@ def test_a_passkey_is_made_and_logs_in_with_a_password_and_without(
     page.get_by_label("Name").fill("This laptop")
     page.keyboard.press("Enter")
     shows(page, "Your recovery codes")
-    page.goto(f"{site}/account/factors")
-    expect(page.get_by_role("heading", name="Passkey: This laptop")).to_be_visible()
-    shows(page, "Your second factors")
     log_out(page, site)
     type_password(page, site, email)
     shows(page, "Your second factor")
@@ -207,23 +203,6 @@ def test_a_passkey_is_made_and_logs_in_with_a_password_and_without(
     page.get_by_role("button", name="Use a passkey").press("Enter")
     shows(page, "Your account")
     expect(page.get_by_role("main")).to_contain_text(email)
-    page.goto(f"{site}/account/factors")
-    page.get_by_role("button", name="Remove").click()
-    expect(page.get_by_text("You have none.")).to_be_visible()
-
-
-@pytest.mark.full("browser")
-def test_a_passkey_lets_a_person_choose_a_new_password(
-    site: str, open_page: Open, mailbox: Visitor, email: str
-) -> None:
-    page = open_page("about:blank")
-    add_device(page)
-    type_password(page, site, email)
-    shows(page, "Your account")
-    page.goto(f"{site}/account/factors/passkey")
-    page.get_by_label("Name").fill("This laptop")
-    page.get_by_role("button", name="Create the passkey").click()
-    shows(page, "Your recovery codes")
     mailbox.fill_in("/password/forgotten", email=email)
     page.goto(site + mailbox.mailed_path(email, "Choose a new password"))
     shows(page, "Choose a new password")
@@ -232,7 +211,10 @@ def test_a_passkey_lets_a_person_choose_a_new_password(
     page.get_by_role("button", name="Save with a passkey").click()
     shows(page, "Your account")
     page.goto(f"{site}/account/factors")
+    shows(page, "Your second factors")
     expect(page.get_by_role("heading", name="Passkey: This laptop")).to_be_visible()
+    page.get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("You have none.")).to_be_visible()
 
 
 @pytest.mark.full("browser")

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from playwright.sync_api import Page
 
 from tests.clients.building import build_typescript
+from tests.http_servers import running
 from tests.stack import Owner, Stack
 
 _USE = """async ([url, key]) => {
@@ -54,9 +54,8 @@ def site(tmp_path: Path) -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Site, directory=str(served)))
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
+    with running(server) as url:
+        yield url
 
 
 @pytest.mark.full("clients")

@@ -40,19 +40,15 @@ def program(stack: Stack) -> Iterator[Program]:
         yield register(stack, redirect_uris=back, scopes=SIX, public=True, name=NAME)
 
 
-def log_in(page: Page, email: str) -> None:
-    page.get_by_label("E-mail address").fill(email)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
-
-
 def test_a_person_logs_in_agrees_to_a_part_and_takes_it_back(
     stack: Stack, page: Page, program: Program
 ) -> None:
     email = new_account(stack)
     page.goto(stack.api_url + program.request(*SIX))
     shows(page, "Log in")
-    log_in(page, email)
+    page.get_by_label("E-mail address").fill(email)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
     shows(page, ASKS)
     expect(page).to_have_title(f"Allow {NAME}?")
     for explanation in EXPLANATIONS.values():

@@ -1,10 +1,7 @@
 """The sandbox's mailbox, as a person reads it."""
 
-import http.server
-import threading
-
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from core.settings.mail_server import MailSender, MailServer
 from integrations.mail.port import Mail
@@ -56,29 +53,3 @@ def test_a_mail_is_found_read_and_its_link_followed(stack: Stack, open_page: Ope
         frame.get_by_role("link", name="Confirm").click()
     opened.value.wait_for_url("**/?from=mail")
     expect(opened.value.get_by_role("heading", level=1)).to_have_text("Pressroom sandbox")
-
-
-def test_a_mail_can_not_tell_anybody_that_it_was_read(stack: Stack, browser: Browser) -> None:
-    heard: list[str] = []
-
-    class Tracker(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            heard.append(self.path)
-            self.send_error(404)
-
-    # Not the address that the page is from, and one that needs no network.
-    with http.server.ThreadingHTTPServer(("127.0.0.2", 0), Tracker) as tracker:
-        threading.Thread(target=tracker.serve_forever, args=(0.01,), daemon=True).start()
-        url = f"http://127.0.0.2:{tracker.server_address[1]}"
-        html = f'<img src="{url}/pixel.gif"><link rel="stylesheet" href="{url}/a.css"><p>Seen'
-        send(stack, Mail("tracked@example.com", "Tracked", "Text", html, {}))
-        [mail] = stack.mails(to="tracked@example.com")
-        page = browser.new_page()
-        page.goto(f"{stack.sandbox_url}/mail/messages/{mail['id']}", wait_until="networkidle")
-        expect(page.frame_locator("iframe").get_by_text("Seen")).to_be_visible()
-        assert heard == []
-        # The tracker does hear what asks it.
-        page.goto(f"{url}/asked")
-        assert "/asked" in heard
-        page.close()
-        tracker.shutdown()

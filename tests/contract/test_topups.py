@@ -151,9 +151,6 @@ def test_without_credentials_a_key_is_ignored(stranger: httpx2.Client) -> None:
     assert len(orders) == 2
 
 
-PRICES = "/auxilia/credits/prices"
-
-
 def test_orders_are_listed_as_they_are_read(client: httpx2.Client) -> None:
     made = [topups.ordered(client)["order_id"] for _ in range(3)][::-1]
     reply = client.get(ORDERS)
@@ -177,7 +174,7 @@ def test_orders_of_one_status_are_listed_alone(
 
 
 def test_strangers_read_prices_and_caches_keep_them(stranger: httpx2.Client) -> None:
-    reply = stranger.get(PRICES)
+    reply = stranger.get("/auxilia/credits/prices")
     data(reply)
     assert reply.headers["cache-control"] == "public, max-age=300"
     prices = credits.exactly(reply.text)["data"]
@@ -200,8 +197,8 @@ def test_strangers_read_prices_and_caches_keep_them(stranger: httpx2.Client) -> 
     ]
 
 
-def led_to(address: str, **more: str) -> httpx2.Response:
-    return httpx2.get(address, timeout=60.0, **more)  # type: ignore[arg-type]
+def led_to(address: str) -> httpx2.Response:
+    return httpx2.get(address, timeout=60.0)
 
 
 def test_payer_is_led_back_with_what_became_of_the_order(

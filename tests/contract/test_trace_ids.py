@@ -2,7 +2,6 @@
 
 import base64
 import string
-from collections.abc import Callable
 
 import httpx2
 
@@ -10,7 +9,7 @@ from core.keyring import Key, Keyring
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
 from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, new_list, subscribe, trace_for
+from tests.contract.subscribers import Reader, subscribe, trace_for
 from tests.stack import RETIRED, Stack
 
 FOREIGN = Keyring([Key("foreign", b"f" * 32)])
@@ -122,16 +121,3 @@ def test_what_is_kept_under_a_retired_key_is_still_an_opt_out(
     assert reader.stands(list_id)[0] == "pending"
     reader.joins(list_id)
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []
-
-
-def test_a_trace_id_of_a_person_stands_for_them_alone(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, make_reader: Callable[[], Reader]
-) -> None:
-    list_id = new_list(client)["id"]
-    one, two = make_reader().joins(list_id), make_reader().joins(list_id)
-    trace_id = trace_for(stack, list_id, one.user_id)
-    shown = data(stranger.get("/subscriptions/opponent", params={"trace_id": trace_id}))
-    assert shown["sub"]["id"] == one.standing(list_id)["id"]
-    assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})) == 1
-    assert one.stands(list_id)[0] == "unsubscribed"
-    assert two.stands(list_id) == ("active", True)

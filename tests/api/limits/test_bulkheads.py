@@ -12,6 +12,8 @@ from core.errors import DomainError
 from core.errors.mailing import LIST_BUSY
 from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY
 
+pytestmark = pytest.mark.anyio
+
 
 @pytest.fixture
 def gate() -> threading.Event:
@@ -24,97 +26,80 @@ async def _error(waiting: asyncio.Future[bool]) -> tuple[str, int | None]:
     return caught.value.code, caught.value.retry_after
 
 
-def test_callers_beyond_the_threads_are_refused_in_time_and_the_others_are_served(
+async def test_callers_beyond_the_threads_are_refused_in_time_and_the_others_are_served(
     gate: threading.Event,
 ) -> None:
-    async def rush() -> None:
-        bulkhead = Bulkhead("rush", 2, wait_seconds=0.05)
-        served = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(2)]
-        waiting = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(3)]
-        for each in waiting:
-            assert await _error(each) == ("service.busy", 1)
-        gate.set()
-        assert await asyncio.gather(*served) == [True, True]
-        assert await bulkhead.run(gate.is_set)
-
-    asyncio.run(rush())
+    bulkhead = Bulkhead("rush", 2, wait_seconds=0.05)
+    served = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(2)]
+    waiting = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(3)]
+    for each in waiting:
+        assert await _error(each) == ("service.busy", 1)
+    gate.set()
+    assert await asyncio.gather(*served) == [True, True]
+    assert await bulkhead.run(gate.is_set)
 
 
-def test_no_more_than_so_many_callers_wait_for_a_thread(gate: threading.Event) -> None:
-    async def rush() -> None:
-        bulkhead = Bulkhead("queue", 1, wait_seconds=30, max_waiting=1)
-        begun = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(2)]
-        await asyncio.sleep(0)
-        refused = asyncio.ensure_future(bulkhead.run(gate.is_set))
-        assert await _error(refused) == ("service.busy", 1)
-        gate.set()
-        assert await asyncio.gather(*begun) == [True, True]
-
-    asyncio.run(rush())
+async def test_no_more_than_so_many_callers_wait_for_a_thread(gate: threading.Event) -> None:
+    bulkhead = Bulkhead("queue", 1, wait_seconds=30, max_waiting=1)
+    begun = [asyncio.ensure_future(bulkhead.run(gate.wait, 30)) for _ in range(2)]
+    await asyncio.sleep(0)
+    refused = asyncio.ensure_future(bulkhead.run(gate.is_set))
+    assert await _error(refused) == ("service.busy", 1)
+    gate.set()
+    assert await asyncio.gather(*begun) == [True, True]
 
 
-def test_work_that_hangs_in_one_bulkhead_holds_no_thread_of_another(gate: threading.Event) -> None:
-    async def rush() -> None:
-        hanging, other = Bulkhead("hanging", 1), Bulkhead("other", 1)
-        stuck = asyncio.ensure_future(hanging.run(gate.wait, 30))
-        assert await other.run(lambda: 8) == 8
-        assert not stuck.done()
-        gate.set()
-        await stuck
+async def test_work_that_hangs_in_one_bulkhead_holds_no_thread_of_another(
+    gate: threading.Event,
+) -> None:
+    hanging, other = Bulkhead("hanging", 1), Bulkhead("other", 1)
+    stuck = asyncio.ensure_future(hanging.run(gate.wait, 30))
+    assert await other.run(lambda: 8) == 8
+    assert not stuck.done()
+    gate.set()
+    await stuck
 
-    asyncio.run(rush())
 
-
-def test_work_keeps_its_thread_though_its_caller_has_left(gate: threading.Event) -> None:
+async def test_work_keeps_its_thread_though_its_caller_has_left(gate: threading.Event) -> None:
     """Else callers who come and go would begin any number of threads."""
-
-    async def rush() -> None:
-        bulkhead = Bulkhead("left", 1, wait_seconds=0.05)
-        left = asyncio.ensure_future(bulkhead.run(gate.wait, 30))
-        await asyncio.sleep(0.01)
-        left.cancel()
-        await asyncio.gather(left, return_exceptions=True)
-        refused = asyncio.ensure_future(bulkhead.run(lambda: True))
-        assert await _error(refused) == ("service.busy", 1)
-        gate.set()
-        bulkhead = Bulkhead("left", 1, wait_seconds=20)
-        assert await bulkhead.run(lambda: True)
-
-    asyncio.run(rush())
+    bulkhead = Bulkhead("left", 1, wait_seconds=0.05)
+    left = asyncio.ensure_future(bulkhead.run(gate.wait, 30))
+    await asyncio.sleep(0.01)
+    left.cancel()
+    await asyncio.gather(left, return_exceptions=True)
+    refused = asyncio.ensure_future(bulkhead.run(lambda: True))
+    assert await _error(refused) == ("service.busy", 1)
+    gate.set()
+    bulkhead = Bulkhead("left", 1, wait_seconds=20)
+    assert await bulkhead.run(lambda: True)
 
 
-def test_work_that_has_not_begun_ends_with_its_caller(gate: threading.Event) -> None:
-    async def rush() -> None:
-        bulkhead = Bulkhead("gone", 1, wait_seconds=30)
-        first = asyncio.ensure_future(bulkhead.run(gate.wait, 30))
-        done: list[int] = []
-        gone = asyncio.ensure_future(bulkhead.run(done.append, 1))
-        await asyncio.sleep(0.01)
-        gone.cancel()
-        await asyncio.gather(gone, return_exceptions=True)
-        gate.set()
-        await first
-        assert await bulkhead.run(lambda: 8) == 8
-        assert done == []
-
-    asyncio.run(rush())
+async def test_work_that_has_not_begun_ends_with_its_caller(gate: threading.Event) -> None:
+    bulkhead = Bulkhead("gone", 1, wait_seconds=30)
+    first = asyncio.ensure_future(bulkhead.run(gate.wait, 30))
+    done: list[int] = []
+    gone = asyncio.ensure_future(bulkhead.run(done.append, 1))
+    await asyncio.sleep(0.01)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    gate.set()
+    await first
+    assert await bulkhead.run(lambda: 8) == 8
+    assert done == []
 
 
-def test_one_key_never_takes_all_threads(gate: threading.Event) -> None:
-    async def rush() -> None:
-        bulkhead = Bulkhead("lists", 4, wait_seconds=20)
-        shares = Shares(bulkhead, 1, LIST_BUSY, wait_seconds=0.05)
-        held = asyncio.ensure_future(shares.run(1, gate.wait, 30))
-        await asyncio.sleep(0)
-        waiting = [asyncio.ensure_future(shares.run(1, lambda: True)) for _ in range(20)]
-        assert await shares.run(2, lambda: 8) == 8
-        for each in waiting:
-            assert await _error(each) == ("list.busy", 1)
-        gate.set()
-        assert await held
-        assert await shares.run(1, lambda: 9) == 9
-
-    asyncio.run(rush())
+async def test_one_key_never_takes_all_threads(gate: threading.Event) -> None:
+    bulkhead = Bulkhead("lists", 4, wait_seconds=20)
+    shares = Shares(bulkhead, 1, LIST_BUSY, wait_seconds=0.05)
+    held = asyncio.ensure_future(shares.run(1, gate.wait, 30))
+    await asyncio.sleep(0)
+    waiting = [asyncio.ensure_future(shares.run(1, lambda: True)) for _ in range(20)]
+    assert await shares.run(2, lambda: 8) == 8
+    for each in waiting:
+        assert await _error(each) == ("list.busy", 1)
+    gate.set()
+    assert await held
+    assert await shares.run(1, lambda: 9) == 9
 
 
 LARGE, SMALL = 8 * SHARES * MAX_SMALL_BODY_BYTES, 4 * SHARES * MAX_SMALL_BODY_BYTES
@@ -161,7 +146,7 @@ def test_a_body_that_stays_leaves_the_reserve_too(budget: BodyBudget) -> None:
 MAX_CALLERS = 60
 
 
-def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
+async def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
     go_on, all_busy = threading.Event(), threading.Event()
     guard = threading.Lock()
     running: list[int] = []
@@ -178,15 +163,12 @@ def test_few_passwords_are_hashed_at_once_and_not_too_many_wait() -> None:
             running.pop()
         return 7
 
-    async def rush() -> None:
-        waiting = [asyncio.create_task(PASSWORDS.run(work)) for _ in range(MAX_CALLERS)]
-        assert await asyncio.to_thread(all_busy.wait, 30)
-        with pytest.raises(DomainError) as caught:
-            await PASSWORDS.run(work)
-        assert (caught.value.code, caught.value.retry_after) == ("login.busy", 5)
-        go_on.set()
-        assert await asyncio.gather(*waiting) == [7] * MAX_CALLERS
-        assert await PASSWORDS.run(lambda: 8) == 8
-
-    asyncio.run(rush())
+    waiting = [asyncio.create_task(PASSWORDS.run(work)) for _ in range(MAX_CALLERS)]
+    assert await asyncio.to_thread(all_busy.wait, 30)
+    with pytest.raises(DomainError) as caught:
+        await PASSWORDS.run(work)
+    assert (caught.value.code, caught.value.retry_after) == ("login.busy", 5)
+    go_on.set()
+    assert await asyncio.gather(*waiting) == [7] * MAX_CALLERS
+    assert await PASSWORDS.run(lambda: 8) == 8
     assert max(most) == PASSWORDS.threads == 4

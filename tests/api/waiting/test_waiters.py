@@ -1,7 +1,7 @@
 """Calls that wait for work, and downloads."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
@@ -10,6 +10,8 @@ from api.waiting import waiters as waiting
 from api.waiting.streams import SlowDownloads
 from api.waiting.waiters import CallerDisconnected, Waiters, background_loops, while_connected
 from core.errors import DomainError
+
+pytestmark = pytest.mark.anyio
 
 
 class Outcomes:
@@ -27,119 +29,107 @@ class Outcomes:
         return {topic: True for topic in topics if topic in self.done}
 
 
-def run(scenario: Callable[[Outcomes, Waiters[bool]], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        outcomes = Outcomes()
-        waiters = Waiters(outcomes.look)
-        async with background_loops(waiters.run()):
-            await scenario(outcomes, waiters)
-
-    asyncio.run(asyncio.wait_for(whole(), 20))
+@pytest.fixture
+def outcomes() -> Outcomes:
+    return Outcomes()
 
 
-def test_what_ended_before_anybody_waited_is_found_at_once() -> None:
-    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
-        outcomes.done.add("job:1")
-        assert await waiters.wait("job:1", 5) is True
-
-    run(scenario)
-
-
-def test_a_lost_notification_is_made_up_for_by_looking() -> None:
-    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
-        wait = asyncio.create_task(waiters.wait("job:1", 10))
-        await asyncio.sleep(0.05)
-        outcomes.done.add("job:1")
-        assert await wait is True
-
-    run(scenario)
+@pytest.fixture
+async def waiters(outcomes: Outcomes) -> AsyncIterator[Waiters[bool]]:
+    waiters = Waiters(outcomes.look)
+    async with background_loops(waiters.run()):
+        yield waiters
 
 
-def test_a_stream_of_other_notifications_does_not_starve_whose_own_was_lost() -> None:
-    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
-        lost = asyncio.create_task(waiters.wait("job:lost", 10))
-        busy = asyncio.create_task(waiters.wait("job:busy", 10))
-        await asyncio.sleep(0.01)
-        outcomes.done.add("job:lost")
-        while not lost.done():
-            waiters.nudge("job:busy")
-            await asyncio.sleep(0.002)
-        assert lost.result() is True
-        busy.cancel()
-
-    run(scenario)
+async def test_what_ended_before_anybody_waited_is_found_at_once(
+    outcomes: Outcomes, waiters: Waiters[bool]
+) -> None:
+    outcomes.done.add("job:1")
+    assert await waiters.wait("job:1", 5) is True
 
 
-def test_hundreds_who_wait_are_looked_up_together() -> None:
-    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
-        topics = [f"job:{number}" for number in range(500)]
-        waits = [asyncio.create_task(waiters.wait(topic, 10)) for topic in topics]
-        await asyncio.sleep(0.05)
-        outcomes.looks.clear()
-        outcomes.done.update(topics)
-        assert all(await asyncio.gather(*waits))
-        assert len(outcomes.looks) <= 2
-
-    run(scenario)
+async def test_a_lost_notification_is_made_up_for_by_looking(
+    outcomes: Outcomes, waiters: Waiters[bool]
+) -> None:
+    wait = asyncio.create_task(waiters.wait("job:1", 10))
+    await asyncio.sleep(0.05)
+    outcomes.done.add("job:1")
+    assert await wait is True
 
 
-def test_a_wait_that_runs_out_leaves_nothing_behind() -> None:
-    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
-        assert await waiters.wait("job:1", 0.05) is None
-        outcomes.looks.clear()
-        await asyncio.sleep(2 * waiting.SWEEP_SECONDS / 3)
-        await asyncio.sleep(2 * waiting.SWEEP_SECONDS / 3)
-        assert outcomes.looks == []
-
-    run(scenario)
-
-
-def test_looking_goes_on_after_it_failed() -> None:
-    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
-        outcomes.broken = True
-        wait = asyncio.create_task(waiters.wait("job:1", 10))
-        await asyncio.sleep(0.05)
-        outcomes.broken = False
-        outcomes.done.add("job:1")
-        assert await wait is True
-
-    run(scenario)
+async def test_a_stream_of_other_notifications_does_not_starve_whose_own_was_lost(
+    outcomes: Outcomes, waiters: Waiters[bool]
+) -> None:
+    lost = asyncio.create_task(waiters.wait("job:lost", 10))
+    busy = asyncio.create_task(waiters.wait("job:busy", 10))
+    await asyncio.sleep(0.01)
+    outcomes.done.add("job:lost")
+    while not lost.done():
+        waiters.nudge("job:busy")
+        await asyncio.sleep(0.002)
+    assert lost.result() is True
+    busy.cancel()
 
 
-def test_more_waiters_than_a_process_can_bear_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hundreds_who_wait_are_looked_up_together(
+    outcomes: Outcomes, waiters: Waiters[bool]
+) -> None:
+    topics = [f"job:{number}" for number in range(500)]
+    waits = [asyncio.create_task(waiters.wait(topic, 10)) for topic in topics]
+    await asyncio.sleep(0.05)
+    outcomes.looks.clear()
+    outcomes.done.update(topics)
+    assert all(await asyncio.gather(*waits))
+    assert len(outcomes.looks) <= 2
+
+
+async def test_a_wait_that_runs_out_leaves_nothing_behind(
+    outcomes: Outcomes, waiters: Waiters[bool]
+) -> None:
+    assert await waiters.wait("job:1", 0.05) is None
+    outcomes.looks.clear()
+    await asyncio.sleep(2 * waiting.SWEEP_SECONDS / 3)
+    await asyncio.sleep(2 * waiting.SWEEP_SECONDS / 3)
+    assert outcomes.looks == []
+
+
+async def test_looking_goes_on_after_it_failed(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
+    outcomes.broken = True
+    wait = asyncio.create_task(waiters.wait("job:1", 10))
+    await asyncio.sleep(0.05)
+    outcomes.broken = False
+    outcomes.done.add("job:1")
+    assert await wait is True
+
+
+async def test_more_waiters_than_a_process_can_bear_are_refused(
+    waiters: Waiters[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS", 1)
-
-    async def scenario(_: Outcomes, waiters: Waiters[bool]) -> None:
-        first = asyncio.create_task(waiters.wait("job:1", 10))
-        await asyncio.sleep(0.01)
-        with pytest.raises(DomainError) as caught:
-            await waiters.wait("job:2", 10)
-        assert caught.value.code == "queue.too_many_waiters"
-        first.cancel()
-
-    run(scenario)
+    first = asyncio.create_task(waiters.wait("job:1", 10))
+    await asyncio.sleep(0.01)
+    with pytest.raises(DomainError) as caught:
+        await waiters.wait("job:2", 10)
+    assert caught.value.code == "queue.too_many_waiters"
+    first.cancel()
 
 
-def test_owner_with_many_waiting_calls_is_refused_and_another_is_not(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_owner_with_many_waiting_calls_is_refused_and_another_is_not(
+    outcomes: Outcomes, waiters: Waiters[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS_OF_AN_OWNER", 2)
-
-    async def scenario(outcomes: Outcomes, waiters: Waiters[bool]) -> None:
-        waits = [asyncio.create_task(waiters.wait(f"job:{n}", 10, owner_id=1)) for n in range(2)]
-        await asyncio.sleep(0.01)
-        with pytest.raises(DomainError) as caught:
-            waiters.check_room(1)
-        assert caught.value.code == "queue.too_many_of_yours"
-        waiters.check_room(2)
-        outcomes.done |= {"job:0", "job:1"}
-        assert await asyncio.gather(*waits) == [True, True]
+    waits = [asyncio.create_task(waiters.wait(f"job:{n}", 10, owner_id=1)) for n in range(2)]
+    await asyncio.sleep(0.01)
+    with pytest.raises(DomainError) as caught:
         waiters.check_room(1)
+    assert caught.value.code == "queue.too_many_of_yours"
+    waiters.check_room(2)
+    outcomes.done |= {"job:0", "job:1"}
+    assert await asyncio.gather(*waits) == [True, True]
+    waiters.check_room(1)
 
-    run(scenario)
 
-
-def test_work_is_cancelled_when_its_caller_hangs_up() -> None:
+async def test_work_is_cancelled_when_its_caller_hangs_up() -> None:
     cancelled = asyncio.Event()
 
     async def work() -> None:
@@ -152,12 +142,9 @@ def test_work_is_cancelled_when_its_caller_hangs_up() -> None:
         await asyncio.sleep(0.01)
         return {"type": "http.disconnect"}
 
-    async def scenario() -> None:
-        with pytest.raises(CallerDisconnected):
-            await while_connected(receive, work())
-        assert cancelled.is_set()
-
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    with pytest.raises(CallerDisconnected):
+        await while_connected(receive, work())
+    assert cancelled.is_set()
 
 
 ANNA, BERT = "192.0.2.1", "192.0.2.2"
@@ -177,27 +164,20 @@ async def pieces() -> AsyncIterator[bytes]:
         yield b"piece"
 
 
-def test_a_caller_reads_few_files_slowly_at_a_time(slow: SlowDownloads) -> None:
-    async def run() -> None:
-        held = [slow.watched(ANNA, pieces()) for _ in range(2)]
-        for each in held:
-            await anext(each)
-        with pytest.raises(CallerDisconnected):
-            await anext(slow.watched(ANNA, pieces()))
-        await anext(slow.watched(BERT, pieces()))
-        await held[0].aclose()
-        assert [each async for each in slow.watched(ANNA, pieces())] == [b"piece"] * 3
-
-    asyncio.run(run())
+async def test_a_caller_reads_few_files_slowly_at_a_time(slow: SlowDownloads) -> None:
+    held = [slow.watched(ANNA, pieces()) for _ in range(2)]
+    for each in held:
+        await anext(each)
+    with pytest.raises(CallerDisconnected):
+        await anext(slow.watched(ANNA, pieces()))
+    await anext(slow.watched(BERT, pieces()))
+    await held[0].aclose()
+    assert [each async for each in slow.watched(ANNA, pieces())] == [b"piece"] * 3
 
 
-def test_quick_readers_are_not_counted(
+async def test_quick_readers_are_not_counted(
     slow: SlowDownloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "MAX_QUICK_SECONDS", 60.0)
-
-    async def run() -> None:
-        held = [slow.watched(ANNA, pieces()) for _ in range(20)]
-        assert [await anext(each) for each in held] == [b"piece"] * 20
-
-    asyncio.run(run())
+    held = [slow.watched(ANNA, pieces()) for _ in range(20)]
+    assert [await anext(each) for each in held] == [b"piece"] * 20

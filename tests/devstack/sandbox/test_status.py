@@ -1,7 +1,4 @@
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -13,32 +10,16 @@ from tests.observability.alert_rules import series
 TOKEN = "a-token-of-the-test"
 
 
-@dataclass
-class Teller:
-    """A process that tells metrics to whoever has the token."""
+def test_the_figures_are_there_while_somebody_looks() -> None:
+    class Teller(QuietHandler):
+        """Tells metrics to whoever has the token."""
 
-    url: str = ""
-    lines: list[str] = field(default_factory=list)
-
-
-@contextmanager
-def telling() -> Iterator[Teller]:
-    teller = Teller()
-
-    class Handler(QuietHandler):
         def do_GET(self) -> None:
             is_known = self.headers.get("Authorization") == f"Bearer {TOKEN}"
-            self.reply(200 if is_known else 401, "\n".join([*teller.lines, ""]).encode())
+            self.reply(200 if is_known else 401, b"pressroom_database_up 1\npressroom_redis_up 0\n")
 
-    with running(http_server(Handler)) as url:
-        teller.url = f"{url}/metrics"
-        yield teller
-
-
-def test_the_figures_are_there_while_somebody_looks() -> None:
-    with telling() as api:
-        api.lines = ["pressroom_database_up 1", "pressroom_redis_up 0"]
-        figures = StatusFigures([MetricsSource(api.url, TOKEN)])
+    with running(http_server(Teller)) as url:
+        figures = StatusFigures([MetricsSource(f"{url}/metrics", TOKEN)])
         asyncio.run(figures.look())
     assert figures.up() == {"database": True, "redis": False}
 

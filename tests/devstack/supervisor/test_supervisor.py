@@ -21,6 +21,7 @@ from core.settings.process_settings import settings_of
 from devstack.supervisor.programs import WORKERS, answers
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 from tests.devstack.supervisor.waiting import runs, users_of
+from tests.ports import free_port
 from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
@@ -29,11 +30,6 @@ PROCESSES = {
     "postgres", "valkey", "s3", "api", "worker-waiting", "worker-computing",
     "flower", "sandbox", "supervisor",
 }  # fmt: skip
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @dataclass
