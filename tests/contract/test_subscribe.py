@@ -253,17 +253,6 @@ def test_opponent_that_cannot_be_told_says_why(
         problem(opponent(reader.client, list_id=bad), 400, "request.invalid")
 
 
-def test_two_trace_ids_are_400(
-    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
-) -> None:
-    trace_id = trace_for(stack, list_id, reader.user_id)
-    reader.joins(list_id)
-    path = "/subscriptions/opponent"
-    reply = stranger.get(f"{path}?trace_id={trace_id}&trace_id={trace_id}A")
-    problem(reply, 400, "trace.ambiguous")
-    assert data(stranger.get(f"{path}?trace_id={trace_id}&trace_id={trace_id}"))
-
-
 def join(reader: Reader, list_id: int) -> int:
     """Join; the address in the body is nobody's concern."""
     body = {"email": "other@example.com"}
