@@ -224,12 +224,7 @@ def test_unreachable_services_are_503_with_retry_after_and_no_secrets(
     [
         ("/lists", {"cursor": "x"}, "cursor.invalid", "query.cursor"),
         ("/lists/{}/subscriptions", {"filter": "{"}, "filter.invalid", "query.filter"),
-        (
-            "/lists/{}/stats",
-            {"from": "2026-11-20", "to": "2026-11-01"},
-            "figures.range",
-            "query.from",
-        ),
+        ("/lists/{}/stats", {"from": "9999-01-01"}, "figures.range", "query.from"),
     ],
 )
 def test_a_value_of_the_query_is_refused_by_its_place(

@@ -241,21 +241,15 @@ def test_tags_are_set_whole_added_and_removed(
     client: httpx2.Client, list_id: int, email: str
 ) -> None:
     assert change(client, list_id, email, tags=["VIP", "press"]) == ["press", "VIP"]
-    assert change(client, list_id, email, add_tags=["Spring fair"]) == [
-        "press",
-        "Spring fair",
-        "VIP",
-    ]
-    assert change(client, list_id, email, remove_tags=["PRESS", "unknown"]) == [
-        "Spring fair",
-        "VIP",
-    ]
-    assert change(client, list_id, email, name="Ada") == ["Spring fair", "VIP"]
-    assert members(client, list_id, email=email)[0]["tags"] == ["Spring fair", "VIP"]
+    assert change(client, list_id, email, add_tags=["a fair"]) == ["a fair", "press", "VIP"]
+    gone = ["PRESS", "unknown"]
+    assert change(client, list_id, email, remove_tags=gone) == ["a fair", "VIP"]
+    assert change(client, list_id, email, name="Ada") == ["a fair", "VIP"]
+    assert members(client, list_id, email=email)[0]["tags"] == ["a fair", "VIP"]
     assert change(client, list_id, email, tags=["x"], add_tags=["y"], remove_tags=["X"]) == ["y"]
     assert change(client, list_id, email, tags=[]) == []
     # A tag that was to be removed is not made.
-    assert set(tag_names(client, list_id)) == {"VIP", "press", "Spring fair", "x", "y"}
+    assert set(tag_names(client, list_id)) == {"VIP", "press", "a fair", "x", "y"}
 
 
 def test_a_tag_is_kept_as_it_was_first_written(

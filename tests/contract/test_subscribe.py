@@ -178,41 +178,34 @@ def test_no_relation_is_404(client: httpx2.Client, reader: Reader, letter: dict[
         problem(reader.client.get(f"/subscriptions/{name}/rel"), 400, "list.name_invalid")
 
 
-def test_my_subscriptions_are_mine_newest_first_with_their_lists(
-    client: httpx2.Client, neighbour: httpx2.Client, make_reader: Callable[[], Reader]
+def test_my_subscriptions_are_those_that_i_have_newest_first_with_their_lists(
+    client: httpx2.Client,
+    neighbour: httpx2.Client,
+    stranger: httpx2.Client,
+    make_reader: Callable[[], Reader],
 ) -> None:
     reader, other = make_reader(), make_reader()
-    lists = [new_list(each) for each in (client, neighbour, client)]
-    for each in lists:
-        reader.joins(each["id"])
-    other.joins(lists[0]["id"])
-    found = data(reader.client.get("/subscriptions"))
-    assert [each["list_id"] for each in found] == [each["id"] for each in lists][::-1]
-    for each in found:
-        assert (each["user_id"], each["user"]) == (reader.user_id, None)
-        assert each["list"] == data(client.get(f"/lists/{each['list_id']}"))
-    assert [each["list_id"] for each in data(other.client.get("/subscriptions"))] == [
-        lists[0]["id"]
-    ]
-    assert data(client.get("/subscriptions")) == []
-
-
-def test_my_subscriptions_are_those_that_i_have(
-    client: httpx2.Client, stranger: httpx2.Client, reader: Reader
-) -> None:
     left, removed, archived, kept = (new_list(client)["id"] for _ in range(4))
+    theirs = new_list(neighbour)["id"]
     pending = new_list(client, confirm_required=True)["id"]
-    for each in (left, removed, archived, kept):
+    for each in (left, removed, archived, kept, theirs):
         reader.joins(each)
     subscribe(stranger, pending, reader.email)
+    other.joins(kept)
     reader.leaves(left)
     assert data(client.delete(f"/subscriptions/{removed}/members/{reader.user_id}")) == 1
     assert data(client.delete(f"/lists/{archived}")) == 1
     found = data(reader.client.get("/subscriptions"))
     assert [(each["list_id"], each["status"]) for each in found] == [
         (pending, "pending"),
+        (theirs, "active"),
         (kept, "active"),
     ]
+    for each in found:
+        assert (each["user_id"], each["user"]) == (reader.user_id, None)
+        assert each["list"] == data(client.get(f"/lists/{each['list_id']}"))
+    assert [each["list_id"] for each in data(other.client.get("/subscriptions"))] == [kept]
+    assert data(client.get("/subscriptions")) == []
 
 
 def test_opponent_by_trace_id_is_the_list_and_the_persons_subscription(
@@ -253,38 +246,11 @@ def test_opponent_that_cannot_be_told_says_why(
         problem(opponent(reader.client, list_id=bad), 400, "request.invalid")
 
 
-def test_two_trace_ids_are_400(
-    stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
-) -> None:
-    trace_id = trace_for(stack, list_id, reader.user_id)
-    reader.joins(list_id)
-    path = "/subscriptions/opponent"
-    reply = stranger.get(f"{path}?trace_id={trace_id}&trace_id={trace_id}A")
-    problem(reply, 400, "trace.ambiguous")
-    assert data(stranger.get(f"{path}?trace_id={trace_id}&trace_id={trace_id}"))
-
-
 def join(reader: Reader, list_id: int) -> int:
     """Join; the address in the body is nobody's concern."""
     body = {"email": "other@example.com"}
     found: int = data(reader.client.post(f"/subscriptions/{list_id}/no-challenge", json=body))
     return found
-
-
-def test_first_time_is_1_and_again_is_0(
-    client: httpx2.Client, reader: Reader, list_id: int
-) -> None:
-    assert join(reader, list_id) == 1
-    before = reader.standing(list_id)
-    assert (before["status"], before["email_enabled"]) == ("active", True)
-    assert (before["source"], before["email"], before["name"]) == (
-        "login",
-        reader.email,
-        reader.name,
-    )
-    assert join(reader, list_id) == 0
-    assert reader.standing(list_id) == before
-    assert count(client, list_id) == 1
 
 
 @pytest.mark.parametrize("from_status", ["active", "unsubscribed", "removed", "never there"])
