@@ -8,7 +8,7 @@ from pathlib import Path
 import fastapi_standalone_docs
 from fastapi import FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
 DOCS_PATH = "/docs"
@@ -42,10 +42,5 @@ def add_docs(app: FastAPI) -> None:
     async def show_docs(_: Request) -> HTMLResponse:
         return HTMLResponse(page, headers=headers)
 
-    async def lead_to_docs(_: Request) -> RedirectResponse:
-        return RedirectResponse(DOCS_PATH)
-
     app.add_route(DOCS_PATH, show_docs, include_in_schema=False)
-    # Where other APIs have such a page.
-    app.add_route("/redoc", lead_to_docs, include_in_schema=False)
     app.mount(DOCS_PATH, StaticFiles(directory=_FILES))

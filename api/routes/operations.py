@@ -6,7 +6,7 @@ from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
@@ -40,12 +40,6 @@ async def check_health(request: Request, response: Response, state: StateOf) -> 
     if seen is not None:
         response.headers[SEEN_HEADER] = seen
     return ProcessHealth(status="ok")
-
-
-@router.get("/health", include_in_schema=False)
-async def find_health() -> RedirectResponse:
-    """Lead to `/healthz` whoever guesses the path."""
-    return RedirectResponse("/healthz")
 
 
 @router.get(

@@ -77,7 +77,7 @@ def test_no_door_is_open_beside_the_declared_ones(app: FastAPI) -> None:
         for route in iter_route_contexts(app.routes)
         if not isinstance(route.original_route, APIRoute)
     ]
-    documentation = ["/openapi.json", "/docs", "/redoc", "/docs"]
+    documentation = ["/openapi.json", "/docs", "/docs"]
     assert others == documentation
 
 
@@ -111,7 +111,7 @@ def test_only_pages_for_people_are_not_in_the_document(
     }
     # The same operations under the platform's prefix.
     aliases = {f"/auxilia{path}" for path in document["paths"] if path.startswith("/composer/")}
-    by_fixed_address = {"/health", "/.well-known/security.txt", "/.well-known/change-password"}
+    by_fixed_address = {"/.well-known/security.txt", "/.well-known/change-password"}
     assert left_out == aliases | by_fixed_address
 
 

@@ -50,7 +50,6 @@ PAGES = {
             "/login/factor",
         )
     },
-    "GET /health": Call(307),
     "GET /.well-known/security.txt": Call(404),
     "GET /.well-known/change-password": Call(303),
     "GET /register/confirm": Call(403, query={"token": "unknown"}),
