@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import flower
@@ -10,7 +9,6 @@ import flower.command
 import flower.events
 from flower.app import Flower
 from flower.events import EventsState
-from flower.views import BaseHandler
 from flower.views.error import NotFoundErrorHandler
 
 from core.logging import configure_logging
@@ -21,18 +19,14 @@ from storage.broker import celery_app
 from workers.task_queues import queues_of_tasks
 
 
-class _ReadableFlower(Flower):  # type: ignore[misc]
-    """Flower with straight tables, that may answer to some host names alone.
+class _NamedFlower(Flower):  # type: ignore[misc]
+    """Flower that may answer to some host names alone.
 
     A foreign page may give its own host name our address (DNS rebinding), and would read what needs
     no password.
     """
 
     names: Collection[str] = ()
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.add_handlers(r".*", HANDLERS)
 
     def start(self) -> None:
         # Flower's own handler raises SystemExit, which is lost when it interrupts a finalizer.
@@ -64,8 +58,8 @@ def run(
         raise SettingsError("PRESSROOM_FLOWER_PASSWORD: Flower does not start without a password")
     login = f"{settings.flower_user}:{password}"
     configure_logging(settings)
-    _ReadableFlower.names = frozenset(host_names)
-    flower.command.Flower = _ReadableFlower
+    _NamedFlower.names = frozenset(host_names)
+    flower.command.Flower = _NamedFlower
     ReadableEvents.shows_periodic = shows_periodic
     flower.events.EventsState = ReadableEvents
     app = celery_app(settings)
@@ -110,40 +104,3 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
             return True
         event["name"] = f"{known.queue}/{name}"
         return self.shows_periodic or not known.is_periodic
-
-
-# Its script has a table scroll below a header that is a table of its own, whose columns are as wide
-# as they were before the first rows came. A single table can't get out of step; the card around it
-# scrolls instead.
-
-
-_STATIC = Path(flower.__file__).parent / "static"
-_APART = "scrollX: true,"
-_STYLE = """
-.workers-table-card, .tasks-table-card { overflow-x: auto; }
-"""
-
-
-def script() -> str:
-    return (_STATIC / "js" / "flower.js").read_text().replace(_APART, "")
-
-
-def style() -> str:
-    return (_STATIC / "css" / "flower.css").read_text() + _STYLE
-
-
-class _Served(BaseHandler):  # type: ignore[misc]
-    def initialize(self, content_type: str, text: str) -> None:
-        self._content_type, self._text = content_type, text
-
-    def get(self) -> None:
-        self.set_header("Content-Type", self._content_type)
-        # The page's URL of it names a hash of Flower's own text.
-        self.set_header("Cache-Control", "no-cache")
-        self.finish(self._text)
-
-
-HANDLERS = [
-    (r"/static/js/flower\.js", _Served, {"content_type": "text/javascript", "text": script()}),
-    (r"/static/css/flower\.css", _Served, {"content_type": "text/css", "text": style()}),
-]
