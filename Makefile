@@ -89,7 +89,12 @@ pictures: $(VENV)/.dev ## Take the pictures of docs/console.md anew
 	$(BIN)/python -m tests.browser.console_pictures
 
 messages: $(VENV)/.dev ## Bring the catalogues of readers' languages up to date
-	$(BIN)/python -m cli.message_catalogues
+	$(BIN)/pybabel -q extract -F pyproject.toml -k marked --add-location=file --sort-by-file \
+		-o $(VENV)/messages.pot api core services
+	for each in core/languages/catalogues/*.po; do \
+		$(BIN)/pybabel -q update -i $(VENV)/messages.pot -o $$each -l $$(basename $$each .po) -w 110 \
+			--ignore-obsolete --ignore-pot-creation-date || exit 1; \
+	done
 
 # The newest versions that go together, each with its hashes. uv writes no address into the files
 # unless it is asked to; a test looks.

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import IO, Protocol, cast
+from typing import IO, Any, Protocol, cast
 
 from core.errors import imports as errors
 
@@ -32,43 +32,32 @@ class RangeReader(Protocol):
     def read_at(self, offset: int, count: int, /) -> bytes: ...
 
 
-class RangedFile:
-    """A file that can seek, over a ``RangeReader``; it keeps one window in memory."""
-
-    def __init__(self, ranges: RangeReader, window_bytes: int = WINDOW_BYTES) -> None:
+class _Ranges(io.RawIOBase):
+    def __init__(self, ranges: RangeReader) -> None:
         self._ranges = ranges
-        self._window_bytes = window_bytes
-        self._window = b""
-        self._window_at = 0
         self._position = 0
 
-    def read(self, size: int = -1, /) -> bytes:
-        remaining = max(0, self._ranges.size - self._position)
-        wanted = remaining if size < 0 else min(size, remaining)
-        pieces = []
-        while wanted > 0:
-            within = self._position - self._window_at
-            if not 0 <= within < len(self._window):
-                self._window = self._ranges.read_at(self._position, self._window_bytes)
-                self._window_at, within = self._position, 0
-            piece = self._window[within : within + wanted]
-            if not piece:
-                break
-            pieces.append(piece)
-            self._position += len(piece)
-            wanted -= len(piece)
-        return b"".join(pieces)
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._ranges.size}
         self._position = max(0, start[whence] + offset)
         return self._position
 
-    def tell(self) -> int:
-        return self._position
+    def readinto(self, buffer: Any, /) -> int:
+        found = self._ranges.read_at(self._position, len(buffer))
+        buffer[: len(found)] = found
+        self._position += len(found)
+        return len(found)
 
-    def seekable(self) -> bool:
-        return True
+
+def ranged_file(ranges: RangeReader) -> io.BufferedReader:
+    """Return a file that can seek; it keeps one window in memory."""
+    return io.BufferedReader(_Ranges(ranges), WINDOW_BYTES)
 
 
 MAX_EXPANDED_BYTES = 10 * 1024**3

@@ -25,7 +25,6 @@ from services.subscriptions.imports.columns import (
 from services.subscriptions.imports.containers import (
     READ_BYTES,
     DecodedText,
-    RangedFile,
     Source,
     open_container,
     repair_text,
@@ -132,7 +131,7 @@ MAX_DOCUMENT_BYTES = 16 * 1024**2
 _DOCUMENT = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 
 
-def as_lines(stored: RangedFile, size: int) -> Source:
+def as_lines(stored: io.BufferedReader, size: int) -> Source:
     """The records of a JSON document of this size as JSON Lines; every other file as it is.
 
     A list of suppressed addresses is often stored just as it was answered.
@@ -208,7 +207,7 @@ def open_rows(
 ) -> MemberReader:
     """Recognise the form of the file, and begin to read it.
 
-    ``source`` needs ``seek`` and ``tell`` for a zip (see ``RangedFile``), otherwise only ``read``.
+    ``source`` needs ``seek`` and ``tell`` for a zip (see ``ranged_file``), otherwise only ``read``.
     ``mapping`` names columns, or their indexes from 0, and the role of each: one of
     ``columns.ROLES``, or a field. It wins over the header. ``forms`` learns how the columns write
     dates and numbers.

@@ -32,7 +32,7 @@ from services.subscriptions.imports.columns import (
     SuppressionStatus,
     suppressed,
 )
-from services.subscriptions.imports.containers import RangedFile
+from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.endings import (
     DUPLICATE_CODE,
     ROWS_PER_CHUNK,
@@ -306,7 +306,7 @@ class FileSplit:
             members = orjson.loads(body)["members"]
             self.total = len(members)
             return _rows_of_request(members)
-        stored = RangedFile(bulk_files.stored_file(resources, task))
+        stored = ranged_file(bulk_files.stored_file(resources, task))
         if task.kind != ImportKind.MEMBERS:
             reader = open_rows(as_lines(stored, task.size), task.filename, task.mapping)
             self.header, self.description = reader.header, dataclasses.asdict(reader.description)

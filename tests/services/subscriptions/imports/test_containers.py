@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import DomainError
 from services.subscriptions.imports import containers
-from services.subscriptions.imports.containers import RangedFile
+from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.reader import open_rows
 from tests.services.subscriptions.imports.forms import Stored, opened, outcome, packed, rows, zipped
 
@@ -23,10 +23,13 @@ def error_message(data: bytes, code: str) -> str:
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_zip_is_read_by_ranges_each_byte_about_once(method: int) -> None:
+def test_zip_is_read_by_ranges_each_byte_about_once(
+    monkeypatch: pytest.MonkeyPatch, method: int
+) -> None:
+    monkeypatch.setattr(containers, "WINDOW_BYTES", 8192)
     stored = Stored(zipped({"members.csv": FILE}, method))
 
-    found = [*open_rows(RangedFile(stored, window_bytes=8192))]
+    found = [*open_rows(ranged_file(stored))]
 
     assert len(found) == 3000
     assert stored.reads <= len(stored.data) / 8192 + 12

@@ -5,7 +5,7 @@ import pytest
 
 from models import ImportKind
 from services.subscriptions.imports.columns import MemberRow, RejectedRecord, suppressed
-from services.subscriptions.imports.containers import RangedFile
+from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.reader import as_lines, open_rows
 from tests.services.subscriptions.imports.forms import Stored
 
@@ -61,7 +61,7 @@ A_AND_B = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
 
 def read(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str, str]:
     """By address the reason, or the code of the rejection by its last cell."""
-    reader = open_rows(as_lines(RangedFile(Stored(content)), len(content)))
+    reader = open_rows(as_lines(ranged_file(Stored(content)), len(content)))
     found: dict[str, str] = {}
     for row in suppressed(reader, reader.header, kind):
         if isinstance(row, RejectedRecord):
