@@ -301,6 +301,13 @@ def test_a_write_that_another_site_may_have_sent_is_refused(stack: Stack, person
         assert data(person.get("/apikeys")) == []
 
 
+def test_pages_of_other_sites_read_nothing_by_a_session(person: Visitor) -> None:
+    reply = person.client.get(ME, headers={"Origin": "https://evil.example"})
+    assert reply.headers["access-control-allow-origin"] == "*"
+    # Without this a browser hands nothing that came by a cookie to a page of another site.
+    assert "access-control-allow-credentials" not in reply.headers
+
+
 def test_a_token_counts_in_a_header_and_not_in_the_address(person: Visitor) -> None:
     token = person.csrf_token()
     reply = person.client.post("/apikeys", params={"csrf_token": token}, json=NEW_KEY)
