@@ -1,6 +1,5 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -47,7 +46,7 @@ def quiet_client(quiet: Stack, quiet_owner: Owner) -> Iterator[httpx2.Client]:
 
 
 @pytest.fixture(scope="session")
-def cut_off(quiet: Stack, home: Path) -> Iterator[httpx2.Client]:
+def cut_off(quiet: Stack) -> Iterator[httpx2.Client]:
     """Calls an API process that reaches none of the services it depends on."""
     port = free_port()
     nobody = f"{LOOPBACK}:9"

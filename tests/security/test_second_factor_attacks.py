@@ -311,7 +311,7 @@ def test_a_passkey_that_signed_for_another_site_is_refused(
 
 
 def test_what_a_passkey_signed_counts_once_and_in_one_browser(
-    stack: Stack, member: Visitor, attacker: Visitor, email: str
+    stack: Stack, member: Visitor, attacker: Visitor
 ) -> None:
     synced = Device(stack.api_url, counts=False)
     add_passkey(member, synced)
