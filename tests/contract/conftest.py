@@ -11,7 +11,6 @@ from tests.consoles import OwnerAtConsole, at_console
 from tests.contract.subscribers import Reader, a_reader, new_list
 from tests.hooks import HookReceiver, hooked
 from tests.payments import SandboxPayments
-from tests.ports import free_port
 from tests.stack import Owner, Stack
 from tests.visiting import Visitor, a_visitor
 
@@ -48,15 +47,13 @@ def quiet_client(quiet: Stack, quiet_owner: Owner) -> Iterator[httpx2.Client]:
 @pytest.fixture(scope="session")
 def cut_off(quiet: Stack) -> Iterator[httpx2.Client]:
     """Calls an API process that reaches none of the services it depends on."""
-    port = free_port()
     nobody = f"{LOOPBACK}:9"
-    quiet.start_api(
-        port,
-        PRESSROOM_DATABASE_URL=f"postgresql://nobody:secret-word@{nobody}/none",
-        PRESSROOM_REDIS_URL=f"redis://:secret-word@{nobody}/0",
-        PRESSROOM_S3_ENDPOINT=f"http://{nobody}",
-    )
-    with httpx2.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30.0) as client:
+    nothing = {
+        "PRESSROOM_DATABASE_URL": f"postgresql://nobody:secret-word@{nobody}/none",
+        "PRESSROOM_REDIS_URL": f"redis://:secret-word@{nobody}/0",
+        "PRESSROOM_S3_ENDPOINT": f"http://{nobody}",
+    }
+    with quiet.second_api(**nothing) as api, api.client() as client:
         yield client
 
 
@@ -117,14 +114,6 @@ def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
 def read_only(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
     """Calls as `owner` with a key that may read lists."""
     with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as client:
-        yield client
-
-
-@pytest.fixture
-def unrelated(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
-    """Calls as `owner` with a key that is for something else."""
-    scopes = (Scope.ATTACHMENT, Scope.COMPOSER, Scope.CREDIT_FULL)
-    with stack.client(stack.new_key(owner.user_id, *scopes)) as client:
         yield client
 
 
