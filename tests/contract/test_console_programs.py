@@ -341,9 +341,7 @@ def test_what_is_no_moment_is_told_beside_its_field(
     assert len(receiver.hooks) == 1
 
 
-def test_events_that_are_alike_are_one_row_below_their_day(
-    console: OwnerAtConsole, stack: Stack
-) -> None:
+def test_events_that_are_alike_are_one_row_below_their_day(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     for values in ({}, {"name": "A"}, {"name": "B"}, {"name": "C"}):
         put(console.api, list_id, "ada@example.com", **values)

@@ -339,7 +339,7 @@ def test_members_of_one_call_can_be_taken_back_too(client: httpx2.Client, list_i
 
 
 def test_an_undo_leaves_what_other_imports_kept_for_theirs(
-    stack: Stack, client: httpx2.Client, list_id: int
+    client: httpx2.Client, list_id: int
 ) -> None:
     def named(*people: tuple[str, str]) -> int:
         file = sheet(["Email", "Name"], *people)

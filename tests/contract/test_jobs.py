@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -156,7 +155,7 @@ def test_senseless_last_event_id_is_ignored(client: httpx2.Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def checking_url(quiet: Stack, home: Path) -> str:
+def checking_url(quiet: Stack) -> str:
     """An API that checks the credentials of its streams each second."""
     port = free_port()
     quiet.start(

@@ -164,7 +164,7 @@ def test_who_is_not_the_client_gets_nothing_for_its_code(
 
 
 def test_a_code_counts_for_the_redirect_uri_it_was_sent_to(
-    stack: Stack, public_program: Program, person: Person
+    public_program: Program, person: Person
 ) -> None:
     for redirect_uri in (LOOPBACK, "", REGISTERED + "/"):
         code = public_program.code(person)
@@ -290,7 +290,7 @@ def test_a_form_that_was_changed_on_its_way_sends_nobody_elsewhere(
 
 
 def test_loopback_ports_are_free_and_nothing_else_is(
-    stack: Stack, public_program: Program, person: Person
+    public_program: Program, person: Person
 ) -> None:
     for port in (1, 80, 5000, 49152, 65535):
         uri = f"http://127.0.0.1:{port}/callback"
@@ -310,7 +310,7 @@ def test_loopback_ports_are_free_and_nothing_else_is(
     assert not clients.is_registered("http://localhost:7/cb", ["http://localhost:8/cb"])
 
 
-def test_clients_are_registered_with_plain_redirect_uris_only(stack: Stack) -> None:
+def test_clients_are_registered_with_plain_redirect_uris_only() -> None:
     for uri in UNREGISTRABLE:
         with pytest.raises(DomainError) as caught:
             clients.require_registrable(uri)
@@ -354,9 +354,7 @@ def test_a_person_gives_no_more_than_was_asked(
     ) == [(["credit.read"],)]
 
 
-def test_a_refresh_gives_no_more_than_was_agreed_to(
-    stack: Stack, program: Program, person: Person
-) -> None:
+def test_a_refresh_gives_no_more_than_was_agreed_to(program: Program, person: Person) -> None:
     program.tokens(person, "credit.full")  # More, by another login: that is another family.
     given = program.tokens(person, "credit.read")
     for scope in ("credit.full", "credit.read credit.full", "attachment", *TOO_MUCH):
@@ -366,7 +364,7 @@ def test_a_refresh_gives_no_more_than_was_agreed_to(
     assert program.refresh(given["refresh_token"]).json()["scope"] == "credit.read"
 
 
-def test_delivery_is_given_by_nobody(stack: Stack, owner: Owner) -> None:
+def test_delivery_is_given_by_nobody(stack: Stack) -> None:
     with pytest.raises(DomainError, match="delivery"), stack.resources.unit_of_work() as uow:
         clients.create(
             uow,

@@ -1,7 +1,6 @@
 """Whose word the API takes for the caller's IP address."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ TOLD = "proxy.not_trusted"
 
 
 @pytest.fixture
-def port(home: Path) -> int:
+def port() -> int:
     return free_port()
 
 

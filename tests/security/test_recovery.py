@@ -158,7 +158,7 @@ def test_a_reset_that_asks_again_remembers_what_was_unticked(
 
 
 def test_a_change_of_password_offers_to_end_keys_and_programs(
-    stack: Stack, intruder: Intruder, person: Visitor, email: str, own_key: str
+    intruder: Intruder, person: Visitor, email: str, own_key: str
 ) -> None:
     person.log_in(email)
     shown = person.get("/account/password")

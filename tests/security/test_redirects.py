@@ -8,7 +8,6 @@ import pytest
 
 from services.credits import orders
 from tests.contract.replies import problem
-from tests.stack import Stack
 
 ALLOWED = ("https://shop.example", "https://shop.example:8443", "http://intra.example")
 LOOPBACK = (*ALLOWED, "loopback")
@@ -135,9 +134,7 @@ def test_the_result_goes_into_the_query(url: str, led_to: str) -> None:
     assert dict(httpx2.URL(led_to).params)["order_id"] == "7"
 
 
-def test_the_route_refuses_every_hostile_form_with_a_field(
-    stack: Stack, stranger: httpx2.Client
-) -> None:
+def test_the_route_refuses_every_hostile_form_with_a_field(stranger: httpx2.Client) -> None:
     for url in [*HOSTILE[:60], *HOSTILE_LOOPBACK]:
         reply = stranger.post(
             "/auxilia/credits/topup",

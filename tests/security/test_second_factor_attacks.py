@@ -316,7 +316,7 @@ def test_a_passkey_that_signed_for_another_site_is_refused(
 
 
 def test_what_a_passkey_signed_counts_once_and_in_one_browser(
-    stack: Stack, person: Visitor, attacker: Visitor, email: str
+    stack: Stack, person: Visitor, attacker: Visitor
 ) -> None:
     synced = Device(stack.api_url, counts=False)
     add_passkey(person, synced)

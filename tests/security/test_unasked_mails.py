@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -95,7 +94,7 @@ def new_domain() -> str:
 
 
 @pytest.fixture(scope="module")
-def mailing(make_stack: Callable[[str], Stack], home: Path) -> Iterator[Mailing]:
+def mailing(make_stack: Callable[[str], Stack]) -> Iterator[Mailing]:
     stack = make_stack("unasked")
     stack.environment |= {
         "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,

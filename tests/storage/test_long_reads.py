@@ -4,7 +4,6 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 
 import psycopg2
 import pytest
@@ -41,7 +40,7 @@ def whole(make_stack: Callable[[str], Stack]) -> Stack:
 
 
 @pytest.fixture(scope="module")
-def replica(services: Services, whole: Stack, home: Path) -> Iterator[RunningReplica]:
+def replica(services: Services, whole: Stack) -> Iterator[RunningReplica]:
     with running_replica(services) as running:
         yield replace(running, owner_url=running.reached_as(whole.owner_url))
 
