@@ -6,7 +6,7 @@ from PIL import ExifTags, Image, ImageChops, ImageStat
 
 from services.attachments.images import outcome
 from services.attachments.images.conversion import convert
-from services.attachments.images.outcome import MAX_LOSSLESS_PIXELS, ConvertedImage
+from services.attachments.images.outcome import MAX_LOSSLESS_PIXELS, ConvertedImage, Rendition
 from tests.services.attachments.images import samples
 from tests.services.attachments.images.samples import (
     BLUE,
@@ -38,7 +38,8 @@ def is_lossless(data: bytes) -> bool:
 def test_outcome_describes_the_bytes_it_carries(name: str) -> None:
     result = convert(samples.one_of_each()[name], with_renditions=True)
     assert result.frames == getattr(opened(result.data), "n_frames", 1)
-    for each in (result, *result.renditions):
+    described: list[ConvertedImage | Rendition] = [result, *result.renditions]
+    for each in described:
         image = opened(each.data)
         assert each.mime_type == Image.MIME[image.format or ""]
         assert (each.width, each.height) == image.size
