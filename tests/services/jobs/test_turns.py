@@ -1,14 +1,17 @@
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from core.queues import Queue
+from models import JobStatus
 from services.jobs import lease as leases
 from services.jobs import sweep
 from services.jobs.outbox import MAX_SENDS_IN_TURN, MAX_SENT_JOBS_OF_AN_OWNER
 from storage.resources import Resources
-from tests.probe.bench import Bench
+from tests.probe.bench import Bench, make_bench
 from tests.services.jobs.conftest import change, claim, sent_jobs
+from tests.stack import Stack
 
 ANNA, BERT = 1, 2
 
@@ -82,3 +85,24 @@ def test_job_tried_again_later_holds_up_none_of_its_owners(
         with resources.unit_of_work() as uow:
             leases.retry_later(uow, lease, timedelta(hours=1), "Not now.")
     assert sent_jobs(resources) == rush[:6]
+
+
+@pytest.fixture(scope="module")
+def single(make_stack: Callable[[str], Stack]) -> Bench:
+    """A bench with one worker process."""
+    working = make_bench(make_stack("turns"))
+    working.start_worker(concurrency=1)
+    return working
+
+
+@pytest.mark.full("timing")
+def test_single_job_of_another_owner_is_done_before_most_of_a_rush(single: Bench) -> None:
+    rush = [single.enqueue(ANNA, sleep=0.02) for _ in range(300)]
+    single.finished(rush[0])
+    bert = single.finished(single.enqueue(BERT))
+    assert bert.status == JobStatus.SUCCEEDED
+    done = "SELECT count(*) FROM jobs WHERE on_behalf_of = %s AND finished_at BETWEEN %s AND %s"
+    before = single.stack.query(done, ANNA, bert.created_at, bert.finished_at)
+    # The job under way, those that were sent, and what ended while the job was being sent.
+    assert int(str(before[0][0])) <= 2 + MAX_SENT_JOBS_OF_AN_OWNER + 10
+    single.all_finished(within=60)

@@ -38,8 +38,8 @@ def is_lossless(data: bytes) -> bool:
 def test_outcome_describes_the_bytes_it_carries(name: str) -> None:
     result = convert(samples.one_of_each()[name], with_renditions=True)
     assert result.frames == getattr(opened(result.data), "n_frames", 1)
-    told: list[ConvertedImage | Rendition] = [result, *result.renditions]
-    for each in told:
+    described: list[ConvertedImage | Rendition] = [result, *result.renditions]
+    for each in described:
         image = opened(each.data)
         assert each.mime_type == Image.MIME[image.format or ""]
         assert (each.width, each.height) == image.size

@@ -10,7 +10,6 @@ from services.subscriptions.imports.cells import guess_type
 from services.subscriptions.imports.columns import (
     ColumnLayout,
     MemberRow,
-    RejectedRecord,
     RowExtras,
 )
 from services.subscriptions.imports.reader import FindFields
@@ -45,7 +44,9 @@ def test_column_of_a_fields_key_or_label_holds_the_field(header: str) -> None:
 
 
 def test_first_column_of_exactly_the_name_has_the_field_and_no_other_column() -> None:
-    reader = opened("email,COMPANY,company\na@example.com,one,two\n", find_fields=among(OWN))
+    file = "email,COMPANY,company,company\na@example.com,one,two,three\n"
+    assert one(file).fields == {"1": "two"}
+    reader = opened(file, find_fields=among(OWN))
     assert reader.description.columns["fields.company"] == ["company"]
 
 
@@ -232,15 +233,3 @@ def test_sentences_on_what_is_left_out_count_among_the_characters_of_a_batch() -
     seen.close()
     assert len(batches) > 1
     assert max(characters for _, characters in batches) < 2 * MAX_BATCH_CHARACTERS
-
-
-def test_columns_of_one_name_and_cells_of_a_megabyte_harm_no_other_row() -> None:
-    file = "email,company,company,tags\n"
-    file += f"a@example.com,{'x' * 1_000_000},two,t\nb@example.com,Acme,two,t\n"
-
-    [long, other] = opened(file, find_fields=among(OWN))
-
-    assert isinstance(long, RejectedRecord)
-    assert isinstance(other, MemberRow)
-    assert other.extras is not None
-    assert (long.code, other.extras.fields) == ("row.too_long", {"1": "Acme"})
