@@ -452,16 +452,16 @@ def open_stack(
     environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
     administrator = redis_url or _as_administrator(services, environment)
     environment["PRESSROOM_REDIS_URL"] = redis_url or environment["PRESSROOM_REDIS_URL"]
-    settings = _settings(environment, PRESSROOM_REDIS_URL=administrator)
+    settings = settings_of(environment, PRESSROOM_REDIS_URL=administrator)
     resources = open_resources(settings, concurrency=8, name="tests")
     try:
         if migrated:
-            migrate(_settings(environment, PRESSROOM_MIGRATION_DATABASE_URL=owner_url))
+            migrate(settings_of(environment, PRESSROOM_MIGRATION_DATABASE_URL=owner_url))
         administrators = {
             "PRESSROOM_S3_ACCESS_KEY": services.secrets.s3_admin_access_key,
             "PRESSROOM_S3_SECRET_KEY": services.secrets.s3_admin_secret_key,
         }
-        ObjectStore(_settings(environment, **administrators), connections=1).make_bucket()
+        ObjectStore(settings_of(environment, **administrators), connections=1).make_bucket()
         seen = {**cleaned(), **environment}
         stack = Stack(name, home, seen, resources, owner_url, zygote, api_port=port)
         OPEN_STACKS.append(stack)
@@ -474,7 +474,8 @@ def open_stack(
         resources.close()
 
 
-def _settings(environment: dict[str, str], **more: str) -> Settings:
+def settings_of(environment: dict[str, str], **more: str) -> Settings:
+    """The settings of a program with this environment."""
     return Settings.model_validate(
         {
             key.removeprefix("PRESSROOM_").lower(): value

@@ -1,13 +1,10 @@
-import csv
-from pathlib import Path
-
 import httpx2
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.consoles import log_in_browser
 from tests.browser.looks import IS_THOROUGH, NARROW, Open, fits, require_accessible
-from tests.contract.bulk import everybody, imported, of_addresses, upload
+from tests.contract.bulk import everybody, imported, of_addresses, sheet, upload
 from tests.contract.composing import fresh
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
@@ -151,27 +148,19 @@ def test_a_post_is_pasted_written_about_and_given_a_photo(stack: Stack, page: Pa
 ROWS = 500
 
 
-@pytest.fixture
-def sheet_of_members(tmp_path: Path, owner: Owner) -> Path:
-    path = tmp_path / "readers.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["Mail", "Who", "Home town"])
-        for number in range(ROWS):
-            writer.writerow([f"r{number}.{owner.user_id}@example.com", f"R {number}", "Rome"])
-        writer.writerow(["not an address", "Nobody", "Oslo"])
-    return path
-
-
 @pytest.mark.both("browser")
 def test_members_are_mapped_imported_watched_and_undone(
-    stack: Stack, page: Page, client: httpx2.Client, sheet_of_members: Path
+    stack: Stack, page: Page, client: httpx2.Client
 ) -> None:
     list_id = new_list(client)["id"]
     page.goto(f"{stack.api_url}/console")
     page.get_by_role("link", name="Imports").click()
     page.get_by_role("link", name="Import a file").click()
-    page.locator("#file").set_input_files(sheet_of_members)
+    rows = [(f"r{number}@example.com", f"R {number}", "Rome") for number in range(ROWS)]
+    file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
+    page.locator("#file").set_input_files(
+        {"name": "readers.csv", "mimeType": "text/csv", "buffer": file}
+    )
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("heading", name="Columns")).to_be_visible()
     page.get_by_label("Who", exact=True).select_option(label="Name")

@@ -140,20 +140,7 @@ def _box(cell: Locator) -> FloatRect:
 
 
 @full
-def test_a_name_leads_to_its_own_tasks(
-    stack: Stack, client: httpx2.Client, url: str, open_page: Open
-) -> None:
-    data(send(client))
-    eventually(lambda: "media/attachment.process" in names(stack, url), what="the upload")
-    page = open_page(f"{url}/tasks", login(stack))
-    page.get_by_role("link", name="media/attachment.process").first.click()
-    rows = page.locator("#tasks-table tbody tr")
-    expect(rows.first).to_contain_text("media/attachment.process")
-    assert page.locator("#task-search-error").is_hidden()
-
-
-@full
-def test_an_upload_is_shown_by_name_and_ids_alone(
+def test_an_upload_is_shown_by_name_and_ids_alone_and_its_name_leads_to_its_like(
     stack: Stack, client: httpx2.Client, url: str, open_page: Open
 ) -> None:
     record = data(send(client, photo(), "private-holiday.jpg", encrypted="true"))
@@ -167,6 +154,9 @@ def test_an_upload_is_shown_by_name_and_ids_alone(
     assert f"'job_id': {job['id']}" in text
     for private in ("private-holiday", str(record["hash_id"]), str(record["user_id"])):
         assert private not in page.content()
+    page.get_by_role("link", name="media/attachment.process").first.click()
+    expect(page.locator("#tasks-table tbody tr").first).to_contain_text("media/attachment.process")
+    assert page.locator("#task-search-error").is_hidden()
     assert httpx2.get(f"{url}/tasks").status_code == 401
 
 

@@ -14,7 +14,7 @@ from services.credits import polling
 from tests.contract import topups
 from tests.contract.credits import balance
 from tests.payments import SandboxPayments
-from tests.stack import Stack, eventually
+from tests.stack import Stack, eventually, settings_of
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def order_id(client: httpx2.Client) -> int:
 
 
 def poll(stack: Stack) -> int:
-    return polling.poll(stack.resources, PaymentChannels(topups.settings_of(stack)))
+    return polling.poll(stack.resources, PaymentChannels(settings_of(stack.environment)))
 
 
 def next_check(stack: Stack, order_id: int) -> object:
@@ -140,7 +140,7 @@ def test_a_promised_payment_is_asked_about_for_two_weeks(
 def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
     stack: Stack, order_id: int
 ) -> None:
-    off = topups.settings_of(stack).model_copy(update={"payments_sandbox_secret_key": None})
+    off = settings_of(stack.environment).model_copy(update={"payments_sandbox_secret_key": None})
     for hours, is_over in ((2, False), (24, False), (72, False), (14 * 24, True)):
         age(stack, order_id, f"{hours} hours")
         polling.poll(stack.resources, PaymentChannels(off))
@@ -242,7 +242,7 @@ def test_a_channel_that_hangs_stops_no_other_one(
             order_id,
         )
     topups.make_due(stack, *hanging, other)
-    settings = topups.settings_of(stack)
+    settings = settings_of(stack.environment)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         two = settings.model_copy(
             update={

@@ -5,7 +5,6 @@ from typing import Any
 
 import httpx2
 
-from core.settings import Settings
 from tests.contract import credits
 from tests.contract.replies import data
 from tests.maintenance import run_maintenance
@@ -89,16 +88,6 @@ def moves(client: httpx2.Client) -> list[tuple[object, ...]]:
         (each["action"], Decimal(each["amount_credit"]), Decimal(each["delta_credit"]))
         for each in reversed(items)
     ]
-
-
-def settings_of(stack: Stack) -> Settings:
-    """The settings of the stack's programs, the sandbox's included."""
-    named = {
-        name.removeprefix("PRESSROOM_").lower(): value
-        for name, value in stack.environment.items()
-        if name.startswith("PRESSROOM_")
-    }
-    return Settings.model_validate(named)
 
 
 def poll_now(stack: Stack, *order_ids: int) -> None:

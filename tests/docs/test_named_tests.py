@@ -12,7 +12,7 @@ PROMISES = 40
 
 def has_test(file: str, name: str) -> bool:
     path = markdown.ROOT / file
-    return path.exists() and f"\ndef {name}" in path.read_text()
+    return path.exists() and f"def {name}" in path.read_text()
 
 
 def test_each_promise_of_reliability_names_tests_that_exist() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 from fastapi import Response
-from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from devstack.sandbox.llm import (
@@ -108,10 +108,6 @@ async def _moment(body: CompletionBody) -> Response:
     return await right(body)
 
 
-async def _redirect(_: CompletionBody) -> Response:
-    return RedirectResponse("/llm/runs/redirected/v1/chat/completions", status_code=307)
-
-
 def _in_a_second() -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
 
@@ -166,7 +162,6 @@ WITH_FAULTS: Behaviours = {
     "sandbox-huge": ("64 MB of blanks", _huge),
     "sandbox-trickle": ("a blank ten times a second, for a minute", _trickle),
     "sandbox-moment": ("the right answer after a moment", _moment),
-    "sandbox-redirect": ("status 307", _redirect),
     "sandbox-400": ("status 400", status(400)),
     "sandbox-401": ("status 401", status(401)),
     "sandbox-404": ("status 404", status(404)),

@@ -26,7 +26,6 @@ from tests.sandbox.stripe_strictness import strict_router
 
 PHOTO_FAULTS: Faults = {
     **FAULTS,
-    "list": lambda _: JSONResponse([]),
     "missing": lambda _: JSONResponse({"errors": ["Couldn't find Photo"]}, 404),
 }
 

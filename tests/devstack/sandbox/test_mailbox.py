@@ -6,7 +6,6 @@ from fastapi import FastAPI, HTTPException
 
 from devstack.sandbox import mailbox as mailbox_module
 from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, router
-from devstack.supervisor import environment, programs
 from tests.devstack.sandbox.test_sandbox import call
 
 
@@ -126,13 +125,3 @@ def test_a_broken_mail_is_shown_as_far_as_it_goes(raw: bytes) -> None:
     mailbox.keep(("reader@example.com",), raw)
     for path in ("", "/messages", "/messages/1", "/messages/1/raw"):
         assert look(mailbox, path).status_code == 200
-
-
-def test_a_mail_server_of_the_users_own_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    ports = programs.Ports(api=1, flower=2, sandbox=3, smtp=4, workers={})
-    monkeypatch.delenv("PRESSROOM_MAIL_URL", raising=False)
-    chosen = environment.for_programs(programs.mail_settings(ports))
-    assert chosen["PRESSROOM_MAIL_URL"] == "smtp://127.0.0.1:4"
-    monkeypatch.setenv("PRESSROOM_MAIL_URL", "smtps://mail.example.com")
-    chosen = environment.for_programs(programs.mail_settings(ports))
-    assert chosen["PRESSROOM_MAIL_URL"] == "smtps://mail.example.com"

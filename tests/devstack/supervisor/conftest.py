@@ -1,11 +1,12 @@
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.devstack.supervisor.open_checkout import Checkout, open_checkout
-from tests.devstack.supervisor.ordinary_user import OrdinaryUser, own
+from tests.devstack.supervisor.open_checkout import ORDINARY_ID, Checkout, open_checkout
+from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 
 
 @pytest.fixture(scope="session")
@@ -20,4 +21,5 @@ def checkout() -> Iterator[Checkout]:
 @pytest.fixture
 def ordinary_user(checkout: Checkout) -> Iterator[OrdinaryUser]:
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
-        yield own(Path(directory), checkout)
+        shutil.chown(directory, ORDINARY_ID, ORDINARY_ID)
+        yield OrdinaryUser(Path(directory), checkout)

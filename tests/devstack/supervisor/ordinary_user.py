@@ -1,10 +1,9 @@
 import os
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.devstack.supervisor.open_checkout import ORDINARY_ID, Checkout, as_ordinary_user
+from tests.devstack.supervisor.open_checkout import Checkout, as_ordinary_user
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,3 @@ class OrdinaryUser:
             "PYTHONPATH": os.pathsep.join(map(str, modules)),
             **(libraries if self.checkout.libraries else {}),
         }
-
-
-def own(directory: Path, checkout: Checkout) -> OrdinaryUser:
-    shutil.chown(directory, ORDINARY_ID, ORDINARY_ID)
-    return OrdinaryUser(directory, checkout)

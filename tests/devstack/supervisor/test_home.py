@@ -77,14 +77,17 @@ def test_the_lock_tells_who_runs_and_a_stale_file_tells_nothing(home: Home) -> N
     assert supervisor_pid(home) is None
 
 
-def test_secrets_in_files_of_the_users_count_as_their_settings(
+def test_settings_of_the_users_own_win_and_those_in_files_count_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "mail"
     file.write_text("smtp://mail.example.com\n")
     monkeypatch.setenv("PRESSROOM_MAIL_URL_FILE", str(file))
-    given = for_programs({"PRESSROOM_MAIL_URL": "smtp://127.0.0.1:1"})
+    monkeypatch.setenv("PRESSROOM_S3_BUCKET", "mine")
+    chosen = {"PRESSROOM_MAIL_URL": "smtp://127.0.0.1:1", "PRESSROOM_S3_BUCKET": "ours"}
+    given = for_programs(chosen)
     assert given["PRESSROOM_MAIL_URL"] == "smtp://mail.example.com"
+    assert given["PRESSROOM_S3_BUCKET"] == "mine"
     # Both of them would be refused.
     assert "PRESSROOM_MAIL_URL_FILE" not in given
     file.unlink()

@@ -17,7 +17,6 @@ import urllib3
 from minio import Minio
 from minio.error import S3Error
 
-from core.settings import Settings
 from tests.devstack.supervisor.open_checkout import Checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 from tests.devstack.supervisor.waiting import runs, users_of
@@ -83,16 +82,6 @@ def s3(services: Services, access_key: str | None = None, secret: str | None = N
         region="us-east-1",
         http_client=urllib3.PoolManager(retries=False, timeout=5),
     )
-
-
-def test_the_environment_is_one_that_the_settings_take(
-    services: Services, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in services.environment.items():
-        monkeypatch.setenv(name, value)
-    settings = Settings()
-    assert settings.s3_bucket == services.environment["PRESSROOM_S3_BUCKET"]
-    assert settings.metrics_token is not None
 
 
 def test_what_was_acknowledged_outlives_a_kill_of_each_server(services: Services) -> None:

@@ -47,9 +47,9 @@ class Stack:
             env={**os.environ, **self.variables},
         )
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "cli.main", "up", *words],
+            [sys.executable, "-m", "cli.main", "up"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
