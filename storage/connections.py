@@ -5,9 +5,8 @@ Each single statement is a transaction of its own.
 
 import select
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -22,7 +21,6 @@ from core.errors import DomainError
 # use comes sooner, and checking the socket would cost a switch of threads.
 IN_USE_SECONDS = 0.005
 TRUSTED_IDLE_SECONDS = 1.0
-_KEPT_IDLE_SECONDS = 60.0
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 
@@ -93,8 +91,7 @@ def unless(ended_by: type[psycopg2.Error], instead: Exception) -> Iterator[None]
 class ConnectionPool:
     """At most ``most`` autocommitting connections; each serves one thread at a time.
 
-    The one used last comes first, and those that were idle for a minute are closed. A pool that
-    does more costs as much as a statement.
+    The one used last comes first. A pool that does more costs as much as a statement.
     """
 
     def __init__(self, connect: Callable[[], connection], most: int) -> None:
@@ -102,8 +99,8 @@ class ConnectionPool:
         self._most = most
         self._open = 0
         self._lock = Lock()
-        # Each with the time of its last use, the oldest at the left.
-        self._idle: deque[tuple[connection, float]] = deque()
+        # Each with the time of its last use.
+        self._idle: list[tuple[connection, float]] = []
 
     def take(self) -> connection | None:
         """A connection that seems to be alive; ``None`` when all are in use.
@@ -127,10 +124,6 @@ class ConnectionPool:
             self._drop(used)
         else:
             self._idle.append((used, time.monotonic()))
-        # An IndexError: another thread took the last one.
-        with suppress(IndexError):
-            if self._idle[0][1] < time.monotonic() - _KEPT_IDLE_SECONDS:
-                self._drop(self._idle.popleft()[0])
 
     def close(self) -> None:
         while self._idle:

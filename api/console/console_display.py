@@ -46,8 +46,8 @@ def field_value(value: str | bool | float) -> str:
     return value if isinstance(value, str) else f"{value:,}"
 
 
-def amount(value: Decimal | float) -> str:
-    """Write money or credits: "2.5", "1,000"."""
+def credits_text(value: Decimal | float) -> str:
+    """Write money or credits with as many decimals as it has: "2.5", "1,000"."""
     return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
@@ -121,8 +121,3 @@ def curl_call(
         lines.append(f"--data {shlex.quote(json.dumps(body, ensure_ascii=False))}")
     lines += [shlex.join([each]) if " " not in each else each for each in more]
     return " \\\n  ".join(lines)
-
-
-def credits_text(amount: Decimal) -> str:
-    """Write an amount of credits with as many decimals as it has: "1,234.5"."""
-    return f"{amount.normalize():,f}"

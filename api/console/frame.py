@@ -71,7 +71,7 @@ _TEMPLATES.filters |= {
     "signed": console_display.signed,
     "moment": console_display.moment,
     "day": console_display.day,
-    "amount": console_display.amount,
+    "amount": console_display.credits_text,
     "field_value": console_display.field_value,
     "duration": console_display.duration,
     "shell": shlex.join,

@@ -109,7 +109,6 @@ class Mailbox:
 MAX_MAIL_BYTES = 5 * 1024 * 1024
 _LATER_ATTEMPTS = 2
 _SLOW_SECONDS = 60.0  # longer than Pressroom waits
-_MAX_COUNTED_MAILS = 1000
 
 
 class SmtpHandler:
@@ -139,8 +138,6 @@ class SmtpHandler:
             mail = (late[0], str(parse(content)["Subject"]))
             self._attempts[mail] += 1
             if self._attempts[mail] <= _LATER_ATTEMPTS:
-                if len(self._attempts) > _MAX_COUNTED_MAILS:
-                    self._attempts.clear()
                 return "451 4.7.1 Try again later"
             del self._attempts[mail]
         self._mailbox.keep(tuple(envelope.rcpt_tos), content)

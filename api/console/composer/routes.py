@@ -12,7 +12,7 @@ from fastapi.responses import Response
 
 from api.composer_calls import ComposerCaller
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import amount
+from api.console.console_display import credits_text
 from api.console.typed_forms import TypedForm, body_of_form
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.errors import STATUS_OF
@@ -222,7 +222,9 @@ def _answer(
         form = visit.refused(error)
         if error.code == CREDITS_INSUFFICIENT.code:
             cost, balance = (float(error.facts[name]) for name in ("needed", "balance_credit"))
-            problem = f"This costs {amount(cost)} credits, and you have {amount(balance)}."
+            problem = (
+                f"This costs {credits_text(cost)} credits, and you have {credits_text(balance)}."
+            )
             form = replace(form, problem=problem)
     return _page(visit, form, finds, is_of_photos=is_of_photos)
 

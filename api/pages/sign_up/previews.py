@@ -48,9 +48,7 @@ def preview(
     return ListPreview(html=bytes(shown.body).decode())
 
 
-def embedded_form(
-    state: State, shown: SignUpPage, *, language: str, redirect_url: str | None = None
-) -> EmbeddedForm:
+def embedded_form(state: State, shown: SignUpPage, *, language: str) -> EmbeddedForm:
     settings, mailing_list = state.resources.settings, shown.mailing_list
     # By its id: the slug of a list may change, and pages with the form stay.
     action = page_urls.submission_url(settings, mailing_list.id)
@@ -60,7 +58,6 @@ def embedded_form(
         action=action,
         inputs=shown_inputs(language, shown.public.values(), {}, {}, shown.required),
         wording=shown.wording,
-        redirect_url=redirect_url,
         **shown_widget(state, mailing_list),
     )
     page_url = page_urls.sign_up_url(settings, mailing_list.slug)

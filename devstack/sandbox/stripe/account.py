@@ -6,7 +6,6 @@ import hmac
 import json
 import random
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,24 +21,19 @@ if TYPE_CHECKING:
     import httpx2
 
 
-MAX_SESSIONS = 2_000
-
-
 class ActionNotPossible(Exception):
     """The action is not possible with this checkout as it is; the message says why."""
 
 
 class Account:
-    """Keeps the last checkouts. It calls ``tell`` with each event's type, object and session id."""
+    """Keeps its checkouts. It calls ``tell`` with each event's type, object and session id."""
 
     def __init__(self, tell: Callable[[str, Object, str], None]) -> None:
         self._tell = tell
-        self._sessions: OrderedDict[str, CheckoutSession] = OrderedDict()
+        self._sessions: dict[str, CheckoutSession] = {}
 
     def keep(self, session: CheckoutSession) -> None:
         self._sessions[session.id] = session
-        if len(self._sessions) > MAX_SESSIONS:
-            self._sessions.popitem(last=False)
 
     def newest_first(self) -> list[CheckoutSession]:
         return list(reversed(self._sessions.values()))
@@ -152,7 +146,6 @@ def _require(is_so: bool, otherwise: str) -> None:
         raise ActionNotPossible(otherwise)
 
 
-MAX_EVENTS = 5_000
 _RETRY_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _TIMEOUT_SECONDS = 30.0
 _MAX_CONCURRENT_DELIVERIES = 20
@@ -190,7 +183,7 @@ class WebhookSender:
     def __init__(self, keys: StripeKeys) -> None:
         self.mode = DeliveryMode()
         self._keys = keys
-        self._events: OrderedDict[str, SentEvent] = OrderedDict()
+        self._events: dict[str, SentEvent] = {}
         self._under_way: set[asyncio.Task[None]] = set()
 
     def tell(self, kind: str, about: Object, session_id: str) -> None:
@@ -205,8 +198,6 @@ class WebhookSender:
         }
         sent = SentEvent(event, session_id, is_held=self.mode.hold)
         self._events[sent.event["id"]] = sent
-        if len(self._events) > MAX_EVENTS:
-            self._events.popitem(last=False)
         if not sent.is_held:
             self._send_off(sent, self.mode)
 
@@ -217,7 +208,7 @@ class WebhookSender:
 
     def find(self, event_id: str) -> SentEvent:
         if event_id not in self._events:
-            raise HTTPException(404, "There is no such event, or not any more.")
+            raise HTTPException(404, "There is no such event.")
         return self._events[event_id]
 
     def release(self, mode: DeliveryMode) -> int:

@@ -5,7 +5,6 @@ docs.stripe.com/api/idempotent_requests.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -18,8 +17,6 @@ from pydantic import BaseModel, Field
 from devstack.sandbox.stripe import objects
 from devstack.sandbox.stripe.account import Account
 from devstack.sandbox.stripe.objects import Object, Params, StripeKeys, StripeProblem, now
-
-_MAX_KEPT_ANSWERS = 5_000
 
 Operation = Callable[[Params], Object]
 # Raises StripeProblem for a call that it refuses.
@@ -45,7 +42,7 @@ class StripeGateway:
         self.check: CallCheck = lambda _request, _given: None
         self._keys = keys
         # The first answer to each idempotency key.
-        self._answers: OrderedDict[str, Object] = OrderedDict()
+        self._answers: dict[str, Object] = {}
 
     async def answer(self, request: Request, do: Operation) -> JSONResponse:
         failure = self.failure if self.failure.count else InjectedFailure(count=0)
@@ -79,8 +76,6 @@ class StripeGateway:
             return _response(problem.status, problem.body)
         if key:
             self._answers[key] = body
-            if len(self._answers) > _MAX_KEPT_ANSWERS:
-                self._answers.popitem(last=False)
         return _response(HTTPStatus.OK, body)
 
 

@@ -59,7 +59,7 @@ def act(account: Account, session: CheckoutSession, action: str, about: ActionAm
 def session_named(account: Account, session_id: str) -> CheckoutSession:
     found = account.session(session_id)
     if found is None:
-        raise HTTPException(404, "There is no such checkout, or not any more.")
+        raise HTTPException(404, "There is no such checkout.")
     return found
 
 

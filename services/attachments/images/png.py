@@ -31,34 +31,6 @@ def _fits(body: bytes, canvas: tuple[int, int], *, is_still: bool) -> bool:
     return bool(min(width, height) > 0 and is_inside)
 
 
-_MAX_TEXT_BYTES = 1024 * 1024
-
-
-def read_text(name: bytes, body: bytes) -> tuple[str, bytes]:
-    """Return the keyword and the value of a tEXt, zTXt or iTXt chunk.
-
-    The value is empty for a chunk that is broken or too long: no picture is refused for its texts.
-    """
-    keyword, _, value = body.partition(b"\0")
-    is_compressed = name == b"zTXt"
-    if name == b"iTXt":
-        is_compressed = value[:1] == b"\1"
-        # A flag and a method, then two texts that end with a zero: language and keyword.
-        value = b"\0".join(value[2:].split(b"\0", 2)[2:])
-    elif is_compressed:
-        value = value[1:]
-    return keyword.decode("latin-1"), _decompressed(value) if is_compressed else value
-
-
-def _decompressed(value: bytes) -> bytes:
-    stream = zlib.decompressobj()
-    try:
-        text = stream.decompress(value, _MAX_TEXT_BYTES)
-    except zlib.error:
-        return b""
-    return text if stream.eof else b""
-
-
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # These chunks change the meaning of pixels, so each frame that is cut out gets a copy of them.
 _SHARED = (b"PLTE", b"tRNS", b"iCCP")
@@ -67,9 +39,9 @@ _GREY, _TRUE_COLOUR = 0, 2
 _DEEP = 16
 _SIDES = struct.Struct(">II")
 _HEADER_BYTES = 13
-_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
-_XMP = "XML:com.adobe.xmp"
-_EXIF_AS_TEXT = "Raw profile type exif"  # as ImageMagick writes it, in hex
+# The keyword, a flag and a method: XMP is not compressed, so that programs find it. Two texts that
+# end with a zero come before its own.
+_XMP = b"XML:com.adobe.xmp\0\0\0"
 
 
 @dataclass(slots=True)
@@ -93,7 +65,7 @@ class _Found:
     header: bytes = b""
     shared: list[tuple[bytes, bytes]] = field(default_factory=list)
     data: list[bytes] = field(default_factory=list)
-    metadata: dict[str, bytes | str] = field(default_factory=dict)
+    metadata: dict[str, bytes] = field(default_factory=dict)
     is_animated: bool = False
     plays: int = 0
     cuts: list[_Cut] = field(default_factory=list)
@@ -192,15 +164,11 @@ def _note_frame(found: _Found, name: bytes, body: bytes) -> bool:
     return True
 
 
-def _note_metadata(metadata: dict[str, bytes | str], name: bytes, body: bytes) -> None:
+def _note_metadata(metadata: dict[str, bytes], name: bytes, body: bytes) -> None:
     if name == b"eXIf" and body:
         metadata.setdefault("exif", body)
-    elif name in _TEXTS:
-        keyword, value = read_text(name, body)
-        if keyword == _XMP and value:
-            metadata["xmp"] = value
-        elif keyword == _EXIF_AS_TEXT and value:
-            metadata[keyword] = value.decode("latin-1")
+    elif name == b"iTXt" and body.startswith(_XMP):
+        metadata["xmp"] = body.removeprefix(_XMP).split(b"\0", 2)[-1]
 
 
 def _frame(found: _Found, cut: _Cut) -> Frame:

@@ -85,7 +85,7 @@ def of_image(image: Image.Image) -> int:
     return value if isinstance(value, int) else _UPRIGHT_ORIENTATION
 
 
-def in_metadata(info: Mapping[str, bytes | str]) -> int:
+def in_metadata(info: Mapping[str, bytes]) -> int:
     """Return what these metadata say, named as in the `info` of Pillow's images."""
     holder = Image.new("L", (1, 1))
     holder.info.update(info)
