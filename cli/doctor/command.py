@@ -44,18 +44,16 @@ def doctor(
     use_running_stack()
     found = _examined(send, seconds)
     rows = [
-        fields(each, "part check state found advice") if as_json else _row(each) for each in found
+        fields(each, "part check state found advice")
+        if as_json
+        else {"": _MARKS[each.state], **fields(each, "part check found"), "what to do": each.advice}
+        for each in found
     ]
     show_all(rows, as_json=as_json)
     is_faulty = any(each.state is CheckState.WRONG for each in found)
     sys.stdout.flush()
     # At once: a thread that hangs in a call would hold up the end.
     os._exit(FAULTY if is_faulty else 0)
-
-
-def _row(each: Diagnosis) -> dict[str, str]:
-    brief = fields(each, "part check found")
-    return {"": _MARKS[each.state], **brief, "what to do": each.advice}
 
 
 def _examined(send: str | None, seconds: float) -> list[Diagnosis]:

@@ -53,12 +53,12 @@ class CheckpointBook:
     def distrusted(self, reading: Connection) -> list[int]:
         """The users whose checkpoints don't count."""
         table = CreditCheckpoint.__table__.c
-        found = reading.execute(select(*table))
-        return [row.user_id for row in found if not self._is_ours(row)]
-
-    def _is_ours(self, row: Row[Any]) -> bool:
-        told = Checkpoint(row.user_id, row.seq, bytes(row.hash), row.balance, row.debt)
-        return self._signer.verify(told.message, row.signature)
+        found = []
+        for row in reading.execute(select(*table)):
+            told = Checkpoint(row.user_id, row.seq, bytes(row.hash), row.balance, row.debt)
+            if not self._signer.verify(told.message, row.signature):
+                found.append(row.user_id)
+        return found
 
     def last_change(self, reading: Connection) -> int | None:
         """The change of an order's status up to which all orders were verified, if one was."""
