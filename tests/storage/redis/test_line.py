@@ -147,10 +147,13 @@ def test_error_leaves_nothing_behind(line: Line, resources: Resources) -> None:
 def test_line_in_which_works_wait_too_long_refuses_its_owners_for_as_long(
     line: Line, resources: Resources
 ) -> None:
+    began = time.monotonic()
     fill(line, ANNA, 3)
     make_older(resources, 12)
     found = error(line, ANNA, "one more")
-    assert (found.code, found.retry_after) == ("queue.overloaded", 13)
+    assert found.code == "queue.overloaded"
+    # Rounded up, after all the time that a busy machine took.
+    assert 13 <= (found.retry_after or 0) <= 13 + time.monotonic() - began
     assert error(line, None, "without an owner").code == "queue.overloaded"
     # Who has nothing there did not fill it.
     assert join(line, BERT, "of Bert")
