@@ -1,7 +1,5 @@
 """The columns and rows of exports, by kind, and how a row is written."""
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -53,6 +51,8 @@ _SIGN = r"[=+\-@\t\r\n＝＋－＠]"  # noqa: RUF001
 _START = r"(\A|[;\t\r\n])"
 # A spreadsheet may skip blanks and quotes before the sign.
 _BARE = re.compile(rf'{_START}(?=[ "]*{_SIGN})')
+# For cells that semicolons join: where this finds nothing, no cell has a match.
+_ANY_BARE = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
 # A stored value may look guarded. It gets one more apostrophe, so that the reader's loss is none.
 _BARE_OR_GUARDED = re.compile(rf"{_START}(?=[ \"']*{_SIGN})")
 _GUARDED = re.compile(rf"{_START}'(?=[ \"']*{_SIGN})")
@@ -63,6 +63,13 @@ _ANY_SIGN = re.compile(_SIGN)
 def guard_foreign_cell(cell: str) -> str:
     """A cell of an uploaded file, which the file's writer may have guarded already."""
     return _BARE.sub(r"\1'", cell)
+
+
+def guard_foreign_cells(cells: Sequence[str]) -> list[str]:
+    """``guard_foreign_cell`` of each, at a fraction of its cost: few cells need a guard."""
+    if _ANY_BARE.search(";" + ";".join(cells)) is None:
+        return list(cells)
+    return [guard_foreign_cell(cell) for cell in cells]
 
 
 def guard_cell(value: str) -> str:
@@ -254,13 +261,13 @@ SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = AN
 
 def head(sheet: Sheet, form: ExportFormat) -> bytes:
     """Return the beginning of a file."""
-    return csv_lines([sheet.columns]) if form is ExportFormat.CSV else b""
+    return _csv([sheet.columns]) if form is ExportFormat.CSV else b""
 
 
 def lines(sheet: Sheet, form: ExportFormat, found: Iterable[Values]) -> bytes:
     """Return the lines of a file for these values of the sheet."""
     if form is ExportFormat.CSV:
-        return csv_lines(_cells(each, sheet.rewritten) for each in found)
+        return _csv(_cells(each, sheet.rewritten) for each in found)
     return b"".join(
         orjson.dumps(dict(zip(sheet.columns, each, strict=True)), option=orjson.OPT_APPEND_NEWLINE)
         for each in found
@@ -282,11 +289,16 @@ def _tag(name: str) -> str:
     return '"' + name.replace('"', '""') + '"' if '"' in name or name[0] in "['" else name
 
 
-def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
-    """Return lines of RFC 4180, which may quote a damaged file.
+def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
+    """Return lines of RFC 4180, at a fraction of what ``csv.writer`` takes.
 
     Quotes keep a cell in one piece wherever the reader cuts at commas or semicolons.
     """
-    lines = io.StringIO()
-    csv.writer(lines, quoting=csv.QUOTE_ALL).writerows(rows)
-    return lines.getvalue().encode(errors="replace")
+    found = []
+    for cells in rows:
+        texts = ["" if cell is None else str(cell) for cell in cells]
+        line = '","'.join(texts)
+        if line.count('"') > 2 * (len(texts) - 1):
+            line = '","'.join(text.replace('"', '""') for text in texts)
+        found.append(f'"{line}"\r\n')
+    return "".join(found).encode()

@@ -1,5 +1,6 @@
 """The rows that were not added and why, as CSV that the owner can mend and upload again."""
 
+import csv
 import hashlib
 import io
 import zlib
@@ -19,7 +20,7 @@ from core.telemetry.statement_spans import statement_span
 from models import ImportChunk, MemberImport
 from services.accounts import accounts
 from services.subscriptions import bulk_files
-from services.subscriptions.export_sheets import csv_lines, guard_foreign_cell
+from services.subscriptions.export_sheets import guard_foreign_cell, guard_foreign_cells
 from services.subscriptions.imports.endings import DUPLICATE, DUPLICATE_CODE, JudgedRow
 from services.subscriptions.members import opt_outs
 from storage.encryption import unseal
@@ -55,7 +56,8 @@ def rejects_csv(
         left_out: sentences on the values that rows were taken over without, by the rows' numbers.
         width: the number of columns in the header. Cells beyond it come after the added columns.
     """
-    lines = []
+    text = io.StringIO()
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
     for number, (row, verdict) in enumerate(zip(rows, found, strict=True)):
         told = left_out.get(number, ())
         if verdict == ADDED and not told:
@@ -67,10 +69,10 @@ def rejects_csv(
         # The reasons of ours begin no formula; one about a row of the file may quote the file.
         if told or row.code is not None:
             reason = guard_foreign_cell(" ".join([reason, *told]))
-        cells = [*map(guard_foreign_cell, row.cells)]
+        cells = guard_foreign_cells(row.cells)
         cells += [""] * (width - len(cells))
-        lines.append([*cells[:width], row.line, code, reason, *cells[width:]])
-    return zlib.compress(csv_lines(lines), level=1)
+        writer.writerow([*cells[:width], row.line, code, reason, *cells[width:]])
+    return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
 
 
 def rejects_name(prefix: str, number: int) -> str:
@@ -79,7 +81,10 @@ def rejects_name(prefix: str, number: int) -> str:
 
 
 def header_line(header: Sequence[str]) -> bytes:
-    return csv_lines([[*map(guard_foreign_cell, header), *ADDED_COLUMNS]])
+    text = io.StringIO()
+    cells = *map(guard_foreign_cell, header), *ADDED_COLUMNS
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerow(cells)
+    return text.getvalue().encode(errors="replace")
 
 
 def header_of(task: MemberImport) -> list[str]:

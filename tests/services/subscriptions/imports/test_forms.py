@@ -13,6 +13,7 @@ from services.subscriptions.export_sheets import (
     bare_cell,
     guard_cell,
     guard_foreign_cell,
+    guard_foreign_cells,
 )
 from services.subscriptions.imports.columns import MemberRow, RejectedRecord
 from services.subscriptions.imports.endings import JudgedRow
@@ -176,6 +177,14 @@ def test_rejected_row_begins_no_formula_and_can_be_read_again(name: str) -> None
     [read] = opened(sheet)
     assert read.cells[:2] == ["no address", guard_foreign_cell(name)]
     assert bare_cell(read.cells[1]) == name
+
+
+@given(st.lists(st.text("a'\"=+-@ ,;\t\r\n＝", max_size=6), max_size=5))  # noqa: RUF001
+@example(["", "=1"])
+@example(["a;", "=1"])
+@example(['a;"', "=1"])
+def test_cells_that_are_guarded_together_are_guarded_like_each(cells: list[str]) -> None:
+    assert guard_foreign_cells(cells) == [guard_foreign_cell(cell) for cell in cells]
 
 
 @settings(max_examples=300, deadline=None)
