@@ -3,7 +3,6 @@
 import html
 from dataclasses import dataclass, replace
 
-import blurhash
 from fastapi import Request
 from fastapi.responses import Response
 
@@ -24,6 +23,7 @@ from core.errors.media import SIGNED_LINK_EXPIRES_IN
 from core.queues import Queue
 from models import Attachment, AttachmentStatus
 from services.attachments import records, upload
+from services.attachments.images.blurhash import tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
@@ -37,16 +37,9 @@ WAIT_SECONDS = 15.0
 _SMALL, _MAIL = "320", "mail"
 # A page shows so many images at once that larger ones would take long.
 _MAX_THUMBNAIL_BYTES = 200_000
-_TILES_ACROSS, _TILES_DOWN = 4, 3
+_TILES = (4, 3)
 # How long a signed link may be valid, by the values of the form.
 LINK_LIFETIMES = {"3600": "An hour", "86400": "A day", "604800": "A week"}
-
-
-def tiles(text: str) -> list[list[str]]:
-    """Return the colours of a BlurHash, such as "#9f2d16", in a few rows of tiles."""
-    # A pixel has the colour of its corner: every second one that of the middle of a tile.
-    pixels = blurhash.decode(text, 2 * _TILES_ACROSS, 2 * _TILES_DOWN)
-    return [["#{:02x}{:02x}{:02x}".format(*each) for each in row[1::2]] for row in pixels[1::2]]
 
 
 @dataclass(frozen=True)
@@ -105,8 +98,8 @@ class ShownImage:
 
     @property
     def tiles(self) -> list[list[str]]:
-        text = self.record.blurhash
-        return [] if text is None else tiles(text)
+        blurhash = self.record.blurhash
+        return [] if blurhash is None else tiles(blurhash, *_TILES)
 
     @property
     def files(self) -> list[ShownFile]:

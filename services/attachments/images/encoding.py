@@ -1,10 +1,10 @@
 from io import BytesIO
 
-import blurhash
 from PIL import Image
 
 from services.attachments.images import containers
 from services.attachments.images.animation import Animation, Playback
+from services.attachments.images.blurhash import blurhash
 from services.attachments.images.outcome import ConvertedImage
 
 # Chosen by measurement: docs/decisions/0003-image-encoding.md has the table.
@@ -12,7 +12,6 @@ _LOSSY = {"quality": 80, "method": 4}
 _LOSSLESS = {"lossless": True, "quality": 50, "method": 4}
 _ANIMATION_LOSSY = {"quality": 80, "method": 2}
 _ANIMATION_LOSSLESS = {"lossless": True, "quality": 25, "method": 3}
-_BLURHASH_WAVES = 4, 3
 _BLURHASH_SIDE = 32
 _BLURHASH_SAMPLES = 8
 
@@ -56,13 +55,11 @@ def _webp(image: Image.Image, **settings: object) -> bytes:
 
 
 def _blurhash(image: Image.Image) -> str:
-    """Make the BlurHash of a few pixels, on white: so few waves hold no more detail."""
+    """Make the BlurHash of a few pixels, on white: four by three waves hold no more detail."""
     side = _BLURHASH_SIDE * _BLURHASH_SAMPLES
     sample = image.resize((side, side), Image.Resampling.NEAREST)
     if sample.mode == "RGBA":
         white = Image.new("RGBA", sample.size, "white")
         white.alpha_composite(sample)
         sample = white
-    colours = sample.convert("RGB").reduce(_BLURHASH_SAMPLES).get_flattened_data()
-    rows = [colours[at : at + _BLURHASH_SIDE] for at in range(0, len(colours), _BLURHASH_SIDE)]
-    return str(blurhash.encode(rows, *_BLURHASH_WAVES))
+    return blurhash(sample.convert("RGB").reduce(_BLURHASH_SAMPLES))
