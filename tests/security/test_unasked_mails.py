@@ -22,7 +22,7 @@ from tests.visiting import Visitor, new_account
 
 # By the day, so that no test sees the end of a window.
 MAX_TO_MAILBOX, MAX_TO_DOMAIN, MAX_OF_LIST, MAX_OF_SOURCE = 3, 5, 7, 9
-AT_ONCE = 8
+AT_ONCE = 4
 CONFIRM, REMINDER, FINISH, RESET = (
     "Confirm: “A list”",
     "Reminder – please confirm: “A list”",

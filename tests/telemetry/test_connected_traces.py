@@ -43,7 +43,9 @@ def is_connected(trace: list[Exported]) -> bool:
 
 
 def upload(client: httpx2.Client, name: str = "holiday.jpg", **options: Any) -> dict[str, Any]:
-    reply = client.post("/attachments", files={"file": (name, photo())}, **options)
+    headers = {"Prefer": "wait=60"}
+    files = {"file": (name, photo())}
+    reply = client.post("/attachments", files=files, headers=headers, **options)
     assert reply.status_code == 200, reply.text
     found: dict[str, Any] = reply.json()["data"]
     return found
@@ -52,9 +54,10 @@ def upload(client: httpx2.Client, name: str = "holiday.jpg", **options: Any) -> 
 def test_upload_is_one_trace_from_the_api_to_the_worker_that_converts(
     collector: Collector, caller: httpx2.Client
 ) -> None:
+    before = len(collector.bodies)
     upload(caller)
     whole = has("INSERT jobs", "job attachment.process", "convert image", "s3 put", "COMMIT")
-    trace = collector.trace(UPLOAD, whole)
+    trace = collector.trace(UPLOAD, whole, after=before)
     root, job = one(trace, UPLOAD), one(trace, "job attachment.process")
     assert (root.kind, root.service) == ("SERVER", "pressroom-api")
     assert root.attributes["http.route"] == "/attachments"

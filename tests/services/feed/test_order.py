@@ -50,7 +50,8 @@ def test_a_follower_sees_every_event_once_and_in_order_whatever_commits_when(
     expected = ids_in_order(quiet, user_id)
 
     def caught_up() -> bool:
-        seen.extend(next(pages))
+        while page := next(pages):
+            seen.extend(page)
         return len(seen) >= len(expected)
 
     eventually(caught_up, what="the last event")

@@ -100,7 +100,8 @@ def test_transfers_that_cross_each_other_do_not_wait_for_each_other_for_ever(
 ) -> None:
     here, there = lists
     addresses = [f"{random_hash_id()}@example.com" for _ in range(4)]
-    at_once([partial(acting.ask, of, address) for of in lists for address in addresses])
+    asked = [acting.ask(of, address) for of in lists for address in addresses]
+    assert set(asked) == {(200, 1)}
     people = found_people(acting, here)
     crossing: list[Action] = [
         partial(acting.transfer, *way, each.user_id or 0, owner.key)
