@@ -14,7 +14,7 @@ _NEWEST = Statement("""
     WHERE (NOT CAST(:owners AS boolean)
             OR EXISTS (SELECT FROM lists WHERE lists.user_id = users.id))
         AND strpos(lower(email), lower(CAST(:part AS text))) > 0
-    ORDER BY created_at DESC, id DESC LIMIT :most
+    ORDER BY created_at DESC, id DESC LIMIT 1000
 """)
 
 
@@ -27,14 +27,12 @@ class ListedUser(NamedTuple):
     created_at: datetime
 
 
-def newest_users(
-    database: Database, *, owners: bool = False, email: str = "", most: int = 1000
-) -> list[ListedUser]:
-    """Return the newest users, newest first.
+def newest_users(database: Database, *, owners: bool, email: str) -> list[ListedUser]:
+    """Return the newest 1,000 users, newest first.
 
     Args:
         owners: only those who have a list.
         email: a part of the address, in any case.
     """
-    found = database.rows(_NEWEST, owners=owners, part=email, most=most)
+    found = database.rows(_NEWEST, owners=owners, part=email)
     return [ListedUser(*row) for row in found]

@@ -31,6 +31,6 @@ def request_of(topic: str) -> str:
     return topic.removeprefix("result:")
 
 
-def message(topic: str, value: str = "") -> str:
+def message(topic: str, value: str) -> str:
     """The message that a topic has changed, with its new value where the sender knows it."""
     return f"{topic} {value}"

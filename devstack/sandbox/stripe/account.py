@@ -107,9 +107,7 @@ class Account:
         if not is_inquiry:
             self._tell_of_dispute(session, dispute, "funds_withdrawn")
 
-    def end_dispute(
-        self, session: CheckoutSession, outcome: str, amount: int | None = None
-    ) -> None:
+    def end_dispute(self, session: CheckoutSession, outcome: str, amount: int | None) -> None:
         """End the oldest open dispute; with an ``amount``, the oldest one of that amount."""
         found = (each for each in _paid(session).open_disputes if amount in (None, each.amount))
         dispute = next(found, None)

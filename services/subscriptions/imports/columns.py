@@ -287,8 +287,8 @@ class ColumnLayout:
 
 def detect_layout(
     header: Sequence[str],
-    mapping: Mapping[str, str] | None = None,
-    sample: Iterable[Sequence[str]] = (),
+    mapping: Mapping[str, str] | None,
+    sample: Iterable[Sequence[str]],
 ) -> ColumnLayout:
     """The layout of a file with this header; ``sample`` holds some of its records.
 
