@@ -9,8 +9,8 @@ from integrations import receivers
 from services.webhooks import claiming
 from tests.probe import worker
 
-receivers.MAX_CALL_SECONDS = 0.6
-claiming.SILENCE = timedelta(seconds=0.3)
+receivers.MAX_CALL_SECONDS = 1.2
+claiming.SILENCE = timedelta(seconds=0.6)
 # No test, however slow its machine, sees a rest end by itself.
 claiming.FIRST_REST = claiming.MAX_REST
 

@@ -80,7 +80,8 @@ class Neighbour:
         with plain_client(base_url=url, headers=headers) as client:
             charge = {"amount_credit": 1, "source_id": "post"}
             charged = client.post("/auxilia/credits/consume", json=charge)
-            uploaded = client.post("/attachments", files={"file": ("a.jpg", photo())})
+            file, patient = {"file": ("a.jpg", photo())}, {"Prefer": "wait=60"}
+            uploaded = client.post("/attachments", files=file, headers=patient)
         answers = (logged_in, charged, uploaded)
         return [each.status_code for each in answers] == [303, 200, 200]
 

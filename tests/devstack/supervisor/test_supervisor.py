@@ -43,7 +43,7 @@ class Stack:
             check=False,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=240,
             env={**os.environ, **self.variables},
         )
 

@@ -14,7 +14,7 @@ RESTS = "SELECT silences, rests_until > now() FROM webhook_endpoints WHERE id = 
 
 @pytest.fixture(scope="module")
 def stack(make_stack: Callable[[str], Stack]) -> Stack:
-    """With a worker that gives receivers half a second."""
+    """With a worker that gives receivers little more than a second."""
     found = make_stack("resting")
     found.start_api()
     found.start_worker("webhooks", concurrency=THREADS, module="tests.probe.impatient_sender")
