@@ -7,9 +7,9 @@ BIN := $(VENV)/bin
 # It keeps what it compiled, even where the environment forbids to: to compile all tests takes each of
 # its processes longer than to load them.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
-# Three processes, each with services of its own, keep two cores busy. The order of files is that of
-# tests/order.py.
-PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# Two processes, each with services of its own, keep two cores busy; with more, each test waits longer
+# for its turn. The order of files is that of tests/order.py.
+PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help run test test-full unit check containers clients bench house audit sbom requirements pictures messages format
