@@ -22,7 +22,7 @@ from tests.tiers import PARTS, of_the_tier
 from tests.visiting import Visitor, a_visitor, new_account
 from tests.zygote import Zygote
 
-pytest_plugins = ["tests.given_settings", "tests.order", "tests.stack_logs"]
+pytest_plugins = ["tests.failed_tests", "tests.given_settings", "tests.order", "tests.stack_logs"]
 
 # The same examples in every run but `make test-full SIZE=full`, which looks for new ones. A machine
 # with other work to do may be slow at either.

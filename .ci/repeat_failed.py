@@ -1,0 +1,108 @@
+"""Repeats the failed tests of a run, without any other tests.
+
+Usage: repeat_failed.py RECORD TIER BASE
+
+RECORD is the file that `tests/failed_tests.py` wrote, TIER the tier of the run (an option of pytest
+here), and BASE the commit that the change starts from. The exit status is 0 if each of these tests
+passes now. Their ids are then added to `repeated.txt` in the folder of the record.
+
+Nothing is repeated, and the exit status is 1, if
+
+- the run ended for another reason than failed tests, or some file could not be collected;
+- more than ten tests failed, because the cause is then hardly chance;
+- the change adds or alters one of the failed tests, because its author must see this failure.
+"""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+MAX_REPEATED_TESTS = 10
+TESTS_FAILED = 1  # pytest.ExitCode.TESTS_FAILED
+
+
+def main(record: Path, tier: str, base: str) -> int:
+    """Repeat the tests in the record, and return the exit status."""
+    run = json.loads(record.read_text()) if record.exists() else {"exit_status": None, "failed": []}
+    node_ids = run["failed"]
+    obstacle = find_obstacle(run["exit_status"], node_ids, base)
+    if obstacle:
+        print(f"No failed test is repeated: {obstacle}.")
+        return 1
+    print(f"{len(node_ids)} failed tests are repeated. Their first reports: {record.stem}.log.")
+    command = [sys.executable, "-m", "pytest", "--tier", tier, *node_ids]
+    if subprocess.run(command, check=False).returncode != 0:
+        return 1
+    with record.with_name("repeated.txt").open("a") as file:
+        file.writelines(f"{node_id}\n" for node_id in node_ids)
+    return 0
+
+
+def find_obstacle(exit_status: int | None, node_ids: list[str], base: str) -> str | None:
+    """Return why the failed tests must not be repeated, or ``None``."""
+    if exit_status != TESTS_FAILED or not node_ids:
+        return "the run did not end by failed tests"
+    if len(node_ids) > MAX_REPEATED_TESTS:
+        return f"{len(node_ids)} tests failed, more than {MAX_REPEATED_TESTS}"
+    if not base:
+        return "there is no commit to compare the tests with"
+    for node_id in node_ids:
+        file, separator, _ = node_id.partition("::")
+        if not separator:
+            return f"{file} could not be collected"
+        if is_altered(node_id, base):
+            return f"the change adds or alters {node_id}"
+    return None
+
+
+def is_altered(node_id: str, base: str) -> bool:
+    """Return whether the commit ``base`` has another source of a test, or none.
+
+    The source of a test includes all definitions of its module that it uses, such as the list of
+    its parameters.
+    """
+    file, name = node_id.split("::")[:2]
+    name = name.partition("[")[0]
+    old = subprocess.run(["git", "show", f"{base}:{file}"], capture_output=True, check=False)
+    if old.returncode != 0:
+        return True
+    return source_of_test(old.stdout, name) != source_of_test(Path(file).read_bytes(), name)
+
+
+def source_of_test(module: bytes, name: str) -> dict[str, str]:
+    """Return the definition of a test and the definitions that the test uses, by name."""
+    definitions: dict[str, list[ast.stmt]] = {}
+    for statement in ast.parse(module).body:
+        for defined in names_defined_by(statement):
+            definitions.setdefault(defined, []).append(statement)
+    sources: dict[str, str] = {}
+    pending = [name]
+    while pending:
+        used = pending.pop()
+        if used in sources or used not in definitions:
+            continue
+        sources[used] = "\n".join(ast.dump(statement) for statement in definitions[used])
+        nodes = (node for statement in definitions[used] for node in ast.walk(statement))
+        for node in nodes:
+            if isinstance(node, ast.Name):
+                pending.append(node.id)
+            elif isinstance(node, ast.arg):
+                # A parameter may be a fixture of the module.
+                pending.append(node.arg)
+    return sources
+
+
+def names_defined_by(statement: ast.stmt) -> list[str]:
+    """Return the names that a statement of a module defines; imports are left out."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return []
+    nodes = ast.walk(statement)
+    return [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
