@@ -26,6 +26,7 @@ from services.subscriptions.imports.columns import (
     OWN_COLUMNS,
     TIERS,
     ColumnLayout,
+    RowProblem,
     SuppressionStatus,
     UnknownStatus,
     is_no,
@@ -95,11 +96,11 @@ _MAX_CACHED_MARKS = 1024
 
 
 class MemberMarks(NamedTuple):
-    """The values of these columns; ``problem``: why the record is no member, as code and reason."""
+    """The values of these columns; ``problem``: why the record is not imported."""
 
     suppression: SuppressionStatus = SuppressionStatus.WANTED
     tier: str | None = None
-    problem: tuple[str, str] | None = None
+    problem: RowProblem | None = None
 
 
 _NO_MARKS = MemberMarks()
@@ -137,7 +138,8 @@ class MarkReader:
             }
         except UnknownStatus as error:
             reason = f"The status {str(error)[:60]!r} is not known."
-            return MemberMarks(problem=("row.status_unknown", reason))
+            problem = RowProblem("row.status_unknown", reason)
+            return MemberMarks(SuppressionStatus.UNKNOWN, problem=problem)
         found |= {status for index, status in self._left_at.items() if not is_no(cells[index])}
         consents = (cells[index].strip() for index in layout.of("subscribed"))
         if any(cell and is_no(cell) for cell in consents):
@@ -146,7 +148,8 @@ class MarkReader:
         suppression = next((status for status in _WORST_FIRST if status in found), None)
         if suppression is None and (is_deleted or NOT_SUBSCRIBED in found):
             reason = "The file says that this person is not subscribed."
-            return MemberMarks(problem=("row.not_subscribed", reason))
+            problem = RowProblem("row.not_subscribed", reason)
+            return MemberMarks(SuppressionStatus.NOT_SUBSCRIBED, problem=problem)
         return MemberMarks(suppression or SuppressionStatus.WANTED, self._tier(cells))
 
     def _tier(self, cells: Mapping[int, str]) -> str | None:

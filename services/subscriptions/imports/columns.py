@@ -19,13 +19,27 @@ from services.subscriptions.fields import FieldValue
 
 
 class SuppressionStatus(StrEnum):
-    """A person's state in the file: they get mail, or the reason why they get none."""
+    """The status of a person in a row of a file."""
 
     WANTED = "wanted"
+    MAY_PASS = "may_pass"  # noqa: S105 - a name
+    NOT_SUBSCRIBED = "not_subscribed"
+    UNKNOWN = "unknown"
     UNSUBSCRIBED = "unsubscribed"
     CLEANED = "cleaned"
     BOUNCED = "bounced"
     COMPLAINED = "complained"
+
+
+# The statuses that make a row an opt-out.
+OPT_OUTS = frozenset(
+    {
+        SuppressionStatus.UNSUBSCRIBED,
+        SuppressionStatus.CLEANED,
+        SuppressionStatus.BOUNCED,
+        SuppressionStatus.COMPLAINED,
+    }
+)
 
 
 class LeftOut(NamedTuple):
@@ -60,6 +74,13 @@ class RowExtras(NamedTuple):
 NO_EXTRAS = RowExtras({}, (), None, {}, ())
 
 
+class RowProblem(NamedTuple):
+    """Why a row with an address is not imported: the error code and its sentence."""
+
+    code: str
+    reason: str
+
+
 class MemberRow(NamedTuple):
     """A member as the file names them. The address is trimmed, but not yet checked.
 
@@ -67,6 +88,7 @@ class MemberRow(NamedTuple):
         line: the physical line where the record begins, from 1.
         tier: free, silver or gold; ``None`` when the file names none.
         cells: the original columns in the order of the header; a record may have fewer or more.
+        problem: why the row is not imported. Such a row still counts for its address.
     """
 
     line: int
@@ -77,10 +99,11 @@ class MemberRow(NamedTuple):
     suppression: SuppressionStatus
     cells: Sequence[str]
     extras: RowExtras | None = None
+    problem: RowProblem | None = None
 
     @property
     def left(self) -> bool:
-        return self.suppression is not SuppressionStatus.WANTED
+        return self.suppression in OPT_OUTS
 
 
 class RejectedRecord(NamedTuple):
@@ -395,15 +418,15 @@ _BY_CODE = {"5": SuppressionStatus.BOUNCED, "4": MAY_PASS}
 def suppressed(
     rows: Iterable[MemberRow | RejectedRecord], header: Sequence[str], kind: ImportKind
 ) -> Iterator[MemberRow | RejectedRecord]:
-    """The rows, each with the reason why the person gets no mail.
+    """Return the rows, each with the reason why the person gets no mail.
 
-    A reason that may pass makes a ``RejectedRecord``.
+    A row whose reason may pass has a ``problem``.
     """
     keys = [key(name) for name in header]
     reasons = [index for index, each in enumerate(keys) if each in _REASON_COLUMNS]
     codes = [index for index, each in enumerate(keys) if each in _CODE_COLUMNS]
     for row in rows:
-        if isinstance(row, RejectedRecord):
+        if isinstance(row, RejectedRecord) or row.problem is not None:
             yield row
             continue
         # Without a header, and so without names, the word stands somewhere.
@@ -417,7 +440,8 @@ def suppressed(
             found.add(row.suppression)
         if found == {MAY_PASS}:
             reason = "The file says that mail may reach this address again."
-            yield RejectedRecord(row.line, "row.may_pass", reason, row.cells)
+            problem = RowProblem("row.may_pass", reason)
+            yield row._replace(suppression=SuppressionStatus.MAY_PASS, problem=problem)
             continue
         worst = next((each for each in _WORST_FIRST if each in found), _UNLESS_NAMED[kind])
         yield row._replace(suppression=worst)

@@ -214,7 +214,8 @@ class RowMapper:
                 return RejectedRecord(line, "row.no_email", reason, cells)
         marks = self._marks.read(padded)
         if marks.problem:
-            return RejectedRecord(line, *marks.problem, cells)
+            status, problem = marks.suppression, marks.problem
+            return MemberRow(line, email, name, None, None, status, cells, problem=problem)
         expiry, ends = None, "" if self._expiry is None else padded[self._expiry]
         if self._expiry is not None and marks.tier != "free" and ends:
             try:

@@ -134,6 +134,8 @@ def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[
         address = next(normalised)
         if isinstance(address, InvalidAddress):
             yield {"line": row.line, "code": "email.invalid", "reason": address.reason}
+        elif row.problem is not None:
+            yield {"line": row.line, **row.problem._asdict()}
         else:
             extras = row.extras or NO_EXTRAS
             yield {

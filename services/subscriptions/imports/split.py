@@ -132,10 +132,14 @@ def judge_rows(
 
 
 def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iterator[JudgedRow]:
-    normalised = email_addresses.normalise_all(
-        [row.email for row in batch if isinstance(row, MemberRow)]
-    )
-    came_before = seen.add([each for each in normalised if isinstance(each, str)])
+    members = [row for row in batch if isinstance(row, MemberRow)]
+    normalised = email_addresses.normalise_all([row.email for row in members])
+    importable = [
+        address
+        for row, address in zip(members, normalised, strict=True)
+        if row.problem is None and isinstance(address, str)
+    ]
+    came_before = seen.add(importable)
     found = iter(normalised)
     for row in batch:
         if isinstance(row, RejectedRecord):
@@ -144,11 +148,13 @@ def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iter
         address = next(found)
         if isinstance(address, InvalidAddress):
             yield _rejected(row, "email.invalid", address.reason)
+        elif row.problem is not None:
+            yield _rejected(row, row.problem.code, row.problem.reason)
         elif address in came_before:
             yield _rejected(row, DUPLICATE_CODE, "The address came before in the same file.")
         else:
             came_before.add(address)
-            line, _, name, tier, expiry, suppression, cells, extras = row
+            line, _, name, tier, expiry, suppression, cells, extras, _ = row
             paid_expiry = None if expiry is None else clock.iso(expiry)
             left = suppression.value if row.left else None
             # By place, not by name: half the time, for each row of a file.

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from services.subscriptions.imports.columns import MemberRow, RejectedRecord, SuppressionStatus
+from services.subscriptions.imports.columns import MemberRow, SuppressionStatus
 from tests.services.subscriptions.imports.forms import opened
 
 WANTED, UNSUBSCRIBED = SuppressionStatus.WANTED, SuppressionStatus.UNSUBSCRIBED
@@ -25,11 +25,12 @@ Verdict = tuple[str, str, str | None, SuppressionStatus] | tuple[str, str]
 def verdicts(file: str, product: str | None) -> list[Verdict]:
     reader = opened(file)
     assert reader.description.product == product
+    rows = [row for row in reader if isinstance(row, MemberRow)]
     return [
-        (one.cells[0] if "@" in one.cells[0] else one.cells[1], one.code)
-        if isinstance(one, RejectedRecord)
-        else (one.email, one.name, one.tier, one.suppression)
-        for one in reader
+        (row.email, row.problem.code)
+        if row.problem
+        else (row.email, row.name, row.tier, row.suppression)
+        for row in rows
     ]
 
 
@@ -198,9 +199,10 @@ def test_beehiivs_subscribers() -> None:
     ],
 )
 def test_status_of_any_other_file(word: str, found: str) -> None:
-    (one,) = opened(f"email,status\na@example.com,{word}\n")
+    (row,) = opened(f"email,status\na@example.com,{word}\n")
 
-    assert (one.code if isinstance(one, RejectedRecord) else one.suppression) == found
+    assert isinstance(row, MemberRow)
+    assert (row.problem.code if row.problem else row.suppression) == found
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from models import ImportKind
-from services.subscriptions.imports.columns import MemberRow, RejectedRecord, suppressed
+from services.subscriptions.imports.columns import MemberRow, suppressed
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.reader import as_lines, open_rows
 from tests.services.subscriptions.imports.forms import Stored
@@ -64,11 +64,8 @@ def read(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str
     reader = open_rows(as_lines(ranged_file(Stored(content)), len(content)))
     found: dict[str, str] = {}
     for row in suppressed(reader, reader.header, kind):
-        if isinstance(row, RejectedRecord):
-            found[next(cell for cell in row.cells if "@" in cell)] = row.code
-        else:
-            assert isinstance(row, MemberRow)
-            found[row.email] = row.suppression.value
+        assert isinstance(row, MemberRow)
+        found[row.email] = row.problem.code if row.problem else row.suppression.value
     return found
 
 
