@@ -363,10 +363,17 @@ class Stack:
             return client.get("/users/me").status_code == 200
 
     def mails(self, to: str) -> list[dict[str, Any]]:
-        """What this address was mailed, newest first, as the sandbox's mailbox lists it."""
+        """Return the mails to this address, newest first, as the sandbox's mailbox lists them.
+
+        Each mail that any test reads must tell automatic responders to stay silent.
+        """
         with plain_client() as client:
             reply = client.get(f"{self.sandbox_url}/mail/messages", params={"to": to})
         listed: list[dict[str, Any]] = reply.raise_for_status().json()
+        for mail in listed:
+            headers = dict(mail["headers"])
+            assert headers.get("Auto-Submitted") == "auto-generated", headers
+            assert headers.get("X-Auto-Response-Suppress") == "OOF, AutoReply", headers
         return listed
 
     def query(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:

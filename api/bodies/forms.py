@@ -4,6 +4,7 @@ Requests that a mail led to have their trace id in the body or the query: mail c
 without credentials (RFC 8058), programs send JSON, links carry a query.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -106,8 +107,8 @@ def _text(value: bytes | None) -> str:
 
 
 MAX_FORM_FIELDS = 100
-# RFC 8058, 3.1: what a mail client's own unsubscribe button posts.
-_ONE_CLICK = ("List-Unsubscribe", "One-Click")
+# RFC 8058, 3.1: what a mail client's own unsubscribe button posts, in lower case.
+_ONE_CLICK = ("list-unsubscribe", "one-click")
 
 BodyFields = list[tuple[str, Any]]
 
@@ -130,7 +131,7 @@ class FormOrJsonBody:
 
     @property
     def is_one_click(self) -> bool:
-        return self.is_form and self.fields.get(_ONE_CLICK[0]) == _ONE_CLICK[1]
+        return self.is_form and _has_one_click(self.fields.items())
 
     def flag(self, name: str) -> bool:
         """Read a required boolean, in a form one of ``BOOLEAN_WORDS``; raises ``body.invalid``."""
@@ -154,7 +155,8 @@ async def read_form_or_json(
     named = [value for name, value in fields if name == "trace_id" and value is not None]
     if not all(isinstance(value, str) for value in named):
         raise requests.invalid_field("body.trace_id", "must be a string")
-    sent = {*request.query_params.getlist("trace_id"), *named} - {""}
+    values = (*request.query_params.getlist("trace_id"), *named)
+    sent = {value.strip() for value in values} - {""}
     if len(sent) > 1:
         raise mailing.TRACE_AMBIGUOUS()
     return FormOrJsonBody(dict(fields), is_form, sent.pop() if sent else None)
@@ -164,7 +166,11 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
 async def body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """Return the fields in order, in which a name may repeat, and whether they are a form's."""
+    """Return the fields in order, and whether the body is a form; a name may repeat.
+
+    A mail system may send the one-click pair as plain text or without a type, so any type but JSON
+    counts as a form if the body holds this pair.
+    """
     content_type = request.headers.get("content-type", "")
     kind = media_type(content_type)
     if kind == MULTIPART:
@@ -179,11 +185,27 @@ async def body_fields(request: Request) -> tuple[BodyFields, bool]:
         except ValueError:
             raise requests.BODY_MALFORMED_FORM() from None
     if not is_json(content_type):
+        with suppress(ValueError):
+            pairs = form_pairs(body)
+            if _has_one_click(pairs):
+                return pairs, True
         raise requests.BODY_NO_JSON_OR_FORM_TYPE()
     parsed = read_json(request, body)
     if not isinstance(parsed, dict):
         raise requests.BODY_INVALID(place="body", rule="must be an object")
     return list(parsed.items()), False
+
+
+def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
+    """Return whether a form holds the one-click pair.
+
+    Mail systems leave the line end of the mail's header, or blanks, around the name or the value.
+    """
+    return any(
+        (name.strip().lower(), value.strip().lower()) == _ONE_CLICK
+        for name, value in pairs
+        if isinstance(value, str)
+    )
 
 
 def nested_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
@@ -194,8 +216,12 @@ def nested_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
 
 
 def form_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a form, repeated ones too; raises ``ValueError``."""
-    return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
+    """Return the fields of a form, repeated ones too; raises ``ValueError``.
+
+    Blanks and line ends around the body belong to no value, because a form encodes its own.
+    """
+    text = body.decode().strip()
+    return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)
 
 
 async def _oauth_request(request: Request) -> OAuthRequest:

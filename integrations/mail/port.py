@@ -11,7 +11,8 @@ class Mail:
     subject: str
     text: str
     html: str
-    # Such as List-Unsubscribe; From, To, Subject, Date and Message-ID are the adapter's.
+    # The adapter sets From, To, Subject, Date, Message-ID, and the headers that silence automatic
+    # responders. All others, such as List-Unsubscribe, come from here.
     headers: Mapping[str, str] = field(default_factory=dict)
     # The same at every attempt, so that a recipient who gets the mail twice can tell. Letters,
     # digits and "-".

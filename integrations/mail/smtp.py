@@ -32,7 +32,14 @@ from integrations.mail.port import Mail
 _KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+# Automatic responders answer no mail that has these headers: RFC 3834, 5, and Exchange. `All` would
+# suppress reports of failed delivery too.
+_AUTOMATIC = {
+    "Auto-Submitted": "auto-generated",
+    "X-Auto-Response-Suppress": "OOF, AutoReply",
+}
 _OURS = {"from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version"}
+_OURS |= {name.lower() for name in _AUTOMATIC}
 _MAX_LINE_BYTES = 998  # RFC 5322, 2.1.1
 
 
@@ -68,6 +75,8 @@ def compose(mail: Mail, sender: MailSender, address: str) -> bytes:
         raise MAIL_UNWRITABLE(what="The key")
     made_up = make_msgid(domain=sender.domain)
     message["Message-ID"] = f"<{mail.key}@{sender.domain}>" if mail.key else made_up
+    for name, value in _AUTOMATIC.items():
+        message[name] = value
     for name, value in mail.headers.items():
         is_ours = name.lower() in _OURS or name.lower().startswith("content-")
         if is_ours or not _NAME.match(name) or _CONTROLS.search(value):

@@ -13,6 +13,7 @@ from tests.contract.subscribers import Reader, count, known_member, new_list, su
 from tests.stack import Stack
 
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
+LINE = b"List-Unsubscribe=One-Click\r\n"
 
 
 def ways(trace_id: str) -> dict[str, dict[str, Any]]:
@@ -196,6 +197,7 @@ def test_mail_is_switched_off_by_one_click_by_json_by_no_body_and_by_a_login(
         (stranger, {"params": named, "data": ONE_CLICK}),
         (stranger, {"params": named, "files": parts_of(ONE_CLICK)}),
         (stranger, {"data": both}),
+        (stranger, {"params": named, "content": LINE, "headers": {"Content-Type": "text/plain"}}),
         (stranger, {"files": parts_of(both)}),
         (stranger, {"json": named}),
         (stranger, {"params": named}),

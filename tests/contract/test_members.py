@@ -164,7 +164,7 @@ def test_each_action_of_a_person_is_kept(
 ) -> None:
     trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
     base = f"/subscriptions/{list_id}"
-    one_click = {"List-Unsubscribe": "One-Click"}
+    one_click = {"List-Unsubscribe": "One-Click\r\n"}
     actions: list[tuple[httpx2.Client, str, str, dict[str, Any]]] = [
         (reader.client, "POST", f"{base}/no-challenge", {}),
         (reader.client, "PUT", f"{base}/email", {"json": {"enabled": False}}),

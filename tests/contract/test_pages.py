@@ -225,6 +225,32 @@ def test_only_a_post_changes_anything(
 IN_PARTS = {name: (None, value) for name, value in ONE_CLICK.items()}
 
 
+FORM = "application/x-www-form-urlencoded"
+PAIR = b"List-Unsubscribe=One-Click"
+MULTIPART = "multipart/form-data; boundary=b"
+PARTS = (
+    b'\r\n--b\r\nContent-Disposition: form-data; name="List-Unsubscribe"\r\n\r\n'
+    b"\tOne-Click\r\n\r\n--b--\r\n\r\n"
+)
+
+
+def test_one_click_stops_the_mail_whatever_surrounds_the_pair(
+    stranger: httpx2.Client, reader: Subscriber
+) -> None:
+    around = [PAIR + end for end in (b"\r\n", b"\n", b"\r", b" \t\r\n\r\n", b"%0D%0A", b"+")]
+    around += [b"\r\n " + PAIR, b"List-Unsubscribe = one-click\n", b"x=1&" + PAIR + b"\r\n&"]
+    bodies = [(kind, body) for body in around for kind in (FORM, "text/plain; charset=utf-8")]
+    bodies += [("", PAIR), ("application/octet-stream", PAIR + b"\n"), (MULTIPART, PARTS)]
+    in_body = f"List-Unsubscribe=One-Click&trace_id={reader.trace_id}\r\n".encode()
+    calls = [(kind, body, reader.unsubscribe_url) for kind, body in bodies]
+    for kind, body, url in [*calls, (FORM, in_body, "/unsubscribe")]:
+        press(stranger, reader, "resume_mail")
+        headers = {"Content-Type": kind} if kind else {}
+        reply = stranger.post(url, content=body, headers=headers)
+        assert reply.status_code == 200, (kind, body, reply.text)
+        assert reader.stands() == ("active", False), (kind, body)
+
+
 @pytest.mark.parametrize("sent", [{"data": ONE_CLICK}, {"files": IN_PARTS}])
 def test_one_click_stops_the_mail_without_a_redirect(
     stranger: httpx2.Client, reader: Subscriber, sent: dict[str, Any]
@@ -268,6 +294,11 @@ def test_what_is_neither_one_click_nor_a_button_does_nothing(
     before = reader.kept()
     reply = stranger.post(reader.unsubscribe_url, data=body)
     assert heading(reply, 422) == "That didn’t work"
+    plain = "&".join(f"{name}={value}" for name, value in body.items())
+    reply = stranger.post(
+        reader.unsubscribe_url, content=plain, headers={"Content-Type": "text/plain"}
+    )
+    assert heading(reply, 415 if plain else 422) == "That didn’t work"
     assert reader.kept() == before
 
 

@@ -116,6 +116,8 @@ def test_it_arrives_as_text_and_html_with_every_header_that_mail_needs(sandbox: 
     assert before <= parsedate_to_datetime(message["Date"]) <= clock.now()
     assert message["Message-ID"].endswith("@pressroom.example>")
     assert message["MIME-Version"] == "1.0"
+    assert message.get_all("Auto-Submitted") == ["auto-generated"]
+    assert message.get_all("X-Auto-Response-Suppress") == ["OOF, AutoReply"]
     assert message.defects == []
 
 

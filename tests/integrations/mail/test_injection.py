@@ -9,7 +9,8 @@ from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer, compose
 from tests.integrations.mail.server import SENDER, Talker, letter, mailer
 
-HEADERS = ["From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type"]
+HEADERS = ["From", "To", "Subject", "Date", "Message-ID"]
+HEADERS += ["Auto-Submitted", "X-Auto-Response-Suppress", "MIME-Version", "Content-Type"]
 TO = "reader@example.com"
 
 
@@ -42,6 +43,7 @@ def test_no_subject_adds_a_header_or_a_line(subject: str) -> None:
         ("", "a"),
         ("From", "boss@example.com"),
         ("bcc", "x@example.com"),
+        ("auto-submitted", "no"),
         ("Content-Type", "text/plain"),
     ],
 )
