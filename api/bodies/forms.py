@@ -4,19 +4,22 @@ Requests that a mail led to have their trace id in the body or the query: mail c
 without credentials (RFC 8058), programs send JSON, links carry a query.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from fastapi import Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
-from python_multipart import FormParser
+from python_multipart import MultipartParser
+from python_multipart.decoders import Base64Decoder, QuotedPrintableDecoder
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
 from api.bodies.json_bodies import is_json, media_type, read_json
+from api.bodies.part_headers import PartHead, PartHeaders
 from core.errors import mailing, media, requests
 from services.oauth.adapters import OAuthRequest, OAuthResponse
 
@@ -50,33 +53,62 @@ class MultipartForm:
         return pieces
 
 
+_DECODERS: dict[bytes, type[Base64Decoder] | type[QuotedPrintableDecoder]] = {
+    b"base64": Base64Decoder,
+    b"quoted-printable": QuotedPrintableDecoder,
+}
+
+
+class _FormReader:
+    """Callbacks for ``MultipartParser`` that keep all parts of a form in memory."""
+
+    def __init__(self) -> None:
+        self.form = MultipartForm()
+        self._head = PartHead()
+        self._content = BytesIO()
+        self._decoder: Base64Decoder | QuotedPrintableDecoder | None = None
+
+    def callbacks(self) -> dict[str, Callable[..., None]]:
+        return {
+            **PartHeaders(self._begin_part).callbacks(),
+            "on_part_data": self._write,
+            "on_part_end": self._end_part,
+        }
+
+    def _begin_part(self, head: PartHead) -> None:
+        if head.name is None:
+            raise FormParserError("The part has no name.")
+        self._head, self._content = head, BytesIO()
+        decoder = _DECODERS.get(head.transfer_encoding)
+        self._decoder = None if decoder is None else decoder(self._content)
+
+    def _write(self, data: bytes, start: int, end: int) -> None:
+        (self._decoder or self._content).write(data[start:end])
+
+    def _end_part(self) -> None:
+        if self._decoder is not None:
+            self._decoder.finalize()
+        name, content = self._head.name or "", self._content.getvalue()
+        if self._head.filename is None:
+            self.form.fields.append((name, content))
+        else:
+            self.form.files.append(FilePart(name, self._head.filename, content))
+
+
 async def read_form(request: Request) -> MultipartForm:
     """Read a multipart body while it arrives, into memory only.
 
     The route's body limit bounds it. Nothing is spooled to a file, so that an upload that is to be
     encrypted leaves no plain bytes on a disk. Raises ``body.not_multipart``, ``body.malformed``.
     """
-    form = MultipartForm()
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary")
     if kind != b"multipart/form-data" or not boundary:
         raise requests.BODY_NOT_MULTIPART()
-
-    def keep_file(part: Any) -> None:
-        stream = part.file_object
-        stream.seek(0)
-        data = stream.read()
-        part.close()
-        form.files.append(FilePart(_text(part.field_name), _text(part.file_name), data))
-
-    parser = FormParser(
-        "multipart/form-data",
-        on_field=lambda part: form.fields.append((_text(part.field_name), part.value or b"")),
-        on_file=keep_file,
-        boundary=boundary,
-        config={"MAX_MEMORY_FILE_SIZE": float("inf")},
-    )
+    reader = _FormReader()
+    form = reader.form
     try:
+        parser = MultipartParser(boundary, reader.callbacks())  # type: ignore[arg-type]
         async for chunk in request.stream():
             parser.write(chunk)
             if len(form.files) + len(form.fields) > MAX_MULTIPART_PARTS:
@@ -88,10 +120,10 @@ async def read_form(request: Request) -> MultipartForm:
 
 
 def file_named(form: MultipartForm, name: str) -> FilePart:
-    """The one file of that name.
+    """Return the one file with that name.
 
-    Raises ``attachment.file_missing``, ``attachment.several_files``. A browser's form in which
-    no file was chosen has a part without a filename.
+    A browser sends an empty file name if no file was chosen. Raises ``attachment.file_missing``
+    and ``attachment.several_files``.
     """
     files = [part for part in form.files if part.name == name and part.filename]
     if len(files) > 1:
@@ -99,11 +131,6 @@ def file_named(form: MultipartForm, name: str) -> FilePart:
     if not files:
         raise media.ATTACHMENT_FILE_MISSING(part=name)
     return files[0]
-
-
-def _text(value: bytes | None) -> str:
-    # Don't refuse a file for a name in another encoding than UTF-8.
-    return (value or b"").decode(errors="replace")
 
 
 MAX_FORM_FIELDS = 100

@@ -10,6 +10,7 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import parse_options_header
 from starlette.types import Scope
 
+from api.bodies.part_headers import PartHead, PartHeaders
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.middleware.layers import extend_deadline
@@ -99,33 +100,25 @@ class _Parts:
     _in_file: bool = False
     _in_field: str | None = None
     _field_bytes: int = 0
-    _name: bytearray = field(default_factory=bytearray)
-    _value: bytearray = field(default_factory=bytearray)
 
     def callbacks(self) -> dict[str, Callable[..., None]]:
         return {
-            "on_header_field": lambda data, start, end: self._name.extend(data[start:end]),
-            "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
-            "on_header_end": self.on_header_end,
+            **PartHeaders(self.on_head).callbacks(),
             "on_part_data": self.on_part_data,
             "on_part_end": self.on_part_end,
             "on_end": self.on_end,
         }
 
-    def on_header_end(self) -> None:
-        if bytes(self._name).lower() == b"content-disposition":
-            _, options = parse_options_header(bytes(self._value))
-            name = options.get(b"name", b"").decode(errors="replace")
-            if self.check_part:
-                self.check_part(name)
-            self._in_file = name == "file" and b"filename" in options
-            if self._in_file:
-                self.files += 1
-                self.filename = options[b"filename"].decode(errors="replace")
-            elif b"filename" not in options:
-                self._in_field = name
-        self._name.clear()
-        self._value.clear()
+    def on_head(self, head: PartHead) -> None:
+        name = head.name or ""
+        if self.check_part:
+            self.check_part(name)
+        self._in_file = name == "file" and head.filename is not None
+        if self._in_file:
+            self.files += 1
+            self.filename = head.filename or ""
+        elif head.filename is None:
+            self._in_field = name
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._in_file:

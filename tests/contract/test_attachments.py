@@ -97,10 +97,19 @@ def test_original_filename_is_the_last_part_of_what_was_sent(
     assert data(send(client, name=sent))["original_filename"] == kept
 
 
-def test_filename_in_another_encoding_is_no_reason_to_refuse(client: httpx2.Client) -> None:
-    body = multipart(b'name="file"; filename="h\xe4user.png"', encoded("PNG"))
+@pytest.mark.parametrize(
+    "disposition",
+    [
+        b"name=file; filename=\"=?utf-8?B?w6l0w6kuanBn?=\"; filename*=utf-8''%C3%A9t%C3%A9.jpg",
+        b"name=\"file\"; filename*=utf-8''%C3%A9t%C3%A9.jpg",
+        b'name="file"; filename="\xe9t\xe9.jpg"',
+    ],
+    ids=["dotnet", "star-only", "latin-1"],
+)
+def test_encoded_original_filename_is_decoded(client: httpx2.Client, disposition: bytes) -> None:
+    body = multipart(disposition, encoded("JPEG"))
     record = data(client.post("/attachments", content=body, headers=MULTIPART))
-    assert record["original_filename"] == "h\ufffduser.png"
+    assert record["original_filename"] == "été.jpg"
 
 
 MULTIPART = {"Content-Type": 'multipart/form-data; boundary="cut here"'}

@@ -52,6 +52,18 @@ def test_the_body_itself_may_be_the_file(client: httpx2.Client, list_id: int) ->
     assert (shown["filename"], shown["description"]["delimiter"]) == ("people.tsv", "\t")
 
 
+def test_an_encoded_file_name_is_decoded_and_chooses_the_delimiter(
+    client: httpx2.Client, list_id: int
+) -> None:
+    [email] = addresses(1)
+    rows = f"Email\tA,B\n{email}\tx,y\n".encode()
+    body = multipart(b"name=file; filename*=utf-8''%C3%A9t%C3%A9.tsv", rows)
+    headers = {"Prefer": "wait=30", **MULTIPART}
+    reply = client.post(f"/lists/{list_id}/imports", content=body, headers=headers)
+    shown = data(client.get(f"/imports/{data(reply)['result']['import_id']}"))
+    assert (shown["filename"], shown["description"]["delimiter"]) == ("été.tsv", "\t")
+
+
 def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:

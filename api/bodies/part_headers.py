@@ -1,0 +1,150 @@
+"""Reads the headers of multipart parts: names, and file names in all the forms that libraries send.
+
+RFC 7578 wants raw UTF-8 in a file name. Libraries also send `filename*` (RFC 8187), its numbered
+pieces (RFC 2231), encoded words (RFC 2047), backslash escapes, and names in Latin-1.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.errors import HeaderParseError
+from email.header import decode_header
+from encodings import normalize_encoding
+from encodings.aliases import aliases
+from urllib.parse import quote, unquote_to_bytes
+
+_PARAMETER = re.compile(r';[ \t]*([^\s=;"]+)[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|[^;]*)', re.DOTALL)
+_ESCAPED = re.compile(r'\\(["\\])')
+_PIECE = re.compile(r"filename\*([0-9]{1,3})(\*?)")
+_WORD = r"=\?[^?\s]+\?[bq]\?[^?]*\?="
+_WORDS = re.compile(rf"{_WORD}(?:[ \t]+{_WORD})*", re.IGNORECASE)
+# Python caches each unknown charset name that is looked up, so callers must not choose the names.
+_CHARSETS = frozenset({*aliases, *aliases.values()})
+
+
+@dataclass(frozen=True)
+class PartHead:
+    """A part's name, and the file name that only files have. ``name`` is ``None`` if missing."""
+
+    name: str | None = None
+    filename: str | None = None
+    transfer_encoding: bytes = b""
+
+
+@dataclass
+class PartHeaders:
+    """Collects the headers of the current part as ``MultipartParser`` reads them."""
+
+    on_head: Callable[[PartHead], None]
+    _headers: dict[bytes, bytes] = field(default_factory=dict)
+    _name: bytearray = field(default_factory=bytearray)
+    _value: bytearray = field(default_factory=bytearray)
+
+    def callbacks(self) -> dict[str, Callable[..., None]]:
+        return {
+            "on_part_begin": self._headers.clear,
+            "on_header_field": lambda data, start, end: self._name.extend(data[start:end]),
+            "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
+            "on_header_end": self._end_header,
+            "on_headers_finished": self._end_headers,
+        }
+
+    def _end_header(self) -> None:
+        self._headers[bytes(self._name).lower()] = bytes(self._value).strip()
+        self._name.clear()
+        self._value.clear()
+
+    def _end_headers(self) -> None:
+        name, filename = read_disposition(self._headers.get(b"content-disposition", b""))
+        encoding = self._headers.get(b"content-transfer-encoding", b"").lower()
+        self.on_head(PartHead(name, filename, encoding))
+
+
+def read_disposition(header: bytes) -> tuple[str | None, str | None]:
+    """Return the part's name and file name; each is ``None`` where the header doesn't have it."""
+    pairs = _PARAMETER.findall(header.decode("latin-1"))
+    parameters = {name.lower(): _unquote(value) for name, value in pairs}
+    name = parameters.get("name")
+    return None if name is None else _decode_raw(name), _filename(parameters)
+
+
+def _unquote(value: str) -> str:
+    value = value.strip()
+    if value.startswith('"'):
+        return _ESCAPED.sub(r"\1", value.removeprefix('"').removesuffix('"'))
+    return value
+
+
+def _filename(parameters: Mapping[str, str]) -> str | None:
+    """Return ``filename*`` where its charset fits, because RFC 6266 prefers it to ``filename``."""
+    plain, extended = parameters.get("filename"), _extended_value(parameters)
+    if extended is None:
+        return None if plain is None else _decode_plain(plain)
+    charset, data = _split_extended(extended)
+    decoded = _decode(data, charset)
+    if decoded:
+        return decoded
+    return _decode_plain(plain) if plain else _decode_bytes(data)
+
+
+def _extended_value(parameters: Mapping[str, str]) -> str | None:
+    """Return the value of ``filename*``, put together from its numbered pieces if need be."""
+    whole = parameters.get("filename*")
+    if whole is not None:
+        return whole
+    pieces = {
+        int(match[1]): value if match[2] else quote(value, safe="'", encoding="latin-1")
+        for name, value in parameters.items()
+        if (match := _PIECE.fullmatch(name))
+    }
+    return "".join(pieces[number] for number in sorted(pieces)) or None
+
+
+def _split_extended(value: str) -> tuple[str, bytes]:
+    """Return the charset and the bytes of ``charset'language'percent-encoded``."""
+    charset, _, rest = value.partition("'")
+    _, mark, encoded = rest.partition("'")
+    if not mark:
+        charset, encoded = "utf-8", value
+    return charset, unquote_to_bytes(encoded.encode("latin-1"))
+
+
+def _decode_plain(value: str) -> str:
+    # Browsers escape these three characters so, and no others.
+    for escape, character in (("%22", '"'), ("%0D", "\r"), ("%0A", "\n")):
+        value = value.replace(escape, character)
+    return _WORDS.sub(lambda words: _decode_words(words[0]), _decode_raw(value))
+
+
+def _decode_words(words: str) -> str:
+    """Decode adjacent encoded words, or return them as they are if they are broken."""
+    try:
+        chunks = decode_header(words)
+    except (HeaderParseError, ValueError):
+        return words
+    return "".join(
+        chunk if isinstance(chunk, str) else _decode(chunk, charset or "") or _decode_bytes(chunk)
+        for chunk, charset in chunks
+    )
+
+
+def _decode_raw(value: str) -> str:
+    return _decode_bytes(value.encode("latin-1"))
+
+
+def _decode_bytes(data: bytes) -> str:
+    """Decode UTF-8, or else Windows-1252, which extends Latin-1."""
+    return _decode(data, "utf-8") or data.decode("cp1252", "replace")
+
+
+def _decode(data: bytes, charset: str) -> str | None:
+    """Return ``None`` for an unknown charset, and for bytes that it doesn't have."""
+    codec = normalize_encoding(charset).lower()
+    if codec not in _CHARSETS:
+        return None
+    try:
+        text = data.decode(codec)
+        text.encode()  # UTF-7 can hold half a character
+    except (LookupError, ValueError):
+        return None
+    return text
