@@ -7,6 +7,7 @@ only shows rows starts without them.
 from datetime import datetime
 from typing import NamedTuple
 
+from core.languages.shown_lines import strip_unseen
 from storage.database import Database, Statement
 
 _NEWEST = Statement("""
@@ -34,5 +35,5 @@ def newest_users(database: Database, *, owners: bool, email: str) -> list[Listed
         owners: only those who have a list.
         email: a part of the address, in any case.
     """
-    found = database.rows(_NEWEST, owners=owners, part=email)
+    found = database.rows(_NEWEST, owners=owners, part=strip_unseen(email))
     return [ListedUser(*row) for row in found]

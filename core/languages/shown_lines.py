@@ -19,6 +19,19 @@ _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ANY_DIRECTION = re.compile(f"{_TURNING.pattern}|[{_DIRECTION_MARKS}]")
 # Letters and symbols by their category, which are shown as nothing.
 _FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+# The first and the last character of each range of controls, blanks and format characters.
+_UNSEEN_RANGES = (
+    *((0x0, 0x20), (0x7F, 0xA0), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x1680, 0x1680)),
+    *((0x180B, 0x180F), (0x2000, 0x200F), (0x2028, 0x202F), (0x205F, 0x206F), (0x3000, 0x3000)),
+    *((0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0xE0000, 0xE007F)),
+)
+_UNSEEN = "".join(
+    (
+        *(chr(point) for first, last in _UNSEEN_RANGES for point in range(first, last + 1)),
+        *_FILLERS,
+    )
+)
+_ANY_UNSEEN = re.compile(f"[{re.escape(_UNSEEN)}]")
 
 
 def is_shown(text: str) -> bool:
@@ -42,6 +55,21 @@ def is_plain(text: str) -> bool:
     return is_shown(text) and all(
         category(each)[0] != "C" or each in _UNSEEN_BUT_NEEDED for each in text
     )
+
+
+def strip_unseen(text: str) -> str:
+    """Return the text without the characters around it that nobody can see."""
+    return text.strip(_UNSEEN)
+
+
+def has_unseen(text: str) -> bool:
+    """Return whether the text has a character that nobody can see, such as a blank."""
+    return _ANY_UNSEEN.search(text) is not None
+
+
+def caseless(text: str) -> str:
+    """Return the text without regard to case and composition, for comparisons."""
+    return normalize("NFC", normalize("NFC", text).casefold())
 
 
 # Letters of other scripts that look like a Latin one, and Latin ones that NFKC keeps.

@@ -199,7 +199,7 @@ def reset_attempts(uow: UnitOfWork, *, email: str, client: str | None) -> None:
 def _find(uow: UnitOfWork, email: str, known: str | None) -> tuple[str, User | None, str | None]:
     """The typed text, address or not, in one spelling; its person; a known browser's nonce."""
     try:
-        email = email_addresses.normalise(email.strip())
+        email = email_addresses.normalise(email)
     except DomainError:
         email = email.replace("\0", "").strip().lower()
     person = uow.session.scalar(select(User).where(User.email == email))

@@ -12,6 +12,7 @@ from sqlalchemy import exists, func, select, text
 
 from core.errors import FieldProblem
 from core.errors.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG, MEMBER_DENIED
+from core.languages.shown_lines import strip_unseen
 from core.logging import get_logger
 from models import DeniedEntry
 from services.accounts import email_addresses
@@ -66,7 +67,11 @@ def normalised(addresses: Sequence[str], domains: Sequence[str], *, verb: str = 
 
 
 def _domain(written: str) -> str | None:
-    """The one spelling of a domain, or of all subdomains of one; ``None`` for another text."""
+    """Return the one spelling of a domain, or of all subdomains of one.
+
+    ``None`` for any other text.
+    """
+    written = strip_unseen(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
     # The text after the star may be a top-level domain, which is no mail domain itself.

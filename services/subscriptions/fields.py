@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import date
 from typing import Any
+from unicodedata import normalize
 
 from sqlalchemy import func, select
 
 from core.errors import FieldProblem
 from core.errors import mailing as errors
-from core.languages.shown_lines import is_shown
+from core.languages.shown_lines import caseless, is_shown
 from models import FieldType, MemberField
 from services.access import sessions
 from services.subscriptions import branding
@@ -65,8 +66,8 @@ def stored_of_text(field: MemberField, text: str) -> FieldValue | None:
     elif field.type == FieldType.BOOLEAN:
         value = _WORDS.get(text.casefold(), text)
     elif field.type == FieldType.CHOICE:
-        spelt = {each.casefold(): each for each in reversed(field.choices)}
-        value = spelt.get(text.casefold(), text) if text not in field.choices else text
+        spelt = {caseless(each): each for each in reversed(field.choices)}
+        value = spelt.get(caseless(text), text) if text not in field.choices else text
     return stored(field, value)
 
 
@@ -80,6 +81,7 @@ def as_text(value: FieldValue) -> str:
 def _text(_: MemberField, value: object) -> str:
     if not isinstance(value, str):
         raise ValueRefused("must be a text")
+    value = normalize("NFC", value)
     if len(value) > MAX_VALUE_CHARACTERS or "\0" in value:
         raise ValueRefused(f"must have at most {MAX_VALUE_CHARACTERS} characters, none of them NUL")
     return value
@@ -107,9 +109,14 @@ def _boolean(_: MemberField, value: object) -> bool:
 
 
 def _choice(field: MemberField, value: object) -> str:
-    if not isinstance(value, str) or value not in field.choices:
-        raise ValueRefused("must be one of the field's choices")
-    return value
+    if isinstance(value, str):
+        if value in field.choices:
+            return value
+        composed = normalize("NFC", value)
+        for choice in field.choices:
+            if normalize("NFC", choice) == composed:
+                return choice
+    raise ValueRefused("must be one of the field's choices")
 
 
 _BY_TYPE: Mapping[FieldType, Callable[[MemberField, object], FieldValue]] = {
@@ -256,7 +263,7 @@ def _set(uow: UnitOfWork, field: MemberField, values: Mapping[str, Any]) -> None
     for name, value in values.items():
         setattr(field, name, value)
     field.label = field.label.strip()
-    field.choices = [each.strip() for each in field.choices]
+    field.choices = [normalize("NFC", each.strip()) for each in field.choices]
     shown = [("label", field.label), *(("choices", each) for each in field.choices)]
     for name, text in shown:
         branding.require_harmless(name, text)

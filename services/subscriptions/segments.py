@@ -16,7 +16,7 @@ from sqlalchemy.orm import undefer
 
 from core.errors import mailing as errors
 from core.ids import MAX_ID
-from core.languages.shown_lines import is_plain
+from core.languages.shown_lines import caseless, is_plain
 from core.settings.notations import PlanQuota
 from models import MailingList, Segment, Subscription
 from services import paging
@@ -129,7 +129,7 @@ def _require_room(uow: UnitOfWork, mailing_list: MailingList, more: int) -> None
 
 def _name(segment: Segment, name: str) -> None:
     segment.name = name = name.strip()
-    segment.folded = name.casefold()
+    segment.folded = caseless(name)
     if len(name) > MAX_SEGMENT_NAME_CHARACTERS or not is_plain(name):
         raise errors.SEGMENT_NAME(most=MAX_SEGMENT_NAME_CHARACTERS)
 

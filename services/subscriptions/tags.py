@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from core.errors import TransientError
 from core.errors import mailing as errors
-from core.languages.shown_lines import is_shown
+from core.languages.shown_lines import caseless, is_shown
 from core.logging import get_logger
 from models import DeletedTag, MemberTag
 from services import paging
@@ -46,7 +46,7 @@ def read(text: str) -> str:
 
 def folded(name: str) -> str:
     """Return the name without regard to case and composition."""
-    return unicodedata.normalize("NFC", name.casefold())
+    return caseless(name)
 
 
 def tag_ids_of(

@@ -209,7 +209,7 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
     """Mail a link to the new address, also if it has an account: nobody learns that by asking."""
     current, _ = await RECORDS.run(_personal_words, visit)
     try:
-        email = email_addresses.normalise(visit.form.get("email", "").strip())
+        email = email_addresses.normalise(visit.form.get("email", ""))
         async with padded_duration():
             await _proven(visit, current)
             await visit.state.in_unit_of_work(

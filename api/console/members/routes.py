@@ -195,7 +195,7 @@ def add_member(visit: FormVisit, list_id: ListId) -> Response:
     """Add one person, or change the member who has this address."""
     form = visit.form
     try:
-        email = email_addresses.normalise(form.get("email", "").strip())
+        email = email_addresses.normalise(form.get("email", ""))
         named = {"name": text_or_none(form, "name"), "type": form.get("type", "")}
         body = body_of_form(MemberUpsert, {key: value for key, value in named.items() if value})
         with visit.unit_of_work() as uow:

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from core.errors import DomainError
+from core.languages.shown_lines import strip_unseen
 from models import MemberTag, Subscription, SubscriptionStatus
 from services.accounts import email_addresses
 from services.subscriptions.filters.names import (
@@ -103,11 +104,18 @@ def pattern(operator: Operator, value: str) -> str:
 
 
 def of_text(comparison: Comparison, column: ColumnElement[str]) -> Condition:
-    """For a text that is stored with its case."""
-    operator, values = comparison.operator, [str(value) for value in comparison.values]
+    """Return the condition on a text that is stored with its case."""
+    operator = comparison.operator
+    values = [form for value in comparison.values for form in _forms_of(str(value))]
     if operator in {Operator.CONTAINS, Operator.BEGINS}:
-        return folded(column).like(folded(literal(pattern(operator, values[0]))))
+        patterns = [folded(literal(pattern(operator, value))) for value in values]
+        return or_(*(folded(column).like(each) for each in patterns))
     return folded(column).in_([folded(literal(value)) for value in values])
+
+
+def _forms_of(value: str) -> Iterable[str]:
+    """Return the composed and the decomposed form of a text: a stored text may have either."""
+    return dict.fromkeys(unicodedata.normalize(form, value) for form in ("NFC", "NFD"))
 
 
 _Of = Callable[[Comparison, Members], Condition]
@@ -132,7 +140,8 @@ def _of_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    lowered = unicodedata.normalize("NFC", values[0]).lower()
+    # A part of blanks only stays as it is: it is in no address, while an empty part is in all.
+    lowered = unicodedata.normalize("NFC", strip_unseen(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(pattern(operator, lowered))
     if operator is Operator.BEGINS:
@@ -280,6 +289,8 @@ def _indexed_field(comparison: Comparison, members: Members) -> Condition | None
         return None
     fields, key = members.rows.c.fields, json.dumps(str(comparison.name.field_id))
     document = cast(folded(cast(fields, Text())), JSONB())
-    parts = [literal(f"{{{key}: {_json_text(value)}}}", Text()) for value in comparison.values]
+    values = (_json_text(value) for value in comparison.values)
+    texts = (form for value in values for form in _forms_of(value))
+    parts = [literal(f"{{{key}: {each}}}", Text()) for each in texts]
     held = [document.contains(cast(folded(part), JSONB())) for part in parts]
     return and_(fields != NONE, or_(*held))

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import FromClause, and_, func, or_, select, text
 
 from core.errors.mailing import FILTER_TOO_LARGE, SEGMENT_FIELD_RETIRED, SEGMENT_TAG_DELETED
+from core.languages.shown_lines import strip_unseen
 from models import MailingList, MemberField, Subscription, SubscriptionStatus
 from services.access.caller import Caller
 from services.subscriptions import fields, tags
@@ -115,7 +116,7 @@ class Found:
 def find(uow: UnitOfWork, caller: Caller, sought: str) -> Found:
     """The caller's lists whose title or slug has these words, and active members whose address
     begins so. Nothing for fewer than ``MIN_SOUGHT_CHARACTERS``."""
-    words = unicodedata.normalize("NFC", sought.strip()).lower()
+    words = unicodedata.normalize("NFC", strip_unseen(sought)).lower()
     if not MIN_SOUGHT_CHARACTERS <= len(words) <= MAX_SOUGHT_CHARACTERS:
         return Found([], [])
     pattern = re.sub(r"([\\%_])", r"\\\1", words)

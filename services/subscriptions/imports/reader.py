@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from core.errors import imports as errors
+from core.languages.shown_lines import strip_unseen
 from models import FieldType
 from services.subscriptions.imports.columns import (
     ColumnLayout,
@@ -40,7 +41,7 @@ from services.subscriptions.imports.delimited import (
     too_long,
     widened,
 )
-from services.subscriptions.imports.row_mapper import BLANKS, RowMapper
+from services.subscriptions.imports.row_mapper import RowMapper
 from services.subscriptions.imports.written_forms import ColumnForms
 
 # Each object may have keys of its own. Keys beyond this number are not columns.
@@ -58,7 +59,7 @@ def sniff(sample: str) -> Dialect | None:
 
     Raises ``import.json_array``, ``import.no_readable_row``.
     """
-    text = sample.lstrip(BLANKS)
+    text = strip_unseen(sample)
     if _ARRAY_OR_SPREAD_OBJECT.match(text):
         raise errors.IMPORT_JSON_ARRAY()
     if not _OBJECT.match(text):
@@ -270,7 +271,7 @@ def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
         head.append(block)
         characters += len(block) if isinstance(block, str) else 0
     whole = characters < HEAD_BYTES // 4
-    if whole and not any(not isinstance(block, str) or block.strip(BLANKS) for block in head):
+    if whole and not any(not isinstance(block, str) or strip_unseen(block) for block in head):
         raise errors.IMPORT_EMPTY()
     sample = repair_text("".join(block for block in head if isinstance(block, str)))
     return sample, whole, chain(head, unread)

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
-from unicodedata import category
+from unicodedata import normalize
 
 import orjson
 
 from core import clock
-from core.languages.shown_lines import JOINERS
+from core.languages.shown_lines import JOINERS, strip_unseen
 from models import ConsentHow
 from services.subscriptions import tags
 from services.subscriptions.export_sheets import bare_cell
@@ -162,7 +162,6 @@ MAX_MEMBER_NAME_CHARACTERS = 200
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
 # The ends of a cell that is empty, has brackets, or has the old mark of a file's end.
 _ODD_ENDS = ("", ">", "\x1a")
-BLANKS = " \t\r\n\x1a\ufeff\xa0"
 
 
 class RowMapper:
@@ -203,11 +202,9 @@ class RowMapper:
             parts = [_name_in(padded[index]) for index in self._parts]
             name = " ".join(filter(None, parts))[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
         if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
-            # The name of ``Jane Doe <jane@example.com>``.
-            found = _IN_BRACKETS.match(email) if email.endswith(">") else None
-            name = name or (_name_in(found[1].strip(' "')) if found else "")
-            email = _tidy_email(email)
-            if not email and not any(cell.strip(BLANKS) for cell in cells):
+            email, name_beside = _split_address(email)
+            name = name or name_beside
+            if not email and not any(strip_unseen(cell) for cell in cells):
                 return None
             if not email:
                 reason = "There is no e-mail address in this row."
@@ -227,12 +224,12 @@ class RowMapper:
         return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells, extras)
 
 
-def _tidy_email(email: str) -> str:
-    """The address without what copying leaves around it: brackets and invisible characters."""
-    email = bare_cell(email).strip(BLANKS)
+def _split_address(email: str) -> tuple[str, str]:
+    """Return the bare address, and the name that ``Jane Doe <jane@example.com>`` has before it."""
+    email = strip_unseen(bare_cell(email))
     if found := _IN_BRACKETS.match(email):
-        email = found[2]
-    return email.strip("".join(each for each in email if category(each) in {"Cf", "Zs"}))
+        return strip_unseen(found[2]), _name_in(found[1].strip(' "'))
+    return email, ""
 
 
 def _name_in(cell: str) -> str:
@@ -241,6 +238,8 @@ def _name_in(cell: str) -> str:
 
 
 def tidy_name(name: str) -> str:
+    """Return the name in one line and in composed form (NFC), without invisible characters."""
+    name = name if name.isascii() else normalize("NFC", name)
     if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
         return name.strip()
     shown = (

@@ -47,7 +47,8 @@ def _gets_other_values(row: str, *, has_extras: bool) -> str:
                 OR m.joined_at IS NULL AND e.joined_at IS NOT NULL
             )"""
     return f"""(
-            :update AND {row}.name <> '' AND {row}.name IS DISTINCT FROM m.name
+            :update AND {row}.name <> ''
+                AND normalize({row}.name) IS DISTINCT FROM normalize(m.name)
             OR :update AND {row}.tier IS NOT NULL
                 AND ({row}.tier <> m.type OR {row}.paid_expiry IS DISTINCT FROM m.paid_expiry)
             {extras if has_extras else ""}

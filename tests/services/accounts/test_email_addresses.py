@@ -5,6 +5,7 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core.languages.shown_lines import has_unseen, strip_unseen
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from tests.sizes import sized
@@ -58,6 +59,10 @@ ODD = [
 
 
 def reference(address: str) -> str | None:
+    """Return the library's spelling; ``None`` if the library or our rule refuses the address."""
+    address = strip_unseen(address)
+    if has_unseen(address):
+        return None
     try:
         return validate_email(address, check_deliverability=False).normalized.lower()
     except EmailNotValidError:
@@ -148,6 +153,28 @@ def test_endless_address_is_refused_without_being_examined() -> None:
 
     assert isinstance(verdict, InvalidAddress)
     assert "254" in verdict.reason
+
+
+# Blanks, line ends, a byte-order mark, and characters of no width.
+UNSEEN = (
+    *" \t\n\r\v\f\x00\x1a\x7f\x85\xa0\xad\u034f\u115f\u1680\u180e\u2003\u2009\u200b\u200c\u200d",
+    *"\u200e\u200f\u2028\u2029\u202a\u202f\u205f\u2060\u2064\u2069\u2800\u3000\u3164\ufe0f\ufeff",
+    *("\ufff9", "\U000e0001", "\r\n", "\ufeff \u200b\t"),
+)
+
+
+@pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
+def test_unseen_characters_are_removed_around_an_address_and_refused_inside(unseen: str) -> None:
+    around = [f"{unseen}Jörg@example.com", f"ann@example.com{unseen}", f"{unseen}b@x.org{unseen}"]
+    inside = [f"a{unseen}b@example.com", f"a@exam{unseen}ple.com", f"ann{unseen}@example.com"]
+
+    assert email_addresses.normalise_all(around) == [
+        "jörg@example.com",
+        "ann@example.com",
+        "b@x.org",
+    ]
+    assert all(isinstance(each, InvalidAddress) for each in email_addresses.normalise_all(inside))
+    assert email_addresses.normalise_domain(f"{unseen}Example.com{unseen}") == "example.com"
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,8 @@ def _compared(name: str, operator: str, value: Any, operand: Any) -> bool:
     if not isinstance(value, str):
         return compare(value, operand)
     if name == "email":
-        return _OF_TEXT[operator](value, unicodedata.normalize("NFC", operand).lower())
+        operand = unicodedata.normalize("NFC", operand.strip() or operand)
+        return _OF_TEXT[operator](value, operand.lower())
     if operator in _OF_TEXT:
         return _OF_TEXT[operator](value.casefold(), operand.casefold())
     return compare(date.fromisoformat(value), date.fromisoformat(operand))

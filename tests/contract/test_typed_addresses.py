@@ -1,0 +1,76 @@
+"""Addresses as people type and copy them, at each entry of the API."""
+
+import secrets
+from collections.abc import Callable
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from tests.contract.bulk import add, imported, of_addresses
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import members, subscribe
+
+# Blanks, a no-break space, a zero-width space, a byte-order mark, and a line end.
+AROUND = ("{} ", "\u00a0{}", "{}\u200b", "\ufeff{}", " {}\n")
+
+
+def _sign_up(client: httpx2.Client, list_id: int, *addresses: str) -> None:
+    for each in addresses:
+        assert data(subscribe(client, list_id, each)) == 1
+
+
+def _submit(client: httpx2.Client, list_id: int, *addresses: str) -> None:
+    for each in addresses:
+        reply = client.post(f"/subscriptions/{list_id}", data={"email": each})
+        assert reply.status_code == 303, reply.text
+
+
+def _add(client: httpx2.Client, list_id: int, *addresses: str) -> None:
+    assert data(add(client, list_id, *addresses, prefer="wait=30")) == len(addresses)
+
+
+def _put(client: httpx2.Client, list_id: int, *addresses: str) -> None:
+    for each in addresses:
+        data(client.put(f"/lists/{list_id}/members/{quote(each)}", json={}))
+
+
+def _import(client: httpx2.Client, list_id: int, *addresses: str) -> None:
+    assert imported(client, list_id, of_addresses(*addresses))["added"] == len(addresses)
+
+
+@pytest.mark.parametrize("enter", [_sign_up, _submit, _add, _put, _import])
+def test_unseen_characters_around_an_address_are_removed_at_each_entry(
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    list_id: int,
+    enter: Callable[..., None],
+) -> None:
+    name = secrets.token_hex(6)
+    plain = [f"{name}.{number}@example.com" for number in range(len(AROUND))]
+    written = [form.format(each) for form, each in zip(AROUND, plain, strict=True)]
+
+    enter(stranger if enter in (_sign_up, _submit) else client, list_id, *written)
+
+    assert sorted(each["email"] for each in members(client, list_id)) == plain
+    assert [each["email"] for each in members(client, list_id, email=written[0])] == plain[:1]
+
+
+def test_deny_list_removes_unseen_characters_around_an_entry(client: httpx2.Client) -> None:
+    body = {
+        "addresses": [form.format(f"a{number}@example.org") for number, form in enumerate(AROUND)],
+        "domains": [form.format(f"d{number}.example.org") for number, form in enumerate(AROUND)],
+    }
+    data(client.put("/deny-list", json=body))
+
+    assert data(client.get("/deny-list")) == {
+        "addresses": [f"a{number}@example.org" for number in range(len(AROUND))],
+        "domains": [f"d{number}.example.org" for number in range(len(AROUND))],
+    }
+
+
+def test_unseen_character_inside_an_address_is_refused(client: httpx2.Client, list_id: int) -> None:
+    for inside in ("a b@example.com", "a\u200bb@example.com", "a@exam\ufe0fple.com"):
+        problem(subscribe(client, list_id, inside), 422, "body.invalid")
+        path = f"/lists/{list_id}/members/{quote(inside)}"
+        problem(client.put(path, json={}), 400, "request.invalid")

@@ -1,0 +1,56 @@
+"""Texts in composed and in decomposed form (Unicode NFC and NFD) are equal."""
+
+from typing import Literal
+from unicodedata import normalize
+
+import pytest
+from sqlalchemy import select
+
+from models import FieldType, Subscription
+from services.subscriptions import fields, lists
+from services.subscriptions.filters import member_filter
+from tests.importing import Importing, csv_of
+from tests.stack import Owner
+
+HEADER = ("email", "name", "City", "Size", "Tags")
+VALUES = ("Zoë Müller", "Genève", "très grand", "é")
+
+
+Forms = tuple[Literal["NFC", "NFD"], Literal["NFC", "NFD"]]
+
+
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_composition_makes_no_difference_to_an_update_or_a_filter(
+    importing: Importing, owner: Owner, list_id: int, people: list[str], forms: Forms
+) -> None:
+    stored, brought = forms
+    choices = [normalize(stored, VALUES[2])]
+    with importing.resources.unit_of_work() as uow:
+        fields.create(uow, owner.user_id, type=FieldType.TEXT, key="city", label="City")
+        named = {"key": "size", "label": "Size", "choices": choices}
+        fields.create(uow, owner.user_id, type=FieldType.CHOICE, **named)
+
+    def bring(form: Literal["NFC", "NFD"]) -> int:
+        row = [people[0], *(normalize(form, each) for each in VALUES)]
+        task = importing.bring(owner, list_id, csv_of([row], HEADER), on_existing="update")
+        assert task.left_out == 0
+        return task.updated
+
+    bring(stored)
+    # Rows of earlier releases have names as they came.
+    rename = "UPDATE subscriptions SET name = %s WHERE list_id = %s RETURNING 1"
+    importing.stack.query(rename, normalize(stored, VALUES[0]), list_id)
+
+    assert bring(brought) == 0
+    for form in forms:
+        name, city, *_ = (normalize(form, each) for each in VALUES)
+        by_name, by_city = {"field": "name", "is": name}, {"field": "fields.city", "is": city}
+        begins = {"field": "name", "begins": name[:-4]}
+        with importing.resources.unit_of_work() as uow:
+            found = member_filter.read(
+                uow, lists.get(uow, list_id), {"all": [by_name, by_city, begins]}
+            )
+            query = select(Subscription.email).where(
+                Subscription.list_id == list_id, found.condition()
+            )
+            assert list(uow.session.scalars(query)) == people[:1]
