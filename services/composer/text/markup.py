@@ -128,9 +128,10 @@ _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REREAD_CHARACTERS = 200_000
 _MARKS = re.compile(r"[<>&\[\]*_`~\\]")
 # Fragments that the parsers leave as text because they aren't quite markup, and that still look
-# like it.
+# like it. A run of a character is tried once as a whole: trying it again from each of its
+# characters would take the square of its length.
 _LEFT_OVER = re.compile(
-    r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|<[</!?]*(?=[\w!?])|&+(?=#?\w+;)|!+(?=\[)"
+    r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
 _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.I | re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
@@ -181,12 +182,25 @@ def _clean_line(text: str) -> CleanText:
             return CleanText(text)
         before, text = text, _read_again(text)
         if text == before:
-            # Marks of emphasis stand within words, brackets between them.
-            text = _LEFT_OVER.sub(lambda mark: "" if mark[0][0] in "*_~`" else " ", text)
-            text = visible_line(text)
+            text = visible_line(_LEFT_OVER.sub(_without_left_over, text))
             if text == before:
                 return CleanText(text)
     return strip_markup(text)
+
+
+def _without_left_over(mark: re.Match[str]) -> str:
+    """Return the replacement of a fragment that looks like markup."""
+    run = mark[0]
+    if run[0] in "*_~`":
+        # Marks of emphasis stand within words, all others between them.
+        return ""
+    if mark["tag"] is None:
+        return " "
+    if run[-1] not in "</!?":
+        return f" {run[-1]}"
+    # Without a word behind it, only what stands before a `!` or `?` looks like a tag.
+    last = max(run.rfind("!"), run.rfind("?"))
+    return f" {run[last:]}" if last > 0 else run
 
 
 def strip_markup(text: str) -> CleanText:
