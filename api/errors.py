@@ -35,6 +35,7 @@ STATUS_OF = {
     Kind.STALLED: 408,
     Kind.CONFLICT: 409,
     Kind.TOO_LARGE: 413,
+    Kind.PATH_TOO_LONG: 414,
     Kind.UNSUPPORTED_TYPE: 415,
     Kind.RANGE: 416,
     Kind.INVALID: 422,

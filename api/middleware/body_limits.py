@@ -5,7 +5,6 @@ import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NoReturn
 
 from starlette.datastructures import Headers
@@ -46,9 +45,12 @@ class BodyLimit:
 
 
 def _json_limit(path: str, megabytes: int) -> BodyLimit:
-    error = requests.BODY_TOO_LARGE.filled(megabytes=megabytes)
+    error = requests.BODY_TOO_LARGE.filled(most=f"{megabytes} MB")
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
+
+# Anybody may send such a body. It holds a name, an address and the values of public fields.
+MAX_SIGN_UP_BYTES = 64 * 1024
 
 # The first limit whose pattern matches the path counts.
 LIMITS = (
@@ -59,6 +61,11 @@ LIMITS = (
         max_seconds=MAX_IMPORT_FILE_SECONDS,
     ),
     _json_limit(r"/auxilia/subscriptions/[^/]+/members/add$", 32),
+    BodyLimit(
+        re.compile(r"/subscriptions/[^/]+$"),
+        MAX_SIGN_UP_BYTES,
+        requests.BODY_TOO_LARGE.filled(most="64 KB"),
+    ),
     BodyLimit(
         re.compile(r"(/attachments|/console/images)$"),
         MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
@@ -72,7 +79,6 @@ LIMITS = (
 )
 
 
-@lru_cache(maxsize=1024)
 def body_limit_of(path: str) -> BodyLimit:
     return next(limit for limit in LIMITS if limit.path.match(path))
 

@@ -28,7 +28,7 @@ from api.middleware.headers import (
     VersionMiddleware,
 )
 from api.waiting.waiters import CallerDisconnected
-from core.errors.requests import REQUEST_TOO_SLOW, ROUTE_NOT_FOUND
+from core.errors.requests import PATH_TOO_LONG, REQUEST_TOO_SLOW, ROUTE_NOT_FOUND
 from core.logging import get_logger
 from core.settings import Settings
 from core.telemetry import spans
@@ -215,8 +215,7 @@ log = get_logger("api.auth")
 
 # A caller's own id of the request that is taken over.
 _SANE = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
-# A part of a path that names a member by the address, which no log keeps.
-_ADDRESS = re.compile("[^/]*@[^/]*")
+MAX_LOGGED_PATH_CHARACTERS = 500
 # Asked every few seconds, by machines.
 _UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -261,8 +260,36 @@ class RequestMiddleware:
                 spans.note_route(method, route, status)
                 observe_request(method, route, status, seconds)
                 ms = round(seconds * 1000, 1)
-                shown = _ADDRESS.sub("{address}", path)
-                log.info("request", method=method, path=shown, status=status, ms=ms)
+                log.info("request", method=method, path=_loggable(path), status=status, ms=ms)
+
+
+def _loggable(path: str) -> str:
+    """Return the path for the log, with ``{address}`` for each part that names a member."""
+    parts = path.split("/")
+    shown = "/".join("{address}" if "@" in each else each for each in parts)
+    return shown[:MAX_LOGGED_PATH_CHARACTERS]
+
+
+# No route needs a longer path: its longest part is an address with escapes.
+MAX_PATH_BYTES = 2048
+
+
+class PathLengthMiddleware:
+    """Refuses a path that is too long, before any other layer searches it.
+
+    Only the layers outside of this one may see such a path. They add the headers of every answer,
+    and the line of the log.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if len(scope["raw_path"]) > MAX_PATH_BYTES:
+            refusal = problem_response(PATH_TOO_LONG(most=MAX_PATH_BYTES))
+            await refusal(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 class InternalErrorMiddleware:
@@ -333,6 +360,7 @@ def request_layers(
         Middleware(HeadersMiddleware, settings=settings, drain=drain),
         Middleware(FinalNewlineMiddleware),
         Middleware(RequestMiddleware),
+        Middleware(PathLengthMiddleware),
         Middleware(ApiCorsMiddleware, pages=pages, reader_pages=reader_pages, folders=folders),
         *own_host,
         Middleware(VersionMiddleware),

@@ -30,7 +30,7 @@ _SIGNATURE = {
     responses=refuses(
         money.WEBHOOK_SIGNATURE_INVALID,
         money.WEBHOOK_UNREADABLE,
-        requests.BODY_TOO_LARGE.filled(megabytes=1),
+        requests.BODY_TOO_LARGE.filled(most="1 MB"),
         requests.SERVICE_UNAVAILABLE,
         money.TOPUP_NO_CHANNEL,
     ),

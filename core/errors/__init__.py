@@ -26,6 +26,7 @@ class Kind(StrEnum):
     CONFLICT = "conflict"
     RANGE = "range"
     TOO_LARGE = "too_large"
+    PATH_TOO_LONG = "path_too_long"
     UNSUPPORTED_TYPE = "unsupported_type"
     RATE_LIMITED = "rate_limited"
     PROVIDER_FAILED = "provider_failed"

@@ -20,9 +20,9 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from devstack.sandbox import render
 from devstack.sandbox.sandbox_settings import LLM_API_KEY, LLM_MODEL, LLM_PREFIX
 
-_DELIMITER = re.compile(r"<([\w-]+)>\n(.*?)\n</\1>", re.DOTALL)
+_DELIMITER = re.compile(r"<([\w-]+)>\n")
 _SENTENCE = re.compile(r"[^.!?。！？…\n]+[.!?。！？…]*")  # noqa: RUF001
-_URLS_AND_MENTIONS = re.compile(r"\S*://\S*|\S*@\S*|\bwww\.\S*")
+_CHUNK = re.compile(r"\S+")
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,4}")
 _TITLE = "Title: "
@@ -37,11 +37,17 @@ def instance(body: dict[str, Any]) -> dict[str, object]:
     shape = (body.get("response_format") or {}).get("json_schema") or {"schema": {}}
     messages = body.get("messages") or [{}]
     content = str(messages[-1].get("content", ""))
-    # The post is the text between the first pair of delimiters of the last message.
-    found = _DELIMITER.search(content)
-    text = found[2] if found else content
+    text = _post(content)
     properties = shape["schema"].get("properties", {})
     return {name: _value(name, kind, text) for name, kind in properties.items()}
+
+
+def _post(content: str) -> str:
+    """Return the text between the first delimiter of a message and the end of the same name."""
+    if (begin := _DELIMITER.search(content)) is None:
+        return content
+    text, end, _ = content[begin.end() :].partition(f"\n</{begin[1]}>")
+    return text if end else content
 
 
 def _value(name: str, kind: dict[str, Any], text: str) -> object:
@@ -53,7 +59,7 @@ def _value(name: str, kind: dict[str, Any], text: str) -> object:
             number = hashlib.sha256(text.encode()).hexdigest()[:8]
             return "-".join(words)[:60].strip("-") or f"post-{number}"
         case "tags", _:
-            plain = _URLS_AND_MENTIONS.sub("", text.removeprefix(_TITLE)).casefold()
+            plain = _plain(text).casefold()
             counted = Counter(_WIDE.findall(plain) or _WORD.findall(plain))
             return [word for word, _ in counted.most_common(_MAX_TAGS)]
         case _, "array":
@@ -68,10 +74,19 @@ def _value(name: str, kind: dict[str, Any], text: str) -> object:
 
 def _sentences(text: str) -> list[str]:
     """The text's whole sentences; without any, its lines."""
-    lines = _URLS_AND_MENTIONS.sub("", text.removeprefix(_TITLE))
-    found = [" ".join(each.split()) for each in _SENTENCE.findall(lines)]
+    found = [" ".join(each.split()) for each in _SENTENCE.findall(_plain(text))]
     said = [each for each in found if any(map(str.isalnum, each))]
     return [each for each in said if not each[-1].isalnum()] or said or ["…"]
+
+
+def _plain(text: str) -> str:
+    """Return the text without its title's mark, URLs and mentions."""
+    return _CHUNK.sub(_without_address, text.removeprefix(_TITLE))
+
+
+def _without_address(chunk: re.Match[str]) -> str:
+    text = chunk[0]
+    return "" if "://" in text or "@" in text else text.partition("www.")[0]
 
 
 def _cut(sentence: str, max_characters: int) -> str:

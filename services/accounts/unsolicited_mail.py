@@ -143,7 +143,7 @@ _QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»\u2039\u203a\u301d\u301e
 # A mail program, or its reader, could take these for somewhere to go, besides the name of a domain:
 # a URL, an e-mail address, an IP address, and a full stop or an at sign in brackets.
 _PLACE = re.compile(
-    r"//|@|\\|\bwww\b|\bmailto\b|\bhttps?\b:|xn--|\d+(?:\.\d+){3}"
+    r"//|@|\\|\bwww\b|\bmailto\b|\bhttps?\b:|xn--|(?<!\d)\d+(?:\.\d+){3}"
     r"|[(\[]\s*(?:\.|dot|at|punkt|punto|point|ponto)\s*[)\]]",
     re.IGNORECASE,
 )

@@ -94,6 +94,7 @@ def test_endless_chunked_upload_is_answered_before_it_is_all_sent(
     ("path", "most", "code"),
     [
         ("/apikeys", 2 * MEGABYTE, "body.too_large"),
+        ("/subscriptions/{}", 64 * 1024, "body.too_large"),
         ("/auxilia/composer/metadata", 8 * MEGABYTE, "body.too_large"),
         ("/composer/generate-tweets", 8 * MEGABYTE, "body.too_large"),
         ("/auxilia/subscriptions/{}/members/add", 32 * MEGABYTE, "body.too_large"),

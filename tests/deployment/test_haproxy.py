@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from api.middleware.layers import MAX_PATH_BYTES
 from core.settings import Settings
 from devstack import LOOPBACK
 from services.credits import ledger
@@ -97,6 +98,13 @@ def test_events_of_a_job_pass_while_the_stream_goes_on(
 def test_what_is_for_operators_is_not_found_by_callers(through: httpx2.Client, path: str) -> None:
     assert through.get(path).status_code == 404
     assert through.get("/healthz").status_code == 200
+
+
+def test_path_that_is_too_long_is_refused_by_the_proxy(through: httpx2.Client) -> None:
+    for length, status in ((MAX_PATH_BYTES, 404), (MAX_PATH_BYTES + 1, 414)):
+        reply = through.get("/" + "a" * (length - 1))
+        assert reply.status_code == status
+        assert ("x-request-id" in reply.headers) == (status == 404)
 
 
 def test_body_that_no_call_may_have_is_refused_by_the_proxy(front: Front) -> None:

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from api.client_connections import KEEP_ALIVE_SECONDS, MAX_HEAD_BYTES, MAX_HEAD_SECONDS
-from api.middleware.layers import DEADLINE_SECONDS
+from api.middleware.layers import DEADLINE_SECONDS, MAX_PATH_BYTES
 from tests.command_line import option
 from tests.deployment import files
 
@@ -35,3 +35,8 @@ def test_a_slow_or_large_head_ends_as_at_the_api() -> None:
     assert _seconds("read_header") == MAX_HEAD_SECONDS
     [size] = _values("max_header_size")
     assert int(size.removesuffix("KiB")) * 1024 == MAX_HEAD_BYTES
+
+
+def test_a_long_path_is_refused_as_at_the_api() -> None:
+    assert _values("@long_path") == [f"expression `size({{path}}) > {MAX_PATH_BYTES}`"]
+    assert _values("respond @long_path") == ["414"]

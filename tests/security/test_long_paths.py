@@ -1,0 +1,43 @@
+"""Paths that are longer than any route needs."""
+
+import json
+import tracemalloc
+
+import httpx2
+
+from api.middleware.body_limits import body_limit_of
+from api.middleware.layers import MAX_LOGGED_PATH_CHARACTERS, MAX_PATH_BYTES
+from tests.contract.replies import problem
+from tests.stack import Stack
+
+
+def test_path_above_two_kilobytes_is_refused(stranger: httpx2.Client) -> None:
+    longest = "/" + "a" * (MAX_PATH_BYTES - 1)
+    problem(stranger.get(longest), 404, "route.not_found")
+    # The query has its own place, and does not count.
+    problem(stranger.get(f"{longest}?q={'a' * MAX_PATH_BYTES}"), 404, "route.not_found")
+    # An escape counts as it is sent.
+    for path in (f"{longest}a", "/a" * MAX_PATH_BYTES, "/" + "%61" * (MAX_PATH_BYTES // 3 + 1)):
+        refused = stranger.get(path)
+        problem(refused, 414, "request.path_too_long")
+        assert refused.headers["x-content-type-options"] == "nosniff"
+
+
+def test_log_cuts_a_long_path(stack: Stack, stranger: httpx2.Client) -> None:
+    name = "logged-path-"
+    request_id = stranger.get(f"/{name * 150}").headers["x-request-id"]
+    logs = "".join(running.log.read_text() for running in stack.processes)
+    [line] = [each for each in logs.splitlines() if request_id in each]
+    assert len(json.loads(line)["path"]) == MAX_LOGGED_PATH_CHARACTERS
+
+
+def test_finding_the_limit_of_a_body_keeps_no_path_in_memory() -> None:
+    body_limit_of("/lists")
+    tracemalloc.start()
+    try:
+        for number in range(1_100):
+            body_limit_of(f"/{number}/" + "a" * MAX_PATH_BYTES)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 100_000

@@ -1,0 +1,121 @@
+import re
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.security.patterns import SCANS, Pattern, product_patterns, repeated_texts
+
+# 12,000 characters take four times as long as 3,000 where the time grows with the length, and
+# sixteen times as long where it grows with the square of the length.
+MAX_RATIO = 10
+# Shorter times are not compared, because a clock is too coarse for them.
+MIN_SECONDS = 0.002
+ROUNDS = 5
+# A call that takes longer is ended, and counts as slow.
+MAX_SECONDS = 0.3
+
+
+# The reader of posts is about to replace this pattern.
+KNOWN = {"services.composer.text.markup._LEFT_OVER"}
+
+
+def test_no_pattern_of_the_product_is_slow_on_runs_of_its_own_characters() -> None:
+    slow = {}
+    for pattern, use in product_patterns().items():
+        methods = use.methods or {"search", "match", "fullmatch"}
+        if text := next(slow_texts(pattern, methods), None):
+            slow[use.place] = text
+    assert slow.keys() <= KNOWN, slow
+
+
+@pytest.mark.parametrize(
+    ("pattern", "method"),
+    [
+        # An at sign that no address has, a number that no IP address ends, and a tag that no name
+        # begins.
+        ("[^/]*@[^/]*", "sub"),
+        (r"//|@|\d+(?:\.\d+){3}", "search"),
+        (r"<[</!?]*(?=[\w!?])|&+(?=#?\w+;)|!+(?=\[)", "sub"),
+        # What is slow stands after a literal, before the end, or in a repetition.
+        ("<!--.*?-->", "search"),
+        (r"\s+\Z", "sub"),
+        (r"(?:[a-z]+,?)*\Z", "match"),
+        (r"\s*x?\s*", "fullmatch"),
+    ],
+)
+def test_the_search_for_slow_patterns_reports_one(pattern: str, method: str) -> None:
+    assert next(slow_texts(re.compile(pattern), {method}), None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "method"),
+    [
+        ("[a-z]{1,20}@", "search"),
+        ("[a-z]+@", "match"),
+        (r"(?<!\d)\d+(?:\.\d+){3}", "finditer"),
+    ],
+)
+def test_the_search_for_slow_patterns_passes_a_fast_one(pattern: str, method: str) -> None:
+    assert not [*slow_texts(re.compile(pattern), {method})]
+
+
+def slow_texts(pattern: Pattern, methods: Iterable[str]) -> Iterator[str]:
+    """Yield the texts on which a method of the pattern takes time with the square of the length."""
+    # A method that tries each place of a text costs at most what `finditer` costs.
+    for name in sorted({"finditer" if method in SCANS else method for method in methods}):
+        for label, write in repeated_texts(pattern):
+
+            def seconds(size: int, rounds: int, name: str = name, write: Any = write) -> float:
+                return _best_seconds(partial(_call, pattern, name, write(size)), rounds)
+
+            # Most texts are cheap, and few calls show that.
+            first = seconds(3_000, 1)
+            if first * 16 < MIN_SECONDS or first < 5 * seconds(750, 3):
+                continue
+            long = seconds(12_000, ROUNDS)
+            if long > MIN_SECONDS and long >= MAX_RATIO * seconds(3_000, ROUNDS):
+                yield f"{name} of {label!r}"
+
+
+def _call(pattern: Pattern, method: str, text: Any) -> None:
+    result = getattr(pattern, method)(text)
+    if method == "finditer":
+        deque(result, maxlen=0)
+
+
+def _best_seconds(call: Callable[[], None], rounds: int) -> float:
+    """Return the processor time of the fastest round, because other programs take time too."""
+    best, spent = float("inf"), 0.0
+    for _ in range(rounds):
+        if spent > MAX_SECONDS:
+            break
+        began = time.thread_time()
+        signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
+        try:
+            call()
+        except _TooSlow:
+            break
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        seconds = time.thread_time() - began
+        best, spent = min(best, seconds), spent + seconds
+    return best
+
+
+class _TooSlow(Exception):
+    """A call that was ended."""
+
+
+@pytest.fixture(autouse=True)
+def _end_slow_calls() -> Iterator[None]:
+    def end(*_: object) -> None:
+        raise _TooSlow
+
+    before = signal.signal(signal.SIGPROF, end)
+    yield
+    signal.signal(signal.SIGPROF, before)
