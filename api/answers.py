@@ -126,9 +126,16 @@ def list_response(uow: UnitOfWork, state: State, mailing_list: MailingList) -> C
     return list_responses(uow, state, [mailing_list])[0]
 
 
-def import_errors_url(state: State, import_id: int) -> str:
-    """Return the signed URL of the rows of an import that were not added; it expires."""
-    return _signed_url(state, f"/imports/{import_id}/errors.csv")
+def import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
+    """Return the URL of the rows of an import that were not added; its signature expires.
+
+    A caller without a recent login gets the URL without a signature, which opens nothing. It is not
+    ``None``, because released clients rely on a URL here.
+    """
+    path = f"/imports/{import_id}/errors.csv"
+    if not has_recent_login:
+        return state.resources.settings.public_base + path
+    return _signed_url(state, path)
 
 
 def export_url(state: State, export_id: int, form: str) -> str:
@@ -139,15 +146,17 @@ def export_url(state: State, export_id: int, form: str) -> str:
 def result_with_links(
     state: State, job: Job, *, has_recent_login: bool = True
 ) -> dict[str, Any] | None:
-    """A job's result, with fresh signed URLs of the files that the job made.
+    """Return a job's result, with fresh signed URLs of the files that the job made.
 
-    ``None`` stands for the URL of a file that needs a recent login, for a caller without one.
+    These files hold addresses. A caller without a recent login gets no URL that opens one.
     """
     result = job.result
     if result is None:
         return None
     if job.kind in {ADD_MEMBERS.name, IMPORT_FILE.name, IMPORT_SUPPRESSIONS.name}:
-        return {**result, "errors_url": import_errors_url(state, result["import_id"])}
+        import_id = result["import_id"]
+        url = import_errors_url(state, import_id, has_recent_login=has_recent_login)
+        return {**result, "errors_url": url}
     if job.kind in {kind.name for kind in exports.EXPORT_JOBS.values()}:
         url = export_url(state, result["export_id"], result["format"])
         return {**result, "url": url if has_recent_login else None}

@@ -23,13 +23,11 @@ from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRec
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
 from api.waiting.waiters import while_connected
-from core import clock
 from core.errors import DomainError, access, media, requests
 from core.queues import Queue
 from core.scopes import Scope
 from models import Attachment, AttachmentStatus
 from services.access.caller import Caller
-from services.access.sessions import require_recent_login
 from services.attachments import records, upload
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
@@ -220,14 +218,7 @@ def create_attachment_link(
 
     A session needs a login of the last 15 minutes.
     """
-    require_recent_login(uow, caller)
-    attachment = records.get(uow, caller, hash_id)
-    url, expires_at = records.create(
-        uow.settings.keyring,
-        attachment,
-        attachment.filename if body.filename is None else body.filename,
-        base=uow.settings.public_base,
-        expires_in=body.expires_in,
-        now=clock.now(),
+    url, expires_at = records.create_link(
+        uow, caller, hash_id, expires_in=body.expires_in, filename=body.filename
     )
     return envelope(LinkRecord(url=url, expires_at=expires_at))

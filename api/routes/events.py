@@ -4,10 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from api.auth import page_sessions
 from api.auth.requirements import OF_EVENT_TYPES
 from api.bodies.json_bodies import JsonRoute
 from api.openapi import refuses
-from api.parameters import Limit, PathId, Transaction
+from api.parameters import Limit, PathId, StateOf
 from api.schemas.envelope import Envelope, enveloped
 from api.schemas.events import FeedEventsPage
 from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
@@ -17,6 +18,7 @@ from services.access.caller import Caller
 from services.feed import reading
 from services.feed.catalogue import FeedEventType, visible_types
 from services.feed.reading import show
+from services.paging import PageRequest
 
 router = APIRouter(tags=["Events"], route_class=JsonRoute)
 
@@ -34,7 +36,7 @@ Types = Annotated[
     ),
 )
 def list_events(
-    uow: Transaction,
+    state: StateOf,
     caller: Annotated[Caller, OF_EVENT_TYPES],
     types: Types = [],  # noqa: B006 - FastAPI copies it
     list_id: Annotated[PathId | None, Query(description="Of this list alone")] = None,
@@ -46,17 +48,21 @@ def list_events(
     """What happened to what the caller has, oldest first, of the last 30 days and the types that
     the credential may see.
 
-    Ask again with `next_cursor`, also after an empty page: no event is left out, and none comes
-    twice. A bulk action is one event with its counts.
+    Ask again with `next_cursor`, even after an empty page: no event is left out, and none comes
+    twice. A bulk action is one event with its counts. A session gets 200 at a time at most, and
+    each page counts as a page of members.
     """
-    found = reading.page(
-        uow,
-        caller.user_id,
-        types=visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
-        list_id=list_id,
-        cursor=cursor,
-        limit=limit,
-    )
-    items = show(uow.session, found.events)
+    limit = page_sessions.bounded_members(caller, PageRequest(limit)).limit
+    with state.resources.unit_of_work() as uow:
+        found = reading.page(
+            uow,
+            caller.user_id,
+            types=visible_types(caller.scopes, unrestricted=caller.unrestricted, only=types),
+            list_id=list_id,
+            cursor=cursor,
+            limit=limit,
+        )
+        items = show(uow.session, found.events)
+    page_sessions.note_members_read(state, caller)
     pagination = {"limit": limit, "next_cursor": found.next_cursor, "has_more": found.has_more}
     return enveloped({"pagination": pagination, "items": items})

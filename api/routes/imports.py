@@ -27,6 +27,7 @@ from api.state import State
 from core.errors import access, imports, mailing, media, requests
 from core.queues import Queue
 from models import ImportKind, MemberImport
+from services.access.sessions import has_recent_login
 from services.subscriptions.imports import endings, records, staging
 from services.subscriptions.imports.records import ImportOptions
 from services.subscriptions.imports.written_forms import DateOrder
@@ -175,18 +176,28 @@ def list_imports(
     paging: Paging,
     list_id: Annotated[int | None, Query(ge=0, description="Of this list alone")] = None,
 ) -> Envelope[Page[ImportRecord]]:
-    """The caller's imports, newest first."""
-    read = partial(records.list_of, uow, caller, list_id=list_id)
-    return envelope(page(paging, read, lambda rows: [_record(state, task) for task in rows]))
+    """The caller's imports, newest first.
+
+    For a session whose login is older than 15 minutes each `errors_url` opens nothing.
+    """
+    is_recent = has_recent_login(uow, caller)
+
+    def show(rows: list[MemberImport]) -> list[ImportRecord]:
+        return [_record(state, task, has_recent_login=is_recent) for task in rows]
+
+    return envelope(page(paging, partial(records.list_of, uow, caller, list_id=list_id), show))
 
 
 @router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
 def read_import(
     state: StateOf, uow: Transaction, caller: ListReader, import_id: PathId
 ) -> Envelope[ImportRecord]:
-    """Return one of the caller's imports: its options, its progress and its counts."""
+    """Return one of the caller's imports: its options, its progress and its counts.
+
+    For a session whose login is older than 15 minutes the `errors_url` opens nothing.
+    """
     task = records.get(uow, caller, import_id)
-    return envelope(_record(state, task))
+    return envelope(_record(state, task, has_recent_login=has_recent_login(uow, caller)))
 
 
 @router.get(
@@ -230,7 +241,11 @@ def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Env
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[int],
     responses=goes_on(
-        Envelope[JobId], imports.IMPORT_NOT_FOUND, imports.IMPORT_RUNNING, imports.IMPORT_UNDO_OVER
+        Envelope[JobId],
+        imports.IMPORT_NOT_FOUND,
+        imports.IMPORT_RUNNING,
+        imports.IMPORT_UNDO_OVER,
+        access.AUTH_LOGIN_AGAIN,
     ),
 )
 async def undo_import(
@@ -245,16 +260,16 @@ async def undo_import(
     A member who was changed since then stays, and is counted as `kept` in the job's result; once
     nothing holds them any more, another call takes them back too. 0: the import was undone whole
     before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
-    otherwise; a 202 has the job's id.
+    otherwise; a 202 has the job's id. A session needs a login of the last 15 minutes.
     """
     undo = partial(records.undo, caller=caller, import_id=import_id)
     return await undo_response(request, state, preference, undo)
 
 
-def _record(state: State, task: MemberImport) -> ImportRecord:
+def _record(state: State, task: MemberImport, *, has_recent_login: bool) -> ImportRecord:
     return ImportRecord.of_row(
         task,
         **endings.columns_of(task),
-        errors_url=import_errors_url(state, task.id),
+        errors_url=import_errors_url(state, task.id, has_recent_login=has_recent_login),
         undo_until=records.undo_until(task),
     )

@@ -57,7 +57,8 @@ def list_jobs(
 def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
     """One of the caller's jobs, with its progress.
 
-    For a session whose login is older than 15 minutes the `url` of an export is null.
+    For a session whose login is older than 15 minutes the `url` of an export is null, and the
+    `errors_url` of an import opens nothing.
     """
     return envelope(_read(state, caller, job_id)[1])
 

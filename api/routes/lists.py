@@ -16,7 +16,6 @@ from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
-from services.access.sessions import require_recent_login
 from services.subscriptions import deny_lists, figures, lists
 from services.subscriptions.figures import FiguresBy
 from services.subscriptions.members import traces
@@ -107,8 +106,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
     A session needs a login of the last 15 minutes.
     """
     mailing_list = lists.owned(uow, caller, list_id)
-    require_recent_login(uow, caller)
-    traces.revoke(uow, mailing_list)
+    traces.revoke(uow, caller, mailing_list)
     return envelope(1)
 
 

@@ -5,13 +5,14 @@ from typing import Any
 
 from sqlalchemy import delete, select
 
+from core import clock
 from core.errors import DomainError
 from core.errors import media as errors
-from core.keyring import Keyring
 from core.signed_urls import SignedUrls
 from models import Attachment, AttachmentStatus, Job, User
 from services import paging, removals
 from services.access.caller import Caller
+from services.access.sessions import require_recent_login
 from services.attachments import files
 from services.attachments.files import MediaFile
 from services.attachments.upload import PROCESS_ATTACHMENT
@@ -121,25 +122,28 @@ MEDIA_URLS = SignedUrls("media-link", prefix="/media/")
 MAX_LINK_LIFETIME = timedelta(days=7)
 
 
-def create(
-    keyring: Keyring,
-    attachment: Attachment,
-    filename: str,
-    *,
-    base: str,
-    expires_in: int,
-    now: datetime,
+def create_link(
+    uow: UnitOfWork, caller: Caller, hash_id: str, *, expires_in: int, filename: str | None = None
 ) -> tuple[str, datetime]:
-    """Return an absolute URL of one of the attachment's files, and its expiry.
+    """Return a signed URL that opens one file of an encrypted attachment, and the URL's expiry.
 
-    Raises ``link.expires_in``, ``link.not_encrypted``, ``media.not_found``.
+    ``filename``: ``None`` for the main file. Raises ``auth.login_again``, ``attachment.not_found``,
+    ``link.expires_in``, ``link.not_encrypted`` and ``media.not_found``.
     """
+    require_recent_login(uow, caller)
+    attachment = get(uow, caller, hash_id)
     max_seconds = int(MAX_LINK_LIFETIME.total_seconds())
     if not 1 <= expires_in <= max_seconds:
         raise errors.SIGNED_LINK_EXPIRES_IN(longest=max_seconds)
     if not attachment.encrypted:
         raise errors.SIGNED_LINK_NOT_ENCRYPTED()
-    if files.file_named(attachment, filename) is None:
+    name = attachment.filename if filename is None else filename
+    if files.file_named(attachment, name) is None:
         raise errors.MEDIA_NOT_FOUND()
-    lifetime = timedelta(seconds=expires_in)
-    return MEDIA_URLS.create(keyring, filename, base=base, lifetime=lifetime, now=now)
+    return MEDIA_URLS.create(
+        uow.settings.keyring,
+        name,
+        base=uow.settings.public_base,
+        lifetime=timedelta(seconds=expires_in),
+        now=clock.now(),
+    )

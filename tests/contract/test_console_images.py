@@ -90,10 +90,16 @@ def test_an_encrypted_image_is_seen_by_its_owner_and_by_a_link(console: OwnerAtC
         text = console.see(path)
         assert "Markdown" not in text
         assert "A link for others" in text
-        link = to_copy(console.see(path, link="3600"))["Anyone who has it sees the image"]
+        made = shown(console.send(f"{path}/link", lasts="3600"))
+        link = to_copy(made)["Anyone who has it sees the image"]
         assert anybody.get(link).status_code == 200
-    assert "in 59 minutes" in console.see(path, link="3600")
-    console.see(path, 422, link="31536000")
+    assert "in 59 minutes" in made
+    refused = console.send(f"{path}/link", lasts="31536000")
+    assert "one of those that the page offers" in wrong_beside(shown(refused, 422), "lasts")
+    forged = console.visitor.client.post(f"{path}/link", data={"lasts": "3600"})
+    assert forged.status_code == 403
+    assert "signature=" not in forged.text
+    console.see(f"{added(console)}/link", 409)
 
 
 def test_what_is_said_of_an_image_is_changed_and_kept_where_it_is_wrong(

@@ -1,10 +1,22 @@
 """What outlasts a session needs a recent login; keys and tokens are not asked for one."""
 
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
 import httpx2
 import pytest
+from fastapi.dependencies.models import Dependant
 
+from api.app import create_app
 from api.auth.page_sessions import MAX_MEMBERS_OF_SESSION, MAX_PAGES_AN_HOUR
-from tests.consoles import at_console, forms_of, shown
+from api.openapi import api_routes
+from core.settings import Settings
+from tests.consoles import OwnerAtConsole, at_console, at_operators_console, forms_of, shown
+from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import fill, new_list
 from tests.contract.subscribers import new_address as new_reader
@@ -19,6 +31,7 @@ from tests.visiting import (
     user_id_of,
 )
 
+REPOSITORY = Path(__file__).parents[2]
 EVERYBODY = {"field": "email", "exists": True}
 
 
@@ -31,44 +44,274 @@ def age(stack: Stack, email: str, minutes: int) -> None:
     )
 
 
-def test_a_session_makes_removes_and_gives_away_within_a_quarter_of_an_hour_of_the_login(
-    stack: Stack, person: Visitor, email: str
-) -> None:
-    origin = {"Origin": stack.api_url}
-    with stack.client(stack.new_key(user_id_of(stack, email))) as program:
+@dataclass(frozen=True)
+class RecentAct:
+    """An act that needs a recent login, and all routes by which a session can do it.
+
+    Attributes:
+        documented: the act in docs/accounts.md.
+        promised: the act in SECURITY.md, where that page names it.
+        api: JSON bodies of operations, and ``pages``: forms of pages, both by their route.
+    """
+
+    documented: str
+    promised: str = ""
+    api: dict[str, Any] = field(default_factory=dict)
+    pages: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+HOOK = {"url": "http://127.0.0.1:9/hook", "types": ["subscription.created"]}
+REMOVAL = {"filter": EVERYBODY, "action": "remove"}
+_LIST, _IMAGE = "/console/lists/{list_id}", "/console/images/{hash_id}"
+_HOOK, _OPERATORS = "/console/developers/webhooks", "/console/operators"
+BULK_FORM = f"POST {_LIST}/bulk-actions/new"
+# In the order in which an owner can do all of it.
+RECENT_ACTS = (
+    RecentAct(
+        "making API keys",
+        api={"POST /apikeys": {"name": "k"}},
+        pages={
+            "GET /console/developers/keys/new": {},
+            "POST /console/developers/keys/new": {"name": "k", "reach": "all", "lifetime": "90"},
+        },
+    ),
+    RecentAct(
+        "making or changing webhook endpoints",
+        api={
+            "POST /webhook-endpoints": HOOK,
+            "PATCH /webhook-endpoints/{endpoint_id}": {"url": f"{HOOK['url']}/2"},
+            "POST /webhook-endpoints/{endpoint_id}/rotate": None,
+        },
+        pages={
+            f"GET {_HOOK}/new": {},
+            f"POST {_HOOK}/new": {"url": "http://127.0.0.1:9/hook"},
+            f"GET {_HOOK}/{{endpoint_id}}/change": {},
+            f"POST {_HOOK}/{{endpoint_id}}/change": {"url": "http://127.0.0.1:9/3"},
+            f"GET {_HOOK}/{{endpoint_id}}/rotate": {},
+            f"POST {_HOOK}/{{endpoint_id}}/rotate": {},
+        },
+    ),
+    RecentAct(
+        "giving programs access",
+        pages={
+            "GET /oauth/authorize": {},
+            "POST /oauth/authorize": {"decision": "allow", "scope.credit.read": "on"},
+        },
+    ),
+    RecentAct(
+        "changing password or address",
+        pages={
+            "GET /account/password": {},
+            "POST /account/password": {"password": "x"},
+            "GET /account/email": {},
+            "POST /account/email": {"email": "x"},
+            "GET /account/email/confirm": {},
+            "POST /account/email/confirm": {},
+        },
+    ),
+    RecentAct(
+        "changing second factors",
+        pages={
+            "GET /account/factors/app": {},
+            "POST /account/factors/app": {},
+            "GET /account/factors/passkey": {},
+            "POST /account/factors/passkey": {},
+            "POST /account/factors/codes": {},
+            "POST /account/factors": {},
+        },
+    ),
+    RecentAct(
+        "exporting",
+        "exports nothing",
+        api={
+            "POST /lists/{list_id}/exports": {"kind": "members"},
+            "POST /jobs/{job_id}/retry": None,
+        },
+        pages={
+            f"GET {_LIST}/export": {},
+            f"POST {_LIST}/export": {"format": "csv"},
+            "GET /console/exports/{export_id}/file": {},
+        },
+    ),
+    RecentAct(
+        "removing many members at once",
+        "removes no members in bulk",
+        api={"POST /lists/{list_id}/members/bulk": REMOVAL},
+        pages={BULK_FORM: {"action": "remove", "filter": json.dumps(EVERYBODY)}},
+    ),
+    RecentAct(
+        "undoing imports",
+        "undoes no import",
+        api={"DELETE /imports/{import_id}/members": None},
+        pages={
+            "GET /console/imports/{import_id}/undo": {},
+            "POST /console/imports/{import_id}/undo": {},
+        },
+    ),
+    RecentAct(
+        "opening the rows that an import did not add",
+        "opens no file of rejected rows",
+        pages={"GET /console/imports/{import_id}/not-added": {}},
+    ),
+    RecentAct(
+        "making links to encrypted files",
+        "makes no link to an encrypted file",
+        api={"POST /attachments/{hash_id}/links": {"expires_in": 3600}},
+        pages={f"GET {_IMAGE}/link": {}, f"POST {_IMAGE}/link": {"lasts": "3600"}},
+    ),
+    RecentAct(
+        "revoking the trace ids of a list",
+        "revokes no trace ids",
+        api={"DELETE /lists/{list_id}/traces": None},
+    ),
+    RecentAct(
+        "changes by an operator",
+        pages={
+            f"POST {_OPERATORS}/texts": {},
+            f"POST {_OPERATORS}/users/{{user_id}}": {},
+            f"POST {_OPERATORS}/orders/{{list_id}}": {},
+            f"POST {_OPERATORS}/jobs/{{job_id}}": {},
+            f"POST {_OPERATORS}/maintenance": {},
+        },
+    ),
+)
+API = {route: body for act in RECENT_ACTS for route, body in act.api.items()}
+PAGES = {route: form for act in RECENT_ACTS for route, form in act.pages.items()}
+
+
+def anonymous(routes: Iterable[str]) -> set[str]:
+    """The routes without the names of their parameters."""
+    return {re.sub(r"\{\w+\}", "{}", route) for route in routes}
+
+
+def depends_on_recent_login(dependant: Dependant) -> bool:
+    is_check = getattr(dependant.call, "__qualname__", "").startswith("recent.")
+    return is_check or any(depends_on_recent_login(each) for each in dependant.dependencies)
+
+
+def test_the_table_has_each_route_that_asks_for_a_recent_login() -> None:
+    routes = [*api_routes(create_app(Settings.model_construct()))]
+    named = [
+        (f"{method} {route.path_format}", route)
+        for route in routes
+        for method in route.methods or ()
+    ]
+    checked = {name for name, route in named if depends_on_recent_login(route.dependant)}
+    documented = {name for name, route in named if "auth.login_again" in str(route.responses)}
+    assert anonymous(documented) == anonymous(API)
+    # These find their person, or what is asked of them, without that dependency.
+    others = {"GET /oauth/authorize", "POST /oauth/authorize", BULK_FORM}
+    assert anonymous(checked | others) == anonymous(PAGES)
+
+
+def test_the_table_has_each_act_that_the_documents_promise() -> None:
+    accounts = (REPOSITORY / "docs/accounts.md").read_text()
+    [acts] = re.findall(r"These need a login of the last 15 minutes:\n\n((?:- .*\n)+)", accounts)
+    assert re.findall(r"- (.*)", acts) == [each.documented for each in RECENT_ACTS]
+    security = " ".join((REPOSITORY / "SECURITY.md").read_text().split())
+    [promises] = re.findall(r"One whose login is older than 15 minutes (.*?)\. ", security)
+    promised = {each.promised for each in RECENT_ACTS} - {""}
+    assert set(re.split(r", | and ", promises)) == promised
+
+
+@dataclass
+class Attempts:
+    """An owner who is an operator too, with a thing of each kind that the acts name."""
+
+    stack: Stack
+    owner: OwnerAtConsole
+    values: dict[str, Any]
+    consent: str
+
+    @property
+    def session(self) -> httpx2.Client:
+        return self.owner.visitor.client
+
+    def age(self, minutes: int) -> None:
+        age(self.stack, self.owner.owner.email, minutes)
+
+    def call(self, client: httpx2.Client, route: str) -> httpx2.Response:
+        method, path = route.split(" ")
+        headers = {"Origin": self.stack.api_url}
+        path = path.format(**self.values)
+        return client.request(method, path, json=API[route], headers=headers)
+
+    def visit(self, route: str, csrf_token: str) -> httpx2.Response:
+        method, path = route.split(" ")
+        url = self.consent if path == "/oauth/authorize" else path.format(**self.values)
+        form = {"csrf_token": csrf_token, **PAGES[route]} if method == "POST" else None
+        return self.session.request(method, url, data=form)
+
+    def made(self) -> list[tuple[object, ...]]:
+        """Count what the owner has of each kind of thing that outlasts a session."""
+        tables = ("api_keys", "webhook_endpoints", "oauth_grants", "exports", "jobs")
+        counts = [f"(SELECT count(*) FROM {table} WHERE user_id = %s)" for table in tables]
+        user_ids = [self.owner.owner.user_id] * len(tables)
+        return self.stack.query(f"SELECT {', '.join(counts)}", *user_ids)
+
+
+@pytest.fixture(scope="module")
+def attempts(stack: Stack) -> Iterator[Attempts]:
+    with at_operators_console(stack) as owner:
+        program = owner.api
         list_id = new_list(program)["id"]
-        hash_id = data(send(program, photo(), "a.jpg", encrypted="1"))["hash_id"]
-        bulk = f"/lists/{list_id}/members/bulk"
-        removal = {"filter": EVERYBODY}
-        hooks = "/webhook-endpoints"
-        asked = {"url": "http://127.0.0.1:9/hook", "types": ["subscription.created"]}
-        hook = f"{hooks}/{data(program.post(hooks, json=asked))['id']}"
-        actions = (
-            ("POST", "/apikeys", {"name": "k"}),
-            ("POST", f"/lists/{list_id}/exports", {"kind": "members"}),
-            ("POST", hooks, asked),
-            ("PATCH", hook, {"url": f"{asked['url']}/2"}),
-            ("POST", f"{hook}/rotate", None),
-            ("POST", bulk, removal | {"action": "remove"}),
-            ("POST", f"/attachments/{hash_id}/links", {"expires_in": 3600}),
-            ("DELETE", f"/lists/{list_id}/traces", None),
-        )
-        age(stack, email, 15)
-        for method, path, body in actions:
-            reply = person.client.request(method, path, json=body, headers=origin)
-            problem(reply, 403, "auth.login_again")
-        assert {each["name"] for each in data(person.get("/apikeys"))} == {"test"}
-        # What removes nobody is not asked for it, and a key never.
-        dry_run = person.client.post(
-            bulk, json=removal | {"action": "remove"}, params={"dry_run": 1}, headers=origin
-        )
-        data(dry_run)
-        data(person.client.post(bulk, json=removal | {"action": "email_off"}, headers=origin), 202)
-        for method, path, body in actions:
-            data(program.request(method, path, json=body), 200, 202)
-        age(stack, email, 14)
-        for method, path, body in actions:
-            data(person.client.request(method, path, json=body, headers=origin), 200, 202)
+        job = data(program.post(f"/lists/{list_id}/exports", json={"kind": "members"}))
+        values = {
+            "list_id": list_id,
+            "user_id": owner.owner.user_id,
+            "hash_id": data(send(program, photo(), "a.jpg", encrypted="1"))["hash_id"],
+            "endpoint_id": data(program.post("/webhook-endpoints", json=HOOK))["id"],
+            "job_id": job["id"],
+            "export_id": job["result"]["export_id"],
+            "import_id": imported(program, list_id, of_addresses("a@example.com"))["import_id"],
+        }
+        yield Attempts(stack, owner, values, register(stack).request("credit.read"))
+
+
+def test_an_old_session_does_none_of_these_acts_by_the_api_or_by_a_page(attempts: Attempts) -> None:
+    csrf_token, before = attempts.owner.visitor.csrf_token(), attempts.made()
+    attempts.age(15)
+    for route in API:
+        problem(attempts.call(attempts.session, route), 403, "auth.login_again")
+    for route in PAGES:
+        reply = attempts.visit(route, csrf_token)
+        if route == BULK_FORM:
+            # The form is shown again, so that it keeps the chosen members.
+            assert "This needs a login of the last 15 minutes" in shown(reply, 403)
+        else:
+            assert reply.status_code == 303, route
+            assert "/login?again=yes&next=" in reply.headers["location"], route
+    assert attempts.made() == before
+    # An old URL of the page of an image has the lifetime of a link in its query.
+    image = attempts.owner.see(f"/console/images/{attempts.values['hash_id']}", link="604800")
+    assert "signature=" not in image
+
+
+def test_a_bulk_action_that_removes_nobody_needs_no_recent_login(attempts: Attempts) -> None:
+    attempts.age(15)
+    bulk = f"/lists/{attempts.values['list_id']}/members/bulk"
+    headers, client = {"Origin": attempts.stack.api_url}, attempts.session
+    data(client.post(bulk, json=REMOVAL, params={"dry_run": 1}, headers=headers))
+    email_off = {"filter": EVERYBODY, "action": "email_off"}
+    data(client.post(bulk, json=email_off, headers=headers), 202)
+
+
+def test_programs_and_newer_sessions_do_all_of_these_acts(attempts: Attempts) -> None:
+    for client, minutes in ((attempts.owner.api, 15), (attempts.session, 14)):
+        attempts.age(minutes)
+        for route in API:
+            reply = attempts.call(client, route)
+            if route == "POST /jobs/{job_id}/retry":
+                problem(reply, 409, "job.not_retryable")
+            else:
+                data(reply, 200, 202)
+    csrf_token = attempts.owner.visitor.csrf_token()
+    for route in PAGES:
+        # Forms of the account would end this session.
+        if not route.startswith("POST /account"):
+            reply = attempts.visit(route, csrf_token)
+            assert reply.status_code < 500
+            assert "again=yes" not in reply.headers.get("location", ""), route
 
 
 def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack: Stack) -> None:
@@ -105,12 +348,16 @@ def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
             cursor = first["pagination"]["next_cursor"]
             assert len(data(read(person.client, cursor=cursor))["items"]) == 1
 
+        events = data(person.client.get("/events", params={"limit": 1000}))
+        assert events["pagination"]["limit"] == MAX_MEMBERS_OF_SESSION
+        assert data(program.get("/events", params={"limit": 1000}))["pagination"]["limit"] == 1000
+
         def noted() -> list[dict[str, object]]:
             found = data(program.get("/users/me/security-events"))["items"]
             return [each["detail"] for each in found if each["type"] == "members.read"]
 
         # Whichever windows of an hour the pages fall into: a program's don't count.
-        for _ in range(MAX_PAGES_AN_HOUR - 4):
+        for _ in range(MAX_PAGES_AN_HOUR - 5):
             data(program.get(path, params={"limit": 1}))
             data(person.get(path, limit="1"))
         assert noted() == []
@@ -129,13 +376,36 @@ def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
         path = f"/jobs/{job['id']}"
         assert data(person.get(path))["result"]["url"]
         age(stack, email, 15)
-        for shown in (data(person.get(path)), data(person.get("/jobs"))["items"][0]):
-            assert shown["result"] == {**job["result"], "url": None}
+        for record in (data(person.get(path)), data(person.get("/jobs"))["items"][0]):
+            assert record["result"] == {**job["result"], "url": None}
         assert '"url":null' in person.get(f"{path}/events").text
         assert data(program.get(path))["result"]["url"]
         retry = person.client.post(f"{path}/retry", headers=origin)
         problem(retry, 403, "auth.login_again")
         problem(program.post(f"{path}/retry"), 409, "job.not_retryable")
+
+
+def test_an_old_session_opens_no_rows_that_an_import_rejected(stack: Stack) -> None:
+    with at_console(stack) as owner:
+        list_id = new_list(owner.api)["id"]
+        imported(owner.api, list_id, of_addresses("nobody@", "a@example.com"))
+        job_id = data(owner.api.get("/jobs"))["items"][0]["id"]
+        import_id = data(owner.api.get("/imports"))["items"][0]["id"]
+        paths = ("/imports", "/jobs", f"/imports/{import_id}", f"/jobs/{job_id}")
+
+        def urls(client: httpx2.Client) -> list[str]:
+            answers = [data(client.get(path)) for path in paths]
+            records = [each["items"][0] if "items" in each else each for each in answers]
+            return [(each.get("result") or each)["errors_url"] for each in records]
+
+        session = owner.visitor.client
+        for url in urls(session):
+            assert "nobody@" in httpx2.get(url).text
+        age(stack, owner.owner.email, 15)
+        for url in urls(session):
+            problem(httpx2.get(url), 403, "link.invalid")
+        for url in urls(owner.api):
+            assert "nobody@" in httpx2.get(url).text
 
 
 @pytest.mark.parametrize(

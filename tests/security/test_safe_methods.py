@@ -1,5 +1,6 @@
 """A GET or a HEAD never changes anything: scanners, browsers and caches send them unasked."""
 
+import re
 from collections.abc import Iterator
 
 import httpx2
@@ -123,3 +124,14 @@ def test_reading_twice_is_answered_alike_and_leaves_the_database_as_it_was(
     after = everything(world)
     changed = {table for table in after if after[table] != before[table]}
     assert changed == COUNTED.get(operation, set())
+
+
+def test_no_page_and_no_answer_has_a_signed_url_for_an_old_login(
+    stack: Stack, world: World, browser: httpx2.Client
+) -> None:
+    aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE user_id ="
+    stack.query(f"{aged} %s", world.owner.user_id)
+    for operation, call in READS.items():
+        reply = call.send(browser, operation, world.values)
+        signed = re.findall(r"signature=\w", reply.text + reply.headers.get("location", ""))
+        assert signed == [], operation

@@ -2,6 +2,7 @@
 
 import html
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -10,16 +11,29 @@ from api.auth.page_sessions import CSRF_FIELD, require_csrf
 from api.bodies.forms import file_named, read_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import counted
-from api.console.typed_forms import body_of_form, lines_of, text_or_none
-from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
+from api.console.typed_forms import (
+    TypedForm,
+    body_of_form,
+    lines_of,
+    text_or_none,
+    wrong_field,
+)
+from api.console.visits import (
+    ConsoleVisit,
+    EmptyForm,
+    FormVisit,
+    RecentFormVisit,
+    RecentVisit,
+    Visit,
+    console_router,
+)
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.parameters import Cursor, Transaction
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord
 from api.waiting.waiters import while_connected
-from core import clock
 from core.errors import DomainError
-from core.errors.media import SIGNED_LINK_EXPIRES_IN
+from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue
 from models import Attachment, AttachmentStatus
 from services.attachments import records, upload
@@ -179,8 +193,7 @@ def _outcome(visit: ConsoleVisit, accepted: AcceptedJob) -> Attachment:
 
 
 @router.get("/{hash_id}")
-def show_image(visit: Visit, hash_id: str, form: EmptyForm, link: str = "") -> Response:
-    """Show one image; with ``link``, a signed URL of an encrypted one for so many seconds."""
+def show_image(visit: Visit, hash_id: str, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
         attachment = records.get(uow, visit.caller, hash_id)
     image = _shown(visit, attachment)
@@ -189,25 +202,11 @@ def show_image(visit: Visit, hash_id: str, form: EmptyForm, link: str = "") -> R
         "title": image.record.title or "",
         "tags": "\n".join(image.record.tags),
     }
-    signed = None
-    if link:
-        if link not in LINK_LIFETIMES:
-            raise SIGNED_LINK_EXPIRES_IN(longest=max(map(int, LINK_LIFETIMES)))
-        signed = records.create(
-            visit.state.resources.keyring,
-            attachment,
-            attachment.filename,
-            base=visit.state.resources.settings.public_base,
-            expires_in=int(link),
-            now=clock.now(),
-        )
     return visit.form_page(
         "image.html",
         form.filled(typed),
         foreign=visit.media_sources(),
         image=image,
-        link=signed,
-        lifetimes=LINK_LIFETIMES,
     )
 
 
@@ -224,6 +223,38 @@ def change_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
         return show_image(visit, hash_id, visit.refused(error))
     records.change(uow, visit.caller, hash_id, changes)
     return visit.done(f"{PATH}/{hash_id}", "The image is changed.")
+
+
+@router.get("/{hash_id}/link")
+def show_new_link(visit: RecentVisit, hash_id: str, form: EmptyForm) -> Response:
+    """Show the form for a link; a person who had to log in again returns to this page."""
+    return _link_page(visit, hash_id, form, None)
+
+
+@router.post("/{hash_id}/link")
+def make_link(visit: RecentFormVisit, hash_id: str) -> Response:
+    """Create a link to an encrypted image and show the link, because no URL may hold it."""
+    lasts = visit.form.get("lasts", "")
+    try:
+        if lasts not in LINK_LIFETIMES:
+            raise wrong_field("lasts", "must be one of those that the page offers")
+        with visit.unit_of_work() as uow:
+            link = records.create_link(uow, visit.caller, hash_id, expires_in=int(lasts))
+    except DomainError as error:
+        return show_new_link(visit, hash_id, visit.refused(error))
+    return _link_page(visit, hash_id, TypedForm(visit.form), link)
+
+
+def _link_page(
+    visit: ConsoleVisit, hash_id: str, form: TypedForm, link: tuple[str, datetime] | None
+) -> Response:
+    """Return the page for links to an encrypted image, with the link that was just created."""
+    with visit.unit_of_work() as uow:
+        image = _shown(visit, records.get(uow, visit.caller, hash_id))
+    if not image.record.encrypted:
+        raise SIGNED_LINK_NOT_ENCRYPTED()
+    lifetimes = list(LINK_LIFETIMES.items())
+    return visit.form_page("image_link.html", form, image=image, link=link, lifetimes=lifetimes)
 
 
 @router.get("/{hash_id}/delete")

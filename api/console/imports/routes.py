@@ -29,7 +29,14 @@ from api.console.members.bulk import words_of
 from api.console.navigation import list_path
 from api.console.part_streams import LivePart, part_stream
 from api.console.typed_forms import TypedForm, wrong_field
-from api.console.visits import EmptyForm, FormVisit, Visit, console_router
+from api.console.visits import (
+    EmptyForm,
+    FormVisit,
+    RecentFormVisit,
+    RecentVisit,
+    Visit,
+    console_router,
+)
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId, Transaction
@@ -271,7 +278,7 @@ def retry_import(visit: FormVisit, uow: Transaction, import_id: PathId) -> Respo
 
 
 @router.get("/{import_id}/not-added")
-def download_rejects(visit: Visit, uow: Transaction, import_id: PathId) -> Response:
+def download_rejects(visit: RecentVisit, uow: Transaction, import_id: PathId) -> Response:
     """Redirect to the file of the rows that were not added, by a link that is made now."""
     if records.get(uow, visit.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
@@ -279,7 +286,7 @@ def download_rejects(visit: Visit, uow: Transaction, import_id: PathId) -> Respo
 
 
 @router.get("/{import_id}/undo")
-def show_undo(visit: Visit, import_id: PathId, form: EmptyForm) -> Response:
+def show_undo(visit: RecentVisit, import_id: PathId, form: EmptyForm) -> Response:
     """Show whom the undo would take back, and links to what holds the others."""
     with visit.unit_of_work() as uow:
         preview = records.undo_preview(uow, visit.caller, import_id)
@@ -298,7 +305,7 @@ def show_undo(visit: Visit, import_id: PathId, form: EmptyForm) -> Response:
 
 
 @router.post("/{import_id}/undo")
-def undo_import(visit: FormVisit, import_id: PathId) -> Response:
+def undo_import(visit: RecentFormVisit, import_id: PathId) -> Response:
     try:
         with visit.unit_of_work() as uow:
             records.undo(uow, visit.caller, import_id)

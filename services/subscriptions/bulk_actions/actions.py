@@ -97,6 +97,8 @@ CHANGE_MEMBERS = kinds.register(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=change_members,
+        # An action can remove members.
+        needs_recent_login=True,
         # Its changes stay, and can be undone.
         on_abandoned=kinds.ending(BulkAction, _end),
         on_restarted=_go_on_with_job,

@@ -19,6 +19,7 @@ from models import ImportChunk, ImportKind, Job, JobStatus, MemberImport, NamedM
 from services import paging, removals
 from services.access import quotas
 from services.access.caller import Caller
+from services.access.sessions import require_recent_login
 from services.accounts import accounts
 from services.jobs import idempotency, outbox, records
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
@@ -297,12 +298,13 @@ def undo_preview(uow: UnitOfWork, caller: Caller, import_id: int) -> UndoForecas
 
 
 def undo(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
-    """The job that undoes an import: one job until nobody stays, then ``None``.
+    """Return the job that undoes an import, or ``None`` once no member of it is left.
 
-    A failed or cancelled job is started again. After one that left members alone, another takes
-    back those whom nothing holds any more. Raises ``import.not_found``, ``import.running``,
-    ``import.undo_over``.
+    A failed or cancelled job is started again. After later changes to members, another call can
+    take back some of them. Raises ``auth.login_again``, ``import.not_found``,
+    ``import.running`` and ``import.undo_over``.
     """
+    require_recent_login(uow, caller)
     # The job before the import, as a transaction that takes a batch back locks them.
     job_id = get(uow, caller, import_id).undo_job_id
     job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None

@@ -56,6 +56,8 @@ UNDO_IMPORT = kinds.register(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=run,
+        # An undo removes members.
+        needs_recent_login=True,
         # An undo that ended early is not taken back, and asking again goes on.
         on_abandoned=kinds.ending(MemberImport, _announce_end),
     )

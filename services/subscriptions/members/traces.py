@@ -18,6 +18,8 @@ from sqlalchemy import text
 from core.errors.mailing import TRACE_INVALID
 from core.keyring import Keyring
 from models import MailingList
+from services.access.caller import Caller
+from services.access.sessions import require_recent_login
 from storage.unit_of_work import UnitOfWork
 
 _PURPOSE = "trace"
@@ -45,8 +47,12 @@ def new_delivery(uow: UnitOfWork) -> int:
     return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
 
 
-def revoke(uow: UnitOfWork, mailing_list: MailingList) -> None:
-    """From now on the trace ids that were mailed so far only leave the list."""
+def revoke(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
+    """Revoke all trace ids that were mailed so far: they only leave the list from now on.
+
+    Raises ``auth.login_again``.
+    """
+    require_recent_login(uow, caller)
     mailing_list.traces_revoked_through = new_delivery(uow)
 
 
