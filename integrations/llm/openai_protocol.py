@@ -67,8 +67,26 @@ class RequestRejected(Exception):
 _Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
 
 
+_TEXT_PARTS = ("text", "output_text")
+
+
+def _text_of_parts(content: object) -> object:
+    """Join the texts of a list of parts, and leave out the others, such as ``reasoning``."""
+    if not isinstance(content, list):
+        return content
+    parts = [{"text": part} if isinstance(part, str) else part for part in content]
+    answers = [
+        part.get("text")
+        for part in parts
+        if isinstance(part, dict)
+        and part.get("type", "text") in _TEXT_PARTS
+        and not part.get("thought")
+    ]
+    return "".join(text for text in answers if isinstance(text, str))
+
+
 class _Message(BaseModel):
-    content: str | None = None
+    content: Annotated[str | None, BeforeValidator(_text_of_parts)] = None
     error: str | None = None
 
 

@@ -4,10 +4,9 @@ The post stands between two lines that no post can know, since they are made ane
 No text of a post, nor of an answer about one, ever gets into the instructions.
 """
 
-import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,8 +16,8 @@ from core.errors import DomainError
 from core.errors.composer import COMPOSER_ANSWER_UNUSABLE, LLM_TOO_SLOW
 from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer import rules
+from services.composer.model_answers import UnreadableAnswer, read_answer, remove_drafts
 from services.composer.post import MetadataField, PlainPost, PostMetadata
-from services.composer.text.characters import visible_line
 
 MAX_ANSWER_TOKENS = 1500
 MAX_PART_TOKENS = 600
@@ -66,6 +65,14 @@ TWEETS_PROMPT = PromptSpec(_text("tweets.txt"), "tweets", _object({"tweets": _TE
 CONDENSE_PROMPT = PromptSpec(_text("condense.txt"), "part", _object({"summary": _TEXT}))
 
 
+def metadata_prompt(wanted: frozenset[MetadataField]) -> PromptSpec:
+    # In the order of the enumeration, so that equal questions are equal texts.
+    parts = [part for part in MetadataField if part in wanted]
+    described = "\n".join(_PARTS[part] for part in parts)
+    properties = {part.value: _TEXTS if part is MetadataField.TAGS else _TEXT for part in parts}
+    return PromptSpec(f"Write about the post:\n{described}", "metadata", _object(properties))
+
+
 def _delimited(text: str) -> tuple[str, str]:
     """A new mark, and the text between two lines of it."""
     mark = f"post-{secrets.token_hex(16)}"
@@ -97,7 +104,7 @@ class _Asker:
         seconds: float,
         repair: tuple[str, str] = ("", ""),
     ) -> str:
-        """The text of the answer; `repair` is added to the instructions and the material."""
+        """Return the answer without drafts; `repair` adds to the instructions and the material."""
         mark, given = _delimited(material)
         request = CompletionRequest(
             instructions=_FRAME.format(mark=mark, task=prompt.text) + repair[0],
@@ -107,7 +114,7 @@ class _Asker:
             max_tokens=max_tokens,
             seconds=min(seconds, MAX_CALL_SECONDS),
         )
-        return self._llm.ask(request).text
+        return remove_drafts(self._llm.ask(request).text)
 
 
 # Rather too high: each model counts tokens in its own way, and none of them offline.
@@ -144,54 +151,14 @@ def split_by_tokens(text: str, max_tokens: int) -> Iterator[str]:
         at += len(piece)
 
 
-_MAX_JSON_CANDIDATES = 50
-_MAX_ANSWER_TEXTS = 50
-_MAX_ANSWER_TEXT_CHARACTERS = 5000
+def read_metadata(text: str, prompt: PromptSpec) -> PostMetadata:
+    """Return the metadata in an answer to the prompt; raises ``UnreadableAnswer``."""
+    values: dict[str, Any] = read_answer(text, prompt.schema, prompt.text)
+    return PostMetadata(**values)
 
 
-class UnreadableAnswer(Exception):
-    """The answer has not the shape that was asked for; the text says why, in words of ours."""
-
-
-def read_metadata(text: str, wanted: frozenset[MetadataField]) -> PostMetadata:
-    """The wanted keys of the answer's object; all other keys and text are left out."""
-    answer = _object_with(text, wanted)
-    found: dict[str, Any] = {
-        part: (_texts if part is MetadataField.TAGS else _answer_text)(answer[part], part)
-        for part in MetadataField
-        if part in wanted
-    }
-    return PostMetadata(**found)
-
-
-def _object_with(text: str, names: Set[str]) -> dict[str, Any]:
-    found: dict[str, Any]
-    at = text.find("{")
-    for _ in range(_MAX_JSON_CANDIDATES):
-        if at < 0:
-            break
-        try:
-            found, at = json.JSONDecoder().raw_decode(text, at)
-        except (ValueError, RecursionError):
-            at += 1
-        else:
-            if names <= found.keys():
-                return found
-        at = text.find("{", at)
-    raise UnreadableAnswer(f"The answer is no JSON object with {', '.join(sorted(names))}.")
-
-
-def _texts(value: object, name: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise UnreadableAnswer(f"{name} is no list of texts.")
-    texts = (_answer_text(each, f"an item of {name}") for each in value[:_MAX_ANSWER_TEXTS])
-    return tuple(filter(None, texts))
-
-
-def _answer_text(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise UnreadableAnswer(f"{name} is no text.")
-    return visible_line(value[:_MAX_ANSWER_TEXT_CHARACTERS])
+def _read_tweets(text: str) -> tuple[str, ...]:
+    return tuple(read_answer(text, TWEETS_PROMPT.schema, TWEETS_PROMPT.text)["tweets"])
 
 
 _MAX_PARTS = 5
@@ -245,8 +212,8 @@ def _condensed(part: str, asker: _Asker) -> str:
         return beginning
     answer = asker.ask(CONDENSE_PROMPT, part, max_tokens=MAX_PART_TOKENS, seconds=spare)
     try:
-        summary = _object_with(answer, {"summary"})["summary"]
-        return _answer_text(summary, "summary") or beginning
+        values = read_answer(answer, CONDENSE_PROMPT.schema, CONDENSE_PROMPT.text)
+        return str(values["summary"]) or beginning
     except UnreadableAnswer:
         return beginning
 
@@ -281,12 +248,8 @@ def metadata(
             tags=None if tags is None else rules.fit_tags(map(own, tags)),
         )
 
-    # In the order of the enumeration, so that equal questions are equal texts.
-    parts = [part for part in MetadataField if part in wanted]
-    described = "\n".join(_PARTS[part] for part in parts)
-    properties = {part.value: _TEXTS if part is MetadataField.TAGS else _TEXT for part in parts}
-    prompt = PromptSpec(f"Write about the post:\n{described}", "metadata", _object(properties))
-    task = _Task(prompt, partial(read_metadata, wanted=wanted), faults, mend)
+    prompt = metadata_prompt(wanted)
+    task = _Task(prompt, partial(read_metadata, prompt=prompt), faults, mend)
     return _written(task, plain, _Asker(llm, seconds))
 
 
@@ -294,7 +257,7 @@ def tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, .
     """Raises what the port raises, and ``composer.answer_unusable`` (provider_failed)."""
     task = _Task(
         TWEETS_PROMPT,
-        lambda answer: _texts(_object_with(answer, {"tweets"})["tweets"], "tweets"),
+        _read_tweets,
         partial(rules.tweets_faults, plain),
         partial(rules.fit_tweets, plain),
     )

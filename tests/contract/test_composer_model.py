@@ -53,6 +53,8 @@ def _ask(author: httpx2.Client, path: str, body: dict[str, str], wait: int = 20)
         (TWEETS, "prose", SOURCE),
         (METADATA, "no-json-mode", SOURCE),
         (METADATA, "wrong-shape", STOOD_IN),
+        (METADATA, "thinks", SOURCE),
+        (METADATA, "only-thinks", STOOD_IN),
         (TWEETS, "empty", STOOD_IN),
         (METADATA, "500", STOOD_IN),
         (METADATA, "trickle", STOOD_IN),

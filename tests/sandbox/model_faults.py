@@ -148,6 +148,46 @@ async def _obedient_shape(body: CompletionBody) -> Response:
     return completion(body, json.dumps(dict.fromkeys(instance(body), orders)))
 
 
+def _draft_and_answer(body: CompletionBody) -> tuple[str, str]:
+    """Return a draft that keeps the rules of its shape, and the right answer."""
+    answer = instance(body)
+    draft = {
+        name: ["draft", "idea", "todo"] if isinstance(value, list) else "draft"
+        for name, value in answer.items()
+    }
+    return json.dumps(draft), json.dumps(answer, ensure_ascii=False)
+
+
+async def _thinks(body: CompletionBody) -> Response:
+    draft, answer = _draft_and_answer(body)
+    return completion(body, f"<think>Let me draft: {draft} Hmm.</think>\n{answer}")
+
+
+async def _only_thinks(body: CompletionBody) -> Response:
+    draft, _ = _draft_and_answer(body)
+    return completion(body, f"<think>Let me draft: {draft} That will do.</think>")
+
+
+async def _tries_twice(body: CompletionBody) -> Response:
+    draft, answer = _draft_and_answer(body)
+    return completion(body, f"A first try:\n{draft}\nThe corrected version:\n{answer}")
+
+
+async def _answers_in_parts(body: CompletionBody) -> Response:
+    draft, answer = _draft_and_answer(body)
+    half = len(answer) // 2
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": draft}]},
+        {"type": "text", "text": answer[:half]},
+        {"type": "text", "text": answer[half:]},
+        {"type": "reasoning", "text": draft},
+    ]
+    content = json.loads(bytes(completion(body, "").body))
+    message = {"content": parts, "reasoning": draft, "reasoning_content": draft}
+    content["choices"][0]["message"].update(message)
+    return JSONResponse(content)
+
+
 WITH_FAULTS: Behaviours = {
     **BEHAVIOURS,
     "sandbox-wrong-shape": ("JSON of another shape", _wrong_shape),
@@ -162,6 +202,10 @@ WITH_FAULTS: Behaviours = {
     "sandbox-huge": ("64 MB of blanks", _huge),
     "sandbox-trickle": ("a blank ten times a second, for a minute", _trickle),
     "sandbox-moment": ("the right answer after a moment", _moment),
+    "sandbox-thinks": ("a draft between think marks, then the right answer", _thinks),
+    "sandbox-only-thinks": ("a draft between think marks", _only_thinks),
+    "sandbox-tries-twice": ("a draft, then the right answer", _tries_twice),
+    "sandbox-parts": ("the right answer in parts, with drafts beside it", _answers_in_parts),
     "sandbox-400": ("status 400", status(400)),
     "sandbox-401": ("status 401", status(401)),
     "sandbox-404": ("status 404", status(404)),

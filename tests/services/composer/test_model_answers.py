@@ -1,9 +1,13 @@
+import json
+
 import pytest
 
 from services.composer import model_writer
+from services.composer.model_answers import UnreadableAnswer, remove_drafts
 from services.composer.post import MetadataField, PostMetadata
 
-SUMMARY = frozenset({MetadataField.SUMMARY})
+SUMMARY = model_writer.metadata_prompt(frozenset({MetadataField.SUMMARY}))
+ALL = model_writer.metadata_prompt(frozenset(MetadataField))
 
 
 @pytest.mark.parametrize(
@@ -13,7 +17,12 @@ SUMMARY = frozenset({MetadataField.SUMMARY})
         '  \n{"summary": "Bees."}  ',
         '```json\n{"summary": "Bees."}\n```',
         'Sure {really}! {"summary": "Bees."} Anything else?',
-        '<think>{"plan": 1}, or {"summary"?</think>{"summary": "Bees."}',
+        '{"summary": "Wasps."} The corrected version: {"summary": "Bees."}',
+        '{"summary": "string"} {"summary": "Bees."} {"summary": "..."}',
+        '{"summary": "Bees."} as {"summary": "What the post says, in whole sentences."} asks',
+        '{"summary": "Bees."} {"summary": 1} {"summary": null}',
+        '{"a": }' * 99 + '{"summary": "Bees."}',
+        "{braces} " * 1000 + '{"summary": "Bees."}',
         '{"draft": {"a": 1}} {"summary": "Bees.", "extra": [1]}',
         '\ufeff{"summary": "Be\\u0065s."}',
         '{"summary": "\\ud800Bees.\\u0000\\u202e"}',
@@ -37,11 +46,51 @@ def test_the_object_is_found_and_its_text_is_plain(text: str) -> None:
         '{"summary": ["Bees."]}',
         '{"Summary": "Bees."}',
         '{"summary": "Bees.',
+        '{"summary": "string"}',
+        '{"summary": "<summary>"}',
+        '{"summary": "..."}',
+        '{"summary": "summary: what the post says, in whole sentences"}',
         "{" * 100_000,
         '{"summary": ' + "[" * 100_000,
         '{"a":' * 50_000,
     ],
 )
 def test_another_shape_is_said_to_be_one(text: str) -> None:
-    with pytest.raises(model_writer.UnreadableAnswer):
+    with pytest.raises(UnreadableAnswer):
         model_writer.read_metadata(text, SUMMARY)
+
+
+@pytest.mark.parametrize(
+    ("text", "visible"),
+    [
+        ('<think>{"a": 1}</think>{"b": 2}', '{"b": 2}'),
+        ('<think>{"a": 1} or {"a"?</think>{"b": 2}', '{"b": 2}'),
+        ('{"a": 1}</think>{"b": 2}', '{"b": 2}'),
+        ('<think>{"a": 1}', ""),
+        ('{"b": 2}<think>{"a": 1}', '{"b": 2}'),
+        ("<think>{}</think>", ""),
+        ('<THINK class="x">{"a": 1}</THINK >{"b": 2}', '{"b": 2}'),
+        ('<thinking>{"a": 1}</thinking>{"b": 2}', '{"b": 2}'),
+        ('<reasoning>{"a": 1}</reasoning>{"b": 2}', '{"b": 2}'),
+        ('<seed:think>{"a": 1}</seed:think>{"b": 2}', '{"b": 2}'),
+        ('[THINK]{"a": 1}[/THINK]{"b": 2}', '{"b": 2}'),
+        ('◁think▷{"a": 1}◁/think▷{"b": 2}', '{"b": 2}'),
+        ('<think>{"a": 1}</think>x<think>{"a": 1}</think>{"b": 2}', 'x{"b": 2}'),
+        ('<think><think>{"a": 1}</think>{"a": 1}</think>{"b": 2}', '{"b": 2}'),
+        ('<think>{"a": "</think>"}</think>{"b": 2}', '{"b": 2}'),
+        ('<think>{"a": "x</think>{"b": 2}', '{"b": 2}'),
+        ('{"b": "<think> and </think> are marks"}', '{"b": "<think> and </think> are marks"}'),
+        ('{"b": {"c": ["</think>"]}} {"d": 1}', '{"b": {"c": ["</think>"]}} {"d": 1}'),
+        ('<think/>{"b": 2} <thinker> [think tank]', '<think/>{"b": 2} <thinker> [think tank]'),
+    ],
+)
+def test_drafts_are_removed_and_marks_in_strings_are_text(text: str, visible: str) -> None:
+    assert remove_drafts(text) == visible
+
+
+def test_an_answer_about_strings_and_texts_is_no_echo() -> None:
+    answer = {"slug": "text", "summary": "A text about a string.", "tags": ["string", "text"]}
+    assert model_writer.read_metadata(json.dumps(answer), ALL).slug == "text"
+    echo = {"slug": "slug", "summary": "string", "tags": ["tag1", "tag2", "..."]}
+    with pytest.raises(UnreadableAnswer):
+        model_writer.read_metadata(json.dumps(echo), ALL)

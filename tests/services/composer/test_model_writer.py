@@ -95,7 +95,18 @@ def test_what_is_still_too_long_is_cut(run: Run) -> None:
     assert run.calls == 4
 
 
-@pytest.mark.parametrize("behaviour", ["wrong-shape", "no-json", "obedient-shape"])
+@pytest.mark.parametrize("behaviour", ["thinks", "tries-twice", "parts"])
+def test_drafts_are_no_part_of_metadata_tweets_or_condensed_parts(run: Run, behaviour: str) -> None:
+    llm = run.model(behaviour, context_tokens=4000)
+    assert "draft" not in str(model_writer.metadata(POST, ALL, llm, SECONDS))
+    assert "draft" not in str(model_writer.tweets(POST, llm, SECONDS))
+    assert run.calls == 2
+    model_writer.tweets(long_post(20_000), llm, SECONDS)
+    assert run.calls > 3
+    assert "draft" not in run.requests[-1]["messages"][1]["content"]
+
+
+@pytest.mark.parametrize("behaviour", ["wrong-shape", "no-json", "obedient-shape", "only-thinks"])
 def test_what_can_not_be_mended_is_unusable_after_one_repair(run: Run, behaviour: str) -> None:
     error = error_of(run.model(behaviour))
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "composer.answer_unusable")

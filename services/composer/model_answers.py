@@ -1,0 +1,123 @@
+"""Reads a language model's answer: drops its drafts, and finds the object that was asked for."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from services.composer.text.characters import visible_line
+
+# Models that think aloud put their drafts between such marks. A template may already have written
+# the opening mark into the prompt, so that an answer only has the closing one.
+_DRAFTS = "think|thinking|thoughts?|reason|reasoning|reflection|analysis|scratchpad"
+_OBJECT_OR_MARK = re.compile(
+    rf'(?P<object>\{{(?=\s*["}}]))'
+    rf"|</?(?:\w+:)?(?:{_DRAFTS})(?:\s[^<>]*)?(?<!/)>"
+    r"|\[/?think\]|◁/?think▷",
+    re.IGNORECASE,
+)
+# Each one may be scanned to the end of the answer, so more of them would take long.
+_MAX_BROKEN_OBJECTS = 100
+_MAX_ANSWER_TEXTS = 50
+_MAX_ANSWER_TEXT_CHARACTERS = 5000
+_BRACKETS_AND_DOTS = " \t\n<>[](){}\"'*_.…"
+_MIN_ECHOED_WORDS = 3
+
+
+class UnreadableAnswer(Exception):
+    """Raised if the answer doesn't have the requested shape; the message never quotes it."""
+
+
+def remove_drafts(text: str) -> str:
+    """Remove what the model only thought, between two marks or before a closing one.
+
+    A mark inside the string of a JSON object is text. Nothing follows an opening mark that is never
+    closed.
+    """
+    pieces: list[str] = []
+    start, is_draft = 0, False
+    for match, value in _objects_and_marks(text):
+        if value is not None:
+            continue
+        is_closing = match[0][1] == "/"
+        if is_closing and not is_draft:
+            pieces.clear()
+        elif not is_closing and not is_draft:
+            pieces.append(text[start : match.start()])
+        start, is_draft = match.end(), not is_closing
+    return "".join(pieces if is_draft else [*pieces, text[start:]])
+
+
+def read_answer(
+    text: str, schema: Mapping[str, Any], instructions: str
+) -> dict[str, str | tuple[str, ...]]:
+    """Return the values of the last object that fits the schema.
+
+    A model may answer with a first try and then a better one. An object that only repeats the
+    schema or the instructions is no answer. Raises ``UnreadableAnswer``.
+    """
+    properties = schema["properties"]
+    reason = f"The answer is no JSON object with {', '.join(sorted(properties))}."
+    objects = [value for _, value in _objects_and_marks(text) if value is not None]
+    for answer in reversed(objects):
+        if not properties.keys() <= answer.keys():
+            continue
+        try:
+            values = {name: _value(answer[name], name, properties[name]) for name in properties}
+        except UnreadableAnswer as error:
+            reason = str(error)
+            continue
+        if not _is_echo(values, instructions):
+            return values
+    raise UnreadableAnswer(reason)
+
+
+def _objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
+    """Yield each JSON object with its value, and between objects each draft's mark."""
+    at = broken = 0
+    while match := _OBJECT_OR_MARK.search(text, at):
+        at = match.end()
+        if match["object"] is None:
+            yield match, None
+        elif broken < _MAX_BROKEN_OBJECTS:
+            try:
+                value, at = json.JSONDecoder().raw_decode(text, match.start())
+            except (ValueError, RecursionError):
+                broken += 1
+            else:
+                yield match, value
+
+
+def _value(value: object, name: str, schema: Mapping[str, Any]) -> str | tuple[str, ...]:
+    if schema["type"] != "array":
+        return _text(value, name)
+    if not isinstance(value, list):
+        raise UnreadableAnswer(f"{name} is no list of texts.")
+    texts = (_text(each, f"an item of {name}") for each in value[:_MAX_ANSWER_TEXTS])
+    return tuple(filter(None, texts))
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise UnreadableAnswer(f"{name} is no text.")
+    return visible_line(value[:_MAX_ANSWER_TEXT_CHARACTERS])
+
+
+def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> bool:
+    return all(
+        _is_placeholder((value,) if isinstance(value, str) else value, name, instructions)
+        for name, value in values.items()
+    )
+
+
+def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
+    """Return whether the texts are only their type, their name, dots or their instructions."""
+    words = {text.strip(_BRACKETS_AND_DOTS).lower() for text in texts} - {""}
+    kinds = {each.rstrip("0123456789 _-") or each for each in words}
+    if len(kinds) != 1:
+        return not kinds and any(texts)
+    [word] = kinds
+    if word in ("string", "text", name, name.removesuffix("s")):
+        return True
+    is_long = len(word.split()) >= _MIN_ECHOED_WORDS
+    return is_long and word in " ".join(instructions.lower().split())
