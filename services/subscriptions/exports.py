@@ -77,8 +77,7 @@ class ExportOrder:
     """The order of a caller: the members of a segment, or of a filter that is written as JSON.
 
     Attributes:
-        statuses: only members with one of these; ``None``: the statuses that the kind or the filter
-            has by itself.
+        statuses: the statuses of the members to export; ``None`` for the default ones.
         bom: true to begin the file with a byte-order mark, so that Excel reads it as UTF-8.
     """
 
