@@ -65,6 +65,8 @@ class MemberImport(Model):
     create_fields: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # dmy or mdy, for columns of dates that don't show it.
     date_order: Mapped[str | None]
+    # The encoding of the file, as the owner named it, or as the whole file shows it.
+    encoding: Mapped[str | None]
     # How columns write dates and numbers, by their indexes, as the whole file shows it.
     column_forms: Mapped[dict[str, Any] | None]
     # Made by a command of the operator, which no quota bounds.
@@ -212,6 +214,8 @@ class MemberExport(Model):
     filter: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     statuses: Mapped[list[str] | None]
     format: Mapped[str] = mapped_column(default="csv", server_default="csv")
+    # True: the CSV file begins with a byte-order mark.
+    bom: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # dmy or mdy, for columns of dates that don't show it.
     date_order: Mapped[str | None]
     # How columns write dates and numbers, by their indexes, as the whole file shows it.

@@ -42,6 +42,7 @@ WAIT_SECONDS = 30.0
         mailing.LIST_BUSY,
         *OF_SELECTION,
         mailing.EXPORT_STATUS_OF_ROSTER,
+        mailing.EXPORT_BOM,
         requests.QUEUE_OVERLOADED,
     ),
 )
@@ -63,7 +64,7 @@ async def export_list(
     seconds = preference.seconds(WAIT_SECONDS)
     state.queue_ages.check(Queue.EXPORT, waits=seconds > 0)
     statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
-    order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format)
+    order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format, body.bom)
     begun = await state.in_unit_of_work(exports.begin, caller, list_id, order)
     job = await wait_for_job(request, state, begun.id, seconds)
     return job_response(state, job)

@@ -56,8 +56,8 @@ Mapping = Annotated[
     str | None,
     Query(
         description="JSON object: columns, by name or place from 0, and what they are: email, "
-        "name, first_name, last_name, tier, paid_expiry, status, tags, joined_at, fields.<key>, "
-        "fields.<key>:<type> with the type of a new field, "
+        "name, first_name, middle_name, last_name, tier, paid_expiry, status, tags, joined_at, "
+        "fields.<key>, fields.<key>:<type> with the type of a new field, "
         "consent.at, consent.ip, consent.url, consent.wording, consent.confirmed_at, "
         "consent.confirmed_ip or ignore",
         examples=['{"Mail": "email", "Company": "fields.company"}'],

@@ -175,6 +175,11 @@ class NewExport(MemberChoice):
     format: Annotated[ExportFormat, Field(strict=False)] = Field(
         default=ExportFormat.CSV, description="csv, or jsonl: one JSON object a line"
     )
+    bom: bool = Field(
+        default=False,
+        description="Begin the file with a byte-order mark, so that Excel reads it as UTF-8; only "
+        "for CSV of kind members",
+    )
 
 
 class NewBulkAction(MemberChoice):

@@ -301,6 +301,9 @@ BULK_VALUE = invalid_at(
 EXPORT_STATUS_OF_ROSTER = invalid_at(
     "body.status", "export.status_of_roster", "a roster holds active members alone"
 )
+EXPORT_BOM = invalid_at(
+    "body.bom", "export.bom", "only a CSV file of members has a byte-order mark"
+)
 
 MAIL_UNWRITABLE = provider_failed(
     "mail.refused", "{what} can't be put into a mail.", what="A header"

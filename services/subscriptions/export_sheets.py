@@ -1,5 +1,6 @@
 """The columns and rows of exports, by kind, and how a row is written."""
 
+import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -259,9 +260,10 @@ SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = AN
 """)
 
 
-def head(sheet: Sheet, form: ExportFormat) -> bytes:
-    """Return the beginning of a file."""
-    return _csv([sheet.columns]) if form is ExportFormat.CSV else b""
+def head(sheet: Sheet, form: ExportFormat, *, bom: bool) -> bytes:
+    """Return the beginning of a file, with a byte-order mark if ``bom`` is true."""
+    mark = codecs.BOM_UTF8 if bom else b""
+    return mark + _csv([sheet.columns]) if form is ExportFormat.CSV else b""
 
 
 def lines(sheet: Sheet, form: ExportFormat, found: Iterable[Values]) -> bytes:

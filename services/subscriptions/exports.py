@@ -76,8 +76,9 @@ def _announce_end(uow: UnitOfWork, export: MemberExport, job_id: int, status: st
 class ExportOrder:
     """The order of a caller: the members of a segment, or of a filter that is written as JSON.
 
-    ``statuses``: only members with one of these; ``None`` for those that the kind has by itself, or
-    the filter.
+    Attributes:
+        statuses: the statuses of the members to export; ``None`` for the default ones.
+        bom: true to begin the file with a byte-order mark, so that Excel reads it as UTF-8.
     """
 
     kind: ExportKind
@@ -85,6 +86,7 @@ class ExportOrder:
     written: Any = None
     statuses: tuple[SubscriptionStatus, ...] | None = None
     form: ExportFormat = ExportFormat.CSV
+    bom: bool = False
 
 
 def begin(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
@@ -92,7 +94,8 @@ def begin(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> 
 
     Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
     ``list.not_owner``, ``quota.exceeded`` for the members, what ``segments.selected`` raises, and
-    for the roster ``list.email_channel_disabled`` and ``export.status_of_roster``.
+    for the roster ``list.email_channel_disabled`` and ``export.status_of_roster``. Raises
+    ``export.bom`` unless the file is CSV of members.
     """
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
@@ -101,6 +104,8 @@ def begin(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> 
         quotas.require(uow, caller.user_id, PlanQuota.UNFINISHED_JOBS)
     elif order.statuses is not None:
         raise errors.EXPORT_STATUS_OF_ROSTER()
+    if order.bom and (order.kind, order.form) != (ExportKind.MEMBERS, ExportFormat.CSV):
+        raise errors.EXPORT_BOM()
     mailing_list = lists.get(uow, list_id)
     kept = segments.selected(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
@@ -114,6 +119,7 @@ def begin(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> 
         filter=kept,
         statuses=statuses,
         format=order.form,
+        bom=order.bom,
     )
 
 
@@ -206,7 +212,8 @@ def run(resources: Resources, lease: Lease) -> None:
         # A batch is packed and stored while the next one is read.
         ThreadPoolExecutor(1) as packing,
     ):
-        packed_before = packing.submit(packed.write, export_sheets.head(sheet, form))
+        head = export_sheets.head(sheet, form, bom=export.bom)
+        packed_before = packing.submit(packed.write, head)
         for batch in _batches(resources, sheet, failures=lease.retries):
             lease.check_cancelled()
             lines = export_sheets.lines(sheet, form, batch)

@@ -105,10 +105,10 @@ def newest_job(client: httpx2.Client) -> dict[str, Any]:
 
 
 def errors(url: str) -> list[dict[str, Any]]:
-    """The rows that were not added, fetched without credentials."""
+    """Return the rows that were not added, fetched without credentials."""
     reply = httpx2.get(url, timeout=30.0)
     assert reply.status_code == 200, reply.text
-    return list(csv.DictReader(io.StringIO(reply.text)))
+    return list(csv.DictReader(io.StringIO(reply.content.decode("utf-8-sig"))))
 
 
 def export(client: httpx2.Client, list_id: int, kind: object, **headers: str) -> httpx2.Response:
@@ -136,7 +136,8 @@ def emails_of(
 def unpacked(url: str) -> list[dict[str, str]]:
     reply = httpx2.get(url, timeout=30.0)
     assert reply.status_code == 200, reply.text
-    return list(csv.DictReader(io.StringIO(gzip.decompress(reply.content).decode(), newline="")))
+    text = gzip.decompress(reply.content).decode("utf-8-sig")
+    return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
 def everybody(client: httpx2.Client, list_id: int) -> dict[str, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Files of some members of a list, and in either format."""
 
+import codecs
 import gzip
 import json
 from typing import Any
@@ -17,6 +18,7 @@ from tests.contract.bulk import (
     export,
     exported,
     file_of,
+    imported,
     unpacked,
 )
 from tests.contract.replies import data, problem
@@ -60,6 +62,27 @@ def test_statuses_choose_members_of_any_kind(
     named = {"field": "status", "in": ["removed", "unsubscribed"]}
     assert set(emails_of(client, list_id, filter=named)) == {removed, left}
     assert emails_of(client, list_id, filter=named, status=["active"]) == []
+
+
+def test_csv_of_members_begins_with_a_byte_order_mark_on_request(
+    client: httpx2.Client, sender: httpx2.Client, list_id: int
+) -> None:
+    [email] = some_members(client, list_id, 1)
+    set_member(client, list_id, email, name="Zoë Müller")
+    marked, plain = (
+        gzip.decompress(httpx2.get(file_of(client, list_id, bom=bom)).content)
+        for bom in (True, False)
+    )
+
+    assert marked == codecs.BOM_UTF8 + plain
+    assert plain.startswith(b'"email"')
+    other = new_list(client)["id"]
+    assert imported(client, other, marked)["columns"][0]["name"] == "email"
+    assert known_member(client, other, email)["name"] == "Zoë Müller"
+    lines = {"kind": "members", "format": "jsonl", "bom": True}
+    problem(client.post(f"/lists/{list_id}/exports", json=lines), 422, "export.bom")
+    roster = {"kind": "delivery", "bom": True}
+    problem(sender.post(f"/lists/{list_id}/exports", json=roster), 422, "export.bom")
 
 
 FIELDS: dict[str, tuple[str, Any]] = {

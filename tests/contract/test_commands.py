@@ -200,7 +200,7 @@ def test_invalid_rows_end_with_3_and_are_written_where_asked(
     words = ("import", str(list_id), str(file), "--errors", str(errors), "--json")
     done = pressroom(stack, *words)
     assert (done.returncode, json.loads(done.stdout)["invalid"]) == (3, 1)
-    [row] = csv.DictReader(io.StringIO(errors.read_text()))
+    [row] = csv.DictReader(io.StringIO(errors.read_text("utf-8-sig")))
     assert (row["Email"], row["line"], row["code"]) == ("nobody", "2", "email.invalid")
     assert count(client, list_id) == 1
 

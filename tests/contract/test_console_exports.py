@@ -1,7 +1,11 @@
 """The console's pages of exports: a file of a list, from its order to its end."""
 
+import codecs
+import gzip
 from typing import Any
 from urllib.parse import urlsplit
+
+import httpx2
 
 from core.errors.jobs import JOB_GIVEN_UP
 from services.subscriptions.export_sheets import ExportKind
@@ -38,6 +42,9 @@ def ordered(console: OwnerAtConsole, list_id: Any, **typed: str) -> str:
 def downloaded(console: OwnerAtConsole, path: str) -> list[dict[str, str]]:
     reply = console.visitor.get(f"{path}/file")
     assert reply.status_code == 303, reply.text
+    # Excel needs the byte-order mark.
+    file = gzip.decompress(httpx2.get(reply.headers["location"]).content)
+    assert file.startswith(codecs.BOM_UTF8)
     return unpacked(reply.headers["location"])
 
 

@@ -1,6 +1,7 @@
 """How a file comes in, what is told of the rows that were not added, and how long that is kept."""
 
 import asyncio
+import codecs
 from datetime import timedelta
 from typing import Any, cast
 
@@ -241,6 +242,8 @@ def test_errors_can_be_mended_and_uploaded_again_and_again(
     client: httpx2.Client, list_id: int, mixed: dict[str, Any]
 ) -> None:
     sent = httpx2.get(mixed["errors_url"]).content
+    # Excel reads a file without a byte-order mark as Windows-1252.
+    assert (sent.startswith(codecs.BOM_UTF8), sent.count(codecs.BOM_UTF8)) == (True, 1)
     again = imported(client, list_id, sent, "errors.csv")
     # The one that came twice in one file is a member by now.
     assert counts(again) == {"received": 3, "already": 1, "opted_out": 1, "invalid": 1}
@@ -249,6 +252,7 @@ def test_errors_can_be_mended_and_uploaded_again_and_again(
     third = imported(client, list_id, sent, "errors.csv")
     assert counts(third) == {"received": 3, "added": 1, "already": 1, "opted_out": 1}
     assert known_member(client, list_id, mended)["name"] == "=2+3"
+    assert [each["name"] for each in third["columns"]][:3] == ["Mail", "Full name", "Notes"]
 
 
 def test_errors_are_a_csv_that_no_page_can_run(mixed: dict[str, Any]) -> None:

@@ -149,11 +149,13 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         "format": form.get("format", ""),
         "status": statuses or None,
         "segment_id": int(segment) if segment.isascii() and segment.isdecimal() else None,
+        # Most people open the file in a spreadsheet.
+        "bom": form.get("format") == ExportFormat.CSV,
     }
     try:
         body = body_of_form(NewExport, values)
         chosen = None if body.status is None else tuple(body.status)
-        order = ExportOrder(body.kind, body.segment_id, None, chosen, body.format)
+        order = ExportOrder(body.kind, body.segment_id, None, chosen, body.format, body.bom)
         visit.state.queue_ages.check(Queue.EXPORT, waits=False)
         with visit.unit_of_work() as uow:
             visit.own_list(uow, list_id)

@@ -38,11 +38,15 @@ _WRITTEN = {
     DecimalMark.COMMA: "Numbers with a decimal comma",
 }
 # Roles that several columns may have.
-_OFTEN = (IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", "status")
+_OFTEN = (
+    *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", "status"),
+    *("first_name", "middle_name", "last_name"),
+)
 _WORDS = {
     "email": "E-mail address",
     "name": "Name",
     "first_name": "First name",
+    "middle_name": "Middle name",
     "last_name": "Last name",
     "tier": "Tier",
     "paid_expiry": "Paid until",

@@ -159,6 +159,7 @@ def _by_key(table: str) -> dict[str, str]:
     return {key(word): meaning for meaning, words in _WORDS[table].items() for word in words}
 
 
+NAME_OR_PART = _keys(_WORDS["name_or_part"])
 COLUMNS = {role: _keys(words) for role, words in _WORDS["columns"].items()}
 PRODUCTS = [
     (product, _keys(names)) for product, signs in _WORDS["products"].items() for names in signs
@@ -208,7 +209,7 @@ CONSENT_PARTS = ("at", "how", "ip", "url", "wording", "confirmed_at", "confirmed
 CONSENT_PREFIX, FIELD_PREFIX = "consent.", "fields."
 IGNORED = "ignored"
 ROLES = (
-    *("email", "name", "first_name", "last_name", "tier", "paid_expiry", "status"),
+    *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry", "status"),
     *("tags", "joined_at", *(CONSENT_PREFIX + part for part in CONSENT_PARTS), "ignore"),
 )
 MAX_COLUMN_NAMES_SHOWN = 30
@@ -219,12 +220,14 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
     "first_name": ("name",),
+    "middle_name": ("name",),
     "last_name": ("name",),
     "paid_expiry": (),
     "joined_at": (),
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
+_NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
 # Roles of any number of columns, each with the role of a mapping that rules its words out.
 _LIST_ROLES = {
     **dict.fromkeys(("subscribed", "deleted", "tags"), ""),
@@ -324,7 +327,7 @@ def detect_layout(
                 role=role[:60], roles=", ".join((*ROLES, "fields.<key>", "fields.<key>:<type>"))
             )
         taken, _, _ = role.partition(":")
-        if taken not in ("ignore", "tags") and taken in [
+        if taken not in ("ignore", "tags", *_NAME_PARTS) and taken in [
             each.partition(":")[0] for each in mapped.values()
         ]:
             raise errors.IMPORT_MAPPING_ROLE_TWICE(role=taken)
@@ -363,12 +366,14 @@ def index_of(header: Sequence[str], column: str) -> int:
 
 
 def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
-    """Give the column the roles of its name in the header. The first column of a role wins.
+    """Give the column the roles of its name in the header.
 
+    The first column of a role wins, except that several columns may hold one part of a name.
     ``chosen``: the roles in the mapping.
     """
     for role, rulers in _SINGLE_ROLES.items():
-        if key in COLUMNS[role] and not layout.of(role) and chosen.isdisjoint(rulers):
+        is_free = not layout.of(role) or (role in _NAME_PARTS and role not in chosen)
+        if key in COLUMNS[role] and is_free and chosen.isdisjoint(rulers):
             layout.add(role, index)
             return
     if key in COLUMNS["active_subscription"] and "tier" not in chosen:

@@ -41,6 +41,7 @@ from services.subscriptions.imports.delimited import (
     too_long,
     widened,
 )
+from services.subscriptions.imports.names import settle_columns
 from services.subscriptions.imports.row_mapper import RowMapper
 from services.subscriptions.imports.written_forms import ColumnForms
 
@@ -236,6 +237,7 @@ def open_rows(
         def grow(names: Sequence[str], before: ColumnLayout) -> ColumnLayout:
             """Return the layout of a file of which later records have more columns."""
             grown = detect_layout(names, mapping, dialect.sample)
+            settle_columns(grown, mapping, dialect.sample)
             grown.roles["email"], grown.fields = before.of("email"), dict(before.fields)
             find_fields(grown, ())
             return grown
@@ -280,6 +282,7 @@ def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
 def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[ColumnLayout, int]:
     """The layout, and the column of addresses: by the mapping, by name, or by its cells."""
     layout = detect_layout(dialect.header, mapping, dialect.sample)
+    settle_columns(layout, mapping, dialect.sample)
     email = layout.first("email")
     if email is None:
         if dialect.email is None:

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
-from unicodedata import normalize
 
 import orjson
 
 from core import clock
-from core.languages.shown_lines import JOINERS, strip_unseen
+from core.languages.shown_lines import strip_unseen
 from models import ConsentHow
 from services.subscriptions import tags
 from services.subscriptions.export_sheets import bare_cell
@@ -27,6 +26,7 @@ from services.subscriptions.imports.columns import (
     RowExtras,
 )
 from services.subscriptions.imports.containers import is_damaged, repair_text
+from services.subscriptions.imports.names import NameReader, tidy_cell
 from services.subscriptions.imports.written_forms import ColumnForms
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
@@ -157,8 +157,6 @@ def split_tags(cell: str) -> Iterator[str]:
             yield shown
 
 
-MAX_MEMBER_NAME_CHARACTERS = 200
-
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
 # The ends of a cell that is empty, has brackets, or has the old mark of a file's end.
 _ODD_ENDS = ("", ">", "\x1a")
@@ -170,15 +168,14 @@ class RowMapper:
     def __init__(self, layout: ColumnLayout, email: int, forms: ColumnForms) -> None:
         self._email = email
         self._forms = forms
-        self._name = layout.first("name")
-        self._parts = layout.of("first_name", "last_name")
+        self._names = NameReader(layout)
         self._expiry = layout.first("paid_expiry")
         self._marks = MarkReader(layout)
         attributes = AttributeReader(layout, forms)
         # Most files have none.
         self._attributes = attributes if attributes.indexes else None
-        singles = [i for i in (email, self._name, self._expiry) if i is not None]
-        read = (*singles, *self._parts, *self._marks.indexes, *attributes.indexes)
+        singles = [i for i in (email, self._expiry) if i is not None]
+        read = (*singles, *self._names.indexes, *self._marks.indexes, *attributes.indexes)
         self._width = max(*read, 0) + 1
 
     def make(
@@ -197,10 +194,7 @@ class RowMapper:
         short = self._width - len(cells)
         padded = [*cells, *[""] * short] if short > 0 else cells
         email = padded[self._email].strip()
-        name = "" if self._name is None else _name_in(padded[self._name])
-        if not name and self._parts:
-            parts = [_name_in(padded[index]) for index in self._parts]
-            name = " ".join(filter(None, parts))[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
+        name = self._names.read(padded)
         if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
             email, name_beside = _split_address(email)
             name = name or name_beside
@@ -228,22 +222,5 @@ def _split_address(email: str) -> tuple[str, str]:
     """Return the bare address, and the name that ``Jane Doe <jane@example.com>`` has before it."""
     email = strip_unseen(bare_cell(email))
     if found := _IN_BRACKETS.match(email):
-        return strip_unseen(found[2]), _name_in(found[1].strip(' "'))
+        return strip_unseen(found[2]), tidy_cell(found[1].strip(' "'))
     return email, ""
-
-
-def _name_in(cell: str) -> str:
-    """The name in a cell of a file, which may be guarded; a name that comes by itself never is."""
-    return tidy_name(bare_cell(cell) if "'" in cell else cell)
-
-
-def tidy_name(name: str) -> str:
-    """Return the name in one line and in composed form (NFC), without invisible characters."""
-    name = name if name.isascii() else normalize("NFC", name)
-    if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
-        return name.strip()
-    shown = (
-        c if c.isprintable() or c in JOINERS else " " if c.isspace() else ""
-        for c in name[: 10 * MAX_MEMBER_NAME_CHARACTERS]
-    )
-    return " ".join("".join(shown).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()

@@ -40,8 +40,8 @@ from services.subscriptions.imports.endings import (
     chunk_key,
     encode,
 )
+from services.subscriptions.imports.names import tidy_name
 from services.subscriptions.imports.reader import as_lines, open_rows, pass_over
-from services.subscriptions.imports.row_mapper import tidy_name
 from services.subscriptions.imports.shown_cells import (
     MAX_ROWS_SHOWN,
     AnyRow,

@@ -1,5 +1,6 @@
 """The rows that were not added and why, as CSV that the owner can mend and upload again."""
 
+import codecs
 import csv
 import hashlib
 import io
@@ -107,7 +108,8 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
     prefix, key = task.object_prefix, bulk_files.data_key(resources, task)
 
     def pieces() -> Iterator[bytes]:
-        yield header_line(header_of(task))
+        # Excel reads a file without a byte-order mark as Windows-1252.
+        yield codecs.BOM_UTF8 + header_line(header_of(task))
         chunks = select(ImportChunk).where(ImportChunk.import_id == import_id)
         number = -1
         while True:
