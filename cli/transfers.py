@@ -45,6 +45,10 @@ def import_members(
     date_order: Annotated[
         DateOrder | None, typer.Option(help="Whether 03/04/2025 begins with the day or the month.")
     ] = None,
+    status_values: Annotated[
+        str | None,
+        typer.Option(help='What values about consent mean, as JSON: {"2": "unsubscribed"}.'),
+    ] = None,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")
     ] = None,
@@ -57,7 +61,10 @@ def import_members(
     """
     columns = records.read_mapping(mapping, IMPORT_MAPPING_OPTION)
     on_existing = "update" if update else "skip"
-    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields, date_order)
+    statuses = records.read_status_values(status_values)
+    options = ImportOptions(
+        dry_run, on_existing, columns, kind, create_fields, date_order, statuses
+    )
     with connected() as resources:
         job_id = _begin(resources, list_name, file, options)
         job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)

@@ -69,6 +69,10 @@ class MemberImport(Model):
     encoding: Mapped[str | None]
     # How columns write dates and numbers, by their indexes, as the whole file shows it.
     column_forms: Mapped[dict[str, Any] | None]
+    # The columns that depend on their cells: by index, whether the column is about consent.
+    consent_columns: Mapped[dict[str, Any] | None]
+    # The owner's meanings of values in columns of consent.
+    status_values: Mapped[dict[str, Any] | None]
     # Made by a command of the operator, which no quota bounds.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
@@ -101,6 +105,8 @@ class MemberImport(Model):
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
     # Values of rows that were taken over without them, since they don't fit their fields.
     left_out: Mapped[int] = mapped_column(default=0, server_default="0")
+    # Rows that are invalid because a value about consent is not known.
+    unknown_status: Mapped[int] = mapped_column(default=0, server_default="0")
     # Rows that the plan had no room for: once there is one, the import adds no person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
 

@@ -56,11 +56,21 @@ Mapping = Annotated[
     str | None,
     Query(
         description="JSON object: columns, by name or place from 0, and what they are: email, "
-        "name, first_name, middle_name, last_name, tier, paid_expiry, status, tags, joined_at, "
-        "fields.<key>, fields.<key>:<type> with the type of a new field, "
+        "name, first_name, middle_name, last_name, tier, paid_expiry, status, subscribed, "
+        "unsubscribed, confirmed, tags, joined_at, fields.<key>, "
+        "fields.<key>:<type> with the type of a new field, "
         "consent.at, consent.ip, consent.url, consent.wording, consent.confirmed_at, "
         "consent.confirmed_ip or ignore",
         examples=['{"Mail": "email", "Company": "fields.company"}'],
+    ),
+]
+
+StatusValues = Annotated[
+    str | None,
+    Query(
+        description="JSON object: values of columns about consent, and what each of them means: "
+        "subscribed, unsubscribed, bounced, complained or not_subscribed",
+        examples=['{"1": "subscribed", "2": "unsubscribed"}'],
     ),
 ]
 
@@ -114,6 +124,7 @@ _FORM = {
         imports.IMPORT_SEVERAL_FILES,
         imports.IMPORT_EMPTY_FILE,
         imports.IMPORT_MAPPING,
+        imports.IMPORT_STATUS_VALUES,
         requests.BODY_TOO_SLOW,
         imports.IMPORT_TOO_LARGE,
         requests.QUEUE_OVERLOADED,
@@ -133,6 +144,7 @@ async def import_members(
     kind: Kind = ImportKind.MEMBERS,
     create_fields: CreateFields = False,
     date_order: DateOrderOf = None,
+    status_values: StatusValues = None,
 ) -> JSONResponse:
     """Import members from a file of up to 2 GB, on the paid plan; a dry run needs none.
 
@@ -142,7 +154,10 @@ async def import_members(
     Answers 202 with the job once the file is stored; `Prefer: wait=N` waits for the job's end.
     """
     columns = records.read_mapping(mapping, imports.IMPORT_MAPPING)
-    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields, date_order)
+    statuses = records.read_status_values(status_values)
+    options = ImportOptions(
+        dry_run, on_existing, columns, kind, create_fields, date_order, statuses
+    )
     state.queue_ages.check(Queue.BULK, waits=False)
     await state.in_unit_of_work(records.check_upload, caller, list_id, dry_run=dry_run)
     file = records.new_file(state.resources)

@@ -86,6 +86,9 @@ class ImportRecord(Schema):
         description="Values that rows were taken over without, since they don't fit their fields",
         examples=[0],
     )
+    unknown_status: int = Field(
+        description="Invalid rows with an unknown value about consent", examples=[0]
+    )
     over_quota: int = Field(
         description="Not added, since the plan has no room for more members", examples=[0]
     )

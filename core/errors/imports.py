@@ -114,6 +114,17 @@ IMPORT_MAPPING_TYPE = invalid(
     key="company",
     rule="The field's type is text.",
 )
+IMPORT_COLUMN_AMBIGUOUS = invalid(
+    "import.column_ambiguous",
+    "The column {column!r} is about consent or opting out, but its name doesn't say what a yes "
+    "means. Map it to subscribed, unsubscribed, confirmed, status or ignore.",
+    column="Opt-in/Opt-out",
+)
+IMPORT_STATUS_VALUES = invalid(
+    "import.status_values",
+    "status_values must be a JSON object of values and statuses. {reason}",
+    reason="'unsubscribed' is an opt-out and can't become subscribed.",
+)
 IMPORT_NO_EMAIL_COLUMN = invalid(
     "import.no_email_column",
     "No column is known to hold e-mail addresses. {columns} Name one in the mapping, or call it "

@@ -15,7 +15,12 @@ from services.jobs import records as jobs
 from services.jobs.records import Progress
 from services.subscriptions import fields, lists
 from services.subscriptions.imports import cells, columns, endings, records, shown_cells
-from services.subscriptions.imports.columns import CONSENT_PREFIX, FIELD_PREFIX, IGNORED
+from services.subscriptions.imports.columns import (
+    CONSENT_PREFIX,
+    FIELD_PREFIX,
+    IGNORED,
+    ConsentSubject,
+)
 from services.subscriptions.imports.written_forms import DateOrder, DecimalMark
 
 COLUMNS_ON_PAGE = 20
@@ -39,7 +44,7 @@ _WRITTEN = {
 }
 # Roles that several columns may have.
 _OFTEN = (
-    *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", "status"),
+    *(IGNORE, NEW_FIELD, *_TYPED_FIELDS, AS_RECOGNISED, "tags", "tier", *ConsentSubject),
     *("first_name", "middle_name", "last_name"),
 )
 _WORDS = {
@@ -50,7 +55,10 @@ _WORDS = {
     "last_name": "Last name",
     "tier": "Tier",
     "paid_expiry": "Paid until",
-    "status": "Whether they get mail",
+    "status": "Status: subscribed, unsubscribed, bounced",
+    "subscribed": "Yes: gets mail",
+    "unsubscribed": "Yes: opted out",
+    "confirmed": "Yes: confirmed",
     "tags": "Tags",
     "joined_at": "Joined on",
     "consent.at": "Consent: when",

@@ -2,10 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import NamedTuple
 
 from core.errors.imports import IMPORT_MAPPING_FIELD, IMPORT_MAPPING_TYPE
 from models import FieldType, MemberField
@@ -20,19 +19,12 @@ from services.subscriptions.fields import (
 from services.subscriptions.imports.columns import (
     BOOLEANS,
     FIELD_PREFIX,
-    LEFT_AT,
-    MAX_WORD_CHARACTERS,
-    NOT_SUBSCRIBED,
     OWN_COLUMNS,
     TIERS,
+    Basis,
     ColumnLayout,
-    RowProblem,
-    SuppressionStatus,
-    UnknownStatus,
-    is_no,
-    key,
-    suppression_status,
 )
+from services.subscriptions.imports.vocabulary import MAX_WORD_CHARACTERS, is_no, key
 from services.subscriptions.imports.written_forms import ColumnForms, is_written_date
 
 MAX_CELL_CHARACTERS_SHOWN = 40
@@ -83,77 +75,32 @@ def guess_type(cells: Iterable[str]) -> FieldType:
     return FieldType.TEXT
 
 
-_WORST_FIRST = (
-    SuppressionStatus.COMPLAINED,
-    SuppressionStatus.BOUNCED,
-    SuppressionStatus.CLEANED,
-    SuppressionStatus.UNSUBSCRIBED,
-)
 _TIERS = ("free", "silver", "gold")
-_MARKS = ("status", "left_at", "subscribed", "deleted", "tier", "paid", "active_subscription")
-# Most members of a file have the same few combinations of cells in these columns.
-_MAX_CACHED_MARKS = 1024
 
 
-class MemberMarks(NamedTuple):
-    """The values of these columns; ``problem``: why the record is not imported."""
-
-    suppression: SuppressionStatus = SuppressionStatus.WANTED
-    tier: str | None = None
-    problem: RowProblem | None = None
-
-
-_NO_MARKS = MemberMarks()
-
-
-class MarkReader:
-    """Reads the marks of the records of one layout."""
+class TierReader:
+    """Reads the tiers of the records of one layout."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
-        self._left_at = {
-            index: LEFT_AT[key(layout.header[index])] for index in layout.of("left_at")
-        }
-        self.indexes = sorted({*layout.of(*_MARKS)})
+        self.indexes = sorted({*layout.of("tier", "paid", "active_subscription")})
         # The first index twice, so that itemgetter returns a tuple for a single column too.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
-        self._cached = lru_cache(_MAX_CACHED_MARKS)(self._marks_of)
+        # Most members of a file have the same few combinations of cells in these columns.
+        self._cached = lru_cache(1024)(self._tier)
 
-    def read(self, cells: Sequence[str]) -> MemberMarks:
-        """The marks of a record that has all columns."""
+    def read(self, cells: Sequence[str]) -> str | None:
+        """Return the tier in a record that has all columns; ``None`` if the file names none."""
         if self._pick is None:
-            return _NO_MARKS
+            return None
         picked = self._pick(cells)
-        # The cache holds short cells alone, so that its size is bounded.
-        if max(map(len, picked)) > MAX_WORD_CHARACTERS:
-            return self._marks_of(picked)
-        return self._cached(picked)
+        # The cache holds only short cells, so that its size is bounded.
+        is_short = max(map(len, picked)) <= MAX_WORD_CHARACTERS
+        return self._cached(picked) if is_short else self._tier(picked)
 
-    def _marks_of(self, picked: tuple[str, ...]) -> MemberMarks:
+    def _tier(self, picked: tuple[str, ...]) -> str | None:
         layout = self._layout
         cells = dict(zip(self.indexes, picked, strict=False))
-        try:
-            found = {
-                suppression_status(layout.product, cells[index]) for index in layout.of("status")
-            }
-        except UnknownStatus as error:
-            reason = f"The status {str(error)[:60]!r} is not known."
-            problem = RowProblem("row.status_unknown", reason)
-            return MemberMarks(SuppressionStatus.UNKNOWN, problem=problem)
-        found |= {status for index, status in self._left_at.items() if not is_no(cells[index])}
-        consents = (cells[index].strip() for index in layout.of("subscribed"))
-        if any(cell and is_no(cell) for cell in consents):
-            found.add(SuppressionStatus.UNSUBSCRIBED)
-        is_deleted = any(not is_no(cells[index]) for index in layout.of("deleted"))
-        suppression = next((status for status in _WORST_FIRST if status in found), None)
-        if suppression is None and (is_deleted or NOT_SUBSCRIBED in found):
-            reason = "The file says that this person is not subscribed."
-            problem = RowProblem("row.not_subscribed", reason)
-            return MemberMarks(SuppressionStatus.NOT_SUBSCRIBED, problem=problem)
-        return MemberMarks(suppression or SuppressionStatus.WANTED, self._tier(cells))
-
-    def _tier(self, cells: Mapping[int, str]) -> str | None:
-        layout = self._layout
         found = {"silver" for index in layout.of("paid") if not is_no(cells[index])}
         for index in layout.of("tier"):
             tier = TIERS.get(key(cells[index]))
@@ -198,10 +145,26 @@ def match_fields(
             for name in (field.key, field.label):
                 if folded := fold(name):
                     named.setdefault(folded, field)
-        for index in unknown_columns(layout, columns):
+        for index in _nameable_columns(layout, columns):
             found = named.get(fold(_name(layout, index)))
             if found is not None and found not in layout.fields.values():
                 layout.fields[index] = found
+
+
+def _nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
+    """Return the columns that may have a field by their name.
+
+    A column that is one of consent only by its cells or by words of its header may also be a field
+    of the owner.
+    """
+    meanings = layout.meanings()
+    uncertain = {
+        index
+        for index, column in layout.consent.items()
+        if column.basis is not Basis.KNOWN and meanings[index] == column.subject.role
+    }
+    others = {*unknown_columns(layout, columns)} | uncertain
+    return [index for index in columns if index in others]
 
 
 def unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:

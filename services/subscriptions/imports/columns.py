@@ -1,21 +1,15 @@
-"""The rows that a reader of files yields."""
+"""The columns of a file and the roles that they have, and the rows that a reader yields."""
 
-import re
-import tomllib
-import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
-from functools import lru_cache
-from pathlib import Path
+from enum import Enum, StrEnum
 from typing import NamedTuple
 
-import orjson
-
 from core.errors import imports as errors
-from models import FieldType, ImportKind, MemberField
+from models import FieldType, MemberField
 from services.subscriptions.fields import FieldValue
+from services.subscriptions.imports.vocabulary import key, keys_of, load_words
 
 
 class SuppressionStatus(StrEnum):
@@ -132,86 +126,34 @@ class FileDescription:
     columns: Mapping[str, Sequence[str]]
 
 
-MAX_WORD_CHARACTERS = 60
-
-_NOT_A_WORD = re.compile(r"[\W_]+")
-_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-
-
-@lru_cache(4096)
-def _folded(text: str) -> str:
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    kept = "".join(character for character in plain if not unicodedata.combining(character))
-    return _NOT_A_WORD.sub("", kept)
-
-
-def key(text: str) -> str:
-    """``text`` as it is looked up: "E-mail Address " and "email_address" have the same key."""
-    # The cache holds short words alone, so that its size is bounded.
-    return _folded(text) if len(text) <= MAX_WORD_CHARACTERS else ""
-
-
-def _keys(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(map(key, words))
+_WORDS = load_words("columns.toml")
 
 
 def _by_key(table: str) -> dict[str, str]:
     return {key(word): meaning for meaning, words in _WORDS[table].items() for word in words}
 
 
-NAME_OR_PART = _keys(_WORDS["name_or_part"])
-COLUMNS = {role: _keys(words) for role, words in _WORDS["columns"].items()}
+NAME_OR_PART = keys_of(_WORDS["name_or_part"])
+COLUMNS = {role: keys_of(words) for role, words in _WORDS["columns"].items()}
 PRODUCTS = [
-    (product, _keys(names)) for product, signs in _WORDS["products"].items() for names in signs
+    (product, keys_of(names)) for product, signs in _WORDS["products"].items() for names in signs
 ]
 # Columns of our own exports that say nothing of a person.
-OWN_COLUMNS = _keys(_WORDS["own_columns"])
-LEFT_AT = {word: SuppressionStatus(status) for word, status in _by_key("left_at").items()}
-# The person is neither a member nor opted out: they are not imported, and may join.
-NOT_SUBSCRIBED = None
-STATUSES = {
-    word: NOT_SUBSCRIBED if status == "not_subscribed" else SuppressionStatus(status)
-    for word, status in _by_key("statuses").items()
-}
-# These products have a fixed list of states: an unknown word may mean that the person left.
-_OWN_STATUSES = {
-    product: {key(word): SuppressionStatus(status) for word, status in words.items()}
-    for product, words in _WORDS["own_statuses"].items()
-}
-_KIT_STATES = _keys(_WORDS["kit_states"])
+OWN_COLUMNS = keys_of(_WORDS["own_columns"])
 TIERS = _by_key("tiers")
 BOOLEANS = {word: meaning == "yes" for word, meaning in _by_key("booleans").items()}
-_NO = _keys(_WORDS["no"]) | {""}
-
-
-def is_no(cell: str) -> bool:
-    """Return whether a cell says no, is empty, or is a date of zeros alone."""
-    return len(cell) <= MAX_WORD_CHARACTERS and key(cell).lstrip("0") in _NO
-
-
-class UnknownStatus(Exception):
-    """A status column of a product has an unknown word."""
-
-
-def suppression_status(product: str | None, word: str) -> SuppressionStatus | None:
-    """The status that ``word`` means; ``None``: not subscribed, and not opted out."""
-    found = key(word)
-    own = _OWN_STATUSES.get(product or "", {})
-    if found in own:
-        return own[found]
-    if own and found and found not in STATUSES:
-        raise UnknownStatus(word)
-    return STATUSES.get(found, SuppressionStatus.WANTED)
-
 
 CONSENT_PARTS = ("at", "how", "ip", "url", "wording", "confirmed_at", "confirmed_ip")
 # Before one of its parts, and before the key of a field.
 CONSENT_PREFIX, FIELD_PREFIX = "consent.", "fields."
 IGNORED = "ignored"
 ROLES = (
-    *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry", "status"),
+    *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry"),
+    *("status", "subscribed", "unsubscribed", "confirmed"),
     *("tags", "joined_at", *(CONSENT_PREFIX + part for part in CONSENT_PARTS), "ignore"),
 )
+# Roles that several columns of one mapping may have.
+_SHARED_ROLES = ("ignore", "tags", "status", "subscribed", "unsubscribed", "confirmed")
 MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
@@ -229,19 +171,53 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
 }
 _NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
 # Roles of any number of columns, each with the role of a mapping that rules its words out.
-_LIST_ROLES = {
-    **dict.fromkeys(("subscribed", "deleted", "tags"), ""),
-    "tier": "tier",
-    "paid": "tier",
-    "status": "status",
-}
+_LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Roles that an owner is shown as another.
 _ALSO = {
     "tier": ("paid", "active_subscription"),
-    "status": ("subscribed", "deleted", "left_at"),
     "joined_at": ("created_at",),
 }
+
+
+class ConsentSubject(StrEnum):
+    """The subject of a column of consent; its value is the role that an owner is shown."""
+
+    OPTING_OUT = "unsubscribed"
+    CONSENT = "subscribed"
+    OPTING_IN = "opted_in"
+    CONFIRMATION = "confirmed"
+    STATUS = "status"
+
+    @property
+    def role(self) -> str:
+        return ConsentSubject.CONSENT if self is ConsentSubject.OPTING_IN else self
+
+
+class Basis(Enum):
+    """Why a column is one of consent. Only for ``KNOWN`` the cells don't matter."""
+
+    KNOWN = "the mapping or the whole header"
+    WORDS = "words of the header"
+    VALUES = "the cells"
+    PRODUCT = "the cells, which are words of one product"
+
+
+class ConsentColumn(NamedTuple):
+    """A column that states opting out, consent, confirmation or a status.
+
+    Attributes:
+        reason: the status that a yes in a column of opting out stands for.
+        may_be_tier: an unknown word of the column is a tier rather than a status.
+        product: the product whose words the column has if all its cells are ``product_words``.
+    """
+
+    subject: ConsentSubject
+    basis: Basis
+    reason: SuppressionStatus | None = None
+    may_be_tier: bool = False
+    product: str | None = None
+    product_words: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -249,8 +225,12 @@ class ColumnLayout:
     """The columns of each role, by their indexes.
 
     Attributes:
-        roles: the columns by the roles of ``columns.toml``: of ``left_at``, ``deleted`` and
-            ``paid`` any cell but "no" counts, and ``created_at`` where no ``joined_at`` does.
+        roles: the columns by the roles of ``columns.toml``: of ``paid`` any cell but "no" counts,
+            and ``created_at`` where no ``joined_at`` does.
+        mapped: the roles in the owner's mapping.
+        consent: the columns of consent.
+        ignored_consent: columns of consent that the mapping gives another role.
+        unclear: columns whose header speaks about consent, but doesn't say what a yes means.
         fields: columns of an owner's fields.
         wanted: columns that the mapping gives to fields: the field's key, and its type or "".
         passed_over: columns that the mapping has ignored.
@@ -259,6 +239,10 @@ class ColumnLayout:
     header: Sequence[str]
     product: str | None = None
     roles: dict[str, list[int]] = field(default_factory=dict)
+    mapped: dict[int, str] = field(default_factory=dict)
+    consent: dict[int, ConsentColumn] = field(default_factory=dict)
+    ignored_consent: dict[int, ConsentColumn] = field(default_factory=dict)
+    unclear: set[int] = field(default_factory=set)
     fields: dict[int, MemberField] = field(default_factory=dict)
     wanted: dict[int, tuple[str, str]] = field(default_factory=dict)
     passed_over: set[int] = field(default_factory=set)
@@ -280,7 +264,7 @@ class ColumnLayout:
         elif role.startswith(FIELD_PREFIX):
             key, _, type_ = role.removeprefix(FIELD_PREFIX).partition(":")
             self.wanted[index] = key, type_
-        else:
+        elif role not in set(ConsentSubject):
             self.add(role, index)
 
     def dates(self) -> list[int]:
@@ -307,16 +291,14 @@ class ColumnLayout:
 
     def _shown(self) -> dict[str, list[int]]:
         found = {role: self.of(role, *_ALSO.get(role, ())) for role in ROLES}
+        for index, column in self.consent.items():
+            found[column.subject.role].append(index)
         found |= {FIELD_PREFIX + each.key: [index] for index, each in self.fields.items()}
         return {role: indexes for role, indexes in found.items() if indexes}
 
 
-def detect_layout(
-    header: Sequence[str],
-    mapping: Mapping[str, str] | None,
-    sample: Iterable[Sequence[str]],
-) -> ColumnLayout:
-    """The layout of a file with this header; ``sample`` holds some of its records.
+def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
+    """Return the layout of a file with this header, without its columns of consent.
 
     Raises ``import.mapping_column`` and ``import.mapping_role``.
     """
@@ -327,21 +309,20 @@ def detect_layout(
                 role=role[:60], roles=", ".join((*ROLES, "fields.<key>", "fields.<key>:<type>"))
             )
         taken, _, _ = role.partition(":")
-        if taken not in ("ignore", "tags", *_NAME_PARTS) and taken in [
+        if taken not in (*_SHARED_ROLES, *_NAME_PARTS) and taken in [
             each.partition(":")[0] for each in mapped.values()
         ]:
             raise errors.IMPORT_MAPPING_ROLE_TWICE(role=taken)
         mapped[index_of(header, column)] = role
     keys = {key(name) for name in header}
     product = next((product for product, needed in PRODUCTS if needed <= keys), None)
-    layout = ColumnLayout(header, product)
+    layout = ColumnLayout(header, product, mapped=mapped)
     for index, role in mapped.items():
         layout.give(index, role)
     chosen = frozenset(mapped.values())
     for index, name in enumerate(header):
         if index not in mapped:
             _assign(layout, key(name), index, chosen)
-    _take_kit_state(layout, [*sample], mapped)
     return layout
 
 
@@ -378,87 +359,6 @@ def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) 
             return
     if key in COLUMNS["active_subscription"] and "tier" not in chosen:
         layout.roles["active_subscription"] = [index]
-    if key in LEFT_AT:
-        layout.add("left_at", index)
     for role, ruler in _LIST_ROLES.items():
         if key in COLUMNS[role] and ruler not in chosen:
             layout.add(role, index)
-
-
-def _take_kit_state(
-    layout: ColumnLayout, sample: Sequence[Sequence[str]], mapped: Mapping[int, str]
-) -> None:
-    """Take a column named "state" for Kit's status, unless its cells are parts of a country."""
-    if "status" in mapped.values():
-        return
-    for index, name in enumerate(layout.header):
-        cells = {record[index] for record in sample if index < len(record)}
-        if key(name) == "state" and index not in mapped and sample:
-            if {key(cell) for cell in cells} <= _KIT_STATES and any(cells):
-                layout.add("status", index)
-                layout.product = layout.product or "kit"
-            elif layout.product == "kit":
-                layout.product = None
-
-
-_UNLESS_NAMED = {
-    ImportKind.SUPPRESSIONS: SuppressionStatus.UNSUBSCRIBED,
-    ImportKind.BOUNCES: SuppressionStatus.BOUNCED,
-    ImportKind.COMPLAINTS: SuppressionStatus.COMPLAINED,
-}
-_REASON_COLUMNS = _keys(_WORDS["suppression_columns"]["reason"])
-_CODE_COLUMNS = _keys(_WORDS["suppression_columns"]["code"])
-# A failure that may pass at the next try suppresses no address.
-MAY_PASS = None
-_MEANINGS = {
-    word: MAY_PASS if status == "may_pass" else SuppressionStatus(status)
-    for word, status in _by_key("suppressions").items()
-}
-_WORST_FIRST = list(dict.fromkeys(filter(None, _MEANINGS.values())))
-# Codes of SMTP, such as 550 and 5.1.1: a 4 at the beginning is no last word.
-_CODE = re.compile(r"([45])(?:[0-9]{2}|(?:\.[0-9]{1,3}){2})\Z")
-_BY_CODE = {"5": SuppressionStatus.BOUNCED, "4": MAY_PASS}
-
-
-def suppressed(
-    rows: Iterable[MemberRow | RejectedRecord], header: Sequence[str], kind: ImportKind
-) -> Iterator[MemberRow | RejectedRecord]:
-    """Return the rows, each with the reason why the person gets no mail.
-
-    A row whose reason may pass has a ``problem``.
-    """
-    keys = [key(name) for name in header]
-    reasons = [index for index, each in enumerate(keys) if each in _REASON_COLUMNS]
-    codes = [index for index, each in enumerate(keys) if each in _CODE_COLUMNS]
-    for row in rows:
-        if isinstance(row, RejectedRecord) or row.problem is not None:
-            yield row
-            continue
-        # Without a header, and so without names, the word stands somewhere.
-        named = [row.cells[index] for index in reasons if index < len(row.cells)]
-        words = (key(_word(cell)) for cell in (named or row.cells))
-        found = {_MEANINGS[word] for word in words if word in _MEANINGS}
-        coded = (row.cells[index] for index in codes if index < len(row.cells))
-        matches = (_CODE.match(cell.strip()) for cell in coded)
-        found |= {_BY_CODE[match[1]] for match in matches if match}
-        if row.left:
-            found.add(row.suppression)
-        if found == {MAY_PASS}:
-            reason = "The file says that mail may reach this address again."
-            problem = RowProblem("row.may_pass", reason)
-            yield row._replace(suppression=SuppressionStatus.MAY_PASS, problem=problem)
-            continue
-        worst = next((each for each in _WORST_FIRST if each in found), _UNLESS_NAMED[kind])
-        yield row._replace(suppression=worst)
-
-
-def _word(cell: str) -> str:
-    """The cell; of an object, which Brevo has for a reason, its code."""
-    if len(cell) > MAX_WORD_CHARACTERS * 10 or not cell.startswith("{"):
-        return cell
-    try:
-        found = orjson.loads(cell)
-    except orjson.JSONDecodeError:
-        return cell
-    code = found.get("code")
-    return code if isinstance(code, str) else ""

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 from services.subscriptions.imports import columns
 from services.subscriptions.imports.columns import RejectedRecord
+from services.subscriptions.imports.consent_words import is_exact_word
+from services.subscriptions.imports.vocabulary import key
 
 # Far more than any member needs. With its copies, and four bytes a character, a line takes a few
 # megabytes. A longer line is skipped while it arrives, and never held.
@@ -294,7 +296,7 @@ def _records(text: str, delimiter: str, *, whole: bool) -> dict[int, list[str]]:
 
 
 def _has_email_name(cells: Sequence[str]) -> bool:
-    return any(columns.key(cell) in columns.COLUMNS["email"] for cell in cells)
+    return any(key(cell) in columns.COLUMNS["email"] for cell in cells)
 
 
 def _header_at(records: Sequence[Sequence[str]], mapping: Mapping[str, str]) -> int | None:
@@ -333,6 +335,9 @@ def _made_up(records: Sequence[Sequence[str]], email: int | None) -> list[str]:
     others = [index for index in range(len(names)) if index != email]
     if len(others) == 1:
         cells = [record[others[0]] for record in records if others[0] < len(record)]
-        if not any(each.isdecimal() or each in "@:/" for cell in cells for each in cell):
+        is_status = any(map(is_exact_word, cells))
+        if not is_status and not any(
+            each.isdecimal() or each in "@:/" for cell in cells for each in cell
+        ):
             names[others[0]] = "name"
     return names

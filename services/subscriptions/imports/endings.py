@@ -171,7 +171,13 @@ def result_of(task: MemberImport) -> dict[str, Any]:
     result = {**counts, "import_id": task.id, "dry_run": task.dry_run}
     if task.columns is None:
         return result
-    return {**result, "left_out": task.left_out, **columns_of(task)}
+    left_out, unknown_status = task.left_out, task.unknown_status
+    return {
+        **result,
+        "left_out": left_out,
+        "unknown_status": unknown_status,
+        **columns_of(task),
+    }
 
 
 def columns_of(task: MemberImport) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from unicodedata import normalize
 
 from core.languages.shown_lines import JOINERS, caseless
 from services.subscriptions.export_sheets import bare_cell
-from services.subscriptions.imports.columns import NAME_OR_PART, ColumnLayout, key
+from services.subscriptions.imports.columns import NAME_OR_PART, ColumnLayout
+from services.subscriptions.imports.vocabulary import key
 
 MAX_MEMBER_NAME_CHARACTERS = 200
 

@@ -23,6 +23,8 @@ from services.subscriptions.imports.columns import (
     columns_shown,
     detect_layout,
 )
+from services.subscriptions.imports.consent_cells import ConsentReadings
+from services.subscriptions.imports.consent_columns import add_consent_columns, refuse_unclear
 from services.subscriptions.imports.containers import (
     READ_BYTES,
     DecodedText,
@@ -48,6 +50,11 @@ from services.subscriptions.imports.written_forms import ColumnForms
 # Each object may have keys of its own. Keys beyond this number are not columns.
 MAX_JSON_KEYS = 300
 MAX_JSON_KEY_CHARACTERS = 200
+# An object further inside is one value.
+MAX_JSON_DEPTH = 5
+
+# The roles in files of suppressions, bounces and complaints.
+_ROLES_OF_ADDRESSES = ("email", "name", "first_name", "last_name")
 
 _OBJECT = re.compile(r'\{[ \t]*["}]')
 _ARRAY_OR_SPREAD_OBJECT = re.compile(r"\[\s*[{\]]|\{[ \t]*[\r\n]")
@@ -100,14 +107,13 @@ def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRe
                 yield RejectedRecord(line, "row.unreadable", reason, (stripped,))
 
 
-def _flat(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The values by their names, those of an object within this one as ``object.name``."""
+def _flat(found: dict[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+    """Yield the values by their paths, such as ``object.name`` for a value of an inner object."""
     for name, value in found.items():
-        if isinstance(value, dict) and value:
-            for inner, each in value.items():
-                yield _text(f"{name}.{inner}"), each
+        if isinstance(value, dict) and value and depth < MAX_JSON_DEPTH:
+            yield from _flat(value, f"{path}{name}.", depth + 1)
         else:
-            yield _text(name), value
+            yield _text(f"{path}{name}"), value
 
 
 def _text(value: Any) -> str:
@@ -176,7 +182,8 @@ HEAD_BYTES = 64 * 1024
 class MemberReader:
     """Rows and rejected records in the order of the file. Can be iterated once.
 
-    ``sample`` has some of the file's records, with the columns of ``header``.
+    ``sample`` has some of the file's records, with the first columns of ``header``. In JSON Lines,
+    the header grows while later records have more columns.
     """
 
     outcomes: Iterator[Outcome]
@@ -206,17 +213,21 @@ def open_rows(
     note_header: NoteHeader = pass_over,
     *,
     forms: ColumnForms | None = None,
+    readings: ConsentReadings | None = None,
+    of_members: bool = True,
 ) -> MemberReader:
     """Recognise the form of the file, and begin to read it.
 
     ``source`` needs ``seek`` and ``tell`` for a zip (see ``ranged_file``), otherwise only ``read``.
     ``mapping`` names columns, or their indexes from 0, and the role of each: one of
     ``columns.ROLES``, or a field. It wins over the header. ``forms`` learns how the columns write
-    dates and numbers.
+    dates and numbers, and ``readings`` how the columns of consent are read. Only a file
+    ``of_members`` has such columns.
 
     Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
-    ``import.mapping_…``, ``import.json_array``, ``import.no_readable_row``, what ``find_fields``
-    raises and, here or while rows are read, what ``open_container`` raises.
+    ``import.mapping_…``, ``import.column_ambiguous``, ``import.status_values``,
+    ``import.json_array``, ``import.no_readable_row``, what ``find_fields`` raises and, here or
+    while rows are read, what ``open_container`` raises.
     """
     container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES)
@@ -229,22 +240,36 @@ def open_rows(
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
     note_header(dialect.header, dialect.sample)
     layout, email = _layout(dialect, mapping)
+    readings = readings or ConsentReadings()
+    if of_members:
+        _add_consent(layout, readings, dialect.sample)
+    else:
+        layout.roles = {role: layout.of(role) for role in _ROLES_OF_ADDRESSES}
     find_fields(layout, dialect.sample)
     forms = forms or ColumnForms()
     forms.learn(layout.dates(), layout.of_type(FieldType.NUMBER), dialect.sample)
+    columns = [*layout.header]
     if dialect.delimiter is None:
 
         def grow(names: Sequence[str], before: ColumnLayout) -> ColumnLayout:
             """Return the layout of a file of which later records have more columns."""
-            grown = detect_layout(names, mapping, dialect.sample)
+            grown = detect_layout(names, mapping)
             settle_columns(grown, mapping, dialect.sample)
             grown.roles["email"], grown.fields = before.of("email"), dict(before.fields)
+            if of_members:
+                _add_consent(grown, readings, dialect.sample)
+            else:
+                grown.roles = {role: grown.of(role) for role in _ROLES_OF_ADDRESSES}
             find_fields(grown, ())
+            columns[:] = grown.header
             return grown
 
-        rows = _json_rows(everything, layout, email, forms, grow)
+        def map_rows(layout: ColumnLayout) -> RowMapper:
+            return RowMapper(layout, email, forms, readings.reader(layout))
+
+        rows = _json_rows(everything, layout, map_rows, grow)
     else:
-        make = RowMapper(layout, email, forms).make
+        make = RowMapper(layout, email, forms, readings.reader(layout)).make
         rows = (
             each if isinstance(each, RejectedRecord) else make(*each, damaged=text.damaged)
             for each in DelimitedRecords(everything, dialect.delimiter or "")
@@ -259,7 +284,7 @@ def open_rows(
         product=layout.product,
         columns=layout.described(),
     )
-    return MemberReader(rows, text, [*layout.header], dialect.sample, description)
+    return MemberReader(rows, text, columns, dialect.sample, description)
 
 
 def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
@@ -281,7 +306,7 @@ def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
 
 def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[ColumnLayout, int]:
     """The layout, and the column of addresses: by the mapping, by name, or by its cells."""
-    layout = detect_layout(dialect.header, mapping, dialect.sample)
+    layout = detect_layout(dialect.header, mapping)
     settle_columns(layout, mapping, dialect.sample)
     email = layout.first("email")
     if email is None:
@@ -294,17 +319,25 @@ def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[Column
     return layout, email
 
 
+def _add_consent(
+    layout: ColumnLayout, readings: ConsentReadings, sample: Sequence[Sequence[str]]
+) -> None:
+    """Add the columns of consent; raises ``import.column_ambiguous``, ``import.status_values``."""
+    add_consent_columns(layout)
+    refuse_unclear(layout, readings.unclear_columns(layout, sample))
+    readings.decide(layout, sample)
+
+
 def _json_rows(
     everything: Iterable[Block],
     layout: ColumnLayout,
-    email: int,
-    forms: ColumnForms,
+    map_rows: Callable[[ColumnLayout], RowMapper],
     grow: Callable[[Sequence[str], ColumnLayout], ColumnLayout],
 ) -> Iterator[Outcome]:
     """The rows. Keys that come later, such as the time when a person left, are columns as well."""
     names = [*layout.header]
     known = set(names)
-    mapper = RowMapper(layout, email, forms)
+    mapper = map_rows(layout)
     for found in objects(everything):
         if isinstance(found, RejectedRecord):
             yield found
@@ -315,5 +348,5 @@ def _json_rows(
             if len(grown) > len(names):
                 names, known = grown, set(grown)
                 layout = grow(names, layout)
-                mapper = RowMapper(layout, email, forms)
+                mapper = map_rows(layout)
         yield mapper.make(line, cells(values, names))

@@ -27,6 +27,7 @@ from services.jobs.kinds import JobKind
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
+from services.subscriptions.imports.consent_cells import check_status_values
 from services.subscriptions.imports.endings import COUNTS
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.subscriptions.imports.undo import UNDO_IMPORT, UndoForecast, preview
@@ -36,6 +37,7 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_MEMBERS_PER_REQUEST = 100_000
 MAX_IMPORT_FILENAME_CHARACTERS = 255
+MAX_STATUS_VALUES = 200
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class ImportOptions:
         kind: what the rows are.
         create_fields: make fields of the columns that nothing else is known of.
         date_order: whether the day or the month comes first, in columns that don't show it.
+        status_values: values of columns of consent, and the status that each of them means.
     """
 
     dry_run: bool = False
@@ -58,11 +61,14 @@ class ImportOptions:
     kind: ImportKind = ImportKind.MEMBERS
     create_fields: bool = False
     date_order: DateOrder | None = None
+    status_values: Mapping[str, str] | None = None
 
     @property
     def columns(self) -> dict[str, Any]:
         """As a record of an import keeps them."""
-        return {**vars(self), "mapping": dict(self.mapping) if self.mapping else None}
+        mapping = dict(self.mapping) if self.mapping else None
+        status_values = dict(self.status_values) if self.status_values else None
+        return {**vars(self), "mapping": mapping, "status_values": status_values}
 
     @property
     def job_kind(self) -> JobKind:
@@ -73,14 +79,34 @@ def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
     """``ImportOptions.mapping`` from JSON; raises ``error`` for text that can't be one."""
     if text is None:
         return None
+    parsed = _read_texts(text)
+    if parsed is None:
+        raise error()
+    return parsed
+
+
+def read_status_values(text: str | None) -> dict[str, str] | None:
+    """``ImportOptions.status_values`` from JSON; raises ``import.status_values``."""
+    if text is None:
+        return None
+    parsed = _read_texts(text)
+    if parsed is None or len(parsed) > MAX_STATUS_VALUES:
+        reason = f"It has up to {MAX_STATUS_VALUES} values, all of them strings."
+        raise errors.IMPORT_STATUS_VALUES(reason=reason)
+    check_status_values(parsed)
+    return parsed
+
+
+def _read_texts(text: str) -> dict[str, str] | None:
+    """Return a JSON object of strings; ``None`` if the text isn't one."""
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise error() from None
+        return None
     if not isinstance(parsed, dict) or not all(
         isinstance(each, str) and "\0" not in each for pair in parsed.items() for each in pair
     ):
-        raise error()
+        return None
     return parsed
 
 
@@ -194,8 +220,11 @@ IMPORT_JOBS = (ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS)
 # The values of an import before its file is read.
 _UNREAD: Mapping[str, Any] = {
     "status": "running",
-    **dict.fromkeys(("error", "description", "columns", "column_forms", "samples", "finished_at")),
-    **dict.fromkeys((*COUNTS, "left_out", "over_quota", "chunks", "chunk_bytes", "applied"), 0),
+    **dict.fromkeys(("error", "description", "columns", "column_forms", "consent_columns")),
+    **dict.fromkeys(("samples", "finished_at")),
+    **dict.fromkeys(
+        (*COUNTS, "left_out", "unknown_status", "over_quota", "chunks", "chunk_bytes", "applied"), 0
+    ),
     **dict.fromkeys(("is_split", "side_by_side"), False),
 }
 

@@ -15,7 +15,7 @@ from models import ConsentHow
 from services.subscriptions import tags
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.fields import FieldValue, ValueRefused
-from services.subscriptions.imports.cells import MarkReader, cell_shown, read_value
+from services.subscriptions.imports.cells import TierReader, cell_shown, read_value
 from services.subscriptions.imports.columns import (
     CONSENT_PARTS,
     CONSENT_PREFIX,
@@ -25,6 +25,7 @@ from services.subscriptions.imports.columns import (
     RejectedRecord,
     RowExtras,
 )
+from services.subscriptions.imports.consent_cells import ConsentReader
 from services.subscriptions.imports.containers import is_damaged, repair_text
 from services.subscriptions.imports.names import NameReader, tidy_cell
 from services.subscriptions.imports.written_forms import ColumnForms
@@ -165,17 +166,23 @@ _ODD_ENDS = ("", ">", "\x1a")
 class RowMapper:
     """Makes the rows of files of one layout, which has a column of addresses."""
 
-    def __init__(self, layout: ColumnLayout, email: int, forms: ColumnForms) -> None:
+    def __init__(
+        self, layout: ColumnLayout, email: int, forms: ColumnForms, consent: ConsentReader
+    ) -> None:
         self._email = email
         self._forms = forms
         self._names = NameReader(layout)
         self._expiry = layout.first("paid_expiry")
-        self._marks = MarkReader(layout)
+        self._consent = consent
+        self._tiers = TierReader(layout)
         attributes = AttributeReader(layout, forms)
         # Most files have none.
         self._attributes = attributes if attributes.indexes else None
         singles = [i for i in (email, self._expiry) if i is not None]
-        read = (*singles, *self._names.indexes, *self._marks.indexes, *attributes.indexes)
+        read = (
+            *(*singles, *self._names.indexes, *consent.indexes),
+            *(*self._tiers.indexes, *attributes.indexes),
+        )
         self._width = max(*read, 0) + 1
 
     def make(
@@ -203,19 +210,19 @@ class RowMapper:
             if not email:
                 reason = "There is no e-mail address in this row."
                 return RejectedRecord(line, "row.no_email", reason, cells)
-        marks = self._marks.read(padded)
-        if marks.problem:
-            status, problem = marks.suppression, marks.problem
+        status, problem = self._consent.read(padded)
+        if problem is not None:
             return MemberRow(line, email, name, None, None, status, cells, problem=problem)
+        tier = self._tiers.read(padded)
         expiry, ends = None, "" if self._expiry is None else padded[self._expiry]
-        if self._expiry is not None and marks.tier != "free" and ends:
+        if self._expiry is not None and tier != "free" and ends:
             try:
                 expiry = self._forms.moment(self._expiry, ends)
             except ValueError:
                 reason = f"{bare_cell(ends).strip()[:60]!r} is no date."
                 return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
         extras = self._attributes.read(padded) if self._attributes else None
-        return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells, extras)
+        return MemberRow(line, email, name, tier, expiry, status, cells, extras)
 
 
 def _split_address(email: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ as long as that file's rows that were not added.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import orjson
@@ -39,11 +40,14 @@ class ImportSamples(NamedTuple):
         examples: some cells of each column, in the order of the columns.
         preview: the first rows as they would be.
         problems: what does not fit, by column and rule, once the file has been read.
+        consent: how cells about consent were read: ``values`` and ``ignored_opt_outs`` by the
+            column's index, and the ``unknown`` values.
     """
 
     examples: Sequence[Sequence[str]]
     preview: Sequence[Mapping[str, Any]]
     problems: Sequence[Mapping[str, Any]] = ()
+    consent: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
     def of(
@@ -92,7 +96,9 @@ class Problems:
 
 def keep(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
     key = bulk_files.data_key(resources, task)
-    task.samples = seal(orjson.dumps(tuple(samples)), key, _name(task))
+    values = tuple(samples._replace(consent=dict(samples.consent)))
+    stored = orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS)
+    task.samples = seal(stored, key, _name(task))
 
 
 def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,13 +112,28 @@ def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
     if task is not None and task.samples is not None and task.files_removed_at is None:
         key = bulk_files.data_key(resources, task)
         found = ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
-    examples = chain(found.examples, repeat(()))
     columns = [
-        {**column, "examples": cells}
-        for column, cells in zip(result.get("columns", ()), examples, strict=False)
+        {**column, "examples": examples, **_consent_of(found, index)}
+        for index, (column, examples) in enumerate(
+            zip(result.get("columns", ()), chain(found.examples, repeat(())), strict=False)
+        )
     ]
-    kept = {"columns": columns, "preview": found.preview, "problems": found.problems}
+    kept = {
+        "columns": columns,
+        "preview": found.preview,
+        "problems": found.problems,
+        "unknown_values": found.consent.get("unknown"),
+    }
     return {**result, **{name: each for name, each in kept.items() if each}}
+
+
+def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
+    """Return how the cells of a column of consent were read; nothing of another column."""
+    kept = {
+        name: samples.consent.get(name, {}).get(str(index))
+        for name in ("values", "ignored_opt_outs")
+    }
+    return {name: each for name, each in kept.items() if each is not None}
 
 
 def _name(task: MemberImport) -> str:

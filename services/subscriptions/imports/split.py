@@ -30,7 +30,11 @@ from services.subscriptions.imports.columns import (
     MemberRow,
     RejectedRecord,
     SuppressionStatus,
-    suppressed,
+)
+from services.subscriptions.imports.consent_cells import (
+    MAX_VALUES_SHOWN,
+    STATUS_UNKNOWN,
+    ConsentReadings,
 )
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.endings import (
@@ -43,11 +47,13 @@ from services.subscriptions.imports.endings import (
 from services.subscriptions.imports.names import tidy_name
 from services.subscriptions.imports.reader import as_lines, open_rows, pass_over
 from services.subscriptions.imports.shown_cells import (
+    MAX_EXAMPLE_CHARACTERS,
     MAX_ROWS_SHOWN,
     AnyRow,
     ImportSamples,
     Problems,
 )
+from services.subscriptions.imports.suppression_files import SuppressionReader
 from services.subscriptions.imports.written_forms import ColumnForms, DateOrder
 from storage.encryption import seal
 from storage.resources import Resources
@@ -296,9 +302,13 @@ class FileSplit:
         self.total: int | None = None
         self.samples: ImportSamples | None = None
         self._problems = Problems()
+        # The rows with an unknown value about consent.
+        self.unknown_status = 0
+        self._suppressions: SuppressionReader | None = None
         self.read_as = _read_as(task)
         order = DateOrder(task.date_order) if task.date_order else None
         self._forms = ColumnForms(task.column_forms, order)
+        self._readings = ConsentReadings(task.consent_columns, task.status_values)
         rows = self._open(resources, task)
         self._at_once = min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
         self._batches = judge_rows(rows, self._seen, self._at_once)
@@ -314,14 +324,30 @@ class FileSplit:
             return _rows_of_request(members)
         stored = ranged_file(bulk_files.stored_file(resources, task))
         if task.kind != ImportKind.MEMBERS:
-            reader = open_rows(as_lines(stored, task.size), task.filename, task.mapping)
+            lines = as_lines(stored, task.size)
+            reader = open_rows(lines, task.filename, task.mapping, of_members=False)
             self.header, self.description = reader.header, dataclasses.asdict(reader.description)
             self.samples = ImportSamples((), ())
-            return suppressed(reader, reader.header, ImportKind(task.kind))
+            self._suppressions = SuppressionReader(
+                reader.header,
+                reader.sample,
+                ImportKind(task.kind),
+                task.mapping,
+                task.status_values,
+            )
+            return self._suppressions.read(reader)
         plan = ColumnPlan(resources, task)
         note = plan.note_header if task.dry_run else pass_over
         find = plan.find_fields
-        reader = open_rows(stored, task.filename, task.mapping, find, note, forms=self._forms)
+        reader = open_rows(
+            stored,
+            task.filename,
+            task.mapping,
+            find,
+            note,
+            forms=self._forms,
+            readings=self._readings,
+        )
         self.header, self.description = reader.header, dataclasses.asdict(reader.description)
         rows = iter(reader)
         first = list(islice(rows, MAX_ROWS_SHOWN)) if task.dry_run else []
@@ -350,27 +376,52 @@ class FileSplit:
             self._objects.put(key, seal(encoded, self._key, key), "application/octet-stream")
         if self.samples is not None:
             self._problems.note(rows)
+            self.unknown_status += sum(row.code == STATUS_UNKNOWN for row in rows)
             if not batch:
-                self.samples = self.samples._replace(problems=self._problems.groups())
+                self.samples = self.samples._replace(
+                    problems=self._problems.groups(), consent=self._consent_cells()
+                )
         self.rows = rows if is_of_request else []
         self.chunk_bytes = len(encoded)
         self.number += bool(rows)
         self.received += len(rows)
         return len(rows)
 
-    def settle(self) -> tuple[dict[str, str], bool, DomainError | None]:
-        """Return how the columns write dates and numbers, and whether the file was read so.
+    def _consent_cells(self) -> dict[str, Any]:
+        """Return how the cells of the columns of consent were read, as the owner is shown it."""
+        if self._suppressions is not None:
+            return {"unknown": self._suppressions.unknown_values()}
+        values = self._readings.values_of_columns()
+        unknown = [
+            {"column": self.header[index].strip()[:MAX_EXAMPLE_CHARACTERS], **each}
+            for index, column in values.items()
+            for each in column
+            if each["read_as"] == SuppressionStatus.UNKNOWN
+        ]
+        unknown.sort(key=lambda each: -each["rows"])
+        return {
+            "values": {str(index): each for index, each in values.items()},
+            "ignored_opt_outs": self._readings.ignored_opt_outs(),
+            "unknown": [
+                {name: each[name] for name in ("column", "value", "rows")}
+                for each in unknown[:MAX_VALUES_SHOWN]
+            ],
+        }
 
-        Both are known once the whole file has been read, unless it takes the owner's word: then the
+    def settle(self) -> tuple[dict[str, str], dict[str, bool], bool, DomainError | None]:
+        """Return the forms of dates and numbers, the columns of consent, and if both were used.
+
+        All are known once the whole file has been read. If a date may be read in two ways, the
         error says so.
         """
         if not self.is_complete:
-            return {}, True, None
+            return {}, {}, True, None
         try:
-            settled = self._forms.settled(self.header)
+            forms = self._forms.settled(self.header)
         except DomainError as error:
-            return {}, True, error
-        return settled, not self._forms.differs(settled), None
+            return {}, {}, True, error
+        is_read_so = not (self._forms.differs(forms) or self._readings.differs())
+        return forms, self._readings.settled(), is_read_so, None
 
     def close(self) -> None:
         self._seen.close()
@@ -386,16 +437,19 @@ def _rows_of_request(members: Sequence[Mapping[str, str | None]]) -> Iterator[An
 
 def _read_as(task: MemberImport) -> tuple[Any, ...]:
     """Return the options that decide which chunks the file makes."""
-    options = task.kind, task.mapping, task.dry_run, task.create_fields
-    return *options, task.date_order, task.column_forms
+    options = task.kind, task.mapping, task.status_values, task.dry_run, task.create_fields
+    return *options, task.date_order, task.column_forms, task.consent_columns
 
 
-def note_forms(task: MemberImport, forms: Mapping[str, str], *, read_again: bool) -> None:
-    """Keep how the columns write dates and numbers, for the owner and for the next reading.
+def note_forms(
+    task: MemberImport, forms: Mapping[str, str], consent: Mapping[str, bool], *, read_again: bool
+) -> None:
+    """Keep the forms of the columns, and which are about consent, for the next reading.
 
     ``read_again``: the file was read in another way, so that its chunks are made anew.
     """
     task.column_forms = dict(forms)
+    task.consent_columns = dict(consent)
     if read_again:
         task.chunks = task.chunk_bytes = task.received = 0
         task.description = None

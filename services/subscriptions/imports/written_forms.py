@@ -12,7 +12,7 @@ from babel.dates import get_month_names
 
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
 from services.subscriptions.export_sheets import bare_cell
-from services.subscriptions.imports.columns import MAX_WORD_CHARACTERS, is_no, key
+from services.subscriptions.imports.vocabulary import MAX_WORD_CHARACTERS, is_no, key
 
 
 class DateOrder(StrEnum):

@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from models import ImportKind
-from services.subscriptions.imports.columns import MemberRow, suppressed
+from services.subscriptions.imports.columns import MemberRow
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.reader import as_lines, open_rows
+from services.subscriptions.imports.suppression_files import SuppressionReader
 from tests.services.subscriptions.imports.forms import Stored
 
 pytestmark = pytest.mark.check
@@ -61,9 +62,10 @@ A_AND_B = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
 
 def read(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str, str]:
     """By address the reason, or the code of the rejection by its last cell."""
-    reader = open_rows(as_lines(ranged_file(Stored(content)), len(content)))
+    lines = as_lines(ranged_file(Stored(content)), len(content))
+    reader = open_rows(lines, of_members=False)
     found: dict[str, str] = {}
-    for row in suppressed(reader, reader.header, kind):
+    for row in SuppressionReader(reader.header, reader.sample, kind).read(reader):
         assert isinstance(row, MemberRow)
         found[row.email] = row.problem.code if row.problem else row.suppression.value
     return found
@@ -121,13 +123,17 @@ def test_answers_of_interfaces_are_read_as_they_are(
                 "4.4.1,timeout,d@example.com,1\n,,e@example.com,1\n"
             ),
             "bounces",
-            {"a@example.com": BOUNCED, "d@example.com": "row.may_pass", "e@example.com": BOUNCED},
+            {
+                "a@example.com": BOUNCED,
+                "d@example.com": "row.may_pass",
+                "e@example.com": "row.kind_unknown",
+            },
         ),
-        # A row's own reason wins over the file's, and no reason is that of the file.
+        # Only the row's own reason counts, unless the file has no column for it.
         (
             "email,reason\na@example.com,bounce\nb@example.com,spam\nc@example.com,\n",
             "suppressions",
-            EACH,
+            {**A_AND_B, "c@example.com": "row.kind_unknown"},
         ),
         ("email,reason\nb@example.com,Spam Report\n", "bounces", {"b@example.com": COMPLAINED}),
         ("email\nc@example.com\n", "suppressions", {"c@example.com": LEFT}),
@@ -135,7 +141,7 @@ def test_answers_of_interfaces_are_read_as_they_are(
         (
             "email,status\na@example.com,bounced\nc@example.com,active\n",
             "suppressions",
-            {"a@example.com": BOUNCED, "c@example.com": LEFT},
+            {"a@example.com": BOUNCED, "c@example.com": "row.may_pass"},
         ),
     ],
 )

@@ -1,0 +1,167 @@
+"""Columns that state opting out, consent, confirmation or a status, by the owner or the header."""
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from core.errors.imports import IMPORT_COLUMN_AMBIGUOUS
+from services.subscriptions.imports.columns import (
+    COLUMNS,
+    OWN_COLUMNS,
+    Basis,
+    ColumnLayout,
+    ConsentColumn,
+    ConsentSubject,
+    SuppressionStatus,
+)
+from services.subscriptions.imports.vocabulary import (
+    MAX_WORD_CHARACTERS,
+    fold,
+    key,
+    keys_of,
+    load_words,
+    split_words,
+)
+
+_WORDS = load_words("consent.toml")
+
+
+def _column(subject: ConsentSubject, reason: SuppressionStatus | None = None) -> ConsentColumn:
+    return ConsentColumn(subject, Basis.KNOWN, reason)
+
+
+def _opting_out(reason: SuppressionStatus) -> ConsentColumn:
+    return _column(ConsentSubject.OPTING_OUT, reason)
+
+
+# By the names of the tables in ``consent.toml``.
+_KINDS = {
+    "status": _column(ConsentSubject.STATUS),
+    "status_or_tier": _column(ConsentSubject.STATUS)._replace(may_be_tier=True),
+    "subscribed": _column(ConsentSubject.CONSENT),
+    "opted_in": _column(ConsentSubject.OPTING_IN),
+    "confirmed": _column(ConsentSubject.CONFIRMATION),
+    "not_subscribed": _opting_out(SuppressionStatus.NOT_SUBSCRIBED),
+    "unsubscribed": _opting_out(SuppressionStatus.UNSUBSCRIBED),
+    "cleaned": _opting_out(SuppressionStatus.CLEANED),
+    "bounced": _opting_out(SuppressionStatus.BOUNCED),
+    "complained": _opting_out(SuppressionStatus.COMPLAINED),
+}
+_BY_MAPPING = {role: _KINDS[role] for role in ("status", "subscribed", "unsubscribed", "confirmed")}
+_BY_HEADER = {
+    key(name): _KINDS[kind] for kind, names in _WORDS["headers"].items() for name in names
+}
+# Whole headers that are known as something else: their words are not looked at.
+_KNOWN_AS_OTHERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(map(fold, _WORDS['phrases'][name]))})\b")
+
+
+_OPTING_OUT = {name: _pattern(name) for name in ("complained", "bounced", "unsubscribed")}
+# The first that matches decides: an opt-in is a consent, and most consents are called a status.
+_OTHERS = {name: _pattern(name) for name in ("opted_in", "confirmed", "subscribed", "status")}
+_CONSENTS = frozenset({"opted_in", "subscribed"})
+_UNCLEAR = _pattern("unclear")
+_NEGATIONS = _pattern("negations")
+_ANSWERS = _pattern("answers")
+_EXCLUDED = _pattern("excluded")
+_NOT_ABOUT_MAIL = _pattern("not_about_mail")
+_ANY_WORD = [*_OPTING_OUT.values(), *_OTHERS.values(), _UNCLEAR]
+_PARTS = frozenset(_WORDS["parts"]["words"])
+_MAX_PART_CHARACTERS = max(map(len, _PARTS))
+
+
+class Unclear(Enum):
+    """The mark of a header that speaks about consent, but not clearly."""
+
+    HEADER = "header"
+
+
+def add_consent_columns(layout: ColumnLayout) -> None:
+    """Add the columns that state consent to the layout.
+
+    ``layout.consent`` gets the columns that the mapping or the header names, and
+    ``layout.unclear`` those whose meaning the header leaves open. ``layout.ignored_consent`` gets
+    columns of consent that the owner has mapped to something else.
+    """
+    for index, name in enumerate(layout.header):
+        role = layout.mapped.get(index)
+        if role in _BY_MAPPING:
+            layout.consent[index] = _BY_MAPPING[role]
+            continue
+        column = read_header(name)
+        if isinstance(column, ConsentColumn):
+            columns = layout.consent if role is None else layout.ignored_consent
+            columns[index] = column
+        elif column is not None and role is None:
+            layout.unclear.add(index)
+    _add_product_words(layout)
+
+
+def refuse_unclear(layout: ColumnLayout, indexes: Iterable[int]) -> None:
+    """Raise ``import.column_ambiguous`` if there is an unclear column."""
+    for index in indexes:
+        raise IMPORT_COLUMN_AMBIGUOUS(column=layout.header[index].strip()[:MAX_WORD_CHARACTERS])
+
+
+def read_header(name: str) -> ConsentColumn | Unclear | None:
+    """Return what a column with this header states; ``None`` if it isn't about consent."""
+    if column := _BY_HEADER.get(key(name)):
+        return column
+    text = _phrase(name)
+    is_about_consent = any(pattern.search(text) for pattern in _ANY_WORD)
+    if key(name) in _KNOWN_AS_OTHERS or not is_about_consent or _EXCLUDED.search(text):
+        return None
+    reasons = []
+    rest = _ANSWERS.sub(" ", text)
+    for kind, pattern in _OPTING_OUT.items():
+        if pattern.search(rest):
+            reasons.append(kind)
+            rest = pattern.sub(" ", rest)
+    others = [kind for kind, pattern in _OTHERS.items() if pattern.search(rest)]
+    if not reasons and (others in ([], ["status"])) and _NOT_ABOUT_MAIL.search(rest):
+        return None
+    has_both = bool(reasons) and not _CONSENTS.isdisjoint(others)
+    is_negated = _NEGATIONS.search(rest) is not None and others[:1] != ["status"]
+    if has_both or is_negated or not (reasons or others):
+        return Unclear.HEADER
+    return _KINDS[(reasons or others)[0]]._replace(basis=Basis.WORDS)
+
+
+def _phrase(name: str) -> str:
+    """Return the words of a header with one blank between them."""
+    words = [part for word in split_words(name) for part in _parts_of(word)]
+    return " ".join(words).replace("e mail", "email")
+
+
+def _parts_of(word: str) -> Sequence[str]:
+    """Return the known words that make up ``word``; otherwise only ``word``."""
+    if len(word) > MAX_WORD_CHARACTERS:
+        return (word,)
+    splits: dict[int, tuple[str, ...]] = {0: ()}
+    for end in range(1, len(word) + 1):
+        for start in range(max(0, end - _MAX_PART_CHARACTERS), end):
+            part = word[start:end]
+            if start in splits and part in _PARTS:
+                parts = (*splits[start], part)
+                if end not in splits or len(parts) < len(splits[end]):
+                    splits[end] = parts
+    return splits.get(len(word)) or (word,)
+
+
+def _add_product_words(layout: ColumnLayout) -> None:
+    """Find the columns that one product fills with words of its own."""
+    for product, own in _WORDS["own_columns"].items():
+        for index, name in enumerate(layout.header):
+            if key(name) != own["header"] or index in layout.mapped:
+                continue
+            column = layout.consent.get(index)
+            if column is None:
+                column = _KINDS["status"]._replace(basis=Basis.PRODUCT)
+            elif layout.product != product:
+                continue
+            layout.consent[index] = column._replace(
+                product=product, product_words=keys_of(own["words"])
+            )

@@ -1,0 +1,203 @@
+"""The meanings of words in cells about consent, confirmation and opting out."""
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import lru_cache
+from unicodedata import category
+
+from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.imports.vocabulary import (
+    MAX_TEXT_CHARACTERS,
+    fold,
+    key,
+    keys_of,
+    load_words,
+    split_words,
+)
+from services.subscriptions.imports.written_forms import DateOrder, read_moment
+
+
+class Meaning(StrEnum):
+    """The meaning of a cell, before the subject of its column is known.
+
+    The values are the names of the tables in ``consent.toml``; ``DATE`` and ``UNKNOWN`` have none.
+    """
+
+    EMPTY = "empty"
+    BLANK = "blank"
+    YES = "yes"
+    NO = "no"
+    DATE = "date"
+    ALLOWED = "allowed"
+    ACTIVE = "active"
+    CUSTOMER = "customer"
+    REFUSED = "refused"
+    UNSUBSCRIBED = "unsubscribed"
+    CLEANED = "cleaned"
+    BOUNCED = "bounced"
+    COMPLAINED = "complained"
+    NOT_SUBSCRIBED = "not_subscribed"
+    MAY_PASS = "may_pass"  # noqa: S105 - a name
+    UNKNOWN = "unknown"
+
+
+OPT_OUT_WORDS = frozenset(
+    {
+        Meaning.UNSUBSCRIBED,
+        Meaning.CLEANED,
+        Meaning.BOUNCED,
+        Meaning.COMPLAINED,
+        Meaning.REFUSED,
+    }
+)
+
+_WORDS = load_words("consent.toml")
+_MEANINGS = {
+    key(word): Meaning(meaning) for meaning, words in _WORDS["cells"].items() for word in words
+}
+_FILLERS = keys_of(_WORDS["cell_phrases"]["fillers"])
+_NEGATIONS = keys_of(_WORDS["cell_phrases"]["negations"])
+_SOFT = keys_of(_WORDS["cell_phrases"]["soft"])
+_EXACT = keys_of(_WORDS["cell_phrases"]["exact"])
+_GENERIC = keys_of(_WORDS["cell_phrases"]["generic"])
+# Further text may stand behind words with these meanings: "unsubscribed (2024-01-02)".
+_WITH_TEXT = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
+_MEMBER_WORDS = frozenset({Meaning.ALLOWED, Meaning.ACTIVE, Meaning.CUSTOMER})
+_STATUS_WORDS = _WITH_TEXT | _MEMBER_WORDS
+# A "no" behind a word is an answer only among so many words.
+_MAX_SHORT_ANSWER = 2
+_SIGNS = {
+    **dict.fromkeys(("\\n", "#n/a"), Meaning.EMPTY),
+    **dict.fromkeys("✓✔☑✅", Meaning.YES),
+    **dict.fromkeys("✗✘✖❌×☐", Meaning.NO),
+}
+_ZERO_DATE = re.compile(r"0{1,4}[-/.]0{1,2}[-/.]0{1,4}(?:[t ][0:.]+z?)?\Z")
+_NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?\Z", re.ASCII)
+_ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
+_ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
+_BLANKS = " \t\r\n\xa0\ufeff\u200b"
+_MINUS = "\N{MINUS SIGN}"
+# A word with other signs, such as a question mark, may not mean the word.
+_PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
+_SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
+# No mail list is older, and a program's date for "never" is far away.
+_YEARS = range(1980, 2100)
+
+
+def items_of(cell: str) -> Iterator[str]:
+    """Yield the items of a list such as ``['HARD_BOUNCE']``; otherwise the cell itself."""
+    text = bare_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
+    is_list = text[:1] == "[" and text[-1:] == "]"
+    # PostgreSQL writes a list in braces. An object has colons.
+    if is_list or (text[:1] == "{" and text[-1:] == "}" and ":" not in text):
+        yield from (each.strip(" '\"\t") for each in text[1:-1].split(","))
+    else:
+        yield text
+
+
+@lru_cache(4096)
+def read_words(text: str) -> Meaning:
+    """Return the meaning of a cell, or of an item of its list."""
+    folded = fold(text).strip(_BLANKS)
+    meaning = _sign(folded)
+    if meaning is not None:
+        return meaning
+    words = split_words(text)
+    meaning = _MEANINGS.get("".join(words))
+    if meaning in _WITH_TEXT or (meaning is not None and _PLAIN.match(folded)):
+        return meaning
+    return Meaning.DATE if is_date(text.strip(_BLANKS)) else _phrase(folded, words)
+
+
+def is_exact_word(text: str) -> bool:
+    """Return whether the whole text is one known word of a status."""
+    return _MEANINGS.get(key(text)) in _STATUS_WORDS
+
+
+def is_opt_out_from_mail(text: str) -> bool:
+    """Return whether the whole text is a word that only says that a person gets no mail."""
+    word = key(text)
+    meaning = _MEANINGS.get(word)
+    return meaning in OPT_OUT_WORDS and meaning is not Meaning.REFUSED and word not in _GENERIC
+
+
+def is_date(text: str) -> bool:
+    """Return whether the text is a date at which a person may have left."""
+    if not any(map(str.isdecimal, text)):
+        return False
+    for order in DateOrder:
+        try:
+            moment = read_moment(text, order)
+        except ValueError:
+            continue
+        if moment is not None and moment.year in _YEARS:
+            return True
+    return False
+
+
+def is_number(text: str) -> bool:
+    """Return whether the text is a number other than 0 and 1, and no date."""
+    return _NUMBER.match(text) is not None and read_words(text) is Meaning.UNKNOWN
+
+
+def _sign(text: str) -> Meaning | None:
+    """Return the meaning of a text that isn't made of words."""
+    if not text or text in _SIGNS:
+        return _SIGNS.get(text, Meaning.EMPTY)
+    if _is_dash(text) or _ZERO_DATE.match(text):
+        return Meaning.BLANK
+    if _NUMBER.match(text):
+        return _number(text)
+    # A question is no answer, and "-1 active" is no word with a dash.
+    return Meaning.UNKNOWN if text[0] in "+-" or "?" in text else None
+
+
+def _is_dash(text: str) -> bool:
+    return all(category(character) == "Pd" or character == _MINUS for character in text)
+
+
+def _number(text: str) -> Meaning:
+    if _ZERO.match(text):
+        return Meaning.NO
+    if _ONE.match(text):
+        return Meaning.YES
+    return Meaning.DATE if is_date(text) else Meaning.UNKNOWN
+
+
+def _phrase(text: str, words: list[str]) -> Meaning:
+    """Return the meaning of a known word that other words stand around."""
+    while len(words) > 1 and words[0] in _FILLERS:
+        words = words[1:]
+    meaning, rest = _longest_word(words)
+    if meaning is Meaning.UNKNOWN and len(words) > 1 and words[0] in _NEGATIONS:
+        meaning, rest = _longest_word(words[1:])
+        if meaning in _MEMBER_WORDS and not rest:
+            return Meaning.NOT_SUBSCRIBED
+        # "Not unsubscribed" only says that a person has not opted out.
+        return Meaning.BLANK if meaning in _WITH_TEXT and not rest else Meaning.UNKNOWN
+    if meaning not in _WITH_TEXT:
+        return Meaning.UNKNOWN
+    if meaning is Meaning.BOUNCED and (_SOFT.intersection(words) or _SOFT_CODE.search(text)):
+        return Meaning.MAY_PASS
+    return Meaning.UNKNOWN if _contradicts(rest) else meaning
+
+
+def _longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
+    """Return the meaning of the longest known beginning of the words, and the other words."""
+    for count in range(len(words), 0, -1):
+        word = "".join(words[:count])
+        meaning = _MEANINGS.get(word)
+        is_whole = count == len(words) or word not in _EXACT
+        if meaning is not None and meaning in _STATUS_WORDS and is_whole:
+            return meaning, words[count:]
+    return Meaning.UNKNOWN, words
+
+
+def _contradicts(words: list[str]) -> bool:
+    """Return whether the words behind an opt-out say the contrary, as in "unsubscribed: no"."""
+    if len(words) <= _MAX_SHORT_ANSWER and any(
+        word in _NEGATIONS or _MEANINGS.get(word) is Meaning.NO or word == "0" for word in words
+    ):
+        return True
+    return any(_MEANINGS.get(word) in _MEMBER_WORDS for word in words)

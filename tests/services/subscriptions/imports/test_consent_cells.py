@@ -1,0 +1,265 @@
+"""What each cell about consent says: opted out, nothing, unknown or not subscribed."""
+
+import pytest
+
+from core.errors import DomainError
+from services.subscriptions.imports.columns import MemberRow
+from services.subscriptions.imports.consent_cells import ConsentReadings
+from services.subscriptions.imports.records import read_status_values
+from tests.services.subscriptions.imports.forms import opened
+
+OPTED_OUT, NOTHING, UNKNOWN = "unsubscribed", "wanted", "unknown"
+NOT_SUBSCRIBED, MAY_PASS = "not_subscribed", "may_pass"
+# One header of each subject of a column.
+OPT_OUT, CONSENT, OPT_IN = "Unsubscribed", "Accepts marketing", "Opted in"
+CONFIRMATION, STATUS = "Confirmed", "Status"
+
+EMPTY = ["", " ", "null", "NULL", "[]", "{}", "[null]", "nan", r"\N"]
+YES = ["yes", "TRUE", "1", "1.0", "x", "y", "t", "on", "ja", "Oui", "sí", "да", "✓", "[true]"]
+NO = ["no", "FALSE", "0", "0.00", "n", "off", "Nein", "нет", "não", "✗"]
+ZEROS = ["0000-00-00", "0000-00-00 00:00:00", "00/00/0000", "-", "–", "---", "n.a.", "none"]
+DATES = ["2024-01-02", "02.01.2024", "1/2/2024", "2 janvier 2024", "1704189600", "45293"]
+DATES += ["2024-01-02T10:00:00Z", "Jan 2, 2024 2:30 PM"]
+UNKNOWN_CELLS = ["2", "-1", "?", "yes?", "perhaps", "0001-01-01", "9999-12-31", "a b c", "x" * 300]
+UNKNOWN_CELLS += ["The reader was very happy with all of this", "[2, 3]", '{"a": 1}', "*", "100%"]
+OPT_OUT_WORDS = {
+    "unsubscribed": [
+        *(
+            "Unsubscribed",
+            "unsubscribed (2024-01-02)",
+            "Unsubscribed 2024-01-02 10:00:00",
+            "opted-out",
+        ),
+        *("OptedOut", "Do Not Allow", "do not contact", "no consent", "blacklisted", "abgemeldet"),
+        *("ausgetragen", "gesperrt", "Dado de baja", "désabonné", "disiscritto", "uitgeschreven"),
+        *("avregistrerad", "wypisany", "отписан", "['UNSUBSCRIBED']", "has unsubscribed", "退订"),
+        "unsubscribed by user: does not want our mails",
+    ],
+    "bounced": [
+        "bounced_hard",
+        "HARD_BOUNCE",
+        "['HARD_BOUNCE']",
+        '["hard_bounce"]',
+        "hard bounce (550)",
+    ],
+    "complained": ["SPAM complaint", "marked as spam", "Reported as spam", "['SPAM_COMPLAINT']"],
+    "cleaned": ["Cleaned", "invalid email"],
+}
+SOFT_BOUNCES = ["soft bounce", "SoftBounce", "bounced (soft)", "Bounced: 4.2.2", "['SOFT_BOUNCE']"]
+CONTRADICTIONS = ["unsubscribed: no", "unsubscribed, resubscribed", "bounced 0", "unsubscribed?"]
+ACTIVE = ["active", "aktiv", "Actif", "activo", "attivo", "ativo", "actief", "aktywny", "активен"]
+PLANS = ["premium", "Past due", "churned"]
+PENDING = ["pending", "Unconfirmed", "removed by admin", "gekündigt", "inactive", "Not subscribed"]
+REFUSED = ["disabled", "denied", "withdrawn 2024-01-02", "abgelehnt"]
+
+
+def read(header: str, *cells: str, readings: ConsentReadings | None = None) -> list[str]:
+    lines = (
+        f'p{n}@example.com,"{each}"\n'.replace('["', '[""').replace('"]', '""]')
+        for n, each in enumerate(cells)
+    )
+    reader = opened(f"email,{header}\n" + "".join(lines), readings=readings)
+    found = [row for row in reader if isinstance(row, MemberRow)]
+    assert len(found) == len(cells)
+    return [row.suppression.value for row in found]
+
+
+@pytest.mark.parametrize(
+    ("header", "answers"),
+    [
+        (
+            OPT_OUT,
+            {
+                OPTED_OUT: [*YES, *DATES],
+                NOTHING: [*EMPTY, *NO, *ZEROS, "Allow", "subscribed", "not unsubscribed", "opt-in"],
+                UNKNOWN: [*UNKNOWN_CELLS, *CONTRADICTIONS, *ACTIVE, *PENDING, *REFUSED],
+            },
+        ),
+        (
+            CONSENT,
+            {
+                OPTED_OUT: [*NO, *REFUSED],
+                NOTHING: [*EMPTY, *YES, *ACTIVE, "subscribed", "Allow", "granted"],
+                UNKNOWN: [*UNKNOWN_CELLS, *CONTRADICTIONS, *ZEROS, *DATES, *PLANS],
+                NOT_SUBSCRIBED: PENDING,
+            },
+        ),
+        (
+            OPT_IN,
+            {
+                NOTHING: [*EMPTY, *YES, "opted in", "double opt-in"],
+                UNKNOWN: [*UNKNOWN_CELLS, *ZEROS, *DATES],
+                NOT_SUBSCRIBED: [*NO, *PENDING],
+            },
+        ),
+        (
+            CONFIRMATION,
+            {
+                NOTHING: [*EMPTY, *YES, *DATES, *ACTIVE],
+                NOT_SUBSCRIBED: [*NO, *PENDING],
+                UNKNOWN: [
+                    *UNKNOWN_CELLS,
+                    *(word for each in OPT_OUT_WORDS.values() for word in each),
+                ],
+            },
+        ),
+        (
+            STATUS,
+            {
+                OPTED_OUT: REFUSED,
+                NOTHING: [*EMPTY, *ACTIVE, *PLANS, "subscribed", "confirmed"],
+                NOT_SUBSCRIBED: PENDING,
+                UNKNOWN: [*UNKNOWN_CELLS, *CONTRADICTIONS, *YES, *NO, *ZEROS, *DATES, "customer"],
+            },
+        ),
+    ],
+)
+def test_cell_gives_the_answer_of_its_columns_subject(
+    header: str, answers: dict[str, list[str]]
+) -> None:
+    for answer, cells in answers.items():
+        found = read(header, *cells)
+        assert dict(zip(cells, found, strict=True)) == dict.fromkeys(cells, answer)
+
+
+@pytest.mark.parametrize("header", [OPT_OUT, CONSENT, OPT_IN, STATUS])
+def test_word_of_opting_out_counts_in_every_column_but_that_of_confirmation(header: str) -> None:
+    for status, cells in OPT_OUT_WORDS.items():
+        assert dict(zip(cells, read(header, *cells), strict=True)) == dict.fromkeys(cells, status)
+    assert set(read(header, *SOFT_BOUNCES)) == {MAY_PASS}
+
+
+def test_kind_of_a_bounce_is_read_in_a_column_of_bounces() -> None:
+    cells = ["hard", "Permanent", "soft", "temporary", "", "unclear"]
+    assert read("Bounce status", *cells) == [
+        *("bounced", "bounced", MAY_PASS, MAY_PASS, NOTHING, UNKNOWN)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "status", "code"),
+    [
+        ("Status,Unsubscribed", "active,yes", "unsubscribed", None),
+        ("Status,Unsubscribed", "whatever,yes", "unsubscribed", None),
+        ("Status,Unsubscribed", "whatever,no", UNKNOWN, "row.status_unknown"),
+        ("Bounced,Spam report,Opt out", "1,1,1", "complained", None),
+        ("Bounced,Opt out", "1,1", "bounced", None),
+        ("Confirmed,Status", "no,perhaps", UNKNOWN, "row.status_unknown"),
+        ("Confirmed,Status", "no,active", NOT_SUBSCRIBED, "row.not_subscribed"),
+        ("Confirmed,Status", "yes,soft bounce", MAY_PASS, "row.may_pass"),
+        # An opt-in says how a person came, where a confirmation says that they agreed.
+        ("Confirmed,optedin", "1,0", "wanted", None),
+        ("Confirmed,optedin", "0,0", NOT_SUBSCRIBED, "row.not_subscribed"),
+        ("Confirmed,optedin", ",0", NOT_SUBSCRIBED, "row.not_subscribed"),
+        ("Confirmed,optedin", "1,opted out", "unsubscribed", None),
+        ("Confirmed,Accepts email", "1,0", "unsubscribed", None),
+    ],
+)
+def test_strictest_answer_of_a_row_counts(
+    header: str, cells: str, status: str, code: str | None
+) -> None:
+    [row] = opened(f"email,{header}\na@example.com,{cells}\n")
+    assert isinstance(row, MemberRow)
+    assert row.suppression == status
+    assert (row.problem.code if row.problem else None) == code
+
+
+def test_reason_names_the_unknown_value_and_its_column() -> None:
+    [row] = opened("email,Status\na@example.com,gone fishing\n")
+    assert isinstance(row, MemberRow)
+    assert row.problem is not None
+    assert "'gone fishing'" in row.problem.reason
+    assert "'Status'" in row.problem.reason
+
+
+def test_single_letters_are_read_only_in_the_newsletter_plugins_file() -> None:
+    header = '"Email","Name","Surname","Gender","Status","Date","Token"\n'
+    letters = ["C", "U", "B", "S", "P"]
+    lines = [f"p{each}@example.com,,,,{each},2024-01-02,x\n" for each in letters]
+    assert [
+        row.suppression for row in opened(header + "".join(lines)) if isinstance(row, MemberRow)
+    ] == [*("wanted", "unsubscribed", "bounced", "not_subscribed", "complained")]
+    other = "".join([*lines, "a@example.com,,,,A,2024-01-02,x\n"])
+    assert {row.suppression for row in opened(header + other) if isinstance(row, MemberRow)} == {
+        UNKNOWN
+    }
+    assert set(read(STATUS, *letters)) == {UNKNOWN}
+
+
+def test_unknown_word_in_a_column_of_status_or_tier_is_no_status() -> None:
+    assert read("Type", "platinum", "unsubscribed", "gold") == ["wanted", "unsubscribed", "wanted"]
+
+
+def test_owner_says_what_values_mean() -> None:
+    values = {"1": "subscribed", "2 ": "unsubscribed", "Drei": "bounced", "4": "complained"}
+    values |= {"5": "not_subscribed", "active": "unsubscribed"}
+    cells = ["1", "2", "DREI", "4", "5", "active", "6"]
+    assert read(STATUS, *cells, readings=ConsentReadings(None, values)) == [
+        *(
+            "wanted",
+            "unsubscribed",
+            "bounced",
+            "complained",
+            NOT_SUBSCRIBED,
+            "unsubscribed",
+            UNKNOWN,
+        )
+    ]
+    # A yes in a column of opting out stays one.
+    readings = ConsentReadings(None, {"1": "subscribed", "2": "subscribed", "-1": "unsubscribed"})
+    assert read(OPT_OUT, "1", "2", "-1", readings=readings) == [OPTED_OUT, NOTHING, OPTED_OUT]
+    # With a meaning for its values, a column named by its words is a status.
+    readings = ConsentReadings(None, {"9": "unsubscribed"})
+    assert read("Kontaktstatus", "9", "8", readings=readings) == [OPTED_OUT, UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "[]",
+            "{",
+            '"2"',
+            '{"2": 3}',
+            '{"2": "gone"}',
+            '{"2": "wanted"}',
+            '{"2\\u0000": "bounced"}',
+        ),
+        *('{"Unsubscribed": "subscribed"}', '{"hard-bounce": "subscribed"}'),
+        *('{"abgemeldet (2024)": "subscribed"}', '{"disabled": "subscribed"}'),
+        "{" + ",".join(f'"{number}": "bounced"' for number in range(201)) + "}",
+    ],
+)
+def test_values_that_mean_nothing_or_lift_an_opt_out_are_refused(text: str) -> None:
+    with pytest.raises(DomainError) as error:
+        read_status_values(text)
+    assert error.value.code == "import.status_values"
+
+
+def test_opt_out_of_a_product_is_not_lifted_either() -> None:
+    file = "email,status,tier,created_at\na@example.com,inactive,free,2024-01-01\n"
+    with pytest.raises(DomainError) as error:
+        opened(file, readings=ConsentReadings(None, {"inactive": "subscribed"}))
+    assert error.value.code == "import.status_values"
+
+
+def test_values_are_counted_by_how_they_were_read() -> None:
+    readings = ConsentReadings()
+    cells = ["active"] * 3_000 + ["2"] * 5 + ["3", "unsubscribed"] + [f"v{n}" for n in range(2_000)]
+    read(STATUS, *cells, readings=readings)
+    [values] = readings.values_of_columns().values()
+    assert values[:2] == [
+        {"value": "2", "rows": 5, "read_as": "unknown"},
+        {"value": "3", "rows": 1, "read_as": "unknown"},
+    ]
+    assert len(values) == 50
+    readings = ConsentReadings()
+    read("Opted out", *["no"] * 2_000, "yes", "x" * 100, readings=readings)
+    assert readings.values_of_columns() == {
+        1: [
+            {"value": "x" * 60, "rows": 1, "read_as": "unknown"},
+            {"value": "no", "rows": 2_000, "read_as": "nothing"},
+            {"value": "yes", "rows": 1, "read_as": "unsubscribed"},
+        ]
+    }

@@ -1,0 +1,196 @@
+"""Which columns of a file state opting out, consent, confirmation or a status."""
+
+import pytest
+
+from core.errors import DomainError
+from services.subscriptions.imports.columns import MemberRow
+from services.subscriptions.imports.consent_cells import ConsentReadings
+from services.subscriptions.imports.consent_columns import Unclear, read_header
+from tests.services.subscriptions.imports.forms import opened, rows
+
+OPT_OUT_HEADERS = {
+    "unsubscribed": """
+        Portal Unsubscribe|doNotContact|Unsubscribed from all email|HasOptedOutOfEmail
+        IsUnsubscribed|Email Opt Out|email_opt-out|Opted out of email: Newsletter|optedOut2024
+        Do not allow Emails|DoNotBulkEMail|Don't email|isunsubscribed|hasoptedoutofemail|donotemail
+        Global suppression|suppressed_on|On blocklist|Blacklisted?|Confirmed Opt-Out Date
+        contact.channels.email.unsubscribed_at|UNSUBSCRIBED|Unsub|Abmeldedatum|Newsletter abgemeldet
+        Ausgetragen am|Werbewiderspruch|Mailsperre|Nicht kontaktieren|Keine Werbung
+        Désabonné le|Désinscription newsletter|Ne pas contacter|Fecha de baja|Dado de baja
+        Lista negra|Descadastrado em|Não contatar|Disiscritto il|Lista nera|Uitgeschreven op
+        Niet mailen|Avregistrerad|Wypisany|Czarna lista|Дата отписки|Отписан|已退订时间|配信停止日
+    """,
+    "bounced": """
+        Portal Bounce|Hard bounced at|emailBounced|last_bounce_date|Bounces|Gebounced|Rimbalzato
+    """,
+    "complained": """
+        Portal Spam Report|spam_complaint_at|Marked as Spam (date)|Reported as spam|Complaints
+        Spambeschwerde|Жалоба|Plainte
+    """,
+}
+OTHER_HEADERS = {
+    "subscribed": """
+        acceptsEmail|channels.email.subscribeStatus|GDPR consent|Marketing consent given|Subscribed?
+        Subscribed (yes/no)|is_subscribed_to_news|Consent status|Einwilligung|Abonniert|Angemeldet
+        Inscrit à la newsletter|Suscrito|Consentimiento|Consenso|Toestemming|Samtycke|Zgoda|Подписан
+        Marketingeinwilligung|訂閱
+    """,
+    "opted_in": "Double Opt-In|optedin|opt_in_newsletter|Opt-In Status|OPTIN",
+    "confirmed": """
+        confirmed|Email verified|isVerified|Bestätigt|Confirmado|Bevestigd|Potwierdzony|Подтвержден
+    """,
+    "status": "Status|Global status|newsletterStatus|Newsletterstatus|Статус рассылки",
+}
+HEADERS_WITHOUT_CONSENT = """
+    email|Name|Marketing Information|Confirmation code|Bounce rate|bouncecount|Spam score
+    unsubscribe_url|consent_text|optin_ip|Email campaign score|Unsub reason|UNSUB_CAMPAIGN_TITLE
+    Unsubscribe link|Consent source|Opt-in ID|Bounced address|Abmeldegrund|Bounceanzahl|Optional
+    Mailing City|MailingStreet|Mailing Postal Code|Mailing address|Subscriber|Subscription plan
+    Notes|Newsletter|created_at|optin_time|Marital status|Order status|Corporate|Subscribed at
+    email_verified_at|motif de désabonnement|Motivo de baja|Причина отписки|Acceptance rate
+    consent_claimed_by
+"""
+UNCLEAR_HEADERS = """
+    Opt-in/Opt-out|Subscribed or unsubscribed|Consent to unsubscribe|opt|Email permission|Mailing
+    Mailings|Consent withdrawn|Not confirmed|Pending opt-in|Not unsubscribed|Unverified
+    Einwilligung widerrufen|Non confirmé|Email opt
+"""
+
+
+def headers(text: str) -> list[str]:
+    return [header.strip() for header in text.replace("\n", "|").split("|") if header.strip()]
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [(each, reason) for reason, text in OPT_OUT_HEADERS.items() for each in headers(text)],
+)
+def test_words_of_opting_out_are_read_in_any_spelling_and_language(
+    header: str, reason: str
+) -> None:
+    [row] = rows(f'email,"{header}"\na@example.com,yes\n')
+    assert row.suppression == reason
+
+
+@pytest.mark.parametrize(
+    ("header", "subject"),
+    [(each, subject) for subject, text in OTHER_HEADERS.items() for each in headers(text)],
+)
+def test_words_of_consent_confirmation_and_status_are_read(header: str, subject: str) -> None:
+    column = read_header(header)
+    assert column is not None
+    assert not isinstance(column, Unclear)
+    assert column.subject == subject
+
+
+@pytest.mark.parametrize("header", headers(HEADERS_WITHOUT_CONSENT))
+def test_other_columns_ask_nothing_and_opt_nobody_out(header: str) -> None:
+    assert read_header(header) is None
+    file = f'mail,"{header}"\na@example.com,1\nb@example.com,perhaps\nc@example.com,unsubscribed?\n'
+    assert {row.suppression for row in rows(file, mapping={"0": "email"})} == {"wanted"}
+
+
+@pytest.mark.parametrize("header", headers(UNCLEAR_HEADERS))
+def test_unclear_column_is_refused_by_its_name_until_it_is_mapped(header: str) -> None:
+    file = f'email,"{header}"\na@example.com,yes\n'
+    with pytest.raises(DomainError) as error:
+        opened(file)
+    assert error.value.code == "import.column_ambiguous"
+    assert repr(header) in error.value.message
+    [row] = rows(file, mapping={header: "unsubscribed"})
+    assert row.left
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "statuses"),
+    [
+        # Links, addresses and counts say nothing about consent.
+        ("Unsubscribe here", ["https://example.com/u/1", "www.example.com/2"], ["wanted"] * 2),
+        ("Bounces", ["0", "1", "7"], ["wanted"] * 3),
+        ("Mailing", ["12", "", "80"], ["wanted"] * 3),
+        ("Verified contact", ["c@example.org", ""], ["wanted"] * 2),
+        # Numbers 0 and 1 and dates in any form do.
+        ("Bounces", ["0", "1", "0.00"], ["wanted", "bounced", "wanted"]),
+        ("Unsubscribe epoch", ["1704189600", "", "0"], ["unsubscribed", "wanted", "wanted"]),
+        # A status needs one known word.
+        ("Marital status", ["single", "married"], ["wanted"] * 2),
+        ("Kontaktstatus", ["single", "unsubscribed"], ["unknown", "unsubscribed"]),
+        ("Status", ["single", "married"], ["unknown"] * 2),
+        # The values alone make a column the status only if all of them are known words.
+        ("Zustand", ["unsubscribed", "active", ""], ["unsubscribed", "wanted", "wanted"]),
+        ("Comment", ["unsubscribed", "great"], ["wanted"] * 2),
+        ("Two-factor login", ["enabled", "disabled"], ["wanted"] * 2),
+        ("Account", ["blocked", "active", "left"], ["wanted"] * 3),
+    ],
+)
+def test_cells_decide_about_columns_whose_header_does_not(
+    header: str, cells: list[str], statuses: list[str]
+) -> None:
+    assert read(header, cells) == statuses
+
+
+def read(header: str, cells: list[str], readings: ConsentReadings | None = None) -> list[str]:
+    lines = (f'p{number}@example.com,"{cell}"\n' for number, cell in enumerate(cells))
+    reader = opened(f'email,"{header}"\n' + "".join(lines), readings=readings)
+    found = [row for row in reader if isinstance(row, MemberRow)]
+    assert len(found) == len(cells)
+    return [row.suppression for row in found]
+
+
+@pytest.mark.parametrize(
+    ("header", "first", "last", "statuses"),
+    [
+        ("Zustand", "active", "unsubscribed", ("wanted", "unsubscribed")),
+        ("Zustand", "unsubscribed", "great", ("wanted", "wanted")),
+        ("Global status", "2", "bounced", ("unknown", "bounced")),
+        ("Bounces", "1", "3", ("wanted", "wanted")),
+        ("state", "", "cancelled", ("wanted", "unsubscribed")),
+        ("state", "cancelled", "CA", ("wanted", "wanted")),
+    ],
+)
+def test_last_row_of_a_long_file_decides_about_its_first(
+    header: str, first: str, last: str, statuses: tuple[str, str]
+) -> None:
+    cells = [first] * 3_000 + [last]
+    readings = ConsentReadings()
+    read(header, cells, readings)
+    assert readings.differs()
+    again = ConsentReadings(readings.settled())
+    found = read(header, cells, again)
+    assert not again.differs()
+    assert (found[0], found[-1]) == statuses
+
+
+def test_values_alone_are_no_status_with_more_than_twenty_of_them() -> None:
+    words = "unsubscribed abgemeldet ausgetragen désabonné désinscrit disiscritto uitgeschreven"
+    words += " afgemeld avregistrerad wypisany wypisana отписан отписана отписано unsub optout"
+    words += " cleaned bounced complained blacklisted"
+    assert set(read("Zustand", words.split())) > {"unsubscribed"}
+    assert set(read("Zustand", [*words.split(), "blocklisted"])) == {"wanted"}
+
+
+def test_mapping_wins_over_the_header() -> None:
+    file = "email,Unsubscribed,flag,Opted in\na@example.com,yes,no,\nb@example.com,,yes,no\n"
+    mapping = {"Unsubscribed": "ignore", "flag": "subscribed", "Opted in": "confirmed"}
+    readings = ConsentReadings()
+    found = [*opened(file, mapping=mapping, readings=readings)]
+    assert [row.suppression for row in found if isinstance(row, MemberRow)] == [
+        *("unsubscribed", "not_subscribed")
+    ]
+    # The owner is told whom an ignored column calls opted out.
+    assert readings.ignored_opt_outs() == {1: 1}
+
+
+def test_path_in_nested_json_is_a_header_and_a_late_one_counts_too() -> None:
+    many = "".join(f'{{"email": "m{n}@example.com"}}\n' for n in range(3_000))
+    late = (
+        '{"email": "z@example.com", "channels": {"email": {"subscribeStatus": "unsubscribed"}}}\n'
+    )
+    found = [*opened(many + late)]
+    assert isinstance(found[-1], MemberRow)
+    assert found[-1].left
+
+
+def test_file_without_a_header_has_its_status_in_the_second_column() -> None:
+    found = rows("a@example.com,unsubscribed\nb@example.com,active\n")
+    assert [(row.name, row.left) for row in found] == [("", True), ("", False)]
