@@ -345,3 +345,48 @@ def test_the_question_before_an_undo_names_what_holds_members(console: OwnerAtCo
     assert "The import is undone" in text
     assert f"{path}/undo" not in text
     assert everybody(console.api, list_id) == {}
+
+
+def test_owner_assigns_statuses_to_unknown_values_in_the_preview(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    wanted, gone, other = addresses(3)
+    content = sheet(["E-mail", "Status"], [wanted, "1"], [gone, "2"], [other, "unsubscribed"])
+    path = looked_at(console, list_id, content)
+    text = console.see(path)
+    assert [row[1:3] for row in rows_of(text) if row and row[0] == "Status"][1:] == [
+        *(["1", "1"], ["2", "1"], ["unsubscribed", "1"])
+    ]
+    assert numbers(text)["would be added"] == "0"
+    assert 'name="value_2"' not in text, "a known opt-out can be changed"
+    console.send(path, column_1="ignore", act="look")
+    assert "1 row of this column is an opt-out" in ended(console, path)
+    console.send(path, column_1="", act="look")
+    ended(console, path)
+
+    text = console.send(path, value_0="1st", act="look").text
+    assert "Choose one of these statuses." in wrong_beside(text, "value_0")
+    console.send(path, value_0="subscribed", value_1="unsubscribed", act="look")
+    assert numbers(ended(console, path))["would be added"] == "1"
+    # Going on to import keeps what was chosen.
+    console.send(path, act="start")
+    ended(console, path)
+    assert everybody(console.api, list_id).keys() == {wanted}
+    assert import_of(console, path)["opted_out"] == 2
+
+
+def test_owner_says_what_a_yes_means_in_an_ambiguous_column(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    wanted, gone = addresses(2)
+    content = sheet(["E-mail", "Name", "Mailing"], [wanted, "Ada", "no"], [gone, "Ben", "yes"])
+    path = looked_at(console, list_id, content)
+    assert "doesn&#39;t say what a yes means" in console.see(path)
+    # The other columns keep the roles that their names suggest.
+    console.send(path, column_2="ignore", act="look")
+    text = ended(console, path)
+    assert numbers(text)["would be added"] == "2"
+    console.send(path, column_2="unsubscribed", act="look")
+    ended(console, path)
+    console.send(path, act="start")
+    ended(console, path)
+    members = everybody(console.api, list_id)
+    assert {email: member["name"] for email, member in members.items()} == {wanted: "Ada"}

@@ -14,6 +14,7 @@ from api.bodies.forms import MULTIPART
 from api.bodies.json_bodies import media_type
 from api.bodies.upload_stream import store_upload
 from api.console.assets import CONSOLE_PATH
+from api.console.imports.status_values import STATUS_CHOICES, read_choices
 from api.console.imports.views import (
     COLUMNS_ON_PAGE,
     DATE_ORDERS,
@@ -208,6 +209,7 @@ def reading_form(shown: ShownImport) -> TypedForm:
     if shown.task.on_existing == UPDATE:
         typed[UPDATE] = "on"
     typed["date_order"] = shown.task.date_order or ""
+    typed |= {each.box: each.chosen for each in shown.status_values if each.box}
     return TypedForm(typed)
 
 
@@ -224,12 +226,16 @@ def _reading_choice(shown: ShownImport, form: Mapping[str, str]) -> tuple[Import
         raise wrong_field("date_order", "Choose what comes first.")
     is_ordered = order != (task.date_order or "")
     differs = on_existing != task.on_existing or chosen != [each.chosen for each in choices]
-    if differs:
-        mapping = mapping_of(choices, chosen, shown.fields) or mapping
+    if differs and choices:
+        mapping = mapping_of(choices, chosen, shown.fields) or None
         creates = any(map(is_new_field, chosen))
     date_order = DateOrder(order) if order else None
-    options = ImportOptions(True, on_existing, mapping, ImportKind(task.kind), creates, date_order)
-    return options, differs or is_ordered
+    status_values = read_choices(task, shown.status_values, form)
+    options = ImportOptions(
+        *(True, on_existing, mapping, ImportKind(task.kind), creates, date_order),
+        status_values=status_values,
+    )
+    return options, differs or is_ordered or status_values != task.status_values
 
 
 def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, Any]:
@@ -244,6 +250,7 @@ def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, 
         "columns_on_page": COLUMNS_ON_PAGE,
         "date_orders": DATE_ORDERS,
         "field_types": FIELD_TYPES,
+        "status_choices": STATUS_CHOICES,
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from api.console.imports.status_values import StatusValue, status_values_of
 from api.console.typed_forms import wrong_field
 from api.console.visits import ConsoleVisit
 from core import clock
@@ -81,6 +82,7 @@ class ColumnChoice:
         creates: the type of the field that is made of it.
         written: how it writes dates or numbers, in words.
         chosen: the value of its select box.
+        ignored_opt_outs: how many rows the ignored column calls opted out; ``None`` of any other.
     """
 
     index: int
@@ -90,6 +92,7 @@ class ColumnChoice:
     creates: str | None
     written: str | None
     chosen: str
+    ignored_opt_outs: int | None = None
 
     @property
     def box(self) -> str:
@@ -102,16 +105,23 @@ class ColumnChoice:
     @property
     def recognised(self) -> str | None:
         """The roles that its name or its cells suggest, if any."""
-        if self.becomes == IGNORED or self.creates is not None:
+        if self.creates is not None:
             return None
+        if self.becomes == IGNORED:
+            return "What its name suggests" if self.chosen == AS_RECOGNISED else None
         return ", ".join(_words(role) for role in self.becomes.split(", "))
 
 
 def column_choices(
     task: MemberImport, shown: Sequence[Mapping[str, Any]], fields: Sequence[MemberField]
 ) -> list[ColumnChoice]:
-    """Return the columns of a dry run. ``shown``: its columns with some of their cells."""
+    """Return the columns of a dry run. ``shown``: its columns with some of their cells.
+
+    A file that was refused because of one column has no recognised columns at all. Its columns are
+    left to their names, so that the owner changes only the one in question.
+    """
     names = [str(each["name"]) for each in shown]
+    is_recognised = any(each["becomes"] != IGNORED for each in shown)
     own = {FIELD_PREFIX + field.key for field in fields}
     given = {}
     for name, role in (task.mapping or {}).items():
@@ -131,10 +141,15 @@ def column_choices(
         elif creates is not None:
             chosen = NEW_FIELD
         else:
-            chosen = IGNORE if becomes == IGNORED else AS_RECOGNISED
+            chosen = IGNORE if becomes == IGNORED and is_recognised else AS_RECOGNISED
         examples = each.get("examples", ())
         written = _WRITTEN.get(each.get("written", ""))
-        found.append(ColumnChoice(index, names[index], examples, becomes, creates, written, chosen))
+        found.append(
+            ColumnChoice(
+                *(index, names[index], examples, becomes, creates, written, chosen),
+                ignored_opt_outs=each.get("ignored_opt_outs"),
+            )
+        )
     return found
 
 
@@ -212,6 +227,7 @@ class ShownImport:
     Attributes:
         job: the job that works on it now.
         choices: the columns of a dry run that can be read again.
+        status_values: the values about consent in these columns.
         preview: the first rows of a dry run as they would be.
         problems: what does not fit in the file, by column and rule.
         fields: the owner's.
@@ -222,6 +238,7 @@ class ShownImport:
     job: Job | None
     undo: Job | None
     choices: Sequence[ColumnChoice] = ()
+    status_values: Sequence[StatusValue] = ()
     preview: Sequence[Mapping[str, Any]] = ()
     problems: Sequence[Mapping[str, Any]] = ()
     fields: Sequence[MemberField] = ()
@@ -333,6 +350,7 @@ def shown_import(visit: ConsoleVisit, import_id: int) -> ShownImport:
     return replace(
         shown,
         choices=column_choices(task, found.get("columns", ()), own) if task.dry_run else (),
+        status_values=status_values_of(task, found) if task.dry_run else (),
         preview=found.get("preview", ()),
         problems=found.get("problems", ()),
     )
