@@ -20,7 +20,7 @@ from core.process.linux import end_with_parent, give_memory_back
 # Messages in both directions are a head (two lengths), a JSON text, and bytes.
 HEAD = struct.Struct(">IQ")
 
-# Returns the JSON fields and the bytes of an answer, from those of a request.
+# Takes the JSON fields and the bytes of a request; returns the fields and the bytes of the answer.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0
@@ -48,7 +48,7 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    # The worker reads what we print when we have ended, so a full pipe must not stop us.
+    # The worker reads our output after our end, so a full pipe must not stop us.
     os.set_blocking(2, False)
     sizes = os.open("/proc/self/statm", os.O_RDONLY)
     confine(memory_bytes)
@@ -66,7 +66,10 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
 
 
 def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Read a message and answer it. Between two messages nothing holds the bytes of the last."""
+    """Read a message and answer it.
+
+    This is a function of its own so that no variable holds a message after its answer.
+    """
     text_length, data_length = HEAD.unpack(head)
     text, data = requests.read(text_length), requests.read(data_length)
     if len(text) + len(data) < text_length + data_length:

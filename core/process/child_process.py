@@ -1,4 +1,4 @@
-"""A child process of ours that does risky work, so that the work can harm nothing else."""
+"""Child processes for risky work, so that the work can harm nothing else."""
 
 import fcntl
 import json
@@ -36,12 +36,13 @@ class ChildCrashed(Exception):
 
 
 class ChildProcess:
-    """A module of ours that calls ``child_loop.serve``, as a child process.
+    """A child process whose module calls ``child_loop.serve``.
 
-    Only one thread may use the child at a time. The child dies with the thread that started it, and
-    the next message starts a new one. So does a message after ``max_messages``.
+    Only one thread may use the child at a time. The child dies with the thread that started it. The
+    next message then starts a new one.
 
     Args:
+        max_messages: the child is replaced after so many.
         timeout: the seconds that a message may take.
         memory_bytes: the address space of the child.
     """
@@ -122,8 +123,8 @@ class ChildProcess:
             return child
         # The root as working directory puts our packages first on the child's path, wherever the
         # worker runs. With a process group of its own, a terminal's Ctrl-C doesn't reach the child:
-        # the worker finishes its work. Its output goes into a pipe, not into the worker's log,
-        # where it could write what it likes.
+        # the worker finishes its work. Its output goes into a pipe, because it could
+        # forge lines of the worker's log.
         arguments = (str(os.getpid()), str(self._memory_bytes))
         child = subprocess.Popen(  # noqa: S603 - our own module, numbers for arguments
             [sys.executable, "-m", self._module, *arguments],

@@ -13,7 +13,7 @@ from services.composer import offline
 from services.composer.post import MetadataField, Post, join_tweets
 from services.composer.text import markup
 
-# Enough for the models of all languages, with a post of the greatest length.
+# The models of all languages take 265 MB, together with a post of the greatest length.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
 # Dictionaries are opened when a post first needs them. The model of languages is unpacked into a
 # temporary file of 68 MB.

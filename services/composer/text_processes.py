@@ -14,7 +14,7 @@ log = get_logger(__name__)
 MAX_POST_SECONDS = 20.0
 # A post of the greatest length needed 514 MB of address space as measured, with all models loaded.
 _MEMORY_BYTES = 1024 * 1024 * 1024
-# With two, a slow post holds up no other post. With all models loaded, two take 500 MB.
+# A second child reads while a slow post occupies the first. Two take 500 MB with all models.
 _MAX_CHILDREN = 2
 _POSTS_PER_CHILD = 5_000
 _MODULE = "services.composer.text_child"
@@ -24,7 +24,7 @@ class TextProcesses:
     """Reads posts and writes offline about them in child processes.
 
     Threads share the children. A thread waits for a free one only while a caller waits for the
-    result. A child starts with the first post for which no other is free, and stays.
+    result. A child is started when all others are busy, and is kept.
     """
 
     def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
