@@ -44,6 +44,8 @@ _READY_WITHIN_SECONDS = 90.0
 
 # In the ring of every stack behind its own key, as after a rotation.
 RETIRED = Key("retired", b"r" * 32)
+# A domain on the operator's deny list.
+DENIED_BY_OPERATOR = "denied-by-operator.example"
 LIMITS = tuple(f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name)
 # Tests make owners on the paid plan, some of whom have more jobs at once than people do. The free
 # plan is that of the product.
@@ -456,6 +458,7 @@ def open_stack(
     # domain; tests of limits set their own.
     environment |= dict.fromkeys(LIMITS, "")
     environment["PRESSROOM_QUOTA_PAID"] = QUOTA_PAID
+    environment["PRESSROOM_DENY_LIST"] = DENIED_BY_OPERATOR
     environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
     administrator = redis_url or _as_administrator(services, environment)
     environment["PRESSROOM_REDIS_URL"] = redis_url or environment["PRESSROOM_REDIS_URL"]

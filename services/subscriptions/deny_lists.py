@@ -1,7 +1,7 @@
 """Deny lists: addresses and domains of which an owner, or the operator, wants no new members.
 
-Every path onto a list asks here. A denial is no opt-out: members stay as they are, and whoever was
-denied may come once the entry is gone.
+Each way onto a list calls ``require_allowed`` or ``denied_of``. A denial differs from an opt-out:
+members stay as they are, and a denied person can join once the entry is gone.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -125,9 +125,12 @@ _ADD = text(
 )
 
 
-def require_allowed(uow: UnitOfWork, owner_id: int, address: str) -> None:
-    """Raises ``member.denied`` for an address that may not come onto the owner's lists."""
-    if denied_of(uow, owner_id, [address]):
+def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> None:
+    """Raise ``member.denied`` if one of a person's addresses is on a deny list.
+
+    ``addresses``: the person's own address, and an older one by which the list may know them.
+    """
+    if denied_of(uow, owner_id, addresses):
         raise MEMBER_DENIED()
 
 

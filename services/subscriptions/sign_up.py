@@ -50,7 +50,7 @@ def request(
     while locked is None:
         # A person who was erased meanwhile no longer has the address: look it up again.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
-    if locked.is_active:
+    if locked.is_active or deny_lists.denied_of(uow, mailing_list.user_id, locked.addresses):
         return
     opted_out = opt_outs.kinds_of(uow, mailing_list.id, locked.person)
     is_known = locked.record is not None
@@ -111,7 +111,7 @@ def join(
         assert locked.record is not None
         changes.affirm(uow, locked.record, actor)
         return int(changes.change(uow, locked.record, "edited", actor, **given))
-    deny_lists.require_allowed(uow, mailing_list.user_id, locked.person.email)
+    deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     _activate(uow, locked, "subscribed", actor, **given)
     return 1
 
@@ -156,7 +156,7 @@ def confirm(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
     if locked.is_active:
         changes.affirm(uow, record, actor)
         return record
-    deny_lists.require_allowed(uow, mailing_list.user_id, locked.person.email)
+    deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     mailed_tokens.use(uow, opened)
     given = member_attributes.confirmed(uow, mailing_list.user_id, record, opened.submitted)
     confirmed = _activate(uow, locked, "confirmed", actor, **given)

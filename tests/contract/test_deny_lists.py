@@ -164,6 +164,20 @@ def test_a_mailed_link_confirms_no_denied_address(
     assert waiting.stands()[0] == "active"
 
 
+def test_a_denial_holds_for_the_address_that_the_list_knows(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id).leaves(list_id)
+    deny(client, reader.email)
+    moved_to = new_address()
+    stack.query("UPDATE users SET email = %s WHERE id = %s", moved_to, reader.user_id)
+    problem(reader.client.post(f"/subscriptions/{list_id}/no-challenge"), 409, "member.denied")
+    undo = {"trace_id": trace_for(stack, list_id, reader.user_id), "action": "undo"}
+    assert stranger.post("/unsubscribe", data=undo).status_code == 409
+    assert data(subscribe(stranger, list_id, moved_to)) == 1
+    assert reader.stands(list_id)[0] == "unsubscribed"
+
+
 def test_a_transfer_brings_no_denied_address_but_to_a_list_that_has_the_member(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
@@ -205,7 +219,7 @@ def test_members_stay_and_do_as_they_like(
     assert data(client.patch(path, json={"name": "Ann"}))["name"] == "Ann"
     reader.wants_mail(list_id, enabled=False)
     reader.wants_mail(list_id, enabled=True)
-    # Leaving and taking that back, by the same page, is no new coming either.
+    # A denied member can leave, too.
     trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
     assert data(client.delete(f"/subscriptions/{list_id}", params=trace)) == 1
     assert reader.stands(list_id)[0] == "unsubscribed"

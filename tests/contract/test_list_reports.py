@@ -16,6 +16,7 @@ from tests.erasing import erase
 from tests.maintenance import run_maintenance
 from tests.stack import Owner, Stack, eventually
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
+from tests.visiting import hidden
 
 ASKS, THANKS = "Report this list", "Thank you for your report"
 
@@ -121,15 +122,22 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
         assert owner.email not in page.text
         assert f"/s/{slug}/report" in page.text
     path = f"/s/{slug}/report"
+    with stack.client() as other_browser:
+        other_page = other_browser.get(path)
     asks = stranger.get(path)
+    assert re.match(r"(\w+)=", asks.headers.pop("set-cookie"))[1].endswith("_form")  # type: ignore[index]
     assert heading(asks) == "Report this page"
-    [token] = re.findall(r'name="csrf_token" value="([^"]+)"', asks.text)
-    # No other site's page can have its visitors report a list.
-    assert stranger.post(path, data={"csrf_token": token[:-1] + "!"}).status_code == 403
+    [token, foreign] = (hidden(each)["csrf_token"] for each in (asks, other_page))
+    # No other site's page can have its visitors report a list, even by a form that was made in the
+    # same network.
+    for forged in (token[:-1] + "!", foreign, ""):
+        assert stranger.post(path, data={"csrf_token": forged}).status_code == 403
     assert reports(stack, list_id) == []
     for _ in range(2):
         done = stranger.post(path, data={"csrf_token": token})
-        assert heading(follow(stranger, done)) == THANKS
+        thanks = follow(stranger, done)
+        thanks.headers.pop("set-cookie")
+        assert heading(thanks) == THANKS
     # A network reports a list once.
     assert reports(stack, list_id) == [(None,)]
     row = reported_list(stack, list_id)

@@ -60,8 +60,10 @@ def test_readers_pages_lead_to_their_own_host(
         assert (moved.status_code, moved.headers["location"]) == (308, PAGES + path)
         shown = pages.get(path)
         assert shown.status_code == 200, shown.text
+        cookie = shown.headers.pop("set-cookie", None)
+        # Only the form of a report is tied to the browser.
+        assert (cookie is not None) == path.endswith("/report")
         assert heading(shown)
-        assert "set-cookie" not in shown.headers
         assert str(main.base_url) not in shown.text
     # A page with an owner's words is no answer of the main host, whatever was sent to it.
     for path in (f"/s/{slug}", f"/subscriptions/{reader.list_id}"):
@@ -109,6 +111,17 @@ def test_what_readers_send_works_on_their_host(
         gone = host.post(f"/subscriptions/{list_id}/delete", params=query, data=ONE_CLICK)
         assert gone.status_code == 200, gone.text
         assert leaving.stands() == ("active", False)
+
+
+def test_a_stranger_reports_a_page_on_readers_host(
+    quiet: Stack, pages: httpx2.Client, reader: Subscriber
+) -> None:
+    [(slug,)] = quiet.query("SELECT slug FROM lists WHERE id = %s", reader.list_id)
+    path = f"/s/{slug}/report"
+    form = hidden(pages.get(path))
+    pages.cookies.clear()
+    assert pages.post(path, data=form).status_code == 403
+    assert pages.post(path, data=hidden(pages.get(path))).status_code == 303
 
 
 def test_a_visit_to_preferences_stays_on_readers_host(

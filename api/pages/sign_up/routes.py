@@ -5,17 +5,16 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.auth.page_sessions import CSRF_FIELD, FormOf, mail_source
+from api.auth.page_sessions import FormOf, form_cookie_value, mail_source, require_form_csrf
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import body_fields, nested_inputs
 from api.bodies.json_bodies import ThreadedRoute
+from api.browsers import FORM
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.pages.sign_up.submission import SignUpPage, answer_form, find_list, show_form
 from api.parameters import PathId, StateOf, Transaction
-from api.state import State
-from core.errors import access, requests
-from models import MailingList
+from core.errors import requests
 from services.access import sessions
 from services.subscriptions import branding, lists, page_urls
 
@@ -54,37 +53,28 @@ def show_report(
     sent: Annotated[str | None, Query()] = None,
 ) -> Response:
     mailing_list = find_list(uow, slug)
-    return list_page(
+    form_cookie = form_cookie_value(request, state)
+    reply = list_page(
         "report_page.html",
         branding.of(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         is_reported=sent is not None,
-        csrf_token=sessions.csrf_token(
-            state.resources.keyring, _reporter(request, state, mailing_list)
-        ),
+        csrf_token=sessions.csrf_token(state.resources.keyring, form_cookie),
     )
+    state.cookies.keep(reply, FORM, form_cookie)
+    return reply
 
 
 @router.post(page_urls.REPORT_PAGE_PATH)
 def report_page(
     request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
 ) -> Response:
+    # Another site's page could have its visitors report a list otherwise.
+    require_form_csrf(request, state, form)
     mailing_list = find_list(uow, slug)
-    reporter = _reporter(request, state, mailing_list)
-    if not sessions.is_csrf_token(uow.settings.keyring, reporter, form.get(CSRF_FIELD, "")):
-        raise access.AUTH_CSRF(header=CSRF_FIELD)
     lists.report_page(uow, mailing_list, mail_source(request, state) or b"")
     return see_other(urlencode({"sent": "yes"}))
-
-
-def _reporter(request: Request, state: State, mailing_list: MailingList) -> str:
-    """Return the name that ties the form to the stranger's network, who has no cookie of ours.
-
-    Another site's page could have its visitors report a list otherwise.
-    """
-    network = mail_source(request, state) or b""
-    return f"report:{mailing_list.id}:{network.hex()}"
 
 
 @router.get(page_urls.SUBSCRIBED_PATH)

@@ -31,6 +31,7 @@ from models import (
     SubscriptionStatus,
     Tier,
 )
+from services.subscriptions import deny_lists
 from services.subscriptions.members import opt_outs
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
@@ -119,7 +120,8 @@ WORDS: Mapping[BulkActionKind, Words] = {
         sets="status = 'removed'",
         restores="status = c.status_before",
         is_still=f"m.status = 'removed' AND {_IS_THE_LAST.format(column='status')}"
-        f" AND (c.status_before = 'unsubscribed' OR {_HAS_NOT_LEFT})",
+        f" AND (c.status_before = 'unsubscribed' OR {_HAS_NOT_LEFT}"
+        " AND m.email <> ALL (CAST(:denied AS text[])))",
     ),
     BulkActionKind.SET_TYPE: Words(
         "edited",
@@ -172,6 +174,18 @@ WITH changed AS (
     FROM changed
 )
 SELECT count(*) FROM changed
+"""
+
+# The addresses of the members in the next batch of an undo.
+REMOVED_ADDRESSES = """
+SELECT m.email FROM (
+    SELECT subscription_id FROM bulk_changes
+    WHERE bulk_id = :bulk_id AND subscription_id > :after
+    ORDER BY subscription_id LIMIT :most
+) AS c CROSS JOIN LATERAL (
+    SELECT email FROM subscriptions WHERE id = c.subscription_id OFFSET 0
+) AS m
+WHERE m.email IS NOT NULL
 """
 
 TAKE_BACK = """
@@ -342,6 +356,9 @@ def take_back(
     statement = TAKE_BACK.format(**vars(WORDS[BulkActionKind(bulk.action)]))
     values = _values(bulk) | {"after": bulk.undo_reached_id or 0}
     values["most"] = most or MAX_BATCH_MEMBERS
+    if bulk.action == BulkActionKind.REMOVE:
+        addresses = uow.session.scalars(text(REMOVED_ADDRESSES), values).all()
+        values["denied"] = sorted(deny_lists.denied_of(uow, bulk.user_id, addresses))
     restored, made_active, last = uow.session.execute(text(statement), values).one()
     return Counts(restored, made_active), last
 

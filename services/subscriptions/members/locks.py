@@ -96,6 +96,16 @@ class LockedSubscription:
     def is_active(self) -> bool:
         return self.record is not None and self.record.status == SubscriptionStatus.ACTIVE
 
+    @property
+    def addresses(self) -> set[str]:
+        """The person's address, and the one by which the list's owner knows the person."""
+        return addresses_of(self.person, self.record)
+
+
+def addresses_of(person: User, record: Subscription | None) -> set[str]:
+    known = None if record is None else record.email
+    return {person.email} if known is None else {person.email, known}
+
 
 @contextmanager
 def waiting_briefly(uow: UnitOfWork) -> Iterator[None]:

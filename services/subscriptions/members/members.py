@@ -111,7 +111,7 @@ def upsert(
     if record is not None and record.status != SubscriptionStatus.REMOVED:
         changes.change(uow, record, "edited", actor, **columns)
         return record
-    deny_lists.require_allowed(uow, mailing_list.user_id, locked.person.email)
+    deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     if accounts.get(uow, mailing_list.user_id).plan != Plan.PAID:
         raise errors.PLAN_REQUIRED()
     # An import of the owner's may hold the quota for seconds.
@@ -231,7 +231,8 @@ def transfer(
     person = accounts.get(uow, user_id)
     there = changes.find(uow, target.id, person.id)
     if there is None or there.status != SubscriptionStatus.ACTIVE:
-        deny_lists.require_allowed(uow, target.user_id, person.email)
+        addresses = locks.addresses_of(person, leaving) | locks.addresses_of(person, there)
+        deny_lists.require_allowed(uow, target.user_id, addresses)
     for kind in sorted(opt_outs.kinds_of(uow, source.id, person)):
         opt_outs.record(uow, target.id, person, kind=kind, source="transfer")
     merged = merge(leaving, there, opt_outs.kinds_of(uow, target.id, person))

@@ -26,6 +26,7 @@ from services.jobs import kinds, outbox
 from services.jobs import lease as leases
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
+from services.subscriptions import deny_lists
 from services.subscriptions.members import changes, locks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
@@ -120,12 +121,17 @@ def leave(
 
 
 def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: Actor) -> None:
-    """Undo the last leaving: the subscription gets back the status that it had before."""
+    """Undo the last unsubscribing: the subscription gets back its earlier status.
+
+    Raises ``member.denied`` for a person who would be on the list again.
+    """
     if not locks.lock_pair(uow, person.id, mailing_list.id):
         return
     opt_outs.lift(uow, mailing_list.id, person, OptOutKind.LIST)
     record = changes.find(uow, mailing_list.id, person.id)
     if record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED:
+        addresses = locks.addresses_of(person, record)
+        deny_lists.require_allowed(uow, mailing_list.user_id, addresses)
         event, left = SubscriptionEvent, SubscriptionStatus.UNSUBSCRIBED
         own = event.list_id == record.list_id, event.user_id == record.user_id
         is_leaving = event.status_after == left, event.status_before.is_distinct_from(left)

@@ -1,0 +1,335 @@
+"""Every way onto a list: nobody who is denied or opted out becomes active."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.pages.preferences.words import RETURNS
+from core.scopes import Scope
+from models import OptOutKind
+from services.accounts import accounts
+from services.accounts.mailed_tokens import Purpose
+from services.subscriptions import deny_lists, lists
+from services.subscriptions.members import members, unsubscribe
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from tests.consoles import OwnerAtConsole, at_console
+from tests.contract.bulk import add, finished, of_addresses, upload
+from tests.contract.replies import data
+from tests.contract.subscribers import new_list
+from tests.oauth import log_in, register
+from tests.stack import DENIED_BY_OPERATOR, Owner, Stack
+from tests.subscribers import Subscriber
+from tests.visiting import hidden, new_address
+
+BLOCKS = ("nothing", "owner", "operator", "opt-out")
+
+
+@dataclass
+class Place:
+    """An owner's list, another list of theirs, and one person for each thing that can block them.
+
+    Attributes:
+        people: by what blocks them; the one under ``nothing`` shows that the way works.
+        notes: what a way keeps from before the block, such as the id of a bulk action.
+    """
+
+    stack: Stack
+    console: OwnerAtConsole
+    list_id: int
+    other_id: int
+    people: dict[str, Subscriber] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def api(self) -> httpx2.Client:
+        return self.console.api
+
+    @property
+    def addresses(self) -> list[str]:
+        return [each.email for each in self.people.values()]
+
+    def active(self) -> set[str]:
+        """The blocks of the people who are active on the list."""
+        rows = self.stack.query(
+            "SELECT user_id FROM subscriptions WHERE list_id = %s AND status = 'active'",
+            self.list_id,
+        )
+        active = {user_id for (user_id,) in rows}
+        return {block for block, each in self.people.items() if each.user_id in active}
+
+
+@pytest.fixture(scope="module")
+def console(stack: Stack) -> Iterator[OwnerAtConsole]:
+    with at_console(stack) as owner:
+        yield owner
+
+
+@pytest.fixture(scope="module")
+def place(stack: Stack, console: OwnerAtConsole) -> Place:
+    return Place(stack, console, new_list(console.api)["id"], new_list(console.api)["id"])
+
+
+def meet_people(place: Place) -> None:
+    place.people.clear()
+    with place.stack.resources.unit_of_work() as uow:
+        for block in BLOCKS:
+            domain = DENIED_BY_OPERATOR if block == "operator" else "example.com"
+            email = f"{new_address().partition('@')[0]}@{domain}"
+            user_id = accounts.create_user(uow, email=email, name="A reader").id
+            place.people[block] = Subscriber(place.stack, place.list_id, user_id, email)
+
+
+def block_people(place: Place) -> None:
+    owner_id = place.console.owner.user_id
+    with place.stack.resources.unit_of_work() as uow:
+        deny_lists.replace(uow, owner_id, [place.people["owner"].email])
+        mailing_list = lists.get(uow, place.list_id)
+        person = accounts.get(uow, place.people["opt-out"].user_id)
+    unsubscribe.opt_out(place.stack.resources, mailing_list, person, OptOutKind.LIST, OF_PERSON)
+
+
+# The buttons by which a person comes back, and whether one makes who left active.
+RETURNING = {"undo": True, "resume_mail": False}
+OF_PERSON = Actor(ActorKind.USER, Via.LOGIN)
+OF_OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
+
+
+# -- how the people stand on the list before they are blocked -----------------------------------
+
+
+def put_on_list(place: Place, list_id: int) -> None:
+    """Add the people past the operator's deny list, as members of before that denial are."""
+    for each in place.people.values():
+        place.stack.query(
+            "INSERT INTO subscriptions (list_id, user_id, status, email, source)"
+            " VALUES (%s, %s, 'active', %s, 'login')",
+            list_id,
+            each.user_id,
+            each.email,
+        )
+
+
+def be_strangers(_: Place) -> None:
+    pass
+
+
+def be_members_elsewhere(place: Place) -> None:
+    put_on_list(place, place.other_id)
+
+
+def wait(place: Place) -> None:
+    put_on_list(place, place.list_id)
+    place.stack.query(
+        "UPDATE subscriptions SET status = 'pending' WHERE list_id = %s AND status = 'active'",
+        place.list_id,
+    )
+
+
+def leave(place: Place) -> None:
+    put_on_list(place, place.list_id)
+    with place.stack.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, place.list_id)
+        for each in place.people.values():
+            person = accounts.get(uow, each.user_id)
+            unsubscribe.leave(uow, mailing_list, person, OF_PERSON)
+
+
+def be_removed(place: Place) -> None:
+    put_on_list(place, place.list_id)
+    with place.stack.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, place.list_id)
+        for each in place.people.values():
+            members.remove(uow, mailing_list, each.user_id, OF_OWNER)
+
+
+def be_removed_in_bulk(place: Place) -> None:
+    put_on_list(place, place.list_id)
+    body = {"action": "remove", "filter": {"field": "status", "is": "active"}}
+    job = data(place.api.post(f"/lists/{place.list_id}/members/bulk", json=body), 202)
+    place.notes["bulk_id"] = finished(place.api, job["id"])["result"]["bulk_id"]
+
+
+# -- the ways, which all of these people then try ------------------------------------------------
+
+
+def sign_up_by_json(place: Place) -> None:
+    with place.stack.client() as stranger:
+        for email in place.addresses:
+            data(stranger.post(f"/subscriptions/{place.list_id}", json={"email": email}))
+
+
+def sign_up_by_form(place: Place) -> None:
+    with place.stack.client() as stranger:
+        for email in place.addresses:
+            sent = stranger.post(f"/subscriptions/{place.list_id}", data={"email": email})
+            assert sent.status_code in {200, 303}, sent.text
+
+
+def confirm(place: Place) -> None:
+    with place.stack.client() as stranger:
+        for each in place.people.values():
+            stranger.post(each.confirm_url())
+
+
+def press_on_unsubscribe_page(place: Place, action: str) -> None:
+    with place.stack.client() as stranger:
+        for each in place.people.values():
+            stranger.post(each.unsubscribe_url, data={"action": action})
+
+
+def press_in_preferences(place: Place, action: str) -> None:
+    for each in place.people.values():
+        with place.stack.client() as browser:
+            path = f"/preferences/open?token={each.mailed_token(Purpose.OPEN_PREFERENCES)}"
+            assert browser.post(path, data=hidden(browser.get(path))).status_code == 303
+            form = {**hidden(browser.get("/preferences")), "list": str(each.list_id)}
+            browser.post("/preferences", data={**form, "action": action})
+
+
+def switch_mail_on(place: Place) -> None:
+    with place.stack.client() as stranger:
+        for each in place.people.values():
+            path, params = f"/subscriptions/{place.list_id}/email", {"trace_id": each.trace_id}
+            assert data(stranger.put(path, params=params, json={"enabled": True})) == 1
+
+
+def join_by_key(place: Place) -> None:
+    for each in place.people.values():
+        with place.stack.client(place.stack.new_key(each.user_id)) as reader:
+            reader.post(f"/subscriptions/{place.list_id}/no-challenge")
+
+
+def join_by_session(place: Place) -> None:
+    for each in place.people.values():
+        person = log_in(place.stack, Owner(each.user_id, each.email, ""))
+        origin = {"Origin": place.stack.api_url}
+        with person.browser as browser:
+            browser.post(f"/subscriptions/{place.list_id}/no-challenge", headers=origin)
+
+
+def join_by_program(place: Place) -> None:
+    program = register(place.stack, scopes=(Scope.SUBSCRIPTION_FULL,))
+    for each in place.people.values():
+        person = log_in(place.stack, Owner(each.user_id, each.email, ""))
+        with person.browser:
+            token = program.tokens(person, Scope.SUBSCRIPTION_FULL)["access_token"]
+        with place.stack.client(token) as client:
+            client.post(f"/subscriptions/{place.list_id}/no-challenge")
+
+
+def put_member(place: Place) -> None:
+    for email in place.addresses:
+        place.api.put(f"/lists/{place.list_id}/members/{email}", json={})
+
+
+def change_member(place: Place) -> None:
+    for each in place.people.values():
+        path = f"/lists/{place.list_id}/members/{each.user_id}"
+        data(place.api.patch(path, json={"name": "Another"}))
+
+
+def add_by_console(place: Place) -> None:
+    for email in place.addresses:
+        place.console.send(f"/console/lists/{place.list_id}/members/new", email=email)
+
+
+def add_in_bulk(place: Place) -> None:
+    data(add(place.api, place.list_id, *place.addresses, prefer="wait=30"))
+
+
+def import_file(place: Place) -> None:
+    file = of_addresses(*place.addresses)
+    data(upload(place.api, place.list_id, file, on_existing="update"))
+
+
+def transfer(place: Place) -> None:
+    for each in place.people.values():
+        path = f"/subscriptions/{place.other_id}/members/{each.user_id}/transfer"
+        place.api.post(path, params={"dst_list_id": place.list_id})
+
+
+def move_by_console(place: Place) -> None:
+    token = place.console.visitor.csrf_token()
+    for each in place.people.values():
+        path = f"/console/lists/{place.other_id}/members/{each.user_id}/move"
+        form = {"csrf_token": token, "list": str(place.list_id)}
+        place.console.visitor.client.post(path, data=form)
+
+
+def undo_bulk_removal(place: Place) -> None:
+    data(place.api.delete(f"/bulk/{place.notes['bulk_id']}"))
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way onto the list, and how its people stand on the list before.
+
+    Attributes:
+        is_own: whether the way is an act of the person, which lifts an opt-out.
+        activates: whether the way makes anybody active.
+    """
+
+    take: Callable[[Place], None]
+    before: Callable[[Place], None]
+    is_own: bool = False
+    activates: bool = True
+
+
+PAGES_OF_BUTTONS = {
+    "on the unsubscribe page": press_on_unsubscribe_page,
+    "in the preferences": press_in_preferences,
+}
+WAYS = {
+    "sign-up by JSON": Way(sign_up_by_json, be_strangers),
+    "sign-up by form": Way(sign_up_by_form, be_strangers),
+    "confirmation": Way(confirm, wait, is_own=True),
+    **{
+        f"{action} on the unsubscribe page": Way(
+            partial(press_on_unsubscribe_page, action=action),
+            leave,
+            is_own=True,
+            activates=activates,
+        )
+        for action, activates in RETURNING.items()
+    },
+    **{
+        f"{action} in the preferences": Way(
+            partial(press_in_preferences, action=action), leave, is_own=True, activates=activates
+        )
+        for action, activates in RETURNING.items()
+    },
+    "mail switched on by a trace id": Way(switch_mail_on, leave, is_own=True, activates=False),
+    "login by key": Way(join_by_key, leave, is_own=True),
+    "login by session": Way(join_by_session, be_strangers, is_own=True),
+    "login by program": Way(join_by_program, be_removed, is_own=True),
+    "PUT of a stranger": Way(put_member, be_strangers),
+    "PUT of a removed member": Way(put_member, be_removed),
+    "PATCH": Way(change_member, leave, activates=False),
+    "console": Way(add_by_console, be_removed),
+    "bulk add": Way(add_in_bulk, be_removed),
+    "import of strangers": Way(import_file, be_strangers),
+    "import of removed members": Way(import_file, be_removed),
+    "transfer": Way(transfer, be_members_elsewhere),
+    "move by console": Way(move_by_console, be_members_elsewhere),
+    "undo of a bulk removal": Way(undo_bulk_removal, be_removed_in_bulk),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_nobody_denied_or_opted_out_becomes_active(place: Place, name: str) -> None:
+    way = WAYS[name]
+    meet_people(place)
+    way.before(place)
+    block_people(place)
+    way.take(place)
+    expected = {"nothing"} if way.activates else set()
+    of_no_interest = {"opt-out"} if way.is_own else set()
+    assert place.active() - of_no_interest == expected
+
+
+def test_the_table_has_each_button_that_brings_a_person_back() -> None:
+    assert set(RETURNING) == set(RETURNS)
