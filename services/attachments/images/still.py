@@ -30,9 +30,9 @@ def displayable(image: Image.Image) -> Image.Image:
         return _converted(image, "RGB", profile)
     if image.mode in ("1", "L", "LA"):
         is_transparent = image.has_transparency_data
-        alpha = image.convert("LA").getchannel("A") if is_transparent else None
+        alpha = _in_mode(image, "LA").getchannel("A") if is_transparent else None
         image.info.pop("transparency", None)
-        grey = _converted(image.convert("L"), "RGB", profile)
+        grey = _converted(_in_mode(image, "L"), "RGB", profile)
         if alpha is not None:
             grey.putalpha(alpha)
         return grey
