@@ -29,10 +29,10 @@ class UnreadableAnswer(Exception):
 
 
 def remove_drafts(text: str) -> str:
-    """Remove what the model only thought, between two marks or before a closing one.
+    """Remove the model's drafts, which stand between two marks or before a closing one.
 
-    A mark inside the string of a JSON object is text. Nothing follows an opening mark that is never
-    closed.
+    Marks inside the strings of a JSON object are part of its text. After an opening mark that is
+    never closed, everything is draft.
     """
     pieces: list[str] = []
     start, is_draft = 0, False
@@ -54,7 +54,7 @@ def read_answer(
     """Return the values of the last object that fits the schema.
 
     A model may answer with a first try and then a better one. An object that only repeats the
-    schema or the instructions is no answer. Raises ``UnreadableAnswer``.
+    schema or the instructions doesn't count. Raises ``UnreadableAnswer``.
     """
     properties = schema["properties"]
     reason = f"The answer is no JSON object with {', '.join(sorted(properties))}."

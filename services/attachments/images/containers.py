@@ -10,8 +10,8 @@ from PIL import Image
 
 from services.attachments.images import outcome, png
 from services.attachments.images.animation import Animation, Disposal, Frame, first_view
-from services.attachments.images.outcome import truncated, unreadable
-from services.attachments.images.still import decode
+from services.attachments.images.outcome import UnreadableImage, truncated, unreadable
+from services.attachments.images.still import DECODER_ERRORS, Picture, decode
 
 _DISPOSALS = {2: Disposal.CLEAR, 3: Disposal.RESTORE}
 _CONTROL, _APPLICATION = 0xF9, 0xFF
@@ -52,8 +52,9 @@ def read_gif(data: bytes) -> Animation:
             if label == _CONTROL:
                 control = reader.skip_blocks()
             elif label == _APPLICATION:
-                name = reader.take(reader.take(1)[0])
-                body = reader.skip_blocks()
+                size = reader.take(1)[0]
+                name = reader.take(size)
+                body = reader.skip_blocks() if size else b""
                 # The loop count n says to repeat the frames n times, so to show them n + 1 times.
                 if name in _LOOP_BLOCKS and body[:1] == b"\x01":
                     again = _u16(body, 1)
@@ -61,11 +62,13 @@ def read_gif(data: bytes) -> Animation:
             else:
                 reader.skip_blocks()
         elif introducer == b",":
-            frame, size = _frame(reader, palette, control[:4].ljust(4, b"\0"))
+            frame, extent = _frame(reader, palette, control[:4].ljust(4, b"\0"))
             frames.append(frame)
-            sizes.append(size)
+            sizes.append(extent)
             outcome.check_frame_count(len(frames), "GIF")
             control = b""
+        elif introducer != b"\0" and frames:
+            break  # as in browsers, the frames before the fault are shown
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
     if not frames:
@@ -121,27 +124,58 @@ _BITMAP_HEADER = struct.Struct("<IiiHH24x")
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
-_Entry = tuple[int, int, int, bytes]  # width, height, bits a pixel, and the image itself
+# An icon may claim thousands of large images, and each attempt to decode one takes time.
+_MAX_DECODED_ENTRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An image of an icon: its sides, its bits per pixel, and its place in the file."""
+
+    width: int
+    height: int
+    bits: int
+    offset: int
+    size: int
 
 
 def decode_best(data: bytes) -> Image.Image:
-    """Decode the image with the most pixels; among equals, the one with the most bits a pixel."""
-    best = max(_entries(data), key=lambda entry: (entry[0] * entry[1], entry[2]))
-    width, height, bits, body = best
+    """Decode the image with the most pixels; among equals, the one with the most bits a pixel.
+
+    If it can't be decoded, the next best takes its place. Raises the first error if none can.
+    """
+    entries, failures = list[_Entry](), list[Exception]()
+    for offset, size in dict.fromkeys(_places(data)):
+        try:
+            entries.append(_entry(data, offset, size))
+        except UnreadableImage as error:
+            failures.append(error)
+    entries.sort(key=lambda entry: (entry.width * entry.height, entry.bits), reverse=True)
+    for entry in entries[:_MAX_DECODED_ENTRIES]:
+        try:
+            return _decode_entry(entry, data[entry.offset : entry.offset + entry.size])
+        except (UnreadableImage, *DECODER_ERRORS) as error:
+            # A traceback would hold the image's memory.
+            failures.append(error.with_traceback(None))
+    raise failures[0]
+
+
+def _decode_entry(entry: _Entry, body: bytes) -> Image.Image:
     if body.startswith(png.SIGNATURE):
         return first_view(png.read(body))
     # A bitmap is decoded as an icon of one image, so that Pillow applies its transparency mask.
-    sides = (side if side <= _MAX_BYTE else 0 for side in (width, height))
-    directory = struct.pack("<HHHBBBBHHII", 0, 1, 1, *sides, 0, 0, 1, bits, len(body), 22)
+    sides = (side if side <= _MAX_BYTE else 0 for side in (entry.width, entry.height))
+    directory = struct.pack("<HHHBBBBHHII", 0, 1, 1, *sides, 0, 0, 1, entry.bits, len(body), 22)
     image = decode(directory + body, "ICO")
     is_blank = image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0)
-    if bits == _BITS_WITH_ALPHA and is_blank:
+    if entry.bits == _BITS_WITH_ALPHA and is_blank:
         # Icons older than alpha leave its byte empty, and are not meant to be invisible.
         image.putalpha(255)
     return image
 
 
-def _entries(data: bytes) -> Iterator[_Entry]:
+def _places(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the offset and the size of each image; raises an error if the file was cut short."""
     if len(data) < _COUNT.size:
         raise truncated("The ICO stops before its directory.")
     (count,) = _COUNT.unpack_from(data)
@@ -151,52 +185,97 @@ def _entries(data: bytes) -> Iterator[_Entry]:
         raise truncated(f"The ICO stops inside its directory of {count:,} images.")
     for number in range(count):
         size, offset = _PLACE.unpack_from(data, 6 + 16 * number)
-        body = data[offset : offset + size]
-        if len(body) < size:
+        if offset + size > len(data):
             raise truncated(f"The ICO's image at byte {offset:,} runs past the end of the file.")
-        # The image's own header counts: the directory has one byte a side, and is often wrong.
-        if body.startswith(png.SIGNATURE):
-            if len(body) < _PNG_HEADER.size:
-                raise truncated("The ICO's PNG stops inside its header.")
-            width, height, depth, colour = _PNG_HEADER.unpack_from(body)
-            bits = depth * _PNG_CHANNELS.get(colour, 1)
-        elif len(body) < _BITMAP_HEADER.size:
-            raise truncated("The ICO's bitmap stops inside its header.")
-        else:
-            header_size, width, doubled, _, bits = _BITMAP_HEADER.unpack_from(body)
-            if header_size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
-                raise unreadable("The ICO holds neither a PNG nor a bitmap.")
-            height = abs(doubled) // 2
-        outcome.check_canvas(width, height, f"ICO image at byte {offset:,}")
-        yield width, height, bits, body
+        yield offset, size
+
+
+def _entry(data: bytes, offset: int, size: int) -> _Entry:
+    # The image's own header counts: the directory has one byte a side, and is often wrong.
+    head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
+    if head.startswith(png.SIGNATURE):
+        if len(head) < _PNG_HEADER.size:
+            raise truncated("The ICO's PNG stops inside its header.")
+        width, height, depth, colour = _PNG_HEADER.unpack_from(head)
+        bits = depth * _PNG_CHANNELS.get(colour, 1)
+    elif len(head) < _BITMAP_HEADER.size:
+        raise truncated("The ICO's bitmap stops inside its header.")
+    else:
+        header_size, width, doubled, _, bits = _BITMAP_HEADER.unpack_from(head)
+        if header_size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
+            raise unreadable("The ICO holds neither a PNG nor a bitmap.")
+        height = abs(doubled) // 2
+    outcome.check_canvas(width, height, f"ICO image at byte {offset:,}")
+    return _Entry(width, height, bits, offset, size)
 
 
 # In coded data a stuffed zero or a restart marker follows 0xFF; any other byte makes a marker.
 _MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
 _START, _END, _TEMPORARY = 0xD8, 0xD9, 0x01
+_APP0, _APP1, _APP2, _APP14, _APP15, _COMMENT = 0xE0, 0xE1, 0xE2, 0xEE, 0xEF, 0xFE
+# The decoder needs these segments to know the pixels' colours. Shorter ones are broken.
+_NEEDED_APPS = {_APP0: (b"JFIF\0", 14), _APP14: (b"Adobe", 12)}
+_EXIF, _JPEG_XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
+_PROFILE = b"ICC_PROFILE\0"
 
 
-def check_complete(data: bytes) -> None:
-    """Refuse a JPEG whose first image has no end; libjpeg would paint the missing part grey."""
-    at = 0
+def read_jpeg(data: bytes) -> Picture:
+    """Read the segments of the first picture; raises an error if it has no end.
+
+    libjpeg would paint the missing part grey.
+    """
+    metadata: dict[str, bytes] = {}
+    pieces, profile = list[bytes](), list[bytes]()
+    start = at = 0
     while found := _MARKER.search(data, at):
         marker = found.group(1)[0]
         at = found.end()
         if marker == _END:
-            return
-        if marker not in (_START, _TEMPORARY):
-            at += max(2, int.from_bytes(data[at : at + 2], "big"))
+            if joined := _joined_profile(profile):
+                metadata["icc_profile"] = joined
+            return Picture(b"".join([*pieces, data[start:at]]), metadata)
+        if marker in (_START, _TEMPORARY):
+            continue
+        segment, at = at + 2, at + max(2, int.from_bytes(data[at : at + 2], "big"))
+        body = data[segment:at]
+        if _is_droppable(marker, body):
+            pieces.append(data[start : found.start()])
+            start = at
+            if marker == _APP2 and body.startswith(_PROFILE):
+                profile.append(body.removeprefix(_PROFILE))
+            elif marker == _APP1 and body.startswith(_EXIF):
+                # A long block goes on in another segment, which repeats the prefix.
+                metadata["exif"] = metadata.get("exif", _EXIF) + body.removeprefix(_EXIF)
+            elif marker == _APP1 and body.startswith(_JPEG_XMP):
+                metadata["xmp"] = body.removeprefix(_JPEG_XMP)
     raise truncated(f"The JPEG's {len(data):,} bytes stop before its end-of-image marker.")
+
+
+def _is_droppable(marker: int, body: bytes) -> bool:
+    prefix, least = _NEEDED_APPS.get(marker, (None, 0))
+    is_needed = prefix is not None and body.startswith(prefix) and len(body) >= least
+    return (_APP0 <= marker <= _APP15 or marker == _COMMENT) and not is_needed
+
+
+def _joined_profile(pieces: list[bytes]) -> bytes | None:
+    """Return the profile whose pieces begin with their number, from 1, and the number of all."""
+    ordered = sorted(pieces, key=lambda piece: piece[:1])
+    heads = [(number, len(pieces)) for number in range(1, len(pieces) + 1)]
+    if not pieces or [tuple(piece[:2]) for piece in ordered] != heads:
+        return None
+    return b"".join(piece[2:] for piece in ordered)
 
 
 _FRAME_HEAD = 16
 _DISPOSED = 1
 _FLAGS = 20  # the offset of the flags in the extended header, which is always the first chunk
-_ALPHA = 0x10
+_ALPHA, _MOTION = 0x10, 0x02
+_PIXEL_CHUNKS = (b"VP8X", b"ANIM", b"ANMF", b"ALPH", b"VP8 ", b"VP8L")
+_METADATA = {b"EXIF": "exif", b"XMP ": "xmp", b"ICCP": "icc_profile"}
 
 
 @dataclass(slots=True)
-class WebpFile:
+class WebpFile(Picture):
     """A file as far as its chunks were read; it is lossless if all its pictures are VP8L."""
 
     width: int = 0
@@ -212,8 +291,12 @@ def read_webp(data: bytes) -> WebpFile:
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
-    found = WebpFile()
+    found, pieces = WebpFile(), list[bytes]()
+    # As in browsers, files without an extended header have no metadata.
+    is_extended = data[12:16] == b"VP8X"
     for name, body in _chunks(data, 12, end):
+        if name in _PIXEL_CHUNKS:
+            pieces.append(_webp_chunk(name, body))
         if name == b"VP8X":
             found.width, found.height = _u24(body, 4) + 1, _u24(body, 7) + 1
         elif name == b"ANIM":
@@ -223,13 +306,23 @@ def read_webp(data: bytes) -> WebpFile:
             outcome.check_frame_count(len(found.durations), "WebP")
             for inner, part in _chunks(body, 16, len(body)):
                 _note_picture(found, inner, part)
+        elif name in _METADATA and is_extended:
+            found.metadata.setdefault(_METADATA[name], body)
         else:
             _note_picture(found, name, body)
     if not found.pictures:
         raise unreadable("The WebP has no picture chunk.")
     outcome.check_canvas(found.width, found.height, "WebP header")
     outcome.check_animation(len(found.durations), found.width * found.height, "WebP")
+    found.data = _webp_chunk(b"RIFF", b"WEBP" + b"".join(pieces))
     return found
+
+
+def _webp_chunk(name: bytes, body: bytes) -> bytes:
+    if name == b"VP8X":
+        # Clear the flags of the dropped chunks.
+        body = bytes([body[0] & (_ALPHA | _MOTION)]) + body[1:] if body else body
+    return name + len(body).to_bytes(4, "little") + body + bytes(len(body) % 2)
 
 
 def with_alpha_declared(data: bytes) -> bytes:
@@ -252,6 +345,8 @@ def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
     while at + 8 <= end:
         start = at + 8
         stop = start + int.from_bytes(data[at + 4 : start], "little")
+        if stop > end and data[at : at + 4] in _METADATA:
+            return  # whose length is wrong; the end of the file itself was checked
         if stop > end:
             raise truncated(f"The WebP chunk at byte {at:,} runs past the end of the file.")
         yield data[at : at + 4], data[start:stop]

@@ -122,8 +122,8 @@ class _Moving:
 def _read(kind: ImageType, data: bytes) -> _Still | _Moving:
     match kind:
         case ImageType.JPEG:
-            containers.check_complete(data)
-            return _Still(still.decode_upright(data, "JPEG"), lossless=False)
+            picture = containers.read_jpeg(data)
+            return _Still(still.decode_upright(picture, "JPEG"), lossless=False)
         case ImageType.PNG:
             return _of_frames(png.read(data), outcome.MAX_LOSSLESS_PIXELS)
         case ImageType.GIF:
@@ -148,8 +148,9 @@ def _read_webp(data: bytes) -> _Still | _Moving:
     area = found.width * found.height
     if len(found.durations) <= 1:
         lossless = found.lossless and area <= outcome.MAX_LOSSLESS_PIXELS
-        return _Still(still.decode_upright(data, "WEBP"), lossless=lossless)
-    image = still.open_only(data, "WEBP")
+        return _Still(still.decode_upright(found, "WEBP"), lossless=lossless)
+    image = still.open_only(found.data, "WEBP")
+    image.info.update(found.metadata)
 
     def frame(number: int) -> Image.Image:
         image.seek(number)

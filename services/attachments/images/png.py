@@ -9,6 +9,7 @@ from PIL import Image
 
 from services.attachments.images import outcome, still
 from services.attachments.images.animation import Animation, Disposal, Frame
+from services.attachments.images.colours import COLOUR_CHUNKS, profile_of
 from services.attachments.images.outcome import truncated, unreadable
 from services.attachments.images.still import DECODER_ERRORS, displayable, open_only
 
@@ -32,10 +33,15 @@ def _fits(body: bytes, canvas: tuple[int, int], *, is_still: bool) -> bool:
 
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-# These chunks change the meaning of pixels, so each frame that is cut out gets a copy of them.
-_SHARED = (b"PLTE", b"tRNS", b"iCCP")
+_PALETTE, _KEY = b"PLTE", b"tRNS"
+# A flaw in any other chunk costs its own effect, such as exact colours, and not the picture.
+_ESSENTIAL = (b"IHDR", _PALETTE, b"IDAT")
+_ANIMATED = (b"fcTL", b"fdAT")
+_BEFORE_PIXELS = {_PALETTE, _KEY, *COLOUR_CHUNKS}
+# The sizes of a transparent colour. Other types have alpha already, or one value per palette entry.
+_KEY_BYTES = {0: 2, 2: 6}
 _DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
-_GREY, _TRUE_COLOUR = 0, 2
+_GREY, _TRUE_COLOUR, _INDEXED, _GREY_WITH_ALPHA = 0, 2, 3, 4
 _DEEP = 16
 _SIDES = struct.Struct(">II")
 _HEADER_BYTES = 13
@@ -56,6 +62,9 @@ class _Cut:
 class _Found:
     """
     Attributes:
+        shared: the chunks that change the meaning of pixels, so each frame gets a copy of them.
+        colours: the chunks that state the meaning of the pixels' levels.
+        profile: the ICC profile of the pixels, which follows from them.
         metadata: may say how the picture is turned, named as in the `info` of Pillow's images.
         plays: how often the frames are shown, 0 for ever.
         cuts: the frames so far; the last one may lack pixels, after a fault for good.
@@ -63,7 +72,9 @@ class _Found:
     """
 
     header: bytes = b""
-    shared: list[tuple[bytes, bytes]] = field(default_factory=list)
+    shared: dict[bytes, bytes] = field(default_factory=dict)
+    colours: dict[bytes, bytes] = field(default_factory=dict)
+    profile: bytes | None = None
     data: list[bytes] = field(default_factory=list)
     metadata: dict[str, bytes] = field(default_factory=dict)
     is_animated: bool = False
@@ -77,6 +88,10 @@ class _Found:
         width, height = _SIDES.unpack_from(self.header or bytes(_SIDES.size))
         return width, height
 
+    @property
+    def colour_type(self) -> int:
+        return self.header[9] if self.header else _TRUE_COLOUR
+
 
 def read(data: bytes) -> Animation:
     """Read the frames, within the bounds, and decode nothing; a PNG without motion has one.
@@ -86,9 +101,16 @@ def read(data: bytes) -> Animation:
     """
     found = _Found()
     for name, body in _chunks(data):
-        _note(found, name, body)
+        if body is not None:
+            _note(found, name, body)
+        elif name in _ANIMATED:
+            found.is_faulty = True
     if not found.data or not found.header:
         raise unreadable("The PNG has no header or no image data.")
+    if found.colour_type == _INDEXED and not found.shared.get(_PALETTE):
+        raise unreadable("The PNG has no palette before its image data.")
+    is_grey = found.colour_type in (_GREY, _GREY_WITH_ALPHA)
+    found.profile = profile_of(found.colours, is_grey=is_grey)
     width, height = found.size
     frames = [_frame(found, cut) for cut in found.cuts if cut.pieces]
     outcome.check_animation(len(frames), width * height, "APNG")
@@ -99,12 +121,13 @@ def read(data: bytes) -> Animation:
             frames.pop()
     plays = found.plays
     if not frames:
-        decode = partial(_decode, found.header, found.shared, found.data)
+        decode = partial(_decode, found, found.header, found.data)
         frames, plays = [Frame(0, 0, Fraction(0), Disposal.KEEP, over=False, decode=decode)], 1
     return Animation(width, height, frames, plays, still.in_metadata(found.metadata))
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield each chunk's name and body; ``None`` stands for a body with a wrong checksum."""
     at = len(SIGNATURE)
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")
@@ -112,9 +135,10 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         if stop + 4 > len(data):
             break
         name, checksum = data[at + 4 : at + 8], int.from_bytes(data[stop : stop + 4], "big")
-        if zlib.crc32(memoryview(data)[at + 4 : stop]) != checksum:
+        is_intact = zlib.crc32(memoryview(data)[at + 4 : stop]) == checksum
+        if not is_intact and name in _ESSENTIAL:
             raise unreadable(f"The checksum of the PNG chunk at byte {at:,} is wrong.")
-        yield name, data[at + 8 : stop]
+        yield name, data[at + 8 : stop] if is_intact else None
         if name == b"IEND":
             return
         at = stop + 4
@@ -127,23 +151,55 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
             raise unreadable("The PNG's header chunk is not 13 bytes, once.")
         found.header = body
         outcome.check_canvas(*found.size, "PNG header")
-    elif name in _SHARED:
-        found.shared.append((name, body))
     elif name == b"IDAT":
         found.data.append(body)
         if found.cuts and not found.is_faulty:
             # The still image is a frame too, if a control chunk precedes it.
             found.cuts[-1].pieces.append(body)
     elif name == b"acTL":
-        # The first of several counts, unless it is empty.
-        if not (found.data or found.is_animated) and len(body) == _ANIMATION_HEADER.size:
-            frames, plays = _ANIMATION_HEADER.unpack(body)
-            found.is_animated, found.plays = frames > 0, min(plays, outcome.MAX_PLAYS)
-    elif name in (b"fcTL", b"fdAT"):
+        _note_animation(found, body)
+    elif name in _ANIMATED:
         if found.is_animated and not found.is_faulty:
             found.is_faulty = not _note_frame(found, name, body)
+    elif name in _BEFORE_PIXELS:
+        # As in browsers, one that comes later counts for nothing.
+        if not found.data:
+            _note_meaning(found, name, body)
     else:
         _note_metadata(found.metadata, name, body)
+
+
+def _note_meaning(found: _Found, name: bytes, body: bytes) -> None:
+    """Note what the levels of the pixels mean. The first of several equal chunks counts."""
+    if name == _KEY:
+        _note_key(found, body)
+    elif name == _PALETTE:
+        found.shared.setdefault(name, body)
+    elif _PALETTE not in found.shared:
+        found.colours.setdefault(name, body)
+
+
+def _note_key(found: _Found, body: bytes) -> None:
+    """Note the transparent colour, or the palette's alpha. Browsers too ignore an invalid one."""
+    if _KEY in found.shared:
+        return
+    if found.colour_type == _INDEXED:
+        is_valid = 0 < len(body) <= len(found.shared.get(_PALETTE, b"")) // 3
+    else:
+        is_valid = len(body) == _KEY_BYTES.get(found.colour_type)
+        # Encoders may leave anything in the bits above the picture's depth.
+        levels = struct.unpack(f">{len(body) // 2}H", body) if is_valid else ()
+        depth = found.header[8] if found.header else _DEEP
+        body = struct.pack(f">{len(levels)}H", *(level & 2**depth - 1 for level in levels))
+    if is_valid:
+        found.shared[_KEY] = body
+
+
+def _note_animation(found: _Found, body: bytes) -> None:
+    # The first of several counts, unless it is empty.
+    if not (found.data or found.is_animated) and len(body) == _ANIMATION_HEADER.size:
+        frames, plays = _ANIMATION_HEADER.unpack(body)
+        found.is_animated, found.plays = frames > 0, min(plays, outcome.MAX_PLAYS)
 
 
 def _note_frame(found: _Found, name: bytes, body: bytes) -> bool:
@@ -179,15 +235,14 @@ def _frame(found: _Found, cut: _Cut) -> Frame:
         duration_ms=Fraction(delay * 1000, per or 100),
         disposal=_DISPOSALS.get(dispose, Disposal.KEEP),
         over=blend == 1,
-        decode=partial(_decode, cut.control[4:12] + found.header[8:], found.shared, cut.pieces),
+        decode=partial(_decode, found, cut.control[4:12] + found.header[8:], cut.pieces),
     )
 
 
-def _decode(
-    header: bytes, shared: Sequence[tuple[bytes, bytes]], pieces: Sequence[bytes]
-) -> Image.Image:
+def _decode(found: _Found, header: bytes, pieces: Sequence[bytes]) -> Image.Image:
     """Decode one frame as a PNG of one image."""
-    chunks = [(b"IHDR", header), *shared, *((b"IDAT", piece) for piece in pieces), (b"IEND", b"")]
+    data = ((b"IDAT", piece) for piece in pieces)
+    chunks = [(b"IHDR", header), *found.shared.items(), *data, (b"IEND", b"")]
     parts = [SIGNATURE]
     for name, body in chunks:
         checksum = zlib.crc32(body, zlib.crc32(name))
@@ -200,4 +255,6 @@ def _decode(
             image.info["transparency"] = key * 255 // (2**depth - 1)
         elif colour == _TRUE_COLOUR and depth == _DEEP and isinstance(key, tuple):
             image.info["transparency"] = tuple(level >> 8 for level in key)
+        if found.profile is not None:
+            image.info["icc_profile"] = found.profile
         return displayable(image)

@@ -1,6 +1,7 @@
 import struct
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from itertools import chain, product
@@ -27,11 +28,13 @@ def displayable(image: Image.Image) -> Image.Image:
             image.putalpha(ImageChops.invert(ImageChops.multiply(low, high)))
     if image.mode == "CMYK":
         return _converted(image, "RGB", profile)
-    if image.mode in ("1", "L") and not image.has_transparency_data:
-        return _converted(image.convert("L"), "RGB", profile)
-    if image.mode == "LA" and profile:
-        grey = _converted(image.getchannel("L"), "RGB", profile)
-        grey.putalpha(image.getchannel("A"))
+    if image.mode in ("1", "L", "LA"):
+        is_transparent = image.has_transparency_data
+        alpha = _in_mode(image, "LA").getchannel("A") if is_transparent else None
+        image.info.pop("transparency", None)
+        grey = _converted(_in_mode(image, "L"), "RGB", profile)
+        if alpha is not None:
+            grey.putalpha(alpha)
         return grey
     mode = "RGBA" if image.has_transparency_data else "RGB"
     return _converted(_in_mode(image, mode), mode, profile)
@@ -51,14 +54,25 @@ def _converted(image: Image.Image, mode: str, profile: bytes | None) -> Image.Im
     return ImageCms.applyTransform(image, transform) or image
 
 
+def is_usable_profile(profile: bytes, mode: str) -> bool:
+    """Return whether the profile converts pixels of this mode to sRGB."""
+    return _transform(profile, mode, "RGB") is not None
+
+
+def _transform(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTransform | None:
+    try:
+        embedded, srgb = ImageCms.ImageCmsProfile(BytesIO(profile)), ImageCms.createProfile("sRGB")
+        return ImageCms.buildTransform(embedded, srgb, source, target)
+    except (ImageCms.PyCMSError, OSError, ValueError):
+        # As in browsers, a broken profile costs the picture its exact colours, not its upload.
+        return None
+
+
 @lru_cache(maxsize=4)
 def _to_srgb(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTransform | None:
     """Return the conversion; None if the profile is sRGB, or none for pixels of this mode."""
-    try:
-        given, srgb = ImageCms.ImageCmsProfile(BytesIO(profile)), ImageCms.createProfile("sRGB")
-        transform = ImageCms.buildTransform(given, srgb, source, target)
-    except (ImageCms.PyCMSError, OSError, ValueError):
-        # As in browsers, a broken profile costs the picture its exact colours, not its upload.
+    transform = _transform(profile, source, target)
+    if transform is None:
         return None
     if source != target:
         return transform
@@ -68,28 +82,6 @@ def _to_srgb(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTrans
     ImageCms.applyTransform(after, transform, inPlace=True)
     difference = ImageChops.difference(before.convert("RGB"), after.convert("RGB"))
     return None if max(difference.tobytes()) <= _MAX_ROUNDING_LEVELS else transform
-
-
-# The values are those of EXIF: 1 is upright, 6 is to be turned right by a quarter.
-
-_UPRIGHT_ORIENTATION = 1
-
-
-def of_image(image: Image.Image) -> int:
-    """Return what the metadata of an open image say, by the rules of Pillow's `exif_transpose`."""
-    try:
-        value = image.getexif().get(ExifTags.Base.Orientation, _UPRIGHT_ORIENTATION)
-    except (SyntaxError, ValueError, TypeError, KeyError, struct.error, OSError):
-        # Metadata are dropped in any case, and the pixels are good.
-        return _UPRIGHT_ORIENTATION
-    return value if isinstance(value, int) else _UPRIGHT_ORIENTATION
-
-
-def in_metadata(info: Mapping[str, bytes]) -> int:
-    """Return what these metadata say, named as in the `info` of Pillow's images."""
-    holder = Image.new("L", (1, 1))
-    holder.info.update(info)
-    return of_image(holder)
 
 
 # Pillow's decoders raise these for bytes that they can't decode.
@@ -106,6 +98,22 @@ DECODER_ERRORS = (
     zlib.error,
     Image.DecompressionBombError,
 )
+# By EXIF, 1 means upright, and 6 means that viewers turn the image right by a quarter.
+_UPRIGHT_ORIENTATION = 1
+
+
+def in_metadata(info: Mapping[str, bytes]) -> int:
+    """Return the orientation in these metadata, by the rules of Pillow's `exif_transpose`."""
+    holder = Image.new("L", (1, 1))
+    holder.info.update(info)
+    try:
+        value = holder.getexif().get(ExifTags.Base.Orientation, _UPRIGHT_ORIENTATION)
+    except DECODER_ERRORS:
+        # Metadata are dropped in any case, and the pixels are good.
+        return _UPRIGHT_ORIENTATION
+    return value if isinstance(value, int) else _UPRIGHT_ORIENTATION
+
+
 # Whole pixels are averaged first, down to this many times the size, since the filter is slower.
 _REDUCING_GAP = 3.0
 _UPRIGHT = {
@@ -126,19 +134,33 @@ def open_only(data: bytes, format_name: str) -> Image.Image:
     return image
 
 
+@dataclass(slots=True)
+class Picture:
+    """A file without its metadata, so that a flaw in them can't fail the decoder.
+
+    Attributes:
+        metadata: the profile, and what says how the picture is turned, named as in the `info` of
+            Pillow's images.
+    """
+
+    data: bytes = b""
+    metadata: dict[str, bytes] = field(default_factory=dict)
+
+
 def decode(data: bytes, format_name: str) -> Image.Image:
     """Decode the first picture to RGB or RGBA, with colours in sRGB, without turning it upright."""
-    with open_only(data, format_name) as image:
+    return _decode(Picture(data), format_name)
+
+
+def decode_upright(picture: Picture, format_name: str) -> Image.Image:
+    return upright(_decode(picture, format_name), in_metadata(picture.metadata))
+
+
+def _decode(picture: Picture, format_name: str) -> Image.Image:
+    with open_only(picture.data, format_name) as image:
         image.load()
+        image.info.update(picture.metadata)
         return displayable(image)
-
-
-def decode_upright(data: bytes, format_name: str) -> Image.Image:
-    with open_only(data, format_name) as image:
-        image.load()
-        turned = of_image(image)
-        decoded = displayable(image)
-    return upright(decoded, turned)
 
 
 def upright(image: Image.Image, turned: int) -> Image.Image:

@@ -1,3 +1,4 @@
+import json
 import logging
 import threading
 import time
@@ -171,6 +172,21 @@ def test_variables_for_other_programs_change_nothing(
 def test_what_is_no_answer_fails_at_once(run: Run, behaviour: str) -> None:
     error = error_of(run, behaviour)
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "llm.failed")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([{"type": "text", "text": "a"}, {"type": "output_text", "text": "b"}, "c"], "abc"),
+        ([{"type": "reasoning", "text": "no"}, {"text": "yes"}], "yes"),
+        ([{"type": "thinking", "thinking": [{"type": "text", "text": "no"}]}, "yes"], "yes"),
+        ([{"text": "no", "thought": True}, {"type": ["text"], "text": "no"}, "yes"], "yes"),
+        ([1, None, [], {}, {"type": "text"}, {"type": "text", "text": 1}, "yes"], "yes"),
+    ],
+)
+def test_only_text_parts_are_the_answer(content: list[object], text: str) -> None:
+    body = json.dumps({"choices": [{"message": {"content": content}}]}).encode()
+    assert openai_protocol.read(body).reply("any").text == text
 
 
 @pytest.mark.parametrize("behaviour", ["slow", "trickle"])

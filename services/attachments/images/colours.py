@@ -1,0 +1,292 @@
+"""Turns what a PNG states about its colours into an ICC profile, for the conversion to sRGB.
+
+A PNG may state them in four ways. The specification's order decides: `cICP`, `iCCP`, `sRGB`, then
+`gAMA` with `cHRM`. A statement that can't be used leaves the decision to the next one.
+"""
+
+import math
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from services.attachments.images.still import is_usable_profile
+
+_CODES = struct.Struct(">4B")
+_GAMMA = struct.Struct(">I")
+_POINTS = struct.Struct(">8I")
+COLOUR_CHUNKS = frozenset({b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"})
+
+# A profile for a screen has some kilobytes, one for a printer up to two megabytes.
+_MAX_PROFILE_BYTES = 4 * 1024 * 1024
+_MAX_RENDERING_INTENT = 3
+
+_Point = tuple[float, float]
+_Vector = tuple[float, ...]
+_Curve = Callable[[float], float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Primaries:
+    """The chromaticities (x, y) of white and of the three channels."""
+
+    white: _Point
+    red: _Point
+    green: _Point
+    blue: _Point
+
+
+@dataclass(frozen=True, slots=True)
+class _Colours:
+    """A colour space: its primaries, and the linear light of each level, both from 0 to 1."""
+
+    primaries: _Primaries
+    curve: _Curve
+
+
+def profile_of(chunks: Mapping[bytes, bytes], *, is_grey: bool) -> bytes | None:
+    """Return the ICC profile of the pixels; ``None`` if they are sRGB already."""
+    coded = _coded(chunks.get(b"cICP", b""))
+    if coded is not None:
+        return _profile(coded, is_grey=is_grey)
+    embedded = _embedded(chunks.get(b"iCCP", b""), is_grey=is_grey)
+    if embedded is not None:
+        return embedded
+    intent = chunks.get(b"sRGB", b"")
+    if len(intent) == 1 and intent[0] <= _MAX_RENDERING_INTENT:
+        return None
+    measured = _measured(chunks.get(b"gAMA", b""), chunks.get(b"cHRM", b""))
+    return None if measured is None else _profile(measured, is_grey=is_grey)
+
+
+def _power(exponent: float) -> _Curve:
+    return lambda level: math.pow(level, exponent)
+
+
+def _with_toe(slope: float, start: float, offset: float, exponent: float) -> _Curve:
+    """Return a power that is a straight line below ``start``."""
+    return lambda level: (
+        level / slope if level < start else math.pow((level + offset) / (1 + offset), exponent)
+    )
+
+
+_SRGB = _with_toe(12.92, 0.04045, 0.055, 2.4)
+_BT709 = _with_toe(4.5, 0.081, 0.099, 1 / 0.45)
+_SMPTE240 = _with_toe(4.0, 0.0913, 0.1115, 1 / 0.45)
+
+
+def _cinema(level: float) -> float:
+    return min(1.0, 52.37 / 48 * math.pow(level, 2.6))
+
+
+# Two curves are for displays that are brighter than paper. Pictures in them have their white at 203
+# candelas per square metre (ITU-R BT.2408). What is brighter is compressed into the last fifth.
+_WHITE_CANDELAS = 203
+_PQ_CANDELAS = 10_000
+_HLG_CANDELAS = 1_000
+_KNEE = 0.8
+_HLG_MIDDLE = 0.5
+
+
+def _compressed(light: float) -> float:
+    room = 1 - _KNEE
+    return light if light <= _KNEE else _KNEE + room * (1 - math.exp((_KNEE - light) / room))
+
+
+def _pq(level: float) -> float:
+    root = math.pow(level, 32 / 2523)
+    above = max(root - 107 / 128, 0.0)
+    light = math.pow(above / (2413 / 128 - 2392 / 128 * root), 16384 / 2610)
+    return _compressed(light * _PQ_CANDELAS / _WHITE_CANDELAS)
+
+
+def _hlg(level: float) -> float:
+    a, b, c = 0.17883277, 0.28466892, 0.55991073
+    scene = level**2 / 3 if level <= _HLG_MIDDLE else (math.exp((level - c) / a) + b) / 12
+    return _compressed(math.pow(scene, 1.2) * _HLG_CANDELAS / _WHITE_CANDELAS)
+
+
+_D65, _C = (0.3127, 0.3290), (0.310, 0.316)
+_SRGB_PRIMARIES = _Primaries(_D65, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
+_NTSC = _Primaries(_D65, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
+# By the codes of ITU-T H.273. Other codes are reserved, or leave the colours open.
+_CODED_PRIMARIES = {
+    1: _SRGB_PRIMARIES,
+    4: _Primaries(_C, (0.67, 0.33), (0.21, 0.71), (0.14, 0.08)),
+    5: _Primaries(_D65, (0.64, 0.33), (0.29, 0.60), (0.15, 0.06)),
+    6: _NTSC,
+    7: _NTSC,
+    8: _Primaries(_C, (0.681, 0.319), (0.243, 0.692), (0.145, 0.049)),
+    9: _Primaries(_D65, (0.708, 0.292), (0.170, 0.797), (0.131, 0.046)),
+    10: _Primaries((1 / 3, 1 / 3), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)),
+    11: _Primaries((0.314, 0.351), (0.680, 0.320), (0.265, 0.690), (0.150, 0.060)),
+    12: _Primaries(_D65, (0.680, 0.320), (0.265, 0.690), (0.150, 0.060)),
+    22: _Primaries(_D65, (0.630, 0.340), (0.295, 0.605), (0.155, 0.077)),
+}
+_CODED_CURVES: Mapping[int, _Curve] = {
+    **dict.fromkeys((1, 6, 11, 12, 14, 15), _BT709),
+    4: _power(2.2),
+    5: _power(2.8),
+    7: _SMPTE240,
+    8: _power(1.0),
+    13: _SRGB,
+    16: _pq,
+    17: _cinema,
+    18: _hlg,
+}
+
+
+def _coded(body: bytes) -> _Colours | None:
+    """Return the colours of a `cICP`; ``None`` for one that says nothing, or nothing valid."""
+    if len(body) != _CODES.size:
+        return None
+    primaries_code, curve_code, matrix, is_full_range = _CODES.unpack(body)
+    primaries, curve = _CODED_PRIMARIES.get(primaries_code), _CODED_CURVES.get(curve_code)
+    if primaries is None or curve is None or matrix or is_full_range > 1:
+        return None
+    return _Colours(primaries, curve if is_full_range else _narrow(curve))
+
+
+def _narrow(curve: _Curve) -> _Curve:
+    """Return the curve for levels from 16 (black) to 235 (white)."""
+    return lambda level: curve(min(1.0, max(0.0, (level * 255 - 16) / 219)))
+
+
+def _embedded(body: bytes, *, is_grey: bool) -> bytes | None:
+    """Return the profile of an `iCCP`; ``None`` for one that doesn't fit the pixels."""
+    _, _, rest = body.partition(b"\0")
+    if rest[:1] != b"\0":
+        return None  # a method of compression that doesn't exist
+    try:
+        profile = zlib.decompressobj().decompress(rest[1:], _MAX_PROFILE_BYTES + 1)
+    except zlib.error:
+        return None
+    is_usable = len(profile) <= _MAX_PROFILE_BYTES and is_usable_profile(
+        profile, "L" if is_grey else "RGB"
+    )
+    return profile if is_usable else None
+
+
+# In units of 1/100,000. Values outside of these bounds are mistakes.
+_UNIT = 100_000
+_MIN_GAMMA, _MAX_GAMMA = 1_000, 10_000_000
+# Encoders that mean sRGB write 0.45455 and its primaries, or round them. As in libpng, a gamma
+# within 5% of that is sRGB's own curve, which is no power.
+_SRGB_GAMMA = 1 / 2.2
+_GAMMA_TOLERANCE = 0.05
+_POINT_TOLERANCE = 0.005
+
+
+def _measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
+    """Return the colours of a `gAMA`, and of a `cHRM` that comes with it."""
+    if len(gamma_body) != _GAMMA.size:
+        return None
+    (units,) = _GAMMA.unpack(gamma_body)
+    if not _MIN_GAMMA <= units <= _MAX_GAMMA:
+        return None
+    gamma, primaries = units / _UNIT, _measured_primaries(primaries_body)
+    is_like_srgb = abs(gamma / _SRGB_GAMMA - 1) <= _GAMMA_TOLERANCE
+    if is_like_srgb and primaries == _SRGB_PRIMARIES:
+        return _Colours(primaries, _SRGB)
+    return _Colours(primaries, _power(1 / gamma))
+
+
+def _measured_primaries(body: bytes) -> _Primaries:
+    """Return the primaries of a `cHRM`; sRGB's if there is none, or one that can't be true."""
+    if len(body) != _POINTS.size:
+        return _SRGB_PRIMARIES
+    values = [unit / _UNIT for unit in _POINTS.unpack(body)]
+    points = list(zip(values[::2], values[1::2], strict=True))
+    primaries = _Primaries(*points)
+    srgb = (_SRGB_PRIMARIES.white, _SRGB_PRIMARIES.red, _SRGB_PRIMARIES.green, _SRGB_PRIMARIES.blue)
+    is_srgb = all(math.dist(*pair) <= _POINT_TOLERANCE for pair in zip(points, srgb, strict=True))
+    is_possible = all(x + y <= 1 for x, y in points) and _columns(primaries) is not None
+    return primaries if is_possible and not is_srgb else _SRGB_PRIMARIES
+
+
+# The white of ICC profiles, and the matrix (Bradford) that adapts colours to another white.
+_D50 = (0.9642, 1.0, 0.8249)
+_CONES = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
+_FROM_CONES = (
+    (0.9869929, -0.1470543, 0.1599627),
+    (0.4323053, 0.5183603, 0.0492912),
+    (-0.0085287, 0.0400428, 0.9684867),
+)
+_MAX_COLUMN = 10.0
+
+
+def _columns(primaries: _Primaries) -> Sequence[_Vector] | None:
+    """Return X, Y and Z of each channel under D50; ``None`` if no light has these primaries."""
+    points = [(x, y, 1 - x - y) for x, y in (primaries.red, primaries.green, primaries.blue)]
+    x, y = primaries.white
+    try:
+        white = (x / y, 1.0, (1 - x - y) / y)
+        whole = _determinant(*points)
+        replaced = [(*points[:n], white, *points[n + 1 :]) for n in range(3)]
+        strengths = [_determinant(*columns) / whole for columns in replaced]
+        scales = [
+            to / of for to, of in zip(_product(_CONES, _D50), _product(_CONES, white), strict=True)
+        ]
+    except ZeroDivisionError:
+        return None
+    columns = list[_Vector]()
+    for strength, point in zip(strengths, points, strict=True):
+        cones = _product(_CONES, tuple(strength * part for part in point))
+        adapted = tuple(scale * cone for scale, cone in zip(scales, cones, strict=True))
+        columns.append(_product(_FROM_CONES, adapted))
+    is_light = (
+        min(strengths) > 0 and max(abs(part) for each in columns for part in each) <= _MAX_COLUMN
+    )
+    return columns if is_light else None
+
+
+def _determinant(a: _Vector, b: _Vector, c: _Vector) -> float:
+    return (
+        a[0] * (b[1] * c[2] - b[2] * c[1])
+        - b[0] * (a[1] * c[2] - a[2] * c[1])
+        + c[0] * (a[1] * b[2] - a[2] * b[1])
+    )
+
+
+def _product(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
+    return tuple(sum(map(float.__mul__, row, vector)) for row in matrix)
+
+
+# ICC.1: the size, version 4.3, a display profile, its pixels, its colours, the signature, and D50.
+_HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
+_VERSION = 0x04300000
+_TAG = struct.Struct(">4sII")
+_LEVELS = 256
+
+
+def _profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
+    """Build the ICC profile of a colour space, or of its greys; ``None`` for sRGB."""
+    is_srgb = colours.curve is _SRGB and (is_grey or colours.primaries == _SRGB_PRIMARIES)
+    columns = None if is_srgb else _columns(colours.primaries)
+    if columns is None:
+        return None
+    light = [colours.curve(level / (_LEVELS - 1)) for level in range(_LEVELS)]
+    curve = struct.pack(">4s4xI256H", b"curv", _LEVELS, *(round(65535 * each) for each in light))
+    tags = {b"wtpt": _xyz(_D50)}
+    if is_grey:
+        tags[b"kTRC"] = curve
+    else:
+        for channel, column in zip((b"r", b"g", b"b"), columns, strict=True):
+            tags[channel + b"XYZ"] = _xyz(column)
+            tags[channel + b"TRC"] = curve
+    table, bodies = struct.pack(">I", len(tags)), b""
+    start = _HEADER.size + len(table) + _TAG.size * len(tags)
+    for name, body in tags.items():
+        table += _TAG.pack(name, start + len(bodies), len(body))
+        bodies += body
+    pixels, size = b"GRAY" if is_grey else b"RGB ", start + len(bodies)
+    head = _HEADER.pack(size, _VERSION, b"mntr", pixels, b"XYZ ", b"acsp", _fixed(_D50))
+    return head + table + bodies
+
+
+def _xyz(vector: _Vector) -> bytes:
+    return b"XYZ " + bytes(4) + _fixed(vector)
+
+
+def _fixed(vector: _Vector) -> bytes:
+    return struct.pack(">3i", *(round(part * 65536) for part in vector))

@@ -1,0 +1,204 @@
+"""Colours that a PNG states by `cICP`, `iCCP`, `sRGB`, or `gAMA` with `cHRM`: stored as sRGB.
+
+The expected levels were calculated in floating point from the published curves and primaries.
+"""
+
+import struct
+import zlib
+
+import pytest
+
+from services.attachments.isolation.converter import ConverterProcess
+from tests.services.attachments.images.samples import (
+    Rectangle,
+    apng,
+    chunk,
+    opened,
+    png,
+    wide_gamut_profile,
+)
+
+Levels = tuple[int, ...]
+GREY, GREEN, PINK = (128, 128, 128), (60, 200, 60), (200, 30, 90)
+D65 = (0.3127, 0.3290)
+SRGB_POINTS = (*D65, 0.64, 0.33, 0.30, 0.60, 0.15, 0.06)
+P3_POINTS = (*D65, 0.680, 0.320, 0.265, 0.690, 0.150, 0.060)
+ADOBE_POINTS = (*D65, 0.64, 0.33, 0.21, 0.71, 0.15, 0.06)
+ROUNDING = 1
+
+
+def cicp(*codes: int) -> bytes:
+    return chunk(b"cICP", bytes(codes))
+
+
+def gamma(value: float) -> bytes:
+    return chunk(b"gAMA", struct.pack(">I", round(value * 100_000)))
+
+
+def points(*values: float) -> bytes:
+    return chunk(b"cHRM", struct.pack(">8I", *(round(value * 100_000) for value in values)))
+
+
+def profile(method: int = 0) -> bytes:
+    """A profile that takes red for green and green for red."""
+    return chunk(b"iCCP", b"x\0" + bytes([method]) + zlib.compress(wide_gamut_profile()))
+
+
+SRGB = chunk(b"sRGB", b"\0")
+P3 = cicp(12, 13, 0, 1)
+
+
+def stored(
+    converter: ConverterProcess,
+    extra: bytes,
+    levels: Levels,
+    *,
+    colour: int = 2,
+    depth: int = 8,
+) -> Levels:
+    row = struct.pack(f">{len(levels)}{'H' if depth > 8 else 'B'}", *levels)
+    data = png(1, 1, b"\0" + row, colour=colour, depth=depth, extra=extra)
+    value = opened(converter.convert(data).data).convert("RGBA").getpixel((0, 0))
+    assert isinstance(value, tuple)
+    return value
+
+
+def assert_near(levels: Levels, expected: Levels) -> None:
+    assert max(abs(a - b) for a, b in zip(levels, expected, strict=True)) <= ROUNDING, levels
+
+
+CONVERTED = [
+    (P3, GREEN, (0, 203, 11)),
+    (P3, PINK, (218, 0, 89)),
+    (cicp(1, 1, 0, 1), GREY, (140, 140, 140)),
+    (cicp(9, 14, 0, 1), GREEN, (0, 216, 34)),
+    (cicp(11, 17, 0, 1), GREY, (118, 118, 118)),
+    (cicp(1, 8, 0, 1), GREY, (188, 188, 188)),
+    (cicp(1, 13, 0, 0), (16, 126, 235), (0, 128, 255)),
+    (gamma(1.0), GREY, (188, 188, 188)),
+    (gamma(1.0), PINK, (229, 96, 160)),
+    (gamma(0.55556), GREY, (146, 146, 146)),
+    (gamma(1.0) + points(*P3_POINTS), GREEN, (94, 232, 121)),
+    (gamma(0.4547) + points(*ADOBE_POINTS), PINK, (233, 24, 91)),
+]
+
+
+@pytest.mark.parametrize(("extra", "levels", "expected"), CONVERTED)
+def test_stated_colours_become_srgb(
+    converter: ConverterProcess, extra: bytes, levels: Levels, expected: Levels
+) -> None:
+    assert_near(stored(converter, extra, levels), (*expected, 255))
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        cicp(1, 13, 0, 1),
+        SRGB,
+        SRGB + gamma(1.0) + points(*P3_POINTS),
+        gamma(1.0) + SRGB,
+        gamma(0.45455),
+        gamma(0.45),
+        gamma(0.45455) + points(*SRGB_POINTS),
+        points(*P3_POINTS),
+        gamma(0.0),
+        gamma(0.45455) + points(*[0.0] * 8),
+        gamma(0.45455) + points(*D65, *[0.3, 0.3] * 3),
+        chunk(b"PLTE", bytes(3)) + gamma(1.0),
+    ],
+)
+def test_colours_that_are_srgb_or_not_stated_stay_as_they_are(
+    converter: ConverterProcess, extra: bytes
+) -> None:
+    for levels in (GREY, GREEN, (3, 12, 250)):
+        assert stored(converter, extra, levels) == (*levels, 255)
+
+
+SWAPPED = (200, 60, 60)
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        (gamma(1.0) + SRGB + profile() + P3, (0, 203, 11)),
+        (gamma(1.0) + SRGB + profile(), SWAPPED),
+        (profile() + cicp(2, 2, 0, 1), SWAPPED),
+        (profile() + cicp(12, 13, 1, 1), SWAPPED),
+        (profile() + cicp(12, 13, 0, 2), SWAPPED),
+        (profile() + cicp(12, 99, 0, 1), SWAPPED),
+        (profile() + chunk(b"cICP", b"\x0c\x0d\0"), SWAPPED),
+        (profile(method=1) + SRGB + gamma(1.0), GREEN),
+        (profile(method=1) + gamma(1.0), (133, 229, 133)),
+        (chunk(b"sRGB", b"\4") + gamma(1.0), (133, 229, 133)),
+        (chunk(b"sRGB", b"") + gamma(1.0), (133, 229, 133)),
+    ],
+)
+def test_the_first_valid_statement_in_the_specifications_order_counts(
+    converter: ConverterProcess, extra: bytes, expected: Levels
+) -> None:
+    *levels, _ = stored(converter, extra, GREEN)
+    # The swapped primaries are no exact exchange of levels.
+    tolerance = 60 if expected == SWAPPED else ROUNDING
+    assert max(abs(a - b) for a, b in zip(levels, expected, strict=True)) <= tolerance
+
+
+@pytest.mark.parametrize(
+    ("colour", "depth", "levels", "extra", "expected"),
+    [
+        (0, 8, (128,), gamma(1.0), (188, 188, 188, 255)),
+        (0, 8, (128,), P3 + gamma(1.0), (128, 128, 128, 255)),
+        (0, 8, (128,), profile() + gamma(1.0), (188, 188, 188, 255)),
+        (0, 8, (128,), gamma(1.0) + chunk(b"tRNS", b"\0\x80"), (188, 188, 188, 0)),
+        (4, 8, (128, 77), gamma(1.0), (188, 188, 188, 77)),
+        (0, 16, (128 * 257,), gamma(1.0), (188, 188, 188, 255)),
+        (2, 16, tuple(level * 257 for level in GREEN), P3, (0, 203, 11, 255)),
+        (6, 8, (*GREEN, 77), P3, (0, 203, 11, 77)),
+        (
+            *(3, 8, (1,)),
+            P3 + chunk(b"PLTE", bytes(3) + bytes(GREEN)) + chunk(b"tRNS", b"\xff\x4d"),
+            (0, 203, 11, 77),
+        ),
+    ],
+)
+def test_grey_palette_alpha_and_deep_pixels_are_converted_too(
+    converter: ConverterProcess,
+    *,
+    colour: int,
+    depth: int,
+    levels: Levels,
+    extra: bytes,
+    expected: Levels,
+) -> None:
+    assert_near(stored(converter, extra, levels, colour=colour, depth=depth), expected)
+
+
+def test_interlaced_and_animated_pixels_are_converted_too(converter: ConverterProcess) -> None:
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 1))
+    plain = png(1, 1, b"\0" + bytes(GREEN), colour=2, extra=P3)
+    interlaced = plain[:8] + header + plain[8 + len(header) :]
+    frames = [Rectangle((0, 0, 20, 10), (*levels, 255)) for levels in (GREEN, PINK)]
+    moving = apng((20, 10), frames)
+    at = 8 + len(header)
+    for data, expected in (
+        (interlaced, [(0, 203, 11)]),
+        (moving[:at] + P3 + moving[at:], [(0, 203, 11), (218, 0, 89)]),
+    ):
+        image = opened(converter.convert(data).data)
+        for number, levels in enumerate(expected):
+            image.seek(number)
+            value = image.convert("RGB").getpixel((0, 0))
+            assert isinstance(value, tuple)
+            assert_near(value, levels)
+
+
+@pytest.mark.parametrize(("curve", "white"), [(16, 148), (18, 191)])
+def test_bright_curves_keep_their_order_and_show_white_as_nearly_white(
+    converter: ConverterProcess, curve: int, white: int
+) -> None:
+    shown = [
+        stored(converter, cicp(9, curve, 0, 1), (level,) * 3)[0]
+        for level in (0, 40, 80, 110, white, 200, 255)
+    ]
+    assert shown == sorted(shown)
+    assert (shown[0], shown[-1]) == (0, 255)
+    assert 235 <= shown[4] <= 250

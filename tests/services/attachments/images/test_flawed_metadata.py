@@ -1,0 +1,295 @@
+"""Flaws in parts of a file that are dropped or only refine its colours, in each format."""
+
+import struct
+import zlib
+from collections.abc import Callable
+from io import BytesIO
+
+import pytest
+from PIL import Image
+
+from services.attachments.images.conversion import convert
+from services.attachments.images.outcome import UnreadableImage
+from tests.services.attachments.images.samples import (
+    BLUE,
+    GREEN,
+    PNG_SIGNATURE,
+    RED,
+    WHITE,
+    GifFrame,
+    Rectangle,
+    animated,
+    apng,
+    chunk,
+    encoded,
+    gif,
+    opened,
+    picture,
+    png,
+    timeline,
+    wide_gamut_profile,
+)
+from tests.services.attachments.images.test_stills import bitmap, icon
+
+GREY = 128
+SIZE = (20, 10)
+Pixel = tuple[int, ...]
+
+
+def damaged(name: bytes, body: bytes) -> bytes:
+    """A PNG chunk with a wrong checksum."""
+    whole = bytearray(chunk(name, body))
+    whole[-1] ^= 1
+    return bytes(whole)
+
+
+def grey_png(extra: bytes = b"", *, after: bytes = b"") -> bytes:
+    """A picture of one grey; ``extra`` stands before its pixels, and ``after`` behind them."""
+    data = png(2, 1, b"\0" + bytes([GREY] * 6), colour=2, extra=extra)
+    end = len(data) - len(chunk(b"IEND"))
+    return data[:end] + after + data[end:]
+
+
+def pixel(data: bytes, at: tuple[int, int] = (0, 0)) -> Pixel:
+    value = opened(convert(data).data).convert("RGBA").getpixel(at)
+    assert isinstance(value, tuple)
+    return value
+
+
+ANCILLARY = [
+    (b"tEXt", b"Comment\0x"),
+    (b"zTXt", b"Comment\0\0" + zlib.compress(b"x")),
+    (b"zTXt", b"Comment\0\7not zlib"),
+    (b"zTXt", b"Comment\0\0" + zlib.compress(bytes(9_000_000))),
+    (b"iTXt", b"\0\1\7"),
+    (b"eXIf", b"MM\0*\xff\xff\xff\xff"),
+    (b"tIME", b"\xff"),
+    (b"bKGD", b""),
+    (b"hIST", b"\0"),
+    (b"pHYs", b"\0"),
+    (b"sPLT", b"x"),
+    (b"sBIT", b"\0\0\0\0\0\0\0"),
+    (b"iCCP", b""),
+    (b"iCCP", b"x\0\1" + zlib.compress(wide_gamut_profile())),
+    (b"iCCP", b"x\0\0" + zlib.compress(wide_gamut_profile())[:99]),
+    (b"iCCP", b"x\0\0" + zlib.compress(bytes(9_000_000))),
+    (b"cICP", b"\0"),
+    (b"sRGB", b"\xff\xff"),
+    (b"gAMA", b"\0\0"),
+    (b"gAMA", b"\xff\xff\xff\xff"),
+    (b"cHRM", bytes(32)),
+    (b"acTL", b"\0"),
+    (b"xyZw", b"anything"),
+]
+
+
+@pytest.mark.parametrize("change", [chunk, damaged])
+@pytest.mark.parametrize(("name", "body"), ANCILLARY)
+def test_a_flaw_in_an_ancillary_chunk_leaves_the_pixels_of_a_png(
+    name: bytes, body: bytes, change: Callable[[bytes, bytes], bytes]
+) -> None:
+    flawed = change(name, body)
+    for data in (grey_png(flawed), grey_png(flawed * 2), grey_png(after=flawed)):
+        assert pixel(data) == (GREY, GREY, GREY, 255)
+
+
+def test_a_wrong_checksum_at_the_end_of_a_png_leaves_its_pixels() -> None:
+    data = grey_png()
+    assert pixel(data[:-12] + damaged(b"IEND", b"") + b"more") == (GREY, GREY, GREY, 255)
+
+
+@pytest.mark.parametrize("name", [b"IHDR", b"PLTE", b"IDAT"])
+def test_a_wrong_checksum_of_an_essential_chunk_refuses_a_png(name: bytes) -> None:
+    data = png(1, 1, b"\0\0", colour=3, extra=chunk(b"PLTE", bytes(RED)))
+    at = data.index(name)
+    end = at + 4 + int.from_bytes(data[at - 4 : at], "big")
+    broken = data[:end] + bytes([data[end] ^ 1]) + data[end + 1 :]
+    assert pixel(data) == (*RED, 255)
+    with pytest.raises(UnreadableImage, match="checksum"):
+        convert(broken)
+
+
+def test_an_indexed_png_without_a_palette_is_refused() -> None:
+    with pytest.raises(UnreadableImage, match="no palette"):
+        convert(png(1, 1, b"\0\0", colour=3))
+
+
+PALETTE = chunk(b"PLTE", bytes((*RED, *BLUE)))
+
+
+@pytest.mark.parametrize(
+    ("extra", "alpha"),
+    [
+        (PALETTE + chunk(b"tRNS", b"\x07"), 7),
+        (PALETTE + damaged(b"tRNS", b"\x07"), 255),
+        (PALETTE + chunk(b"tRNS", b"\x07") * 2, 7),
+        (PALETTE + chunk(b"tRNS", b""), 255),
+        (PALETTE + chunk(b"tRNS", b"\x07" * 3), 255),
+        (PALETTE + chunk(b"tRNS", b"\x07" * 999), 255),
+        (chunk(b"tRNS", b"\x07") + PALETTE, 255),
+    ],
+)
+def test_a_flawed_transparency_of_a_palette_is_none(extra: bytes, alpha: int) -> None:
+    assert pixel(png(1, 1, b"\0\0", colour=3, extra=extra)) == (*RED, alpha)
+
+
+@pytest.mark.parametrize(
+    ("colour", "row", "key", "alpha"),
+    [
+        (0, b"\x80", b"\0\x80", 0),
+        (0, b"\x80", b"\xff\x80", 0),
+        (0, b"\x80", b"\x80", 255),
+        (2, b"\x80\x80\x80", b"\0\x80\0\x80\0\x80", 0),
+        (2, b"\x80\x80\x80", b"\0\x80", 255),
+        (6, b"\x80\x80\x80\xff", b"\0\x80\0\x80\0\x80", 255),
+    ],
+)
+def test_a_transparent_colour_of_another_size_is_none(
+    colour: int, row: bytes, key: bytes, alpha: int
+) -> None:
+    data = png(1, 1, b"\0" + row, colour=colour, extra=chunk(b"tRNS", key))
+    assert pixel(data) == (GREY, GREY, GREY, alpha)
+
+
+def test_a_wrong_checksum_of_a_frame_ends_an_animation_before_it() -> None:
+    colours = [(level, 9, 60, 255) for level in (80, 150, 220)]
+    data = apng(SIZE, [Rectangle((0, 0, *SIZE), colour) for colour in colours])
+    for name, shown in ((b"fcTL", colours[:2]), (b"fdAT", colours[:2])):
+        at = data.rindex(name)
+        end = at + 4 + int.from_bytes(data[at - 4 : at], "big")
+        broken = data[:end] + bytes([data[end] ^ 1]) + data[end + 1 :]
+        assert [colour for colour, _ in timeline(convert(broken).data)] == shown
+
+
+def test_a_large_profile_is_used_and_a_huge_one_is_not() -> None:
+    for size, expected in ((1_300_000, GREEN), (9_000_000, RED)):
+        profile = struct.pack(">I", size) + wide_gamut_profile()[4:].ljust(size - 4, b"\0")
+        stored = chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))
+        red, green, _, _ = pixel(png(1, 1, b"\0" + bytes(RED), colour=2, extra=stored))
+        assert (red > green) == (expected == RED)
+
+
+def segment(marker: int, body: bytes) -> bytes:
+    return b"\xff" + bytes([marker]) + struct.pack(">H", len(body) + 2) + body
+
+
+@pytest.mark.parametrize(
+    "flawed",
+    [
+        segment(0xE0, b"JFIF\0"),
+        segment(0xE0, b"JFXX\0\x10\xff"),
+        segment(0xE1, b"Exif\0\0MM\0*\xff\xff\xff\xff"),
+        segment(0xE1, b"Exif\0\0"),
+        segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0\xff<"),
+        segment(0xE2, b"ICC_PROFILE\0"),
+        segment(0xE2, b"ICC_PROFILE\0\1\2x"),
+        segment(0xE2, b"ICC_PROFILE\0\0\0x" * 9),
+        segment(0xE2, b"MPF\0II*\0\xff\xff\xff\xff"),
+        segment(0xE2, b"MPF\0" + bytes(40)),
+        segment(0xED, b"Photoshop 3.0\x008BIM\4\4\xff"),
+        segment(0xEE, b"Adobe"),
+        segment(0xEF, b""),
+        segment(0xFE, b"\0\xff\xff"),
+    ],
+)
+def test_a_flaw_in_a_segment_without_pixels_leaves_those_of_a_jpeg(flawed: bytes) -> None:
+    whole = encoded(picture(), "JPEG")
+    data = whole[:2] + flawed * 2 + whole[2:]
+    assert convert(data).data == convert(whole).data
+
+
+def test_the_profile_and_the_orientation_of_a_jpeg_are_read_beside_flaws() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    red = Image.new("RGB", (64, 32), RED)
+    data = encoded(red, "JPEG", exif=exif, icc_profile=wide_gamut_profile() + bytes(99_999))
+    result = convert(data[:2] + segment(0xE2, b"MPF\0II*\0") + data[2:])
+    assert (result.width, result.height) == (32, 64)
+    red_level, green_level, _, _ = pixel(data)
+    assert green_level > red_level
+
+
+@pytest.mark.parametrize(
+    "flawed",
+    [
+        b"!\xff\0",
+        b"!\xff\3abc\0",
+        b"!\xff\x0bNETSCAPE2.0\0",
+        b"!\xff\x0bNETSCAPE2.0\1\1\0",
+        b"!\xfe\0",
+        b"!\xfe\5\0\xff;,!\0",
+        b"!\x01\1x\0",
+        b"!\x99\2xy\0",
+        b"!\xf9\1\0\0",
+        b"\0\0\0",
+    ],
+)
+def test_a_flaw_in_an_extension_leaves_the_pixels_of_a_gif(flawed: bytes) -> None:
+    data = gif(SIZE, [GifFrame((0, 0, *SIZE), 3)])
+    at = data.index(b"!\xf9")
+    assert pixel(data[:at] + flawed + data[at:]) == (*WHITE, 255)
+    assert pixel(data[:-1] + flawed + b";") == (*WHITE, 255)
+
+
+def test_frames_of_a_gif_before_the_first_unknown_block_are_shown() -> None:
+    data = gif(SIZE, [GifFrame((0, 0, *SIZE), index) for index in (0, 1)])
+    assert [colour for colour, _ in timeline(convert(data[:-1] + b"junk").data)] == [
+        (*RED, 255),
+        (*GREEN, 255),
+    ]
+    at = data.index(b"!\xf9")
+    with pytest.raises(UnreadableImage, match="no block"):
+        convert(data[:at] + b"junk" + data[at:])
+
+
+# A length of 99 runs past the end of the file.
+WEBP_FLAWS = [(b"what", 3)] + [(n, m) for n in (b"EXIF", b"XMP ", b"ICCP") for m in (0, 3, 99)]
+
+
+@pytest.mark.parametrize(("name", "length"), WEBP_FLAWS)
+def test_a_flaw_in_a_chunk_without_pixels_leaves_those_of_a_webp(name: bytes, length: int) -> None:
+    extended: dict[str, object] = {"xmp": b"<x:xmpmeta/>", "lossless": True}
+    still = encoded(picture(), "WEBP", **extended)
+    for whole in (still, animated("WEBP", (RED, BLUE), (50, 60), **extended)):
+        flawed = name + struct.pack("<I", length) + b"\xff\xff\xff\0"[: min(length + 1, 4)]
+        body = whole[8:] + (flawed if length else flawed[:8])
+        data = b"RIFF" + struct.pack("<I", len(body)) + body
+        assert convert(data).data == convert(whole).data
+
+
+BROKEN = PNG_SIGNATURE + chunk(b"IHDR", struct.pack(">IIBBBBB", 99, 99, 8, 6, 0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        bytes(40),
+        bytes(range(64)),
+        PNG_SIGNATURE,
+        BROKEN.ljust(99, b"\0"),
+        BROKEN + chunk(b"IDAT", b"no pixels") + chunk(b"IEND"),
+        BROKEN.replace(b"\0\0\0\x63", b"\0\1\0\0"),
+        bitmap((0, 0, 255), 24, side=64)[:99],
+    ],
+)
+def test_an_icon_with_one_unreadable_image_is_its_best_readable_one(bad: bytes) -> None:
+    small, large = bitmap((0, 255, 0), 24, side=16), bitmap((255, 0, 0), 24)
+    for images in ((bad, small, large), (small, large, bad)):
+        result = convert(icon(*((24, body) for body in images)))
+        assert (result.width, result.height) == (32, 32)
+        assert opened(result.data).convert("RGB").getpixel((5, 5)) == BLUE
+    with pytest.raises(UnreadableImage):
+        convert(icon((24, bad), (24, bad)))
+
+
+def test_an_icon_of_many_unreadable_images_is_refused() -> None:
+    body = BROKEN + chunk(b"IDAT", b"no pixels") + chunk(b"IEND")
+    count = 65_535
+    directory = BytesIO()
+    directory.write(struct.pack("<HHH", 0, 1, count))
+    place = 6 + 16 * count
+    for number in range(count):
+        directory.write(struct.pack("<BBBBHHII", 0, 0, 0, 0, 1, 32, len(body), place + number))
+    with pytest.raises(UnreadableImage):
+        convert(directory.getvalue() + body * 2 + bytes(count))
