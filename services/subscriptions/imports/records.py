@@ -196,6 +196,7 @@ _UNREAD: Mapping[str, Any] = {
     **dict.fromkeys(("error", "description", "columns", "column_forms", "samples", "finished_at")),
     **dict.fromkeys((*COUNTS, "left_out", "over_quota", "chunks", "chunk_bytes", "applied"), 0),
     **dict.fromkeys(("is_split", "side_by_side"), False),
+    "opt_out_chunks": [],
 }
 
 

@@ -25,6 +25,7 @@ from services.subscriptions.imports.columns import (
     MemberRow,
     RejectedRecord,
     RowExtras,
+    SuppressionStatus,
 )
 from services.subscriptions.imports.containers import is_damaged, repair_text
 from services.subscriptions.imports.written_forms import ColumnForms
@@ -221,6 +222,9 @@ class RowMapper:
             try:
                 expiry = self._forms.moment(self._expiry, ends)
             except ValueError:
+                if marks.suppression is not SuppressionStatus.WANTED:
+                    # An opt-out has no end, and must not be lost.
+                    return MemberRow(line, email, name, None, None, marks.suppression, cells)
                 reason = f"{bare_cell(ends).strip()[:60]!r} is no date."
                 return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
         extras = self._attributes.read(padded) if self._attributes else None
