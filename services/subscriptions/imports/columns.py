@@ -34,6 +34,17 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
+# If a person has several rows, the row with the strictest status counts.
+STRICTNESS = {
+    SuppressionStatus.WANTED: 0,
+    SuppressionStatus.MAY_PASS: 1,
+    SuppressionStatus.NOT_SUBSCRIBED: 1,
+    SuppressionStatus.UNKNOWN: 2,
+    SuppressionStatus.UNSUBSCRIBED: 3,
+    SuppressionStatus.CLEANED: 4,
+    SuppressionStatus.BOUNCED: 5,
+    SuppressionStatus.COMPLAINED: 6,
+}
 
 
 class LeftOut(NamedTuple):

@@ -24,6 +24,7 @@ from services.subscriptions.imports.columns import (
     MemberRow,
     RejectedRecord,
     RowExtras,
+    SuppressionStatus,
 )
 from services.subscriptions.imports.consent_cells import ConsentReader
 from services.subscriptions.imports.containers import is_damaged, repair_text
@@ -219,8 +220,10 @@ class RowMapper:
             try:
                 expiry = self._forms.moment(self._expiry, ends)
             except ValueError:
-                reason = f"{bare_cell(ends).strip()[:60]!r} is no date."
-                return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
+                # An opt-out must not be lost because of its end.
+                if status is SuppressionStatus.WANTED:
+                    reason = f"{bare_cell(ends).strip()[:60]!r} is no date."
+                    return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
         extras = self._attributes.read(padded) if self._attributes else None
         return MemberRow(line, email, name, tier, expiry, status, cells, extras)
 
