@@ -10,11 +10,18 @@ from services.composer.text.characters import visible_line
 # Models that think aloud put their drafts between such marks. A template may already have written
 # the opening mark into the prompt, so that an answer only has the closing one.
 _DRAFTS = "think|thinking|thoughts?|reason|reasoning|reflection|analysis|scratchpad"
+_OPENING_MARK = (
+    rf"<(?:\w+:)?(?:{_DRAFTS})(?:\s[^<>]*)?(?<!/)>|\[think\]|◁think▷"
+    r"|<\|(?:begin_of_|start_)(?:thought|thinking)\|>"
+    r"|<\|channel\|?>(?:analysis|commentary|thought)"
+)
+_CLOSING_MARK = (
+    rf"</(?:\w+:)?(?:{_DRAFTS})(?:\s[^<>]*)?>|\[/think\]|◁/think▷"
+    r"|<\|end_(?:of_)?(?:thought|thinking)\|>"
+    r"|<\|channel\|>final|<channel\|>"
+)
 _OBJECT_OR_MARK = re.compile(
-    rf'(?P<object>\{{(?=\s*["}}]))'
-    rf"|</?(?:\w+:)?(?:{_DRAFTS})(?:\s[^<>]*)?(?<!/)>"
-    r"|\[/?think\]|◁/?think▷",
-    re.IGNORECASE,
+    rf'(?P<object>\{{(?=\s*["}}]))|(?P<closing>{_CLOSING_MARK})|{_OPENING_MARK}', re.IGNORECASE
 )
 # Each one may be scanned to the end of the answer, so more of them would take long.
 _MAX_BROKEN_OBJECTS = 100
@@ -39,7 +46,7 @@ def remove_drafts(text: str) -> str:
     for match, value in _objects_and_marks(text):
         if value is not None:
             continue
-        is_closing = match[0][1] == "/"
+        is_closing = match["closing"] is not None
         if is_closing and not is_draft:
             pieces.clear()
         elif not is_closing and not is_draft:

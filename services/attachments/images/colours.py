@@ -79,8 +79,8 @@ def _cinema(level: float) -> float:
     return min(1.0, 52.37 / 48 * math.pow(level, 2.6))
 
 
-# Two curves are for displays that are brighter than paper. Pictures in them have their white at 203
-# candelas per square metre (ITU-R BT.2408). What is brighter is compressed into the last fifth.
+# PQ and HLG are for displays that are brighter than paper. Their pictures show white at 203 cd/m²
+# (ITU-R BT.2408). Brighter light is compressed into the last fifth.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
@@ -109,7 +109,7 @@ def _hlg(level: float) -> float:
 _D65, _C = (0.3127, 0.3290), (0.310, 0.316)
 _SRGB_PRIMARIES = _Primaries(_D65, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
 _NTSC = _Primaries(_D65, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
-# By the codes of ITU-T H.273. Other codes are reserved, or leave the colours open.
+# The keys are codes of ITU-T H.273. Other codes are reserved or leave the colours open.
 _CODED_PRIMARIES = {
     1: _SRGB_PRIMARIES,
     4: _Primaries(_C, (0.67, 0.33), (0.21, 0.71), (0.14, 0.08)),
@@ -167,11 +167,11 @@ def _embedded(body: bytes, *, is_grey: bool) -> bytes | None:
     return profile if is_usable else None
 
 
-# In units of 1/100,000. Values outside of these bounds are mistakes.
+# A unit is 1/100,000. Values outside of these bounds are mistakes.
 _UNIT = 100_000
 _MIN_GAMMA, _MAX_GAMMA = 1_000, 10_000_000
 # Encoders that mean sRGB write 0.45455 and its primaries, or round them. As in libpng, a gamma
-# within 5% of that is sRGB's own curve, which is no power.
+# within 5% of that value stands for sRGB's own curve.
 _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005

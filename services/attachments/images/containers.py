@@ -244,7 +244,7 @@ def read_jpeg(data: bytes) -> Picture:
             if marker == _APP2 and body.startswith(_PROFILE):
                 profile.append(body.removeprefix(_PROFILE))
             elif marker == _APP1 and body.startswith(_EXIF):
-                # A long block goes on in another segment, which repeats the prefix.
+                # A long block continues in further segments, and each one repeats the prefix.
                 metadata["exif"] = metadata.get("exif", _EXIF) + body.removeprefix(_EXIF)
             elif marker == _APP1 and body.startswith(_JPEG_XMP):
                 metadata["xmp"] = body.removeprefix(_JPEG_XMP)
