@@ -42,7 +42,7 @@ class ChildProcess:
     next message then starts a new one.
 
     Args:
-        max_messages: the child is replaced after so many.
+        max_messages: the child is replaced after this number of messages.
         timeout: the seconds that a message may take.
         memory_bytes: the address space of the child.
     """

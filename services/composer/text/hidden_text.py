@@ -1,4 +1,4 @@
-"""Which elements of an HTML text a reader doesn't see, and where each of them ends."""
+"""Finds the elements of an HTML text that no reader sees, and the end of each element."""
 
 import re
 from collections import Counter
@@ -32,7 +32,7 @@ _OPTIONAL_END = frozenset(_ENDED_BY) | {"p", "html", "head"}
 _SCOPES = frozenset("table td th caption ul ol dl object ruby".split())
 _CELLS = frozenset({"td", "th", "caption"})
 _PARTS_OF_TABLES = _CELLS | {"tr", "tbody", "thead", "tfoot", "colgroup"}
-# Their end tags end all scopes in them.
+# The end tag of each of these elements ends the scopes in it.
 _ENDS_SCOPES = _SCOPES | _PARTS_OF_TABLES | {"body", "html"}
 
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")
@@ -46,11 +46,11 @@ _FAR_AWAY = -900
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What the style of an element says about the text in it; None if it says nothing."""
+    """The visibility of the text in an element by its style. None stands for no statement."""
 
-    # Nothing in the element is visible, whatever the elements in it say.
+    # Nothing in the element is visible, even if an element in it has another style.
     is_hidden: bool = False
-    # These two hold for the elements in it that say nothing else.
+    # Elements in this element inherit these two.
     is_invisible: bool | None = None
     has_no_size: bool | None = None
 

@@ -9,6 +9,7 @@ from justhtml import stream
 from services.composer.post import PlainPost, Post
 from services.composer.text import hyperlinks
 from services.composer.text.characters import CleanText, normalise_visible, one_line, visible_line
+from services.composer.text.front_matter import remove_front_matter
 from services.composer.text.hidden_text import (
     VOID,
     Token,
@@ -16,6 +17,7 @@ from services.composer.text.hidden_text import (
     element_ends,
     visibility_of,
 )
+from services.composer.text.template_marks import remove_marks
 
 HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 BLOCKS = HEADINGS | frozenset(
@@ -159,6 +161,8 @@ _MAX_CLEANING_ROUNDS = 6
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REREAD_CHARACTERS = 200_000
 _MARKS = re.compile(r"[<>&\[\]*_`~\\]")
+# With these, no mark of another program has its beginning or its end either.
+_STRIPPED = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
 # Fragments that the parsers leave as text because they aren't quite markup, and that still look
 # like it. A run of a character is tried once as a whole: trying it again from each of its
 # characters would take the square of its length.
@@ -166,6 +170,8 @@ _LEFT_OVER = re.compile(
     r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
 _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.I | re.M)
+# The first and the last line of a container of Pandoc and Docusaurus.
+_CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
 # Private characters stand in for URLs while their text is read again, and one begins it, so that
 # the line isn't taken for a heading, a list or a rule; no post has any of them.
@@ -175,13 +181,14 @@ _FIRST = "\ue002"
 
 def read(post: Post) -> PlainPost:
     """Never fails: markup that can't be understood is text, or is left out."""
-    content = normalise_visible(post.content)
+    content = remove_marks(remove_front_matter(normalise_visible(post.content)))
     blocks = HtmlBlocks(content) if content.lstrip().startswith("<") else None
     # Text outside all blocks is Markdown that follows some HTML.
     if blocks is None or blocks.loose:
         # Markdown would take indented HTML for code.
         is_indented = _INDENTED_BLOCK.search(content)
         markdown = _INDENT.sub("", content) if is_indented else content
+        markdown = _CONTAINER.sub("", markdown)
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean(post.title)
     texts = _each_clean(blocks.paragraphs)
@@ -210,14 +217,18 @@ def _clean_line(text: str) -> CleanText:
     if len(text) > _MAX_PARAGRAPH_CHARACTERS:
         return strip_markup(text)
     for _ in range(_MAX_CLEANING_ROUNDS):
-        if not _MARKS.search(text):
-            return CleanText(text)
-        before, text = text, _read_again(text)
+        before = text
+        text = visible_line(remove_marks(text))
+        if _MARKS.search(text):
+            text = _without_markup(text)
         if text == before:
-            text = visible_line(_LEFT_OVER.sub(_without_left_over, text))
-            if text == before:
-                return CleanText(text)
+            return CleanText(text)
     return strip_markup(text)
+
+
+def _without_markup(text: str) -> str:
+    again = _read_again(text)
+    return again if again != text else visible_line(_LEFT_OVER.sub(_without_left_over, text))
 
 
 def _without_left_over(mark: re.Match[str]) -> str:
@@ -236,8 +247,8 @@ def _without_left_over(mark: re.Match[str]) -> str:
 
 
 def strip_markup(text: str) -> CleanText:
-    """The text without any character that may be markup; for texts too long to be read again."""
-    return CleanText(visible_line(_MARKS.sub(" ", text)))
+    """Return the text without any character that may be markup, as for texts of great length."""
+    return CleanText(visible_line(_STRIPPED.sub(" ", remove_marks(text))))
 
 
 def _each_clean(blocks: list[str]) -> list[CleanText]:
