@@ -1,7 +1,7 @@
 """Domain errors to problem+json (RFC 9457): the one place where a kind becomes a status."""
 
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -144,20 +144,43 @@ async def _unreachable(_: Request, error: Exception) -> Response:
 
 
 async def _validation_error(_: Request, error: RequestValidationError) -> Response:
-    """Answer 400 for a bad path, query or body that is no JSON, and 422 for any other body."""
-    found = error.errors()
-    problems = []
-    for item in found:
-        # ``body.members[3].email`` for ``("body", "members", 3, "email")``.
-        parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in item["loc"])
-        place = "".join(parts).removeprefix(".")
-        problems.append(FieldProblem(place, item["type"], own_words(item["msg"])))
-    if any(item["type"] == "json_invalid" for item in found):
-        return problem_response(requests.BODY_NOT_JSON(problems=tuple(problems)))
-    in_body = all(item["loc"][0] == "body" for item in found)
+    return problem_response(request_error(error.errors()))
+
+
+# An answer names at most so many of a request's errors.
+MAX_PROBLEMS = 100
+# The names in a place come from the caller, so they may be long.
+MAX_PLACE_CHARACTERS = 64
+_CUT = "…"
+
+
+def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainError:
+    """Return the error of a request that Pydantic refused; it names the first places.
+
+    The status is 422 for a bad body, and 400 for the rest: a path, a query, or a body without JSON.
+
+    Args:
+        errors: the errors of Pydantic, or the first of them.
+        count: the number of all errors, if ``errors`` has only the first.
+    """
+    problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))
+    omitted = (len(errors) if count is None else count) - len(problems)
+    facts = {"omitted_errors": omitted} if omitted else {}
+    if any(each["type"] == "json_invalid" for each in errors):
+        return requests.BODY_NOT_JSON(problems=problems, facts=facts)
+    in_body = all(each["loc"][0] == "body" for each in errors)
     declared = requests.BODY_INVALID if in_body else requests.REQUEST_INVALID
     rule, place = problems[0].message, problems[0].field
-    return problem_response(declared(place=place, rule=rule, problems=tuple(problems)))
+    return declared(place=place, rule=rule, problems=problems, facts=facts)
+
+
+def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
+    # ``body.members[3].email`` for ``("body", "members", 3, "email")``.
+    parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in error["loc"])
+    place = "".join(parts).removeprefix(".")
+    if len(place) > MAX_PLACE_CHARACTERS:
+        place = place[:MAX_PLACE_CHARACTERS] + _CUT
+    return FieldProblem(place, error["type"], own_words(error["msg"]))
 
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {

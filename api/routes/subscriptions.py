@@ -4,7 +4,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 
@@ -21,6 +20,7 @@ from api.bodies.forms import (
     nested_inputs,
 )
 from api.bodies.json_bodies import JsonRoute, media_type
+from api.errors import request_error
 from api.html.problems import is_for_browser, mark_as_reader_page
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.openapi import array_pages, refuses
@@ -316,8 +316,8 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     try:
         wanted = NewSubscription.model_validate(inputs)
     except ValidationError as error:
-        problems = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
-        raise RequestValidationError(problems) from None
+        errors = error.errors(include_url=False, include_input=False)
+        raise request_error([{**each, "loc": ("body", *each["loc"])} for each in errors]) from None
     mailing_list = await state.in_unit_of_work(lists.get, list_id)
     accepted = request.headers.get("accept-language")
     # A program says none; a script on a page says that of its person.

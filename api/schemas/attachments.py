@@ -3,7 +3,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, StringConstraints
 
-from api.schemas.envelope import Body, Schema, Timestamp, Url
+from api.schemas.envelope import AtMost, Body, Schema, Timestamp, Url
 from core.settings import Settings
 from models import Attachment
 from services.attachments.files import rendition_files
@@ -119,9 +119,8 @@ class AttachmentChanges(Body):
     title: str | None = Field(
         default=None, max_length=_MAX_PICTURE_TITLE_CHARACTERS, examples=["The harbour"]
     )
-    tags: list[PictureTag] = Field(
+    tags: Annotated[list[PictureTag], AtMost(_MAX_PICTURE_TAGS)] = Field(
         default=[],
-        max_length=_MAX_PICTURE_TAGS,
         description="Of tags that differ in their case alone the first stays",
         examples=[["harbour", "Lisbon"]],
     )

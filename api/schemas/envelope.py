@@ -1,8 +1,9 @@
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Generic, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Generic, Self, TypeVar, cast, get_args, get_origin
 
 import orjson
 from fastapi import Response
@@ -13,10 +14,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     PlainSerializer,
     WithJsonSchema,
     field_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from core import clock
 from models.declarative import Model
@@ -74,10 +79,75 @@ class Schema(BaseModel):
         return cls(**stored, **others)
 
 
+# The bound of each text in a request that has none of its own. A service checks the exact length,
+# and refuses the text with its own code. This bound protects the service's searches.
+MAX_TEXT_CHARACTERS = 10_000
+# A longer list stops at its first wrong item, because each wrong item becomes an error.
+MAX_ITEMS_WITH_ERRORS = 100
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """The largest number of items in a list, or in a dictionary, of a request.
+
+    The items are counted before any of them is read. Pydantic's own ``max_length`` counts the items
+    of a dictionary only after it has read them all.
+    """
+
+    items: int
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        schema: dict[str, Any] = {**handler(source)}
+        assert schema["type"] in {"list", "dict"}, f"{source} is no list and no dictionary"
+        # The document shows this number.
+        schema["max_length"] = self.items
+        if schema["type"] == "list":
+            schema["fail_fast"] = self.items > MAX_ITEMS_WITH_ERRORS
+        return core_schema.no_info_before_validator_function(
+            self._counted, cast("CoreSchema", schema)
+        )
+
+    def _counted(self, value: object) -> object:
+        if isinstance(value, list | dict) and len(value) > self.items:
+            kind = "List" if isinstance(value, list) else "Dictionary"
+            context = {"field_type": kind, "max_length": self.items, "actual_length": len(value)}
+            raise PydanticKnownError("too_long", context)
+        return value
+
+
+@dataclass(frozen=True)
+class OneError:
+    """Makes one error of all the errors of a union, which would have one for each of its types."""
+
+    code: str
+    rule: str
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        schema: dict[str, Any] = {**handler(source)}
+        assert schema["type"] == "union", f"{source} is no union"
+        schema["custom_error_type"] = self.code
+        schema["custom_error_message"] = self.rule
+        return cast("CoreSchema", schema)
+
+
 class Body(BaseModel):
     """The content of a request: JSON types are strict, unknown fields are ignored."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, str_max_length=MAX_TEXT_CHARACTERS)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Document ``MAX_TEXT_CHARACTERS``, which Pydantic itself leaves out."""
+        documented = handler(schema)
+        for field in handler.resolve_ref_schema(documented).get("properties", {}).values():
+            _bound_texts(field)
+        return documented
 
     @field_validator("*")
     @classmethod
@@ -90,6 +160,16 @@ class Body(BaseModel):
     def sent(self) -> dict[str, Any]:
         """Return the fields that the caller named, those with null too."""
         return self.model_dump(exclude_unset=True)
+
+
+def _bound_texts(schema: JsonSchemaValue) -> None:
+    is_text = schema.get("type") == "string" and not {"enum", "const"} & schema.keys()
+    if is_text and schema.get("format") != "date-time":
+        schema.setdefault("maxLength", MAX_TEXT_CHARACTERS)
+    parts = [schema.get("items"), schema.get("additionalProperties"), *schema.get("anyOf", ())]
+    for part in parts:
+        if isinstance(part, dict):
+            _bound_texts(part)
 
 
 def _documented_name(kind: Any) -> str:
@@ -159,7 +239,12 @@ class Problem(BaseModel):
     ts: int
     request_id: str
     errors: list[InvalidField] = Field(
-        default_factory=list, description="Of a request that breaks rules; else left out"
+        default_factory=list,
+        description="Of a request that breaks rules, the first 100; else left out",
+    )
+    omitted_errors: int = Field(
+        default=0,
+        description="How many more errors the request has; left out if `errors` has all of them",
     )
 
 

@@ -4,20 +4,28 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from api.schemas.envelope import Body, Schema, Timestamp
+from api.schemas.envelope import AtMost, Body, OneError, Schema, Timestamp
 from models import FieldType
 from services.subscriptions import tags
-from services.subscriptions.fields import MAX_FIELDS, MAX_KEY_CHARACTERS
+from services.subscriptions.fields import MAX_FIELDS, MAX_KEY_CHARACTERS, MAX_VALUE_CHARACTERS
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
 # In strict mode, an enum accepts only its members, which JSON can't express.
 FieldTypeName = Annotated[FieldType, Field(strict=False)]
 _Key = Annotated[str, Field(max_length=MAX_KEY_CHARACTERS)]
+_Value = Annotated[
+    str | bool | int | float,
+    OneError(
+        "value_type",
+        f"must be a text of at most {MAX_VALUE_CHARACTERS} characters, a number, true, false or "
+        "null",
+    ),
+]
 
 FieldValues = Annotated[
-    dict[_Key, str | bool | int | float | None],
+    dict[_Key, _Value | None],
+    AtMost(MAX_FIELDS),
     Field(
-        max_length=MAX_FIELDS,
         description="Values by the keys of fields; null removes one, and what is not named stays",
         examples=[{"city": "Paris", "visits": 3, "birthday": "1990-02-28", "vegan": True}],
     ),
@@ -33,8 +41,8 @@ ShownTags = Annotated[list[str], Field(examples=[["Spring fair", "VIP"]])]
 TagName = Annotated[str, AfterValidator(tags.read)]
 TagNames = Annotated[
     list[TagName],
+    AtMost(MAX_TAGS_OF_MEMBER),
     Field(
-        max_length=MAX_TAGS_OF_MEMBER,
         description="1 to 40 characters each, no comma; upper and lower case are the same",
         examples=[["VIP", "Spring fair"]],
     ),
@@ -56,9 +64,15 @@ class FieldRecord(Schema):
     created_at: Timestamp
 
 
+# A service refuses the hundred and first choice with its own code.
+_MAX_CHOICES = 1_000
+
+
 class _FieldWords(Body):
     description: str | None = Field(default=None, max_length=500, examples=["Where parcels go"])
-    choices: list[str] = Field(default_factory=list, description=_CHOICES)
+    choices: Annotated[list[str], AtMost(_MAX_CHOICES)] = Field(
+        default_factory=list, description=_CHOICES
+    )
     public: bool = Field(default=False, description=_PUBLIC)
 
     def columns(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from api.schemas.envelope import Body, Schema, Timestamp, Url
+from api.schemas.envelope import AtMost, Body, Schema, Timestamp, Url
 from models import MailingList
 from services.subscriptions.branding import (
     MAX_MAIL_TEXT_CHARACTERS,
@@ -100,6 +100,11 @@ class Channel(Schema):
         )
 
 
+FieldKeys = Annotated[list[str], AtMost(MAX_FIELDS)]
+# A service refuses the eleventh origin with its own code.
+_MAX_ORIGINS = 100
+
+
 class ListFields(Body):
     tagline: str | None = Field(
         default=None, max_length=500, examples=["One thing worth knowing, each morning"]
@@ -114,20 +119,18 @@ class ListFields(Body):
         default=True,
         description="false: whoever names an address makes it a member, without its person's word",
     )
-    redirect_origins: list[str] = Field(
+    redirect_origins: Annotated[list[str], AtMost(_MAX_ORIGINS)] = Field(
         default_factory=list,
         description="At most 10 origins of web pages, to which a sign-up form may lead back",
         examples=[["https://www.example.com"]],
     )
-    asked_fields: list[str] | None = Field(
+    asked_fields: FieldKeys | None = Field(
         default=None,
-        max_length=MAX_FIELDS,
         description="Keys of your public fields that its sign-up form asks for; null: all of them",
         examples=[["city"]],
     )
-    required_fields: list[str] = Field(
+    required_fields: FieldKeys = Field(
         default_factory=list,
-        max_length=MAX_FIELDS,
         description="The fields among them without which nobody signs up",
         examples=[["city"]],
     )
@@ -256,7 +259,7 @@ class ListFigures(Schema):
 
 _ADDRESSES = ["spam@example.net"]
 _DOMAINS = ["example.org", "*.example.org"]
-Entries = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
+Entries = Annotated[list[str], AtMost(MAX_ENTRIES)]
 
 
 class DenyListRecord(Schema):

@@ -2,7 +2,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
-from api.schemas.envelope import Body, Schema, Timestamp
+from api.schemas.envelope import AtMost, Body, Schema, Timestamp
 from core.ids import MAX_ID
 from models import BulkActionKind, SubscriptionStatus
 from services.paging import WHOLE
@@ -161,12 +161,14 @@ class MemberChoice(Body):
     filter: FilterDocument | None = Field(default=None, examples=[EXAMPLE])
 
 
+StatusName = Annotated[SubscriptionStatus, Field(strict=False)]
+# A caller may name a value twice.
+_MAX_STATUSES = 100
+
+
 class NewExport(MemberChoice):
     kind: Annotated[ExportKind, Field(strict=False)]
-    status: (
-        Annotated[list[Annotated[SubscriptionStatus, Field(strict=False)]], Field(min_length=1)]
-        | None
-    ) = Field(
+    status: Annotated[list[StatusName], Field(min_length=1), AtMost(_MAX_STATUSES)] | None = Field(
         default=None,
         description="Only members with one of these; of kind members alone. Without it: active "
         "ones or those that the filter names; without a filter all but removed ones",

@@ -2,7 +2,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from api.schemas.envelope import Body, Moment, Schema, Timestamp
+from api.schemas.envelope import AtMost, Body, Moment, Schema, Timestamp
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
 from models import RecordedEvent
@@ -11,6 +11,10 @@ from services.security_events import EventType
 
 # In strict mode, an enum accepts only its members, which JSON can't express.
 ScopeName = Annotated[Scope, Field(strict=False)]
+
+
+# A caller may name a value twice.
+_MAX_SCOPES = 100
 
 
 class QuotaRecord(Schema):
@@ -42,7 +46,7 @@ class UserChanges(Body):
 
 class NewApiKey(Body):
     name: str = Field(min_length=1, max_length=200, examples=["import script"])
-    scopes: list[ScopeName] | None = Field(
+    scopes: Annotated[list[ScopeName], AtMost(_MAX_SCOPES)] | None = Field(
         default=None,
         description="null: all that its user may do, without delivery",
         examples=[["attachment"]],

@@ -2,7 +2,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field
 
-from api.schemas.envelope import Body, Moment, Schema, Timestamp
+from api.schemas.envelope import AtMost, Body, Moment, Schema, Timestamp
 from core import ids
 from integrations.receivers import MAX_URL_CHARACTERS
 from models import DeliveryStatus, EndpointState, WebhookDelivery
@@ -33,10 +33,10 @@ Types = Annotated[
     list[EventTypeName],
     Field(
         min_length=1,
-        max_length=100,
         description="Of the events that are sent; the credential needs the scope of each",
         examples=[["subscription.created", "subscription.left"]],
     ),
+    AtMost(100),
 ]
 
 

@@ -7,13 +7,14 @@ plain text, and a mail that a stranger can have sent shows few of them.
 import hashlib
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import select
 
+from core.errors import DomainError
 from core.errors import mailing as errors
 from core.errors.mailing import TEXT_LEADS_AWAY, TEXT_MISLEADING
 from core.languages.shown_lines import folded_words, has_direction, is_plain
@@ -44,7 +45,10 @@ TEXTS = {
     "thanks_text": MAX_PAGE_TEXT_CHARACTERS,
     "confirmation_text": MAX_MAIL_TEXT_CHARACTERS,
 }
+_MAX_CHARACTERS = {"sender_name": MAX_SENDER_CHARACTERS, **TEXTS}
 _LOOK = ("colour", "logo_hash_id", "sender_name", *TEXTS)
+# Strangers read these in pages and mails.
+_SHOWN = frozenset({"title", "tagline", "consent_wording", "sender_name", *TEXTS})
 _MIXING_STEPS = 50
 
 
@@ -56,47 +60,66 @@ class Look:
     logo_url: str | None = None
 
 
-def settle(uow: UnitOfWork, mailing_list: MailingList, changed: Collection[str]) -> None:
-    """Check what an owner set of these columns, and bring it into its one spelling.
+def checked(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Check what an owner set, and return the values in their one spelling.
 
-    Raises ``list.colour``, ``list.logo``, ``list.sender_name``, ``list.words``.
+    The length of a text is checked before the text is searched. Raises ``list.colour``,
+    ``list.sender_name``, ``list.words``, ``text.leads_away``, ``text.misleading``.
     """
+    checked = dict(values)
     for name in _LOOK:
-        if name in changed:
-            text = (getattr(mailing_list, name) or "").strip()
-            setattr(mailing_list, name, _settled(name, text) if text else None)
-    has_logo = "logo_hash_id" in changed and mailing_list.logo_hash_id is not None
-    if has_logo and _logo(uow, mailing_list) is None:
+        if name in checked:
+            checked[name] = _in_one_spelling(name, (checked[name] or "").strip()) or None
+    words = {name: checked[name] for name in _MAX_CHARACTERS if checked.get(name)}
+    for name, text in words.items():
+        if len(text) > _MAX_CHARACTERS[name]:
+            raise _refusal(name)
+    for name in _SHOWN & checked.keys():
+        require_harmless(name, checked[name])
+    if "sender_name" in checked:
+        require_other_name(settings, "sender_name", checked["sender_name"])
+    for name, text in words.items():
+        is_name = name == "sender_name"
+        if (is_name and _NO_NAME.search(text)) or not is_plain(text.replace("\n", " ")):
+            raise _refusal(name)
+    if checked.get("colour"):
+        _require_contrast(checked["colour"])
+    return checked
+
+
+def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
+    """Raise ``list.logo`` unless the list's logo is a public image of its owner."""
+    if mailing_list.logo_hash_id is not None and _logo(uow, mailing_list) is None:
         raise errors.LIST_LOGO()
 
 
-def _settled(name: str, text: str) -> str:
+def _in_one_spelling(name: str, text: str) -> str:
     if name == "colour":
-        return _colour(text.lower())
+        return text.lower()
+    if name not in TEXTS:
+        return text
+    # In a mail the words stand in one line, so that they can't look like more than a quotation.
+    end = "\n" if TEXTS[name] == MAX_PAGE_TEXT_CHARACTERS else " "
+    return end.join(" ".join(each.split()) for each in text.splitlines())
+
+
+def _refusal(name: str) -> DomainError:
+    most = _MAX_CHARACTERS[name]
     if name == "sender_name":
-        if len(text) > MAX_SENDER_CHARACTERS or _NO_NAME.search(text) or not is_plain(text):
-            raise errors.LIST_SENDER_NAME(most=MAX_SENDER_CHARACTERS)
-    elif name in TEXTS:
-        most = TEXTS[name]
-        # In a mail the words stand in one line, so that they can't look like more than a quotation.
-        end = "\n" if most == MAX_PAGE_TEXT_CHARACTERS else " "
-        text = end.join(" ".join(each.split()) for each in text.splitlines())
-        if len(text) > most or not is_plain(text.replace("\n", " ")):
-            raise errors.LIST_WORDS(name=name, most=most)
-    return text
+        return errors.LIST_SENDER_NAME(most=most)
+    return errors.LIST_WORDS(name=name, most=most)
 
 
-def _colour(text: str) -> str:
-    if not _COLOUR.match(text):
+def _require_contrast(colour: str) -> None:
+    if not _COLOUR.match(colour):
         raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
-    found = contrast(text, LIGHT_GROUND)
-    if found < MIN_CONTRAST:
+    ratio = contrast(colour, LIGHT_GROUND)
+    if ratio < MIN_CONTRAST:
         # Rounded down: 4.49 is not enough, and must not look so.
         raise errors.LIST_COLOUR(
-            rule=f"has a contrast of {int(found * 10) / 10:.1f} to the ground of our pages, "
+            rule=f"has a contrast of {int(ratio * 10) / 10:.1f} to the ground of our pages, "
             f"{LIGHT_GROUND}, and needs {MIN_CONTRAST}: choose a darker one"
         )
-    return text
 
 
 def of(uow: UnitOfWork, mailing_list: MailingList) -> Look:

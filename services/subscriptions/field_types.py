@@ -73,12 +73,13 @@ def change(uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, A
     Raises what that raises and ``field.in_use``, ``field.values_unfit``, ``field.too_many_values``,
     ``list.busy``.
     """
+    columns = fields.checked(values)
     field = fields.get(uow, owner_id, field_id, lock=True)
-    type_ = FieldType(values.get("type", field.type))
+    type_ = FieldType(columns.get("type", field.type))
     if type_ != field.type:
-        values = {"choices": [], **values}
-        _convert(uow, field, MemberField(type=type_, label=field.label, choices=values["choices"]))
-    return fields.change(uow, owner_id, field_id, values)
+        columns.setdefault("choices", [])
+        _convert(uow, field, MemberField(type=type_, label=field.label, choices=columns["choices"]))
+    return fields.change(uow, owner_id, field_id, columns)
 
 
 def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import date
-from typing import Any
+from typing import Any, NewType
 from unicodedata import normalize
 
 from sqlalchemy import func, select
@@ -206,11 +206,45 @@ def list_of(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
     return list(uow.session.scalars(select(MemberField).where(*own).order_by(MemberField.id)))
 
 
+# The columns of a field whose texts are checked.
+CheckedColumns = NewType("CheckedColumns", dict[str, Any])
+
+
+def checked(values: Mapping[str, Any]) -> CheckedColumns:
+    """Check the texts that an owner set, and return the columns without spaces at their ends.
+
+    Call it before a transaction begins: to search texts takes time. The length of each text is
+    checked first. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
+    ``text.misleading``.
+    """
+    columns = dict(values)
+    label, choices = columns.get("label"), columns.get("choices")
+    if label is not None:
+        label = columns["label"] = label.strip()
+        if len(label) > MAX_LABEL_CHARACTERS:
+            raise errors.FIELD_LABEL(most=MAX_LABEL_CHARACTERS)
+    if choices is not None:
+        choices = columns["choices"] = [normalize("NFC", each.strip()) for each in choices]
+        if len(choices) > MAX_CHOICES or any(len(each) > MAX_CHOICE_CHARACTERS for each in choices):
+            raise errors.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
+    for name, texts in (("label", [label]), ("choices", choices or [])):
+        for text in texts:
+            branding.require_harmless(name, text)
+            branding.require_no_secret(name, text)
+    branding.require_no_secret("description", columns.get("description"))
+    if label is not None and not is_shown(label):
+        raise errors.FIELD_LABEL(most=MAX_LABEL_CHARACTERS)
+    if choices and not (all(map(is_shown, choices)) and len({*choices}) == len(choices)):
+        raise errors.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
+    return CheckedColumns(columns)
+
+
 def create(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
     """A new field of the owner.
 
     Raises ``user.not_found``, ``field.too_many`` and what ``change`` raises.
     """
+    columns = checked({"choices": [], **values})
     # Two that are made at once are counted one after the other.
     sessions.lock_person(uow, owner_id)
     is_living = MemberField.retired_at.is_(None)
@@ -220,15 +254,15 @@ def create(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) ->
         raise errors.FIELD_TOO_MANY(most=MAX_FIELDS, ever=MAX_FIELDS_EVER)
     field = MemberField(user_id=owner_id, type=type)
     uow.session.add(field)
-    _set(uow, field, {"choices": [], **values})
+    _set(uow, field, columns)
     return field
 
 
-def change(uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]) -> MemberField:
+def change(uow: UnitOfWork, owner_id: int, field_id: int, values: CheckedColumns) -> MemberField:
     """Set the named columns. ``field_types.change`` changes the type too.
 
     A choice that is taken away stays the value of the members who have it. Raises
-    ``field.not_found``, ``text.leads_away``, ``text.misleading``, and the error of each column.
+    ``field.not_found``, and the error of each column.
     """
     field = get(uow, owner_id, field_id, lock=True)
     _set(uow, field, values)
@@ -258,30 +292,14 @@ def get(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) ->
     return found
 
 
-def _set(uow: UnitOfWork, field: MemberField, values: Mapping[str, Any]) -> None:
+def _set(uow: UnitOfWork, field: MemberField, values: CheckedColumns) -> None:
     before = branding.texts_of(field)
     for name, value in values.items():
         setattr(field, name, value)
-    field.label = field.label.strip()
-    field.choices = [normalize("NFC", each.strip()) for each in field.choices]
-    shown = [("label", field.label), *(("choices", each) for each in field.choices)]
-    for name, text in shown:
-        branding.require_harmless(name, text)
-        branding.require_no_secret(name, text)
-    branding.require_no_secret("description", field.description)
     branding.look_at(uow, field, before)
     if not KEY_FORM.match(field.key):
         raise errors.FIELD_KEY(most=MAX_KEY_CHARACTERS)
-    if not _is_line(field.label, MAX_LABEL_CHARACTERS):
-        raise errors.FIELD_LABEL(most=MAX_LABEL_CHARACTERS)
-    choices = field.choices
-    has_as_many = bool(choices) == (field.type == FieldType.CHOICE) and len(choices) <= MAX_CHOICES
-    are_lines = all(_is_line(each, MAX_CHOICE_CHARACTERS) for each in choices)
-    if not has_as_many or not are_lines or len({*choices}) < len(choices):
+    if bool(field.choices) != (field.type == FieldType.CHOICE):
         raise errors.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
     with unless_taken("uq_fields_user_id_key", errors.FIELD_KEY_TAKEN(key=field.key)):
         uow.session.flush()
-
-
-def _is_line(text: str, most: int) -> bool:
-    return len(text) <= most and is_shown(text)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NewType
 from urllib.parse import urlsplit
 
 from sqlalchemy import ColumnElement, Row, ScalarSelect, func, literal, select, text
@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from core.errors import mailing as errors
 from core.ids import MAX_ID, MAX_UINT64
 from core.languages.shown_lines import is_shown
-from core.settings import origins
+from core.settings import Settings, origins
 from core.settings.notations import PlanQuota
 from models import ListReport, MailingList, MemberField, OptOutKind, User
 from services import paging
@@ -37,10 +37,31 @@ MAX_REDIRECT_ORIGINS = 10
 _IMAGES = ("avatar_image_url", "favicon_image_url")
 # No column: each version of it is a row.
 _WORDING = "consent_wording"
-_STRANGERS_READ = frozenset({"title", "tagline", _WORDING, "sender_name", *branding.TEXTS})
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
 # Keys of fields, which are stored by their ids.
 _FIELDS = ("asked_fields", "required_fields")
+
+
+# The columns of a list whose texts are checked.
+CheckedValues = NewType("CheckedValues", dict[str, Any])
+
+
+def checked(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
+    """Check the texts that an owner set, and return the values in their one spelling.
+
+    Call it before a transaction begins: to search texts takes time. Raises ``list.title`` and what
+    ``branding.checked`` raises.
+    """
+    values = dict(fields)
+    if "title" in values:
+        values["title"] = values["title"].strip()
+        if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
+            raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
+    checked = branding.checked(settings, values)
+    # The title goes into mails; with a second line an owner could write text to any stranger.
+    if "title" in checked and not is_shown(checked["title"]):
+        raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
+    return CheckedValues(checked)
 
 
 def create_own(
@@ -53,12 +74,11 @@ def create_own(
     providers: Collection[str],
 ) -> MailingList:
     """Create a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
+    values = checked(uow.settings, {**fields, "title": title, "slug": slug})
     # A person who owns a list is not erased, and one who is erased gets none.
     sessions.lock_person(uow, caller.user_id)
     quotas.require(uow, caller.user_id, PlanQuota.LISTS)
-    return create(
-        uow, owner_id=caller.user_id, title=title, slug=slug, fields=fields, providers=providers
-    )
+    return _create(uow, caller.user_id, values, providers)
 
 
 def create(
@@ -70,37 +90,41 @@ def create(
     fields: Mapping[str, Any] | None = None,
     providers: Collection[str] = (),
 ) -> MailingList:
-    """Create a list, with other columns that an owner sets; raises what ``change`` raises.
+    """Create a list, with other columns that an owner sets.
 
-    ``providers``: the challenge providers that are set up in this deployment.
+    Raises what ``checked`` and ``change`` raise.
+
+    Args:
+        providers: the challenge providers that are set up in this deployment.
     """
+    values = checked(uow.settings, {**(fields or {}), "title": title, "slug": slug})
+    return _create(uow, owner_id, values, providers)
+
+
+def _create(
+    uow: UnitOfWork, owner_id: int, values: CheckedValues, providers: Collection[str]
+) -> MailingList:
     mailing_list = MailingList(user_id=owner_id)
     uow.session.add(mailing_list)
-    change(uow, mailing_list, {**(fields or {}), "title": title, "slug": slug}, providers)
+    change(uow, mailing_list, values, providers)
     return mailing_list
 
 
 def change(
     uow: UnitOfWork,
     mailing_list: MailingList,
-    fields: Mapping[str, Any],
+    fields: CheckedValues,
     providers: Collection[str],
 ) -> None:
-    """Set the named columns.
-
-    Raises ``list.busy``, ``text.leads_away``, ``text.misleading``, and the error of each column.
-    """
-    for name in _STRANGERS_READ & fields.keys():
-        branding.require_harmless(name, fields[name])
-    if "sender_name" in fields:
-        branding.require_other_name(uow.settings, "sender_name", fields["sender_name"])
+    """Set the named columns; raises ``list.busy``, ``list.logo``, and the error of each column."""
     before = branding.texts_of(mailing_list)
     columns = {name: value for name, value in fields.items() if name not in {_WORDING, *_FIELDS}}
     with uow.session.no_autoflush:
         columns |= _field_ids(uow, mailing_list, fields)
     _set(mailing_list, columns, providers)
-    with uow.session.no_autoflush:
-        branding.settle(uow, mailing_list, columns)
+    if "logo_hash_id" in columns:
+        with uow.session.no_autoflush:
+            branding.require_logo(uow, mailing_list)
     branding.look_at(uow, mailing_list, before)
     taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
     # A new slug waits for the rows that an import is writing about the list.
@@ -255,11 +279,6 @@ def titles_of(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
 def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]) -> None:
     for name, value in fields.items():
         setattr(mailing_list, name, value)
-    title = mailing_list.title.strip()
-    # The title goes into mails; with a second line an owner could write text to any stranger.
-    if len(title) > MAX_LIST_TITLE_CHARACTERS or not is_shown(title):
-        raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
-    mailing_list.title = title
     if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
         raise errors.LIST_SLUG()
     known = [origins.read(text) for text in (mailing_list.redirect_origins or [])]

@@ -237,11 +237,13 @@ def _change(
     """
     try:
         with visit.unit_of_work() as uow:
+            shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+        had = {name: getattr(shown, name) for name in values}
+        differs = {name: value for name, value in values.items() if value != had[name]}
+        sent = body_of_form(ListChanges, differs).sent()
+        changes = lists.checked(visit.state.resources.settings, sent)
+        with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
-            shown = list_response(uow, visit.state, mailing_list)
-            had = {name: getattr(shown, name) for name in values}
-            differs = {name: value for name, value in values.items() if value != had[name]}
-            changes = body_of_form(ListChanges, differs).sent()
             lists.change(uow, mailing_list, changes, visit.state.challenges.configured)
     except DomainError as error:
         return page(visit, list_id, visit.refused(error, PLACES))

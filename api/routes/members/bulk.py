@@ -1,9 +1,9 @@
+from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,6 +16,7 @@ from api.bodies.json_bodies import (
     require_json_type,
     without_byte_order_mark,
 )
+from api.errors import MAX_PROBLEMS, request_error
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
@@ -50,7 +51,7 @@ from storage.unit_of_work import UnitOfWork
 adds_router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
 WAIT_SECONDS = 30.0
-_MAX_FIELD_PROBLEMS = 100
+_ROWS_OF_PART = 1_000
 
 _MEMBERS = TypeAdapter(MembersInput)
 # For the document: the route reads its body itself.
@@ -133,13 +134,35 @@ def _check_members(request: Request, body: bytes) -> None:
     members = parsed.get("members") if isinstance(parsed, dict) else None
     if isinstance(members, list) and len(members) > MAX_MEMBERS_PER_REQUEST:
         raise imports.MEMBERS_TOO_MANY(most=MAX_MEMBERS_PER_REQUEST)
-    try:
-        _MEMBERS.validate_python(parsed)
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)[:_MAX_FIELD_PROBLEMS]
-        raise RequestValidationError(
-            [{**problem, "loc": ("body", *problem["loc"])} for problem in problems]
-        ) from None
+    errors: list[Any] = []
+    count = 0
+    for first, part in _parts(parsed, members):
+        try:
+            _MEMBERS.validate_python(part)
+        except ValidationError as error:
+            count += error.error_count()
+            if len(errors) < MAX_PROBLEMS:
+                listed = error.errors(include_url=False, include_input=False)
+                errors += [{**each, "loc": _place(each["loc"], first)} for each in listed]
+    if errors:
+        raise request_error(errors, count=count)
+
+
+def _parts(parsed: object, members: object) -> Iterator[tuple[int, object]]:
+    """Yield the body in parts, each with the number of its first row.
+
+    A body with a hundred thousand wrong rows would otherwise become as many errors at once.
+    """
+    if not isinstance(members, list) or not members:
+        yield 0, parsed
+        return
+    for first in range(0, len(members), _ROWS_OF_PART):
+        yield first, {"members": members[first : first + _ROWS_OF_PART]}
+
+
+def _place(part: tuple[int | str, ...], first: int) -> tuple[int | str, ...]:
+    """Return the place in the body of a place in a part of it."""
+    return ("body", *(each + first if isinstance(each, int) else each for each in part))
 
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)

@@ -1,0 +1,75 @@
+"""Texts of lists and fields that are longer than they may be."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from core.errors import DomainError
+from models import FieldType
+from services.access.caller import Caller
+from services.subscriptions import fields, lists
+from tests.contract.replies import problem
+from tests.openapi import openapi_document
+from tests.stack import Owner, Stack
+
+# Numbers take longest to search for an address.
+LONGEST_TEXT = "1" * 1_900_000
+LONG_TEXT = "1" * 9_000
+# A text and the code with which it is refused.
+OF_LIST = {"title": "A list", "slug": "a-list"}
+OF_FIELD = {"key": "city", "label": "City", "type": "text"}
+
+
+def texts_of(schema: str) -> list[str]:
+    """Return the names of the properties that are texts, and not one of a few words."""
+    properties = openapi_document()["components"]["schemas"][schema]["properties"]
+    return [
+        name
+        for name, each in properties.items()
+        for part in [each, *each.get("anyOf", ())]
+        if part.get("type") == "string" and "enum" not in part
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "schema", "right"),
+    [
+        ("POST", "/lists", "NewList", OF_LIST),
+        ("POST", "/lists/{}/previews/sign_up", "ListChanges", {}),
+        ("POST", "/fields", "NewField", OF_FIELD),
+    ],
+)
+def test_text_of_a_list_or_field_is_measured_before_it_is_searched(
+    *,
+    client: httpx2.Client,
+    list_id: int,
+    method: str,
+    path: str,
+    schema: str,
+    right: dict[str, Any],
+) -> None:
+    names = texts_of(schema)
+    assert len(names) > 2
+    for name in names:
+        body = {**right, name: LONGEST_TEXT}
+        refused = problem(
+            client.request(method, path.format(list_id), json=body), 422, "body.invalid"
+        )
+        assert [each["field"] for each in refused["errors"]] == [f"body.{name}"]
+        # Of a text that is shorter, the service says with a code of its own how long it may be.
+        reply = client.request(method, path.format(list_id), json={**right, name: LONG_TEXT})
+        assert reply.json()["errors"][0]["field"] == f"body.{name}"
+        assert reply.json()["code"] != "text.leads_away"
+
+
+def test_texts_are_searched_before_a_transaction_begins(stack: Stack, owner: Owner) -> None:
+    caller = Caller(owner.user_id, frozenset(), unrestricted=True)
+    with stack.resources.unit_of_work() as uow:
+        with pytest.raises(DomainError, match="strangers read it"):
+            lists.create_own(
+                uow, caller, title="See 192.0.2.1", slug="a-list", fields={}, providers=()
+            )
+        with pytest.raises(DomainError, match="strangers read it"):
+            fields.create(uow, owner.user_id, type=FieldType.TEXT, key="a", label="See 192.0.2.1")
+        assert not uow.session.in_transaction()
