@@ -42,7 +42,14 @@ from models.member_transfer import (
     WaitingChunk,
 )
 from models.oauth import OAuthClient, OAuthCode, OAuthGrant, OAuthToken, TokenKind
-from models.opt_out import DeniedEntry, Departure, DepartureKind, OptOut, OptOutKind
+from models.opt_out import (
+    DeniedEntry,
+    Departure,
+    DepartureKind,
+    ErasedDenial,
+    OptOut,
+    OptOutKind,
+)
 from models.quota_use import ComposerUse, MailCount, StorageUse
 from models.subscriber_count import (
     COUNTS_AND_DELTAS,

@@ -54,6 +54,22 @@ class DeniedEntry(Model):
     entry: Mapped[str] = mapped_column(primary_key=True)
 
 
+class ErasedDenial(Model):
+    """A denied address whose person was erased: an HMAC of the address in place of the entry.
+
+    The owner's denial outlives the erasure, so that nobody lifts it by their own erasure.
+    """
+
+    __tablename__ = "erased_denials"
+    __table_args__ = (CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),)
+
+    # The owner who denied the address.
+    user_id: Mapped[int] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
+    )
+    address_hmac: Mapped[bytes] = mapped_column(primary_key=True)
+
+
 # Triggers write them with each opt-out and each erasure, so no way to leave can forget it.
 # Maintenance moves them to the journal beside the backups within a minute. Without backups nothing
 # reads them.

@@ -183,7 +183,11 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.DenyListRecord]:
     """The addresses and domains of which the caller wants no new members."""
     found = deny_lists.read(uow, caller.user_id)
-    return envelope(schemas.DenyListRecord(addresses=[*found.addresses], domains=[*found.domains]))
+    return envelope(
+        schemas.DenyListRecord(
+            addresses=[*found.addresses], domains=[*found.domains], erased=found.erased
+        )
+    )
 
 
 @deny_list_router.put(
@@ -194,7 +198,8 @@ def replace_deny_list(
 ) -> Envelope[int]:
     """Replace the whole deny list; the answer is how many entries came or went.
 
-    No new member with such an address comes onto any list of the caller's. Members stay.
+    No new member with such an address gets onto a list of the caller. Members stay. Denied
+    addresses of erased people stay denied: only a PATCH that names the address removes one.
     """
     entries = deny_lists.normalised(body.addresses, body.domains)
     return envelope(deny_lists.replace(uow, caller.user_id, entries))

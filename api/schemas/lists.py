@@ -267,6 +267,11 @@ class DenyListRecord(Schema):
     domains: list[str] = Field(
         description="*.example.org stands for all subdomains of example.org", examples=[_DOMAINS]
     )
+    erased: int = Field(
+        description="How many more addresses are denied whose person was erased; nobody can read "
+        "them",
+        examples=[0],
+    )
 
 
 class NewDenyList(Body):

@@ -22,7 +22,7 @@ from services.jobs import lease as leases
 from services.jobs.batches import work_in_turns
 from services.jobs.lease import Lease
 from services.privacy import stages
-from services.subscriptions import lists
+from services.subscriptions import deny_lists, lists
 from services.subscriptions.members import opt_outs
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -94,8 +94,7 @@ def _mark(uow: UnitOfWork, person: User) -> int:
         # Recent ones, unsent ones, and those by the address.
         is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
         uow.session.execute(delete(kind).where(is_about_person))
-    # Fields in which other owners wrote of the address.
-    uow.session.execute(delete(models.DeniedEntry).where(models.DeniedEntry.entry == person.email))
+    deny_lists.keep_for_erasure(uow, address)
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     return _blank(uow, person, {"address_hmac": digest, "counts": {"opt_outs_kept": kept}})
 

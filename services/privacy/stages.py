@@ -269,6 +269,7 @@ STAGES: Mapping[str, Stage] = {
     "keys": _deleting(models.ApiKey.user_id),
     "sessions": _deleting(models.UserSession.user_id),
     "denials": _deleting_few(models.DeniedEntry.user_id),
+    "erased_denials": _deleting_few(models.ErasedDenial.user_id),
     "apps": _deleting_few(models.TotpSecret.user_id),
     "passkeys": _deleting(models.Passkey.user_id),
     "recovery_codes": _deleting(models.RecoveryCode.user_id),

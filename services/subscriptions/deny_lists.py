@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sqlalchemy import exists, func, select, text
+from sqlalchemy import delete, exists, func, select, text
 
 from core.errors import FieldProblem
 from core.errors.mailing import DENY_LIST_ENTRY, DENY_LIST_TOO_LONG, MEMBER_DENIED
 from core.languages.shown_lines import strip_unseen
 from core.logging import get_logger
-from models import DeniedEntry
+from models import DeniedEntry, ErasedDenial
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from storage.unit_of_work import UnitOfWork
@@ -22,6 +22,7 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 MAX_ENTRIES = 100_000
+_PURPOSE = "denied-address"
 _MAX_PROBLEMS = 100
 _SUBDOMAINS = "*."
 # Two writers of one list would each see room for their own entries.
@@ -30,10 +31,14 @@ _HOLD = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:own
 
 @dataclass(frozen=True)
 class DenyList:
-    """The entries of an owner, each in its one spelling and in order."""
+    """The entries of an owner, each in its one spelling and in order.
+
+    ``erased`` is the number of denied addresses whose person was erased.
+    """
 
     addresses: Sequence[str] = ()
     domains: Sequence[str] = ()
+    erased: int = 0
 
 
 def normalised(addresses: Sequence[str], domains: Sequence[str], *, verb: str = "") -> set[str]:
@@ -82,7 +87,9 @@ def _domain(written: str) -> str | None:
 def read(uow: UnitOfWork, owner_id: int) -> DenyList:
     entries = sorted(_entries_of(uow, owner_id))
     addresses = [entry for entry in entries if "@" in entry]
-    return DenyList(addresses, [entry for entry in entries if "@" not in entry])
+    domains = [entry for entry in entries if "@" not in entry]
+    erased = select(func.count()).where(ErasedDenial.user_id == owner_id)
+    return DenyList(addresses, domains, uow.session.scalar(erased) or 0)
 
 
 def _entries_of(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
@@ -91,14 +98,22 @@ def _entries_of(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
 
 
 def replace(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
-    """Let these be all entries; returns how many came or went. Raises ``deny_list.too_long``."""
+    """Replace all entries that the owner can read; return the number of changed entries.
+
+    Denials of erased people stay, because the owner can't repeat their addresses. Raises
+    ``deny_list.too_long``.
+    """
     uow.session.execute(_HOLD, {"owner_id": owner_id})
     before = set(_entries_of(uow, owner_id))
     return change(uow, owner_id, add={*entries} - before, remove=before - {*entries})
 
 
 def change(uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]) -> int:
-    """Add and remove entries; returns how many came or went. Raises ``deny_list.too_long``."""
+    """Add and remove entries; return the number of changed entries.
+
+    An address that is removed is denied no longer, even if its person was erased. Raises
+    ``deny_list.too_long``.
+    """
     uow.session.execute(_HOLD, {"owner_id": owner_id})
     add = {*add} - {*remove}
     if len(add) > MAX_ENTRIES:
@@ -106,10 +121,17 @@ def change(uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Coll
     values = {"owner_id": owner_id, "gone": sorted({*remove}), "added": sorted(add)}
     gone = uow.session.scalar(_REMOVE, values) if remove else 0
     added = uow.session.scalar(_ADD, values) if add else 0
+    erased = _erased_among(uow, owner_id, {*add, *remove})
+    uow.session.execute(
+        delete(ErasedDenial).where(
+            ErasedDenial.user_id == owner_id, ErasedDenial.address_hmac.in_(erased)
+        )
+    )
+    erased_and_removed = {*erased.values()} & {*remove}
     counted = select(func.count()).where(DeniedEntry.user_id == owner_id)
     if added and (uow.session.scalar(counted) or 0) > MAX_ENTRIES:
         raise DENY_LIST_TOO_LONG(most=MAX_ENTRIES)
-    return (gone or 0) + (added or 0)
+    return (gone or 0) + (added or 0) + len(erased_and_removed)
 
 
 _REMOVE = text(
@@ -142,12 +164,43 @@ def denied_of(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set
         wanted = {entry for address in addresses for entry in _entries_for(address)}
         found = uow.session.scalars(_FIND, {"owner_id": owner_id, "wanted": sorted(wanted)})
         entries |= {*found}
+    erased = {*_erased_among(uow, owner_id, addresses).values()}
     if not entries:
-        return set()
-    return {each for each in addresses if not entries.isdisjoint(_entries_for(each))}
+        return erased
+    return erased | {each for each in addresses if not entries.isdisjoint(_entries_for(each))}
 
 
 _FIND = text("SELECT entry FROM denied_entries WHERE user_id = :owner_id AND entry = ANY(:wanted)")
+
+
+def _erased_among(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> dict[bytes, str]:
+    """Map the stored HMACs of denied addresses whose person was erased to these addresses."""
+    of_owner = ErasedDenial.user_id == owner_id
+    if not uow.session.scalar(select(exists().where(of_owner))):
+        return {}
+    digests_of = uow.settings.keyring.signer(_PURPOSE).digests
+    known = {digest: each for each in addresses for digest in digests_of(each.encode())}
+    stored = uow.session.scalars(_FIND_ERASED, {"owner_id": owner_id, "digests": [*known]})
+    return {bytes(digest): known[bytes(digest)] for digest in stored}
+
+
+_FIND_ERASED = text(
+    "SELECT address_hmac FROM erased_denials"
+    " WHERE user_id = :owner_id AND address_hmac = ANY (CAST(:digests AS bytea[]))"
+)
+
+
+def keep_for_erasure(uow: UnitOfWork, address: str) -> None:
+    """Replace all owners' entries of this address by its HMAC, because its person is erased."""
+    digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
+    uow.session.execute(_KEEP_FOR_ERASURE, {"address": address, "digest": digest})
+
+
+_KEEP_FOR_ERASURE = text(
+    "WITH gone AS (DELETE FROM denied_entries WHERE entry = :address RETURNING user_id)"
+    " INSERT INTO erased_denials (user_id, address_hmac)"
+    " SELECT user_id, :digest FROM gone ON CONFLICT DO NOTHING"
+)
 
 
 def _entries_for(address: str) -> Iterator[str]:

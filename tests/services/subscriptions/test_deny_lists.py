@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from services.accounts import email_addresses
 from services.subscriptions import deny_lists
@@ -52,3 +53,21 @@ def test_the_operators_entries_are_spelled_as_addresses_are(stack: Stack, owner:
     with replace(stack.resources, settings=with_list).unit_of_work() as uow:
         found = deny_lists.denied_of(uow, owner.user_id, addresses)
     assert found == {addresses[0], addresses[2], addresses[3]}
+
+
+def test_the_denial_of_an_erased_person_holds_under_each_key_of_the_ring(
+    stack: Stack, owner: Owner
+) -> None:
+    address, current = "ada@erased.example", stack.settings()
+    keys = current.secret_keys.get_secret_value().split(",")
+    assert len(keys) == 2
+    swapped = current.model_copy(update={"secret_keys": SecretStr(",".join(keys[::-1]))})
+    # The copy has the keyring of the original.
+    swapped.__dict__.pop("keyring", None)
+    with replace(stack.resources, settings=swapped).unit_of_work() as uow:
+        deny_lists.change(uow, owner.user_id, add=[address], remove=[])
+        deny_lists.keep_for_erasure(uow, address)
+    with stack.resources.unit_of_work() as uow:
+        assert deny_lists.denied_of(uow, owner.user_id, [address]) == {address}
+        assert deny_lists.change(uow, owner.user_id, add=[], remove=[address]) == 1
+        assert deny_lists.denied_of(uow, owner.user_id, [address]) == set()

@@ -1,0 +1,24 @@
+"""Add the table erased_denials.
+
+Release 1.0.0 neither reads nor writes the table: its erasures go on deleting denied entries.
+"""
+
+from alembic import op
+
+revision = "0110"
+down_revision = "0109"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.execute("""
+    CREATE TABLE erased_denials (
+        user_id bigint NOT NULL,
+        address_hmac bytea NOT NULL,
+        CONSTRAINT pk_erased_denials PRIMARY KEY (user_id, address_hmac),
+        CONSTRAINT ck_erased_denials_hmac_length CHECK (octet_length(address_hmac) = 32),
+        CONSTRAINT fk_erased_denials_user_id FOREIGN KEY (user_id)
+            REFERENCES users(id) ON DELETE CASCADE
+    )
+    """)
