@@ -15,6 +15,7 @@ import orjson
 from core.errors import imports as errors
 from models import FieldType
 from services.subscriptions.imports.columns import (
+    ABSENT,
     ColumnLayout,
     FileDescription,
     MemberRow,
@@ -123,7 +124,7 @@ def header(found: Iterable[Values]) -> list[str]:
 
 
 def cells(values: Values, names: Sequence[str]) -> list[str]:
-    return [values.get(name, "") for name in names]
+    return [values.get(name, ABSENT) for name in names]
 
 
 # A larger file has to be JSON Lines. Parsed, a document takes several times as much memory.

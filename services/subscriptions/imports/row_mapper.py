@@ -5,6 +5,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 from unicodedata import category
 
@@ -16,10 +17,12 @@ from models import ConsentHow
 from services.subscriptions import tags
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.fields import FieldValue, ValueRefused
-from services.subscriptions.imports.cells import MarkReader, cell_shown, read_value
+from services.subscriptions.imports.cells import MarkReader, MemberMarks, cell_shown, read_value
 from services.subscriptions.imports.columns import (
+    ABSENT,
     CONSENT_PARTS,
     CONSENT_PREFIX,
+    AbsentCell,
     ColumnLayout,
     LeftOut,
     MemberRow,
@@ -175,6 +178,7 @@ class RowMapper:
         self._name = layout.first("name")
         self._parts = layout.of("first_name", "last_name")
         self._expiry = layout.first("paid_expiry")
+        self._has_tiers = bool(layout.of("tier", "paid", "active_subscription"))
         self._marks = MarkReader(layout)
         attributes = AttributeReader(layout, forms)
         # Most files have none.
@@ -197,7 +201,7 @@ class RowMapper:
                 reason = "The address has bytes that are not in the encoding."
                 return RejectedRecord(line, "encoding.invalid", reason, cells)
         short = self._width - len(cells)
-        padded = [*cells, *[""] * short] if short > 0 else cells
+        padded = [*cells, *[ABSENT] * short] if short > 0 else cells
         email = padded[self._email].strip()
         name = "" if self._name is None else _name_in(padded[self._name])
         if not name and self._parts:
@@ -217,18 +221,37 @@ class RowMapper:
         if marks.problem:
             status, problem = marks.suppression, marks.problem
             return MemberRow(line, email, name, None, None, status, cells, problem=problem)
-        expiry, ends = None, "" if self._expiry is None else padded[self._expiry]
-        if self._expiry is not None and marks.tier != "free" and ends:
-            try:
-                expiry = self._forms.moment(self._expiry, ends)
-            except ValueError:
-                if marks.suppression is not SuppressionStatus.WANTED:
-                    # An opt-out has no end, and must not be lost.
-                    return MemberRow(line, email, name, None, None, marks.suppression, cells)
-                reason = f"{bare_cell(ends).strip()[:60]!r} is no date."
-                return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
+        try:
+            expiry, clears_expiry = self._read_expiry(padded, marks)
+        except ValueError as error:
+            return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
         extras = self._attributes.read(padded) if self._attributes else None
-        return MemberRow(line, email, name, marks.tier, expiry, marks.suppression, cells, extras)
+        # By place, not by name, which takes longer.
+        status = marks.suppression
+        return MemberRow(
+            *(line, email, name, marks.tier, expiry, status, cells, extras, None, clears_expiry)
+        )
+
+    def _read_expiry(
+        self, cells: Sequence[str], marks: MemberMarks
+    ) -> tuple[datetime | None, bool]:
+        """Return the end of a paid tier, and whether an empty cell clears the stored end.
+
+        Raises ``ValueError`` if the row wants mail and its end is unreadable.
+        """
+        if self._expiry is None or marks.tier == "free":
+            return None, False
+        cell = cells[self._expiry]
+        try:
+            expiry = self._forms.moment(self._expiry, cell) if cell else None
+        except ValueError:
+            if marks.suppression is not SuppressionStatus.WANTED:
+                # An opt-out has no end, and must not be lost.
+                return None, False
+            raise ValueError(f"{bare_cell(cell).strip()[:60]!r} is no date.") from None
+        # If a row has neither a tier nor an end, it changes neither of them.
+        can_clear = marks.tier is not None or not self._has_tiers
+        return expiry, expiry is None and can_clear and not isinstance(cell, AbsentCell)
 
 
 def _tidy_email(email: str) -> str:
