@@ -8,7 +8,7 @@ wait for each other.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -28,7 +28,8 @@ from services.access import quotas
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.subscriptions import bulk_files, deny_lists, lists
-from services.subscriptions.imports import staging, statements
+from services.subscriptions.imports import shown_cells, staging, statements
+from services.subscriptions.imports.columns import LeftOut
 from services.subscriptions.imports.endings import (
     DUPLICATE,
     DUPLICATE_CODE,
@@ -67,12 +68,14 @@ class AppliedChunk:
         counts: how many rows have each verdict; ``left`` rows count as opted out.
         updated: how many members, active before, got another name or tier.
         left_out: how many values rows were taken over without.
+        dropped_expiries: the ends that need a paid tier, by the lines of their rows.
         not_added: the CSV lines of all rows that were not added, or not whole.
     """
 
     counts: Counter[str]
     updated: int
     left_out: int
+    dropped_expiries: Mapping[int, LeftOut]
     not_added: bytes
 
 
@@ -130,10 +133,14 @@ def apply(
     if not task.dry_run and chunk.has_extras:
         statements.keep_claims(uow, task, chunk.rows, found)
     counts[OPTED_OUT] += counts.pop(LEFT, 0)
-    width = len(staging.header_of(task))
     told = {number: some for number, some in told.items() if found[number] in (ADDED, ALREADY)}
+    dropped = statements.dropped_expiries(uow, task, chunk.rows)
+    for number, expiry in dropped.items():
+        told[number] = [*told.get(number, ()), str(expiry)]
+    width = len(staging.header_of(task))
     not_added = staging.rejects_csv(chunk.rows, found, told, width)
-    return AppliedChunk(counts, updated, sum(map(len, told.values())), not_added)
+    by_line = {chunk.rows[number].line: expiry for number, expiry in dropped.items()}
+    return AppliedChunk(counts, updated, sum(map(len, told.values())), by_line, not_added)
 
 
 def _deny(uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, found: list[str]) -> None:
@@ -268,6 +275,8 @@ def commit(
             name = staging.rejects_name(task.object_prefix, chunk.number)
             not_added = seal(applied.not_added, key, name)
             _count_rows(uow, hold(uow), task, chunk, applied)
+            if applied.dropped_expiries:
+                shown_cells.add_problems(resources, task, applied.dropped_expiries)
             one = ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
             uow.session.add(one)
     except IntegrityError as error:

@@ -79,6 +79,15 @@ class RowExtras(NamedTuple):
 NO_EXTRAS = RowExtras({}, (), None, {}, ())
 
 
+class AbsentCell(str):
+    """The cell of a column that a record doesn't have. It is empty, but clears nothing."""
+
+    __slots__ = ()
+
+
+ABSENT = AbsentCell()
+
+
 class RowProblem(NamedTuple):
     """Why a row with an address is not imported: the error code and its sentence."""
 
@@ -93,6 +102,7 @@ class MemberRow(NamedTuple):
         line: the physical line where the record begins, from 1.
         tier: free, silver or gold; ``None`` when the file names none.
         cells: the original columns in the order of the header; a record may have fewer or more.
+        clears_expiry: whether the file has a cell for the end, and the cell is empty.
         problem: why the row is not imported. Such a row still counts for its address.
     """
 
@@ -105,6 +115,7 @@ class MemberRow(NamedTuple):
     cells: Sequence[str]
     extras: RowExtras | None = None
     problem: RowProblem | None = None
+    clears_expiry: bool = False
 
     @property
     def left(self) -> bool:

@@ -199,6 +199,10 @@ def chunk_key(prefix: str, number: int) -> str:
     return f"{prefix}/chunks/{number:06}"
 
 
+# The end of a row that clears the stored end.
+CLEARED = ""
+
+
 class JudgedRow(NamedTuple):
     """A row of a file. A row with a ``code`` is not applied, for the ``reason`` given.
 
@@ -208,6 +212,8 @@ class JudgedRow(NamedTuple):
         line: the physical line where the row begins, from 1; in a request, the member's place.
         email: the normalised address. It is empty if the row says nothing about a person, because
             its address is invalid or another row of the address counts.
+        paid_expiry: the end of the paid tier, ``CLEARED``, or ``None`` if the row says nothing
+            about the end.
         left: why the file says that the person gets no mail: unsubscribed, cleaned, bounced,
             complained.
         cells: the original columns.

@@ -16,6 +16,7 @@ from core.errors import imports as errors
 from core.languages.shown_lines import strip_unseen
 from models import FieldType
 from services.subscriptions.imports.columns import (
+    ABSENT,
     ColumnLayout,
     FileDescription,
     MemberRow,
@@ -131,7 +132,7 @@ def header(found: Iterable[Values]) -> list[str]:
 
 
 def cells(values: Values, names: Sequence[str]) -> list[str]:
-    return [values.get(name, "") for name in names]
+    return [values.get(name, ABSENT) for name in names]
 
 
 # A larger file has to be JSON Lines. Parsed, a document takes several times as much memory.

@@ -5,6 +5,7 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -17,8 +18,10 @@ from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.fields import FieldValue, ValueRefused
 from services.subscriptions.imports.cells import TierReader, cell_shown, read_value
 from services.subscriptions.imports.columns import (
+    ABSENT,
     CONSENT_PARTS,
     CONSENT_PREFIX,
+    AbsentCell,
     ColumnLayout,
     LeftOut,
     MemberRow,
@@ -176,6 +179,7 @@ class RowMapper:
         self._expiry = layout.first("paid_expiry")
         self._consent = consent
         self._tiers = TierReader(layout)
+        self._has_tiers = bool(layout.of("tier", "paid", "active_subscription"))
         attributes = AttributeReader(layout, forms)
         # Most files have none.
         self._attributes = attributes if attributes.indexes else None
@@ -200,7 +204,7 @@ class RowMapper:
                 reason = "The address has bytes that are not in the encoding."
                 return RejectedRecord(line, "encoding.invalid", reason, cells)
         short = self._width - len(cells)
-        padded = [*cells, *[""] * short] if short > 0 else cells
+        padded = [*cells, *[ABSENT] * short] if short > 0 else cells
         email = padded[self._email].strip()
         name = self._names.read(padded)
         if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
@@ -215,17 +219,36 @@ class RowMapper:
         if problem is not None:
             return MemberRow(line, email, name, None, None, status, cells, problem=problem)
         tier = self._tiers.read(padded)
-        expiry, ends = None, "" if self._expiry is None else padded[self._expiry]
-        if self._expiry is not None and tier != "free" and ends:
-            try:
-                expiry = self._forms.moment(self._expiry, ends)
-            except ValueError:
-                # An opt-out must not be lost because of its end.
-                if status is SuppressionStatus.WANTED:
-                    reason = f"{bare_cell(ends).strip()[:60]!r} is no date."
-                    return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
+        try:
+            expiry, clears_expiry = self._read_expiry(padded, tier, status)
+        except ValueError as error:
+            return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
         extras = self._attributes.read(padded) if self._attributes else None
-        return MemberRow(line, email, name, tier, expiry, status, cells, extras)
+        # By place, not by name, which takes longer.
+        return MemberRow(
+            *(line, email, name, tier, expiry, status, cells, extras, None, clears_expiry)
+        )
+
+    def _read_expiry(
+        self, cells: Sequence[str], tier: str | None, status: SuppressionStatus
+    ) -> tuple[datetime | None, bool]:
+        """Return the end of a paid tier, and whether an empty cell clears the stored end.
+
+        Raises ``ValueError`` if the row wants mail and its end is unreadable.
+        """
+        if self._expiry is None or tier == "free":
+            return None, False
+        cell = cells[self._expiry]
+        try:
+            expiry = self._forms.moment(self._expiry, cell) if cell else None
+        except ValueError:
+            if status is not SuppressionStatus.WANTED:
+                # An opt-out has no end, and must not be lost.
+                return None, False
+            raise ValueError(f"{bare_cell(cell).strip()[:60]!r} is no date.") from None
+        # If a row has neither a tier nor an end, it changes neither of them.
+        can_clear = tier is not None or not self._has_tiers
+        return expiry, expiry is None and can_clear and not isinstance(cell, AbsentCell)
 
 
 def _split_address(email: str) -> tuple[str, str]:

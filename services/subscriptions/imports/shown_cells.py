@@ -21,6 +21,7 @@ from services.subscriptions import bulk_files
 from services.subscriptions.imports.columns import (
     NO_EXTRAS,
     STRICTNESS,
+    LeftOut,
     MemberRow,
     RejectedRecord,
 )
@@ -76,18 +77,18 @@ class ImportSamples(NamedTuple):
 class Problems:
     """Groups the problems of a file's rows by column and rule, with the first examples of each."""
 
-    def __init__(self) -> None:
-        self._groups: dict[tuple[str | None, str], dict[str, Any]] = {}
+    def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
 
     def note(self, rows: Iterable[JudgedRow]) -> None:
         for row in rows:
             if row.code is not None and row.code != DUPLICATE_CODE:
                 cells = ", ".join(filter(None, map(str.strip, row.cells)))
-                self._add(None, row.reason or row.code, row.line, cells)
+                self.add(None, row.reason or row.code, row.line, cells)
             for each in row.extras.left_out if row.extras else ():
-                self._add(each.column, each.rule, row.line, each.cell or "")
+                self.add(each.column, each.rule, row.line, each.cell or "")
 
-    def _add(self, column: str | None, rule: str, line: int, cell: str) -> None:
+    def add(self, column: str | None, rule: str, line: int, cell: str) -> None:
         found = self._groups.get((column, rule))
         if found is None:
             if len(self._groups) >= MAX_PROBLEMS:
@@ -111,6 +112,18 @@ def keep(resources: Resources, task: MemberImport, samples: ImportSamples) -> No
     task.samples = seal(stored, key, _name(task))
 
 
+def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int, LeftOut]) -> None:
+    """Add values that could not be applied to the problems of the file, by the lines of the rows.
+
+    Call it while no other chunk of the import can be counted.
+    """
+    samples = _read(resources, task)
+    problems = Problems(samples.problems)
+    for line, each in left_out.items():
+        problems.add(each.column, each.rule, line, each.cell or "")
+    keep(resources, task, samples._replace(problems=problems.groups()))
+
+
 def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
     """The result of an import's job, with the samples as long as they are kept."""
     if "import_id" not in result:
@@ -119,9 +132,8 @@ def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
     with resources.unit_of_work() as uow:
         task = uow.session.scalar(query.options(undefer(MemberImport.samples)))
     found = ImportSamples((), ())
-    if task is not None and task.samples is not None and task.files_removed_at is None:
-        key = bulk_files.data_key(resources, task)
-        found = ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
+    if task is not None and task.files_removed_at is None:
+        found = _read(resources, task)
     columns = [
         {**column, "examples": examples, **_consent_of(found, index)}
         for index, (column, examples) in enumerate(
@@ -144,6 +156,13 @@ def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
         for name in ("values", "ignored_opt_outs")
     }
     return {name: each for name, each in kept.items() if each is not None}
+
+
+def _read(resources: Resources, task: MemberImport) -> ImportSamples:
+    if task.samples is None:
+        return ImportSamples((), ())
+    key = bulk_files.data_key(resources, task)
+    return ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
 
 
 def _name(task: MemberImport) -> str:

@@ -45,6 +45,7 @@ from services.subscriptions.imports.consent_cells import (
 )
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.endings import (
+    CLEARED,
     DUPLICATE_CODE,
     EARLIER_ROW_REASON,
     ROWS_PER_CHUNK,
@@ -209,8 +210,10 @@ def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iter
             yield _rejected(row, DUPLICATE_CODE, EARLIER_ROW_REASON)
         else:
             counted.add(address)
-            line, _, name, tier, expiry, suppression, cells, extras, _ = row
-            paid_expiry = None if expiry is None else clock.iso(expiry)
+            line, _, name, tier, expiry, suppression, cells, extras, _, clears_expiry = row
+            paid_expiry = (
+                CLEARED if clears_expiry else None if expiry is None else clock.iso(expiry)
+            )
             left = suppression.value if row.left else None
             # By place, not by name: half the time, for each row of a file.
             yield JudgedRow(line, address, name, tier, paid_expiry, left, None, None, cells, extras)

@@ -22,7 +22,12 @@ from models import ImportChunk, MemberImport
 from services.accounts import accounts
 from services.subscriptions import bulk_files
 from services.subscriptions.export_sheets import guard_foreign_cell, guard_foreign_cells
-from services.subscriptions.imports.endings import DUPLICATE, DUPLICATE_CODE, JudgedRow
+from services.subscriptions.imports.endings import (
+    CLEARED,
+    DUPLICATE,
+    DUPLICATE_CODE,
+    JudgedRow,
+)
 from services.subscriptions.members import opt_outs
 from storage.encryption import unseal
 from storage.resources import Resources
@@ -125,15 +130,15 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
 
 
 _STAGED = """
-    number int, email text, name text, tier text, paid_expiry timestamptz, has_left boolean,
-    is_withheld boolean, fresh_id bigint
+    number int, email text, name text, tier text, paid_expiry timestamptz, clears_expiry boolean,
+    has_left boolean, is_withheld boolean, fresh_id bigint
 """
 _STAGED_DIGESTS = "number int, digest bytea, is_current boolean"
 _STAGED_EXTRAS = "number int, fields jsonb, tag_ids bigint[], joined_at timestamptz"
 _JUDGED = """
-    number int, email text, name text, tier text, paid_expiry timestamptz, user_id bigint,
-    is_new_person boolean, subscription_id bigint, verdict text, wants_mail boolean,
-    is_updated boolean
+    number int, email text, name text, tier text, paid_expiry timestamptz, clears_expiry boolean,
+    user_id bigint, is_new_person boolean, subscription_id bigint, verdict text,
+    wants_mail boolean, is_updated boolean, drops_expiry boolean
 """
 
 
@@ -177,6 +182,7 @@ def copy_lines(rows: Sequence[JudgedRow]) -> str:
         name = row.name if is_plain else escaped(row.name)
         lines.append(
             f"{number}\t{row.email}\t{name}\t{row.tier or NULL}\t{row.paid_expiry or NULL}\t"
+            f"{'t' if row.paid_expiry == CLEARED else 'f'}\t"
             f"{'t' if row.left else 'f'}\t{'f' if row.code is None else 't'}\t{fresh[number]}\n"
         )
     return "".join(lines)

@@ -12,7 +12,7 @@ from models import ConsentHow, MemberImport
 from services.subscriptions import consent, tags
 from services.subscriptions.consent import ConsentClaimed
 from services.subscriptions.imports import staging
-from services.subscriptions.imports.columns import RowExtras
+from services.subscriptions.imports.columns import LeftOut, RowExtras
 from services.subscriptions.imports.endings import JudgedRow
 from services.subscriptions.imports.staging import (
     ADDED,
@@ -35,6 +35,13 @@ SELECT count(*) FROM (
 """
 
 
+def _new_expiry(row: str) -> str:
+    """Return the end of the member ``m`` after the row. Without an end, the stored end stays."""
+    return f"""CASE WHEN coalesce({row}.tier, m.type) = 'free' THEN NULL
+        WHEN {row}.paid_expiry IS NOT NULL OR {row}.clears_expiry THEN {row}.paid_expiry
+        WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
+
+
 def _gets_other_values(row: str, *, has_extras: bool) -> str:
     """Return the condition that the row changes something of the active member ``m``.
 
@@ -49,8 +56,8 @@ def _gets_other_values(row: str, *, has_extras: bool) -> str:
     return f"""(
             :update AND {row}.name <> ''
                 AND normalize({row}.name) IS DISTINCT FROM normalize(m.name)
-            OR :update AND {row}.tier IS NOT NULL
-                AND ({row}.tier <> m.type OR {row}.paid_expiry IS DISTINCT FROM m.paid_expiry)
+            OR :update AND {row}.tier IS DISTINCT FROM m.type AND {row}.tier IS NOT NULL
+            OR :update AND {_new_expiry(row)} IS DISTINCT FROM m.paid_expiry
             {extras if has_extras else ""}
         )"""
 
@@ -67,7 +74,9 @@ WITH known AS (
         coalesce(m.status = 'active', false) AS is_active,
         EXISTS (SELECT FROM former_addresses WHERE user_id = p.id OFFSET 0) AS has_moved,
         NOT s.has_left AND coalesce(m.status = 'active', false)
-            AND {_gets_other_values("s", has_extras=has_extras)} AS is_updated
+            AND {_gets_other_values("s", has_extras=has_extras)} AS is_updated,
+        s.tier IS NULL AND s.paid_expiry IS NOT NULL AND coalesce(m.type, 'free') = 'free'
+            AND (:update OR m.status IS DISTINCT FROM 'active') AS drops_expiry
     FROM {STAGED} AS s CROSS JOIN {_LIST} AS l
     {f"LEFT JOIN {STAGED_EXTRAS} AS e ON e.number = s.number" if has_extras else ""}
     LEFT JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u ON true
@@ -79,14 +88,14 @@ WITH known AS (
     ) AS m ON true
 ), said_no AS ({_SAID_NO}), {_NAMED}, kept AS (
     INSERT INTO {JUDGED}
-    SELECT k.number, k.email, {_NEW_VALUES if has_extras else "k.name, k.tier, k.paid_expiry"},
+    SELECT k.number, k.email, {_NEW_VALUES if has_extras else _VALUES},
         coalesce(k.user_id, k.fresh_id), k.user_id IS NULL, k.subscription_id,
         CASE WHEN k.is_again THEN 'duplicate'
             WHEN k.has_left THEN 'left'
             WHEN k.is_active THEN 'already'
             WHEN no_list.number IS NOT NULL THEN 'opted_out'
             ELSE 'added' END,
-        no_mail.number IS NULL, k.is_updated AND NOT k.is_again
+        no_mail.number IS NULL, k.is_updated AND NOT k.is_again, k.drops_expiry
     FROM (
         SELECT *, has_moved AND number NOT IN (SELECT number FROM named) AS is_again FROM known
         WHERE NOT is_withheld
@@ -119,7 +128,7 @@ _NAMED = """first AS (
     SELECT first.number FROM first JOIN once USING (user_id)
 )"""
 # Active members who stay as they are need no row, unless the file says how they agreed.
-_OF_WHOM = "WHERE k.has_left OR k.is_updated OR k.is_again OR NOT k.is_active"
+_OF_WHOM = "WHERE k.has_left OR k.is_updated OR k.is_again OR NOT k.is_active OR k.drops_expiry"
 # The opt-outs of the rows' people, by the people and by the digests of their addresses.
 _SAID_NO = f"""
     SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
@@ -133,10 +142,12 @@ _SAID_NO = f"""
         SELECT kind FROM opt_outs WHERE list_id = l.list_id AND address_hmac = d.digest OFFSET 0
     ) AS o
 """  # noqa: S608
+_VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
 # An active member who only gets fields and tags keeps name and tier.
 _NEW_VALUES = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
-        CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END"""
+        CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
+        k.clears_expiry AND (:update OR NOT k.is_active)"""
 # The list's own copy of the address comes first, since the owner may know a member who moved by no
 # other; then who has the address now (``u``), and then who had it. OFFSET 0 has Postgres take the
 # id for a value like any other when it chooses an index for what belongs to it. There is no LIMIT,
@@ -176,6 +187,23 @@ UPDATE {JUDGED} SET verdict = 'over_quota' WHERE verdict = 'added' AND number >=
 """  # noqa: S608
 PUT_DENIED = f"UPDATE {JUDGED} SET verdict = 'denied' WHERE number = ANY(:numbers)"  # noqa: S608
 COUNT_UPDATED = f"SELECT count(*) FROM {JUDGED} WHERE is_updated"  # noqa: S608
+
+
+_DROPPED_EXPIRIES = f"""
+SELECT number FROM {JUDGED} WHERE drops_expiry AND verdict IN ('added', 'already') ORDER BY number
+"""  # noqa: S608
+
+
+def dropped_expiries(
+    uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow]
+) -> dict[int, LeftOut]:
+    """Return the ends that are dropped because their members have no paid tier, by row number."""
+    if not any(row.tier is None and row.paid_expiry for row in rows):
+        return {}
+    columns: Sequence[str] = (task.description or {}).get("columns", {}).get("paid_expiry", ())
+    column = next(iter(columns), "paid_expiry")
+    numbers = uow.session.scalars(text(_DROPPED_EXPIRIES))
+    return {n: LeftOut(column, "needs a paid tier", rows[n].paid_expiry) for n in numbers}
 
 
 # Extras have a table of their own, and the statements that read it run for chunks that have some.
@@ -327,7 +355,7 @@ INSERT INTO import_changes (import_id, subscription_id, activated, applied_at, s
 SELECT :import_id, m.id, j.verdict = 'added', now(), m.status,
     m.name, coalesce(nullif(j.name, ''), m.name),
     m.type, coalesce(j.tier, m.type),
-    m.paid_expiry, CASE WHEN j.tier IS NULL THEN m.paid_expiry ELSE j.paid_expiry END,
+    m.paid_expiry, {_new_expiry("j")},
     {values if has_extras else ""}
     m.import_id, m.imported_at, m.updated_at
 FROM {JUDGED} AS j CROSS JOIN LATERAL (

@@ -1,11 +1,13 @@
 """What an import is to do with a list, in plain Python, to hold the product against."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 ADDED, ALREADY, OPTED_OUT = "added", "already", "opted_out"
 INVALID, DUPLICATE, LEFT, DENIED = "invalid", "duplicate", "left", "denied"
 NOT_SUBSCRIBED = "not_subscribed"
+HEADER = ("email", "name", "tier", "paid_expiry", "status", "Company", "Age", "tags", "created_at")
+PASSED = "2020-01-01T00:00:00.000000Z"
 # The statuses of rows, the weakest first.
 STATUSES = ("subscribed", "unconfirmed", "unsubscribed", "cleaned", "bounced", "complained")
 CODES = {
@@ -48,9 +50,11 @@ class Line:
     tags: frozenset[str] = frozenset()
     joined: str = ""
 
-    def cells(self) -> list[str]:
+    def cells(self, columns: Collection[str] = HEADER) -> list[str]:
+        """Return the cells of these columns."""
         known = [self.email, self.name, self.tier, self.expiry, self.status]
-        return [*known, self.company, self.age, ",".join(sorted(self.tags)), self.joined]
+        cells = [*known, self.company, self.age, ",".join(sorted(self.tags)), self.joined]
+        return [cell for name, cell in zip(HEADER, cells, strict=True) if name in columns]
 
     @property
     def address(self) -> str:
@@ -64,9 +68,6 @@ class Line:
     def fields(self) -> dict[str, object]:
         ages: dict[str, object] = {"age": int(self.age)} if self.age.isdigit() else {}
         return ages | ({"company": self.company} if self.company else {})
-
-
-HEADER = ("email", "name", "tier", "paid_expiry", "status", "Company", "Age", "tags", "created_at")
 
 
 @dataclass
@@ -98,7 +99,9 @@ class Whole:
     members: dict[str, Member] = field(default_factory=dict)
     noes: dict[str, set[str]] = field(default_factory=dict)
 
-    def bring(self, lines: list[Line], *, update: bool) -> Outcome:
+    def bring(
+        self, lines: list[Line], columns: Collection[str] = HEADER, *, update: bool
+    ) -> Outcome:
         outcome, seen, strictest = Outcome(), set[str](), dict[str, int]()
         for line in lines:
             strictest[line.address] = max(strictest.get(line.address, 0), line.strictness)
@@ -112,13 +115,26 @@ class Whole:
                 verdict = DUPLICATE
             else:
                 seen.add(address)
-                verdict = self._decide(address, line, outcome, update=update)
+                verdict = self._decide(address, line, columns, outcome, update=update)
             outcome.verdicts.append(verdict)
+            is_written = verdict == ADDED or (verdict == ALREADY and update)
+            has_end = bool(line.expiry) and "paid_expiry" in columns
+            has_tier = bool(line.tier) and "tier" in columns
+            if is_written and has_end and not has_tier and self.members[address].tier == "free":
+                outcome.left_out.append(number)
             if line.age and not line.age.isdigit() and verdict in {ADDED, ALREADY}:
                 outcome.left_out.append(number)
         return outcome
 
-    def _decide(self, address: str, line: Line, outcome: Outcome, *, update: bool) -> str:
+    def _decide(
+        self,
+        address: str,
+        line: Line,
+        columns: Collection[str],
+        outcome: Outcome,
+        *,
+        update: bool,
+    ) -> str:
         member, said_no = self.members.get(address), self.noes.setdefault(address, set())
         if line.status != "subscribed":
             said_no.add("list")
@@ -126,7 +142,7 @@ class Whole:
                 self.members[address] = replace(member, status="unsubscribed")
             return LEFT
         if member is not None and member.status == "active":
-            changed = _changed(member, line, update=update)
+            changed = _changed(member, line, columns, update=update)
             if changed != member:
                 outcome.updated += 1
                 self.members[address] = changed
@@ -134,11 +150,13 @@ class Whole:
         if "list" in said_no:
             return OPTED_OUT
         arriving = member or Member("removed", mail="email" not in said_no)
-        self.members[address] = replace(_changed(arriving, line, update=True), status="active")
+        self.members[address] = replace(
+            _changed(arriving, line, columns, update=True), status="active"
+        )
         return ADDED
 
 
-def _changed(member: Member, line: Line, *, update: bool) -> Member:
+def _changed(member: Member, line: Line, columns: Collection[str], *, update: bool) -> Member:
     filled = replace(
         member,
         fields={**member.fields, **line.fields} if update else {**line.fields, **member.fields},
@@ -147,5 +165,18 @@ def _changed(member: Member, line: Line, *, update: bool) -> Member:
     )
     if not update:
         return filled
-    named = replace(filled, name=line.name or member.name)
-    return replace(named, tier=line.tier, expiry=line.expiry or None) if line.tier else named
+    tier = line.tier if "tier" in columns else ""
+    return replace(
+        filled,
+        name=line.name or member.name,
+        tier=tier or member.tier,
+        expiry=_new_expiry(member, tier, line.expiry, columns),
+    )
+
+
+def _new_expiry(member: Member, tier: str, expiry: str, columns: Collection[str]) -> str | None:
+    if "free" in (tier, tier or member.tier):
+        return None
+    if "paid_expiry" in columns and (expiry or tier or "tier" not in columns):
+        return expiry or None
+    return None if tier and member.expiry == PASSED else member.expiry

@@ -5,8 +5,8 @@ Release 1.0.0 neither reads nor writes the table: its erasures go on deleting de
 
 from alembic import op
 
-revision = "0110"
-down_revision = "0109"
+revision = "0111"
+down_revision = "0110"
 branch_labels = None
 depends_on = None
 

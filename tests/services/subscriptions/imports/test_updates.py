@@ -1,0 +1,164 @@
+"""Updates of existing members: a file changes only what it has a column for."""
+
+import json
+from typing import Any
+
+import pytest
+
+from services.subscriptions import bulk_files
+from services.subscriptions.imports import endings, shown_cells
+from services.subscriptions.imports.endings import JudgedRow, chunk_key
+from storage.encryption import seal
+from tests.importing import Importing, csv_of, new_addresses
+from tests.stack import Owner
+
+Paid = tuple[str, int | None]
+FREE: Paid = ("free", None)
+GOLD, SILVER, LAPSED, ENDLESS = ("gold", 2040), ("silver", 2040), ("gold", 2020), ("gold", None)
+TIER, END = "tier", "paid until"
+
+
+@pytest.fixture
+def paid(importing: Importing, owner: Owner, list_id: int) -> Any:
+    """Bring people with these tiers and ends, and return their addresses."""
+
+    def bring(*people: Paid) -> list[str]:
+        addresses = new_addresses(len(people))
+        rows = [
+            (address, tier, f"{year}-01-01" if year else "")
+            for address, (tier, year) in zip(addresses, people, strict=True)
+        ]
+        importing.bring(owner, list_id, csv_of(rows, ("email", TIER, END)))
+        return addresses
+
+    return bring
+
+
+def stored(importing: Importing, list_id: int, addresses: list[str]) -> list[Paid]:
+    """The tier and the year of the end of each of these members."""
+    rows = importing.stack.query(
+        "SELECT email, type, extract(year FROM paid_expiry)::int FROM subscriptions"
+        " WHERE list_id = %s",
+        list_id,
+    )
+    found: dict[str, Any] = {str(email): (tier, year) for email, tier, year in rows}
+    return [found[address] for address in addresses]
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows"),
+    [
+        (
+            (TIER,),
+            [
+                (GOLD, ("gold",), GOLD),
+                (SILVER, ("gold",), GOLD),
+                (LAPSED, ("gold",), ENDLESS),
+                (LAPSED, ("",), LAPSED),
+                (ENDLESS, ("silver",), ("silver", None)),
+                (GOLD, ("free",), FREE),
+                (FREE, ("gold",), ENDLESS),
+                (GOLD, ("",), GOLD),
+            ],
+        ),
+        (
+            (END,),
+            [
+                (GOLD, ("2041-01-01",), ("gold", 2041)),
+                (LAPSED, ("2041-01-01",), ("gold", 2041)),
+                (GOLD, ("",), ENDLESS),
+                (FREE, ("2041-01-01",), FREE),
+                (FREE, ("",), FREE),
+            ],
+        ),
+        (
+            (TIER, END),
+            [
+                (GOLD, ("gold", ""), ENDLESS),
+                (GOLD, ("silver", ""), ("silver", None)),
+                (GOLD, ("", ""), GOLD),
+                (GOLD, ("", "2041-01-01"), ("gold", 2041)),
+                (GOLD, ("free", "2041-01-01"), FREE),
+                # The row ends before its cell of the end.
+                (GOLD, ("gold",), GOLD),
+            ],
+        ),
+        # Ghost has a column for the tier, but not for the end.
+        (
+            ("complimentary_plan", "stripe_customer_id", "subscribed_to_emails"),
+            [(SILVER, ("true", "", "true"), SILVER), (GOLD, ("false", "", "true"), GOLD)],
+        ),
+    ],
+    ids=["tier", "end", "tier and end", "complimentary_plan"],
+)
+def test_an_update_changes_only_what_the_file_has_a_column_for(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    *,
+    paid: Any,
+    columns: tuple[str, ...],
+    rows: list[tuple[Paid, tuple[str, ...], Paid]],
+) -> None:
+    before, after = [each[0] for each in rows], [each[2] for each in rows]
+    addresses = paid(*before)
+    file = csv_of(
+        [(address, *cells) for address, (_, cells, _) in zip(addresses, rows, strict=True)],
+        ("email", *columns),
+    )
+    importing.bring(owner, list_id, file)
+    assert stored(importing, list_id, addresses) == before
+    task = importing.bring(owner, list_id, file, on_existing="update")
+    assert stored(importing, list_id, addresses) == after
+    assert task.updated == sum(old != new for old, new in zip(before, after, strict=True))
+    importing.take_back(owner, task.id)
+    assert stored(importing, list_id, addresses) == before
+
+
+def test_an_end_of_a_member_without_a_paid_tier_is_a_problem(
+    importing: Importing, owner: Owner, list_id: int, paid: Any
+) -> None:
+    free, gold = paid(FREE, GOLD)
+    [new] = new_addresses(1)
+    file = csv_of([(each, "2041-01-01") for each in (free, gold, new)], ("email", END))
+    job = importing.work(importing.begin(owner, list_id, file, on_existing="update"))
+    assert job.result is not None
+    result = shown_cells.shown(importing.resources, job.result)
+    examples = [{"line": line, "cell": "2041-01-01T00:00:00.000000Z"} for line in (2, 4)]
+    assert result["problems"] == [
+        {"column": END, "rule": "needs a paid tier", "rows": 2, "examples": examples}
+    ]
+    assert (result["left_out"], result["updated"], result["added"]) == (2, 1, 1)
+    codes = {cells[0]: cells[-2] for cells in importing.not_added(result["import_id"])}
+    assert codes == {free: "member.already", gold: "member.already", new: "row.left_out"}
+
+
+def test_a_key_that_a_json_object_lacks_changes_nothing(
+    importing: Importing, owner: Owner, list_id: int, paid: Any
+) -> None:
+    addresses = paid(GOLD, GOLD, GOLD)
+    ends: list[dict[str, Any]] = [{END: "2041-01-01"}, {}, {END: None}]
+    lines = (
+        json.dumps({"email": address, TIER: "gold", **end})
+        for address, end in zip(addresses, ends, strict=True)
+    )
+    importing.bring(owner, list_id, "\n".join(lines).encode(), on_existing="update")
+    assert stored(importing, list_id, addresses) == [("gold", 2041), GOLD, ENDLESS]
+
+
+def test_a_chunk_of_release_1_0_0_keeps_the_stored_end(
+    importing: Importing, owner: Owner, list_id: int, paid: Any
+) -> None:
+    [address] = paid(GOLD)
+    job_id = importing.begin(owner, list_id, csv_of([[address]], ["email"]), on_existing="update")
+    task = importing.of_job(job_id)
+    name, key = chunk_key(task.object_prefix, 0), bulk_files.data_key(importing.resources, task)
+    row = JudgedRow(2, address, tier="gold", cells=[address, "gold"])
+    content = seal(endings.encode([row]), key, name)
+    importing.resources.objects.put(name, content, "application/octet-stream")
+    importing.stack.query(
+        "UPDATE imports SET chunks = 1, received = 1, is_split = true WHERE id = %s RETURNING id",
+        task.id,
+    )
+    assert importing.work(job_id).status == "succeeded"
+    assert stored(importing, list_id, [address]) == [GOLD]
