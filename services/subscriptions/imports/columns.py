@@ -206,6 +206,7 @@ class ConsentColumn(NamedTuple):
     Attributes:
         reason: the status that a yes in a column of opting out stands for.
         may_be_tier: an unknown word of the column is a tier rather than a status.
+        is_time: the column has the times of consents, so that a date stands for a yes.
         product: the product whose words the column has if all its cells are ``product_words``.
     """
 
@@ -213,6 +214,7 @@ class ConsentColumn(NamedTuple):
     basis: Basis
     reason: SuppressionStatus | None = None
     may_be_tier: bool = False
+    is_time: bool = False
     product: str | None = None
     product_words: frozenset[str] = frozenset()
 

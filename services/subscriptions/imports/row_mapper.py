@@ -26,7 +26,7 @@ from services.subscriptions.imports.columns import (
     RejectedRecord,
     RowExtras,
 )
-from services.subscriptions.imports.consent_cells import ConsentReader
+from services.subscriptions.imports.consent_readings import ConsentReader
 from services.subscriptions.imports.containers import is_damaged, repair_text
 from services.subscriptions.imports.written_forms import ColumnForms
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
