@@ -82,12 +82,14 @@ class MemberImport(Model):
     columns: Mapped[dict[str, Any] | None]
     # Cells and rows that the owner is shown, sealed; gone with the files.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
-    # Chunks of rows: how many are stored, of how many bytes, whether those are all of them, and
-    # how many are applied.
+    # Chunks of rows: how many there are, of how many bytes, whether the file was read to its end,
+    # and how many are applied. ``chunks`` is 0 until the whole file was read.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
     chunk_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
+    # The numbers of the chunks with opt-outs. They are applied before all other chunks.
+    opt_out_chunks: Mapped[list[int]] = mapped_column(default=list, server_default="{}")
     # Its chunks are applied at the same time, as those of one import into a list may be.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 

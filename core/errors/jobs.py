@@ -43,6 +43,13 @@ JOB_ROWS_FAILED = damaged(
     first=10_002,
     last=20_001,
 )
+JOB_OPT_OUTS_FAILED = damaged(
+    "job.rows_failed",
+    "Lines {first} to {last} have opt-outs that could not be imported because of an internal "
+    "error. So no member was added.",
+    first=10_002,
+    last=20_001,
+)
 
 BACKUP_NOT_FOUND = not_found(
     "backup.not_found", "There is no whole backup {which}.", which="20260314T030000.000000Z-7f3k"

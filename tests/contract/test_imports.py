@@ -8,8 +8,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from services.subscriptions.imports.endings import ROWS_PER_CHUNK
 from tests.contract.bulk import (
     COUNTS,
+    FINISHED,
     add,
     addresses,
     counts,
@@ -158,6 +160,25 @@ def test_a_row_with_a_mark_becomes_an_opt_out_and_never_a_member(
     # By their own action.
     reader.joins(list_id)
     assert reader.stands(list_id) == ("active", True)
+
+
+def test_nobody_whom_the_last_rows_of_a_long_file_opt_out_is_added_meanwhile(
+    client: httpx2.Client, list_id: int
+) -> None:
+    known, new, *others = addresses(ROWS_PER_CHUNK + 2)
+    imported(client, list_id, of_addresses(known))
+    yes = [[each, "subscribed"] for each in (known, new, *others)]
+    file = sheet(["Email", "Status"], *yes, [known, "unsubscribed"], [new, "bounced"])
+    job = data(upload(client, list_id, file, prefer=None), 202)
+    while job["status"] not in FINISHED:
+        assert members(client, list_id, email=new) == []
+        events = data(client.get("/events", params={"list_id": list_id}))["items"]
+        assert all(each["type"] != "subscription.created" for each in events)
+        job = data(client.get(f"/jobs/{job['id']}"))
+    found = {"received": ROWS_PER_CHUNK + 4, "added": ROWS_PER_CHUNK}
+    assert counts(job["result"]) == {**found, "opted_out": 2, "duplicate": 2}
+    assert members(client, list_id, email=new) == []
+    assert known_member(client, list_id, known)["status"] == "unsubscribed"
 
 
 def test_a_confirmed_lists_member_who_waits_is_made_active_by_the_owner(

@@ -7,6 +7,9 @@ from models import MemberImport
 from tests.importing import Importing, counts_of, csv_of
 from tests.stack import Owner, Running
 
+# An opt-out comes so many rows after the row that it outdoes.
+LATE = 11_000
+
 
 def worker(importing: Importing) -> Running:
     return importing.stack.start_worker("bulk", concurrency=1)
@@ -14,14 +17,14 @@ def worker(importing: Importing) -> Running:
 
 @dataclass
 class Sent:
-    """A file with some of everything, made so that each row's end is known."""
+    """A file with rows of each verdict, made so that each row's end is known."""
 
     rows: list[list[str]] = field(default_factory=list)
     codes: dict[int, str] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
 
     def file(self) -> bytes:
-        return csv_of(self.rows)
+        return csv_of(self.rows, ("email", "name", "status"))
 
     def counts(self) -> dict[str, int]:
         found = list(self.codes.values())
@@ -29,7 +32,7 @@ class Sent:
             "received": len(self.rows),
             "added": len(self.rows) - len(found),
             "already": found.count("member.already"),
-            "opted_out": found.count("member.opted_out"),
+            "opted_out": found.count("member.opted_out") + found.count("member.left"),
             "invalid": found.count("email.invalid"),
             "duplicate": found.count("row.duplicate"),
             "denied": 0,
@@ -45,7 +48,7 @@ def prepare(importing: Importing, list_id: int, rows: int) -> Sent:
     _enroll(importing, list_id, known, left)
     sent.members = set(known)
     for n in range(rows):
-        address, code = f"m{n}.{tag}@example.com", None
+        address, code, status = f"m{n}.{tag}@example.com", None, "subscribed"
         match n % 100:
             case 7:
                 address, code = f"nobody{n}", "email.invalid"
@@ -55,7 +58,12 @@ def prepare(importing: Importing, list_id: int, rows: int) -> Sent:
                 address, code = known[n // 100], "member.already"
             case 42 if n // 100 < len(left):
                 address, code = left[n // 100], "member.opted_out"
-        sent.rows.append([address, f"Name {n}"])
+            case 77 if LATE < n <= 2 * LATE:
+                # An earlier row of this address wants mail.
+                address, code, status = f"m{n - LATE}.{tag}@example.com", "member.left", "bounced"
+                sent.members.discard(address)
+                sent.codes[n - LATE + 2] = "row.duplicate"
+        sent.rows.append([address, f"Name {n}", status])
         if code is None:
             sent.members.add(address)
         else:
@@ -74,6 +82,8 @@ def _enroll(importing: Importing, list_id: int, known: list[str], left: list[str
 
 def require_exact(importing: Importing, list_id: int, task: MemberImport, sent: Sent) -> None:
     assert counts_of(task) == sent.counts()
+    left = [sent.rows[line - 2][0] for line, code in sent.codes.items() if code == "member.left"]
+    assert importing.active(list_id).isdisjoint(left)
     rows = importing.stack.query(
         "SELECT email, status, user_id FROM subscriptions WHERE list_id = %s", list_id
     )
@@ -81,9 +91,9 @@ def require_exact(importing: Importing, list_id: int, task: MemberImport, sent: 
     assert len(addresses) == len(set(addresses)) == len({user_id for _, _, user_id in rows})
     assert importing.active(list_id) == set(addresses) == sent.members
     assert importing.count(list_id) == len(sent.members)
-    shown = importing.not_added(task.id)
+    shown = sorted(importing.not_added(task.id), key=lambda cells: int(cells[-3]))
     assert [(int(line), code) for *_, line, code, _ in shown] == sorted(sent.codes.items())
-    assert [cells[:2] for cells in shown] == [sent.rows[line - 2] for line in sorted(sent.codes)]
+    assert [cells[:3] for cells in shown] == [sent.rows[line - 2] for line in sorted(sent.codes)]
     chunks = importing.stack.query(
         "SELECT count(*), count(DISTINCT number), max(number) + 1 FROM import_chunks"
         " WHERE import_id = %s",

@@ -24,7 +24,7 @@ def test_a_hundred_rows_do_not_wait_for_another_owners_hundred_thousand(
     large = csv_of([[each, "A name"] for each in new_addresses(many)])
     worker(importing)
     first = importing.begin(importer, importing.new_list(importer), large)
-    eventually(lambda: importing.of_job(first).chunks >= 1, what="the large one's beginning")
+    eventually(lambda: importing.of_job(first).chunk_bytes, what="the large one's beginning")
     small = importing.begin(
         other,
         importing.new_list(other),

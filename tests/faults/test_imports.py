@@ -29,7 +29,7 @@ def kill_child(running: Running) -> None:
 
 def steps(importing: Importing, job_id: int) -> tuple[int, int]:
     task = importing.of_job(job_id)
-    return task.chunks, task.applied
+    return task.chunk_bytes, task.applied
 
 
 def await_step(
@@ -95,7 +95,7 @@ def test_import_goes_on_through_a_flush_of_redis_a_killed_api_and_a_restart_of_p
         reply = client.post(f"/lists/{list_id}/imports", content=sent.file())
     assert reply.status_code == 202, reply.text
     job_id = int(reply.json()["data"]["id"])
-    eventually(lambda: importing.of_job(job_id).chunks >= 1, what="the first chunk")
+    eventually(lambda: importing.of_job(job_id).chunk_bytes, what="the first chunk")
     importing.resources.redis.flushall()
     api.kill()
     eventually(lambda: importing.of_job(job_id).applied >= 1, what="the first rows")

@@ -302,9 +302,12 @@ class ChunksAtOnce:
     def start(self, commit: Callable[[], None]) -> None:
         self._under_way.append((commit, self._threads.submit(copy_context().run, commit)))
 
-    def end_all(self) -> None:
+    def end_all(self) -> bool:
+        """Wait for all chunks that were started; return whether there were any."""
+        had_some = bool(self._under_way)
         while self._under_way:
             self._end_oldest()
+        return had_some
 
     def _end_oldest(self) -> None:
         commit, result = self._under_way.popleft()

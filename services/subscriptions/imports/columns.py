@@ -34,6 +34,17 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
+# If a person has several rows, the row with the strictest status counts.
+STRICTNESS = {
+    SuppressionStatus.WANTED: 0,
+    SuppressionStatus.MAY_PASS: 1,
+    SuppressionStatus.NOT_SUBSCRIBED: 1,
+    SuppressionStatus.UNKNOWN: 2,
+    SuppressionStatus.UNSUBSCRIBED: 3,
+    SuppressionStatus.CLEANED: 4,
+    SuppressionStatus.BOUNCED: 5,
+    SuppressionStatus.COMPLAINED: 6,
+}
 
 
 class LeftOut(NamedTuple):
@@ -178,7 +189,7 @@ _ALSO = {
 
 
 class ConsentSubject(StrEnum):
-    """The subject of a column of consent; its value is the role that an owner is shown."""
+    """The subject of a column of consent, by the role that a mapping would give the column."""
 
     OPTING_OUT = "unsubscribed"
     CONSENT = "subscribed"
@@ -290,8 +301,8 @@ class ColumnLayout:
 
     def _shown(self) -> dict[str, list[int]]:
         found = {role: self.of(role, *_ALSO.get(role, ())) for role in ROLES}
-        for index, column in self.consent.items():
-            found[column.subject.role].append(index)
+        for index in self.consent:
+            found[self.mapped.get(index, "status")].append(index)
         found |= {FIELD_PREFIX + each.key: [index] for index, each in self.fields.items()}
         return {role: indexes for role, indexes in found.items() if indexes}
 

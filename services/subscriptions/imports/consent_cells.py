@@ -10,6 +10,7 @@ from core.errors import DomainError
 from core.errors.imports import IMPORT_STATUS_VALUES
 from services.subscriptions.imports.columns import (
     OPT_OUTS,
+    STRICTNESS,
     ConsentColumn,
     ConsentSubject,
     RowProblem,
@@ -48,7 +49,6 @@ _OWN_STATUSES = {
     product: {key(word): SuppressionStatus(status) for word, status in words.items()}
     for product, words in load_words("consent.toml")["own_statuses"].items()
 }
-_STRICTNESS = {status: number for number, status in enumerate(SuppressionStatus)}
 _OPT_OUT_ANSWERS: Mapping[Meaning, Answer] = {
     Meaning.EMPTY: None,
     Meaning.UNSUBSCRIBED: UNSUBSCRIBED,
@@ -143,7 +143,7 @@ def is_bare_no(cell: str) -> bool:
 def strictest(answers: Iterable[Answer]) -> Answer:
     """Return the strictest of the answers; ``None`` if no cell says anything."""
     statuses = [answer for answer in answers if answer is not None]
-    return max(statuses, key=_STRICTNESS.__getitem__, default=None)
+    return max(statuses, key=STRICTNESS.__getitem__, default=None)
 
 
 def read_as(answer: Answer) -> str:

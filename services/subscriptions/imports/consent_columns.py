@@ -8,6 +8,7 @@ from functools import lru_cache
 from core.errors.imports import IMPORT_COLUMN_AMBIGUOUS
 from services.subscriptions.imports.columns import (
     COLUMNS,
+    FIELD_PREFIX,
     OWN_COLUMNS,
     Basis,
     ColumnLayout,
@@ -97,6 +98,9 @@ def add_consent_columns(layout: ColumnLayout) -> None:
         role = layout.mapped.get(index)
         if role in _BY_MAPPING:
             layout.consent[index] = _BY_MAPPING[role]
+            continue
+        if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
+            # Our own exports have the owner's fields in these columns.
             continue
         column = read_header(name)
         if isinstance(column, ConsentColumn):

@@ -19,7 +19,12 @@ from services.feed.catalogue import FeedEventType, announce
 from services.jobs import lease as leases
 from services.jobs.lease import Lease
 from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
-from services.subscriptions.imports.columns import LeftOut, RowExtras
+from services.subscriptions.imports.columns import (
+    STRICTNESS,
+    LeftOut,
+    RowExtras,
+    SuppressionStatus,
+)
 from storage.unit_of_work import UnitOfWork
 
 NOTICE_WINDOW = timedelta(hours=1)
@@ -201,7 +206,8 @@ class JudgedRow(NamedTuple):
 
     Attributes:
         line: the physical line where the row begins, from 1; in a request, the member's place.
-        email: normalised, and empty for a row with a code.
+        email: the normalised address. It is empty if the row says nothing about a person, because
+            its address is invalid or another row of the address counts.
         left: why the file says that the person gets no mail: unsubscribed, cleaned, bounced,
             complained.
         cells: the original columns.
@@ -218,9 +224,21 @@ class JudgedRow(NamedTuple):
     cells: Sequence[str] = ()
     extras: RowExtras | None = None
 
+    @property
+    def is_withheld(self) -> bool:
+        """Return whether the row is not imported, and keeps its person from being added."""
+        return self.code is not None and bool(self.email)
+
+    @property
+    def strictness(self) -> int:
+        """The rank of a row that can be applied."""
+        return STRICTNESS[SuppressionStatus(self.left or SuppressionStatus.WANTED)]
+
 
 INVALID, DUPLICATE = "invalid", "duplicate"
 DUPLICATE_CODE = "row.duplicate"
+EARLIER_ROW_REASON = "The address came before in the same file."
+STRICTER_ROW_REASON = "Another row of this address counts, because it is stricter."
 
 _STORED = itemgetter(slice(0, 9))
 

@@ -10,6 +10,8 @@ written under both fences, the helper's and that of the import's job: when the i
 or a helper lost its lease, the chunk is rolled back. Chunks of one file have no address in common.
 An import that meets another one on its list has one helper, and they take turns.
 
+Chunks with opt-outs are applied before all others.
+
 A chunk that kills its process is tried three times. From the second try on it is alone in its
 turn, so that another chunk loses at most one try. A chunk that was tried often enough, or that the
 database refuses, fails the import once all others are applied.
@@ -21,11 +23,11 @@ from contextlib import suppress
 from functools import partial
 
 import psycopg2
-from sqlalchemy import delete, exists, func, or_, select, text
+from sqlalchemy import delete, exists, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from core.errors import DomainError, TransientError
-from core.errors.jobs import JOB_ROWS_FAILED, JOB_TOO_SLOW, JOB_WORKER_LOST
+from core.errors.jobs import JOB_OPT_OUTS_FAILED, JOB_ROWS_FAILED, JOB_TOO_SLOW, JOB_WORKER_LOST
 from core.queues import Queue
 from core.scopes import Scope
 from models import Job, JobStatus, MemberImport, WaitingChunk
@@ -133,14 +135,21 @@ def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport, int
         if whole.cancelled.is_set():  # by an API of another release, which does not know the kind
             leases.cancel(uow, whole)
             return None
-        waiting = WaitingChunk.import_id == task.id, WaitingChunk.tries < MAX_TRIES
-        left = uow.session.scalar(select(func.count()).where(*waiting)) or 0
+        left = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
         others = _others(uow, lease, task)
         most = MAX_SHARES if task.side_by_side else 1
         if JobStatus.QUEUED not in others and len(others) + 1 < min(left, most):
             _enqueue(uow, whole.job_id, task)
         is_alone = task.side_by_side and JobStatus.RUNNING not in others
     return whole, task, apply.MAX_CHUNKS_AT_ONCE if is_alone else 1
+
+
+def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
+    """Return the waiting chunks with opt-outs, or if there are none, all waiting chunks."""
+    query = select(WaitingChunk).where(WaitingChunk.import_id == task.id)
+    waiting = uow.session.scalars(query.order_by(WaitingChunk.number)).all()
+    opt_outs = set(task.opt_out_chunks)
+    return [chunk for chunk in waiting if chunk.number in opt_outs] or waiting
 
 
 def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
@@ -158,6 +167,7 @@ def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport,
     """
     turn, tries = Turn(), 0
     mine = {"import_id": task.id, "job_id": lease.job_id, "attempt": lease.attempt}
+    may_take = {**mine, "most": MAX_TRIES, "opt_outs": task.opt_out_chunks}
 
     def commit(chunk: PreparedChunk) -> None:
         try:
@@ -171,7 +181,10 @@ def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport,
             while True:
                 chunks.make_room()
                 lease.check_cancelled()
-                found = resources.database.rows(_TAKE, most=MAX_TRIES, is_first=tries == 0, **mine)
+                found = resources.database.rows(_TAKE, is_first=tries == 0, **may_take)
+                if not found and chunks.end_all():
+                    # The other chunks may have waited for these.
+                    continue
                 if not found:
                     break
                 [(number, tries)] = found
@@ -216,7 +229,7 @@ def _hold(uow: UnitOfWork, *, lease: Lease, whole: Lease, number: int) -> Lease:
 
 def _leave(resources: Resources, lease: Lease) -> None:
     """End the helper that finds no chunk, and the import too when no other helper has one."""
-    failed = _failed_lines(resources, lease)
+    failed = _failed_chunk(resources, lease)
     with resources.unit_of_work() as uow:
         leases.renew(uow, lease)
         whole = leases.shared_by_helpers(uow, lease.subject_id)
@@ -225,8 +238,7 @@ def _leave(resources: Resources, lease: Lease) -> None:
             if task.applied == task.chunks:
                 endings.end(uow, whole, task)
             elif failed is not None:
-                first, last = failed
-                leases.fail(uow, whole, JOB_ROWS_FAILED(first=first, last=last))
+                leases.fail(uow, whole, failed)
             elif not _others(uow, lease, task):
                 # The chunk that it gave back is its own to apply.
                 leases.hand_back(uow, lease)
@@ -234,27 +246,31 @@ def _leave(resources: Resources, lease: Lease) -> None:
         leases.succeed(uow, lease, {})
 
 
-def _failed_lines(resources: Resources, lease: Lease) -> tuple[int, int] | None:
-    """Lines of a chunk that was tried often enough, once no other chunk is left."""
+def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:
+    """Return the error of the chunk that fails the import, or ``None`` while work is left."""
     with resources.unit_of_work() as uow:
-        of_import = select(Job.subject_id).where(Job.id == lease.subject_id).scalar_subquery()
-        task = uow.session.get(MemberImport, uow.session.scalar(select(of_import)))
-        waiting = select(WaitingChunk.number, _IS_LEFT).where(WaitingChunk.import_id == of_import)
-        found = uow.session.execute(waiting.order_by(WaitingChunk.number)).all()
-    if task is None or not found or any(is_left for _, is_left in found):
-        return None
-    return apply.lines_of(apply.fetch(resources, task, found[0].number))
+        of_import = select(Job.subject_id).where(Job.id == lease.subject_id)
+        task = uow.session.get(MemberImport, uow.session.scalar(of_import))
+        if task is None:
+            return None
+        chunks = _next_chunks(uow, task)
+        if not chunks or any(_can_go_on(uow, chunk) for chunk in chunks):
+            return None
+    number = chunks[0].number
+    first, last = apply.lines_of(apply.fetch(resources, task, number))
+    error = JOB_OPT_OUTS_FAILED if number in task.opt_out_chunks else JOB_ROWS_FAILED
+    return error(first=first, last=last)
 
 
-# Chunks that a helper has, or may still take.
-_IS_LEFT = or_(
-    WaitingChunk.tries < MAX_TRIES,
-    exists().where(
-        Job.id == WaitingChunk.job_id,
-        Job.attempt == WaitingChunk.attempt,
-        Job.status == JobStatus.RUNNING,
-    ),
-)
+def _can_go_on(uow: UnitOfWork, chunk: WaitingChunk) -> bool:
+    """Return whether a helper has this chunk, or may still take it."""
+    if chunk.tries < MAX_TRIES:
+        return True
+    is_held = Job.attempt == chunk.attempt, Job.status == JobStatus.RUNNING
+    query = select(exists().where(Job.id == chunk.job_id, *is_held))
+    return chunk.job_id is not None and bool(uow.session.scalar(query))
+
+
 _ALONE = text("SELECT pg_advisory_xact_lock(hashtext('imports.side_by_side'), hashint8(:list_id))")
 _MISSING = """
 SELECT generate_series(0, CAST(:chunks AS bigint) - 1) AS number
@@ -264,7 +280,8 @@ _WAIT = f"""
 INSERT INTO waiting_chunks (import_id, number)
 SELECT :import_id, number FROM ({_MISSING}) AS missing ON CONFLICT DO NOTHING
 """  # noqa: S608
-# Takes the first chunk that no helper has. A chunk that was tried before is the first of a turn.
+# Takes the first chunk that no helper has, and that need not wait for opt-outs of other chunks. A
+# chunk that was tried before is the first of a turn.
 _TAKE = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (
@@ -273,6 +290,10 @@ _TAKE = Statement("""
         AND NOT EXISTS (
             SELECT FROM jobs WHERE id = w.job_id AND attempt = w.attempt AND status = 'running'
         )
+        AND (number = ANY(CAST(:opt_outs AS int[])) OR NOT EXISTS (
+            SELECT FROM waiting_chunks AS o
+            WHERE o.import_id = :import_id AND o.number = ANY(CAST(:opt_outs AS int[]))
+        ))
         ORDER BY number LIMIT 1 FOR UPDATE OF w SKIP LOCKED
     ) RETURNING number, tries
     """)

@@ -100,7 +100,7 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
             lease.check_cancelled()
             number = split.number
             # After a restart it passes over the chunks before in less than a second.
-            if split.read_next(store=False) and number not in applied:
+            if split.read_next() and number not in applied:
                 chunks.make_room()
                 chunk = apply.prepare(number, split.rows)
                 chunks.start(partial(_commit, resources, lease, task.id, chunk))
@@ -133,24 +133,28 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
     """Read the file for one turn; whether this process keeps it open for the next."""
     turn = Turn()
     split = splitting.take_split(resources, task)
-    # Bounded by the turn too: reading again what was stored before a restart may take minutes.
-    while split.number < task.chunks and not turn.is_over():
-        lease.check_cancelled()
-        split.read_next(store=False)
     while not task.is_split and not turn.is_over():
         lease.check_cancelled()
-        rows = split.read_next(store=True)
+        split.read_next()
         forms, consent, is_read_so, error = split.settle()
         with resources.unit_of_work() as uow:
             # Fails if another worker has the job now, in the transaction of the progress.
             is_split = split.is_complete and is_read_so and error is None
-            total = task.received + rows if is_split else None
-            leases.progress(uow, lease, done=0, total=total)
+            if is_split:
+                leases.progress(uow, lease, done=0, total=split.received)
+            elif split.received > task.received:
+                leases.progress(uow, lease, done=0)
+            else:
+                # A process that reads the file again makes no progress, so that its crashes count.
+                leases.renew(uow, lease)
             task = uow.session.get_one(MemberImport, task.id)
+            new_bytes = max(0, split.stored_bytes - task.chunk_bytes)
             if not task.by_operator:
-                quotas.require(uow, task.user_id, PlanQuota.STORAGE_MB, more=split.chunk_bytes)
-            task.chunk_bytes += split.chunk_bytes
-            task.chunks, task.received = split.number, task.received + rows
+                quotas.require(uow, task.user_id, PlanQuota.STORAGE_MB, more=new_bytes)
+            task.chunk_bytes += new_bytes
+            task.received = split.received if is_split else max(task.received, split.received)
+            task.chunks = split.number if is_split else 0
+            task.opt_out_chunks = split.opt_out_chunks if is_split else []
             task.is_split = is_split
             task.unknown_status = split.unknown_status
             if split.samples is not None and (task.description is None or split.is_complete):

@@ -225,6 +225,7 @@ _UNREAD: Mapping[str, Any] = {
         (*COUNTS, "left_out", "unknown_status", "over_quota", "chunks", "chunk_bytes", "applied"), 0
     ),
     **dict.fromkeys(("is_split", "side_by_side"), False),
+    "opt_out_chunks": [],
 }
 
 

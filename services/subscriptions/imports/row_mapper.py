@@ -25,6 +25,7 @@ from services.subscriptions.imports.columns import (
     MemberRow,
     RejectedRecord,
     RowExtras,
+    SuppressionStatus,
 )
 from services.subscriptions.imports.consent_readings import ConsentReader
 from services.subscriptions.imports.containers import is_damaged, repair_text
@@ -216,17 +217,25 @@ class RowMapper:
             if not email:
                 reason = "There is no e-mail address in this row."
                 return RejectedRecord(line, "row.no_email", reason, cells)
+        return self._row(line, email, name, cells, padded)
+
+    def _row(
+        self, line: int, email: str, name: str, cells: list[str], padded: list[str]
+    ) -> MemberRow | RejectedRecord:
+        """Return the row of an address. ``padded``: the cells of all columns."""
         status, problem = self._consent.read(padded)
         if problem is not None:
             return MemberRow(line, email, name, None, None, status, cells, problem=problem)
         tier = self._tiers.read(padded)
-        expiry, ends = None, "" if self._expiry is None else padded[self._expiry]
-        if self._expiry is not None and tier != "free" and ends:
+        expiry = None
+        if self._expiry is not None and tier != "free" and padded[self._expiry]:
             try:
-                expiry = self._forms.moment(self._expiry, ends)
+                expiry = self._forms.moment(self._expiry, padded[self._expiry])
             except ValueError:
-                reason = f"{bare_cell(ends).strip()[:60]!r} is no date."
-                return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
+                # An opt-out has no end, and must not be lost.
+                if status is SuppressionStatus.WANTED:
+                    reason = f"{bare_cell(padded[self._expiry]).strip()[:60]!r} is no date."
+                    return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
         extras = self._attributes.read(padded) if self._attributes else None
         return MemberRow(line, email, name, tier, expiry, status, cells, extras)
 

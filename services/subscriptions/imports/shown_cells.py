@@ -18,8 +18,18 @@ from models import MemberImport, SubscriptionStatus, Tier
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from services.subscriptions import bulk_files
-from services.subscriptions.imports.columns import NO_EXTRAS, MemberRow, RejectedRecord
-from services.subscriptions.imports.endings import DUPLICATE_CODE, JudgedRow
+from services.subscriptions.imports.columns import (
+    NO_EXTRAS,
+    STRICTNESS,
+    MemberRow,
+    RejectedRecord,
+)
+from services.subscriptions.imports.endings import (
+    DUPLICATE_CODE,
+    EARLIER_ROW_REASON,
+    STRICTER_ROW_REASON,
+    JudgedRow,
+)
 from storage.encryption import seal, unseal
 from storage.resources import Resources
 
@@ -143,6 +153,36 @@ def _name(task: MemberImport) -> str:
 def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
     cells = (each[index].strip()[:MAX_EXAMPLE_CHARACTERS] for each in records if index < len(each))
     return [*dict.fromkeys(filter(None, cells))][:MAX_EXAMPLES]
+
+
+def mark_duplicates(
+    preview: Iterable[Mapping[str, Any]], strictest: Mapping[str, int]
+) -> list[Mapping[str, Any]]:
+    """Return the rows of a preview, in which only one row of each address counts.
+
+    ``strictest``: the strictness of the strictest row of each address.
+    """
+    marked: list[Mapping[str, Any]] = []
+    counted: set[str] = set()
+    for row in preview:
+        address = row.get("email")
+        duplicate = {"line": row["line"], "code": DUPLICATE_CODE}
+        if address is None:
+            marked.append(row)
+        elif _STRICTNESS[row["status"]] < strictest[address]:
+            marked.append({**duplicate, "reason": STRICTER_ROW_REASON})
+        elif address in counted:
+            marked.append({**duplicate, "reason": EARLIER_ROW_REASON})
+        else:
+            counted.add(address)
+            marked.append(row)
+    return marked
+
+
+_STRICTNESS = {
+    SubscriptionStatus.ACTIVE.value: 0,
+    **{status.value: strictness for status, strictness in STRICTNESS.items()},
+}
 
 
 def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:

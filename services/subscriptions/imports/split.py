@@ -1,14 +1,20 @@
 """Splits a stored file into numbered chunks of judged rows, a few seconds at a time.
 
 A reader can't be moved to another process, so the job stays in the process that began the file
-until it is split. After a crash, or where a process has too many open files, another process reads
-from the first byte again and passes over the stored chunks: a file always makes the same chunks.
+until it is split. If the process crashes or has too many open files, another process starts again
+at the first byte and stores all chunks again.
+
+The strictest row of an address counts. Rows that keep their person out have chunks of their own,
+because they are applied before all other rows. If such a row comes after a weaker row of the same
+address, the weaker row becomes a duplicate in its stored chunk once the file has been read.
 """
 
 import dataclasses
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -26,6 +32,7 @@ from services.subscriptions.imports import cells, shown_cells
 from services.subscriptions.imports.columns import (
     IGNORED,
     MAX_COLUMN_NAMES_SHOWN,
+    STRICTNESS,
     ColumnLayout,
     MemberRow,
     RejectedRecord,
@@ -36,9 +43,12 @@ from services.subscriptions.imports.consent_readings import ConsentReadings
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.endings import (
     DUPLICATE_CODE,
+    EARLIER_ROW_REASON,
     ROWS_PER_CHUNK,
+    STRICTER_ROW_REASON,
     JudgedRow,
     chunk_key,
+    decode,
     encode,
 )
 from services.subscriptions.imports.reader import as_lines, open_rows, pass_over
@@ -51,7 +61,7 @@ from services.subscriptions.imports.shown_cells import (
 )
 from services.subscriptions.imports.suppression_files import SuppressionReader
 from services.subscriptions.imports.written_forms import ColumnForms, DateOrder
-from storage.encryption import seal
+from storage.encryption import seal, unseal
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -66,48 +76,84 @@ MAX_SEEN_BYTES = 1024**3
 
 
 class SeenAddresses:
-    """The addresses of one file so far, in bounded memory and on a bounded part of the disk.
+    """The addresses of one file, each with the strictness of its strictest row so far.
 
-    Further addresses go to a temporary SQLite database without a name, in the folder that
-    ``SQLITE_TMPDIR`` or ``TMPDIR`` names. The system deletes it when it is closed.
+    Memory is bounded, and so is the part of the disk. Further addresses go to a temporary SQLite
+    database without a name, in the folder that ``SQLITE_TMPDIR`` or ``TMPDIR`` names. The system
+    deletes the database when it is closed.
+
+    Attributes:
+        has_outdone: whether a row came after a weaker row of its address.
     """
 
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
-        self._first: set[str] = set()
+        self.has_outdone = False
+        self._first: dict[str, int] = {}
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
             self._database.execute(f"PRAGMA {setting}")
         [(page_bytes,)] = self._database.execute("PRAGMA page_size")
         self._database.execute(f"PRAGMA max_page_count = {max_bytes // page_bytes}")
-        self._database.execute("CREATE TABLE seen (address TEXT PRIMARY KEY) WITHOUT ROWID")
+        self._database.execute(
+            "CREATE TABLE seen (address TEXT PRIMARY KEY, strictness INTEGER) WITHOUT ROWID"
+        )
         self._database.execute("BEGIN")
 
-    def add(self, found: list[str]) -> set[str]:
-        """Add these addresses; returns those of them that an earlier call added.
+    def add(self, rows: Mapping[str, int]) -> dict[str, int]:
+        """Add rows, as the strictness of each address.
 
-        Raises ``import.too_many_addresses`` when there is no room for more.
+        Returns the earlier strictness of the addresses that an earlier call added. Raises
+        ``import.too_many_addresses`` when there is no room for more.
         """
-        before = self._first.intersection(found)
-        fresh = set(found) - before
+        earlier = {address: self._first[address] for address in self._first.keys() & rows.keys()}
+        fresh = rows.keys() - earlier.keys()
         if len(self._first) < MAX_ADDRESSES_IN_MEMORY:
-            self._first |= fresh
-            return before
-        if not fresh:
-            return before
+            self._first.update((address, rows[address]) for address in fresh)
+        elif fresh:
+            earlier |= self._add_to_disk({address: rows[address] for address in fresh})
+        stricter = {each: rows[each] for each, before in earlier.items() if rows[each] > before}
+        if stricter:
+            self.has_outdone = True
+            self._raise(stricter)
+        return earlier
+
+    def find(self, addresses: Collection[str]) -> dict[str, int]:
+        """Return the strictness of each of these addresses that was added."""
+        strictness = {each: self._first[each] for each in self._first.keys() & set(addresses)}
+        others = [address for address in addresses if address not in strictness]
+        return strictness | self._find_on_disk(others)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
         # In the order of the index, so that neighbours land on the same page.
-        added = sorted(fresh)
-        rows = ",".join(["(?)"] * len(added))
-        insert = f"INSERT INTO seen VALUES {rows} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - marks alone
+        added = sorted(rows.items())
+        places = ",".join(["(?,?)"] * len(added))
+        insert = f"INSERT INTO seen VALUES {places} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - marks alone
         try:
-            new = {address for (address,) in self._database.execute(insert, added)}
+            inserted = self._database.execute(insert, [*chain.from_iterable(added)])
+            new = {address for (address,) in inserted}
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
             raise errors.IMPORT_TOO_MANY_ADDRESSES() from error
-        return before | (fresh - new)
+        return self._find_on_disk([address for address, _ in added if address not in new])
 
-    def close(self) -> None:
-        self._database.close()
+    def _find_on_disk(self, addresses: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for start in range(0, len(addresses), MAX_BATCH_ROWS):
+            batch = addresses[start : start + MAX_BATCH_ROWS]
+            places = ",".join("?" * len(batch))
+            query = f"SELECT address, strictness FROM seen WHERE address IN ({places})"  # noqa: S608 - marks alone
+            found.update(self._database.execute(query, batch))
+        return found
+
+    def _raise(self, stricter: Mapping[str, int]) -> None:
+        in_memory = self._first.keys() & stricter.keys()
+        self._first.update((address, stricter[address]) for address in in_memory)
+        on_disk = [(rank, each) for each, rank in stricter.items() if each not in in_memory]
+        self._database.executemany("UPDATE seen SET strictness = ? WHERE address = ?", on_disk)
 
 
 def judge_rows(
@@ -136,12 +182,13 @@ def judge_rows(
 def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iterator[JudgedRow]:
     members = [row for row in batch if isinstance(row, MemberRow)]
     normalised = email_addresses.normalise_all([row.email for row in members])
-    importable = [
-        address
-        for row, address in zip(members, normalised, strict=True)
-        if row.problem is None and isinstance(address, str)
-    ]
-    came_before = seen.add(importable)
+    strictest = _find_strictest(members, normalised)
+    # The addresses for which a row counts already.
+    counted = set()
+    for each, earlier in seen.add(strictest).items():
+        if earlier >= strictest[each]:
+            strictest[each] = earlier
+            counted.add(each)
     found = iter(normalised)
     for row in batch:
         if isinstance(row, RejectedRecord):
@@ -151,11 +198,13 @@ def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iter
         if isinstance(address, InvalidAddress):
             yield _rejected(row, "email.invalid", address.reason)
         elif row.problem is not None:
-            yield _rejected(row, row.problem.code, row.problem.reason)
-        elif address in came_before:
-            yield _rejected(row, DUPLICATE_CODE, "The address came before in the same file.")
+            yield _rejected(row, *row.problem)._replace(email=address)
+        elif STRICTNESS[row.suppression] < strictest[address]:
+            yield _rejected(row, DUPLICATE_CODE, STRICTER_ROW_REASON)
+        elif address in counted:
+            yield _rejected(row, DUPLICATE_CODE, EARLIER_ROW_REASON)
         else:
-            came_before.add(address)
+            counted.add(address)
             line, _, name, tier, expiry, suppression, cells, extras, _ = row
             paid_expiry = None if expiry is None else clock.iso(expiry)
             left = suppression.value if row.left else None
@@ -163,7 +212,17 @@ def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iter
             yield JudgedRow(line, address, name, tier, paid_expiry, left, None, None, cells, extras)
 
 
-def _rejected(row: MemberRow | RejectedRecord, code: str, reason: str) -> JudgedRow:
+def _find_strictest(
+    members: Sequence[MemberRow], addresses: Sequence[str | InvalidAddress]
+) -> dict[str, int]:
+    strictest: dict[str, int] = {}
+    for row, address in zip(members, addresses, strict=True):
+        if isinstance(address, str):
+            strictest[address] = max(strictest.get(address, 0), STRICTNESS[row.suppression])
+    return strictest
+
+
+def _rejected(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: str) -> JudgedRow:
     return JudgedRow(line=row.line, code=code, reason=reason, cells=row.cells)
 
 
@@ -254,7 +313,7 @@ class ColumnPlan:
 
 def _described(layout: ColumnLayout, covered: int, creates: Mapping[int, str]) -> dict[str, Any]:
     """The plan as it is kept: what the owner is shown, and what reading the file again needs."""
-    meanings = layout.meanings()
+    meanings, consent = layout.meanings(), layout.consent
     names = [name[:MAX_COLUMN_NAME_CHARACTERS] for name in layout.header]
     ignored = (name for index, name in enumerate(names) if index not in meanings)
     return {
@@ -262,6 +321,7 @@ def _described(layout: ColumnLayout, covered: int, creates: Mapping[int, str]) -
             {
                 "name": name,
                 "becomes": meanings.get(index, IGNORED),
+                **({"consent": consent[index].subject.role} if index in consent else {}),
                 **({"creates": creates[index]} if index in creates else {}),
             }
             for index, name in enumerate(names[:MAX_COLUMNS_SHOWN])
@@ -280,21 +340,41 @@ MAX_OPEN_FILES = 4
 MAX_CHUNK_CHARACTERS = 8_000_000
 
 
+@dataclass
+class PendingChunk:
+    """The rows of a chunk that is not stored yet."""
+
+    rows: list[JudgedRow] = field(default_factory=list)
+    characters: int = 0
+
+    def is_full(self) -> bool:
+        """Return whether another batch may exceed the chunk."""
+        has_no_room = len(self.rows) + min(MAX_BATCH_ROWS, ROWS_PER_CHUNK) > ROWS_PER_CHUNK
+        return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
+
+
 class FileSplit:
-    """A file that is being split into chunks."""
+    """A file that is being split into chunks.
+
+    Attributes:
+        number: how many chunks have been made.
+        received: how many rows have been read.
+        rows: the rows of the chunk that was read last, if they come from a request.
+        total: how many rows a request has; ``None`` for a file, which has to be read for that.
+        opt_out_chunks: the numbers of the chunks that are applied before all others.
+        stored_bytes: how many bytes the chunks of a file have.
+    """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
         self._objects = resources.objects
         self._prefix = task.object_prefix
         self._key = bulk_files.data_key(resources, task)
         self._seen = SeenAddresses()
-        # How many chunks were read, and how many rows.
         self.number = self.received = 0
-        # The rows of the chunk that was read last; a file's rows are not held.
         self.rows: list[JudgedRow] = []
-        self.chunk_bytes = 0
+        self.opt_out_chunks: list[int] = []
+        self.stored_bytes = 0
         self.is_complete = False
-        # How many rows a request has; a file has to be read for that, and has None.
         self.total: int | None = None
         self.samples: ImportSamples | None = None
         self._problems = Problems()
@@ -306,8 +386,12 @@ class FileSplit:
         self._forms = ColumnForms(task.column_forms, order)
         self._readings = ConsentReadings(task.consent_columns, task.status_values)
         rows = self._open(resources, task)
-        self._at_once = min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
-        self._batches = judge_rows(rows, self._seen, self._at_once)
+        self._batches = judge_rows(rows, self._seen, min(MAX_BATCH_ROWS, ROWS_PER_CHUNK))
+        # The other kinds of files and requests have either opt-outs or members.
+        self._may_have_both = task.kind == ImportKind.MEMBERS and self.total is None
+        self._opt_outs, self._others = PendingChunk(), PendingChunk()
+        # Stored chunks that may have rows of addresses with a stricter row.
+        self._unchecked: list[int] = []
 
     def _open(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
         """Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read."""
@@ -351,38 +435,96 @@ class FileSplit:
         self.samples = ImportSamples.of(reader.header, reader.sample, first, plan.keys)
         return chain(first, rows)
 
-    def read_next(self, *, store: bool) -> int:
-        """Read one more chunk, and ``store`` it unless another process has stored it already.
+    def read_next(self) -> int:
+        """Read until a chunk is full, and store it; return the number of rows that were read.
 
-        Returns the number of its rows, 0 at the end of the file.
+        Once a file has been read, a call checks one stored chunk for outdone rows instead.
         """
-        rows: list[JudgedRow] = []
-        characters = 0
-        while len(rows) + self._at_once <= ROWS_PER_CHUNK and characters < MAX_CHUNK_CHARACTERS:
-            batch, more = next(self._batches, ([], 0))
+        if self._unchecked:
+            self._mark_outdone_rows(self._unchecked.pop())
+            self.is_complete = not self._unchecked
+            return 0
+        before = self.received
+        while not (self._opt_outs.is_full() or self._others.is_full()):
+            batch, characters = next(self._batches, ([], 0))
             if not batch:
-                self.is_complete = True
+                self._end_file()
                 break
-            rows += batch
-            characters += more
-        # A request's chunk is applied at once, a file's is stored.
-        is_of_request = self.total is not None
-        encoded = b"" if is_of_request or not rows else encode(rows)
-        if rows and store:
-            key = chunk_key(self._prefix, self.number)
-            self._objects.put(key, seal(encoded, self._key, key), "application/octet-stream")
+            self.received += len(batch)
+            self._append(batch, characters)
+        else:
+            full = self._opt_outs if self._opt_outs.is_full() else self._others
+            self._store(full)
+        return self.received - before
+
+    def _append(self, batch: list[JudgedRow], characters: int) -> None:
         if self.samples is not None:
-            self._problems.note(rows)
-            self.unknown_status += sum(row.code == STATUS_UNKNOWN for row in rows)
-            if not batch:
-                self.samples = self.samples._replace(
-                    problems=self._problems.groups(), consent=self._consent_cells()
-                )
-        self.rows = rows if is_of_request else []
-        self.chunk_bytes = len(encoded)
-        self.number += bool(rows)
-        self.received += len(rows)
-        return len(rows)
+            self._problems.note(batch)
+            self.unknown_status += sum(row.code == STATUS_UNKNOWN for row in batch)
+        others = batch
+        if self._may_have_both:
+            opt_outs = [row for row in batch if row.left or row.is_withheld]
+            if opt_outs:
+                others = [row for row in batch if not (row.left or row.is_withheld)]
+                size = sum(len(cell) for row in opt_outs for cell in row.cells)
+                characters -= size
+                self._opt_outs.rows += opt_outs
+                self._opt_outs.characters += size
+        self._others.rows += others
+        self._others.characters += characters
+
+    def _end_file(self) -> None:
+        opt_outs, others = self._opt_outs, self._others
+        if not self.number and len(opt_outs.rows) + len(others.rows) <= ROWS_PER_CHUNK:
+            # A single chunk is applied in one transaction, so the opt-outs need no other chunk.
+            others.rows = sorted(opt_outs.rows + others.rows, key=attrgetter("line"))
+            opt_outs.rows = []
+        self._store(opt_outs)
+        self._store(others)
+        if self._seen.has_outdone:
+            self._unchecked = [*range(self.number)]
+        self.is_complete = not self._unchecked
+        if self.samples is not None:
+            preview = self.samples.preview
+            strictest = self._seen.find([row["email"] for row in preview if "email" in row])
+            self.samples = self.samples._replace(
+                preview=shown_cells.mark_duplicates(preview, strictest),
+                problems=self._problems.groups(),
+                consent=self._consent_cells(),
+            )
+
+    def _store(self, chunk: PendingChunk) -> None:
+        """Store the rows of a file as the next chunk. Rows of a request are applied at once."""
+        rows, chunk.rows, chunk.characters = chunk.rows, [], 0
+        self.rows = rows if self.total is not None else []
+        if not rows:
+            return
+        if self.total is None:
+            self._put(self.number, rows)
+        if chunk is self._opt_outs:
+            self.opt_out_chunks.append(self.number)
+        self.number += 1
+
+    def _put(self, number: int, rows: list[JudgedRow]) -> None:
+        encoded = encode(rows)
+        key = chunk_key(self._prefix, number)
+        self._objects.put(key, seal(encoded, self._key, key), "application/octet-stream")
+        self.stored_bytes += len(encoded)
+
+    def _mark_outdone_rows(self, number: int) -> None:
+        """Make rows of a stored chunk duplicates if a stricter row of their address counts."""
+        key = chunk_key(self._prefix, number)
+        rows = decode(unseal(self._objects.get(key), self._key, key))
+        strictest = self._seen.find([row.email for row in rows if row.code is None])
+        outdone = [
+            place
+            for place, row in enumerate(rows)
+            if row.code is None and row.strictness < strictest[row.email]
+        ]
+        for place in outdone:
+            rows[place] = _rejected(rows[place], DUPLICATE_CODE, STRICTER_ROW_REASON)
+        if outdone:
+            self._objects.put(key, seal(encode(rows), self._key, key), "application/octet-stream")
 
     def _consent_cells(self) -> dict[str, Any]:
         """Return how the cells of the columns of consent were read, as the owner is shown it."""
@@ -410,6 +552,16 @@ class FileSplit:
         readings = self._suppressions or self._readings
         is_read_so = not (self._forms.differs(forms) or readings.differs())
         return forms, readings.settled(), is_read_so, None
+
+    def can_continue(self, task: MemberImport) -> bool:
+        """Return whether the import can use the chunks that were made so far."""
+        if self.read_as != _read_as(task):
+            # A dry run's file may be read again by other options (``records.read_again``).
+            return False
+        if self.total is not None:
+            return self.number <= task.chunks
+        # Release 1.0.0 counts the chunks of a file while it makes them, and makes others.
+        return task.chunks == 0
 
     def close(self) -> None:
         self._seen.close()
@@ -439,7 +591,7 @@ def note_forms(
     task.column_forms = dict(forms)
     task.consent_columns = dict(consent)
     if read_again:
-        task.chunks = task.chunk_bytes = task.received = 0
+        task.chunk_bytes = task.received = 0
         task.description = None
     if task.columns is not None:
         found = [
@@ -453,14 +605,12 @@ _open: dict[int, FileSplit] = {}
 
 
 def take_split(resources: Resources, task: MemberImport) -> FileSplit:
-    """The split that this process kept, or a new one: at the first chunk not stored, or before it.
+    """Return the split that this process kept, or a new one that begins with the first row.
 
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read.
     """
     split = _open.pop(task.id, None)
-    # A dry run's file may be read again by other options (``records.read_again``).
-    is_of_before = split is not None and split.read_as != _read_as(task)
-    if split is not None and (split.number > task.chunks or is_of_before):
+    if split is not None and not split.can_continue(task):
         split.close()
         split = None
     return split or FileSplit(resources, task)

@@ -94,7 +94,7 @@ def header_of(task: MemberImport) -> list[str]:
 
 
 def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
-    """The CSV of all rows that were not added so far, in the order of the file.
+    """Return the CSV of all rows that were not added so far, chunk by chunk.
 
     Each chunk has a transaction of its own, since the client may read slowly. Raises
     ``import.errors_gone`` before the first piece when the import's files were removed.
@@ -124,7 +124,7 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
 
 _STAGED = """
     number int, email text, name text, tier text, paid_expiry timestamptz, has_left boolean,
-    fresh_id bigint
+    is_withheld boolean, fresh_id bigint
 """
 _STAGED_DIGESTS = "number int, digest bytea, is_current boolean"
 _STAGED_EXTRAS = "number int, fields jsonb, tag_ids bigint[], joined_at timestamptz"
@@ -164,18 +164,18 @@ def escaped(value: str) -> str:
 
 
 def copy_lines(rows: Sequence[JudgedRow]) -> str:
-    """The rows without a code, in the text format of Postgres' COPY."""
+    """Return the rows that say something about a person, in the text format of Postgres' COPY."""
     fresh = ids.neighbouring_ids(len(rows))
     lines = []
     for number, row in enumerate(rows):
-        if row.code is not None:
+        if row.code is not None and not row.is_withheld:
             continue
         # A normalised address has no character that COPY would read as something else.
         is_plain = "\\" not in row.name and row.name.isprintable()
         name = row.name if is_plain else escaped(row.name)
         lines.append(
             f"{number}\t{row.email}\t{name}\t{row.tier or NULL}\t{row.paid_expiry or NULL}\t"
-            f"{'t' if row.left else 'f'}\t{fresh[number]}\n"
+            f"{'t' if row.left else 'f'}\t{'f' if row.code is None else 't'}\t{fresh[number]}\n"
         )
     return "".join(lines)
 

@@ -61,7 +61,7 @@ def _gets_other_values(row: str, *, has_extras: bool) -> str:
 # Without a tier in the file the member's own tier stays; so does the name without a name.
 def _judge(*, has_extras: bool) -> str:
     return f"""
-WITH said_no AS ({_SAID_NO}), known AS (
+WITH known AS (
     SELECT s.*, p.id AS user_id, m.id AS subscription_id,
         coalesce(m.status = 'active', false) AS is_active,
         EXISTS (SELECT FROM former_addresses WHERE user_id = p.id OFFSET 0) AS has_moved,
@@ -76,7 +76,7 @@ WITH said_no AS ({_SAID_NO}), known AS (
             {", fields, tag_ids, joined_at" if has_extras else ""} FROM subscriptions
         WHERE list_id = l.list_id AND user_id = p.id OFFSET 0
     ) AS m ON true
-), {_NAMED}, kept AS (
+), said_no AS ({_SAID_NO}), {_NAMED}, kept AS (
     INSERT INTO {JUDGED}
     SELECT k.number, k.email, {_NEW_VALUES if has_extras else "k.name, k.tier, k.paid_expiry"},
         coalesce(k.user_id, k.fresh_id), k.user_id IS NULL, k.subscription_id,
@@ -88,6 +88,7 @@ WITH said_no AS ({_SAID_NO}), known AS (
         no_mail.number IS NULL, k.is_updated AND NOT k.is_again
     FROM (
         SELECT *, has_moved AND number NOT IN (SELECT number FROM named) AS is_again FROM known
+        WHERE NOT is_withheld
     ) AS k
     LEFT JOIN said_no AS no_list ON no_list.number = k.number AND no_list.kind = 'list'
     LEFT JOIN said_no AS no_mail ON no_mail.number = k.number AND no_mail.kind = 'email'
@@ -101,12 +102,12 @@ SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
 # Postgres thinks to know how many members a list has that is named itself. While statistics know
 # nothing of it that is none: it would read all of them, by another index, for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
-# A member who moved has several addresses, so several rows may name them: one counts, and the
-# others are duplicates, also in other chunks. A no counts before anything else that is said of
-# them. In the order of the people, so that no two chunks wait for each other.
+# A member who moved has several addresses, so several rows may name them. The strictest row counts,
+# and the others are duplicates, even in other chunks. Chunks of opt-outs and of withheld rows are
+# applied first. The rows are in the order of the people, so that no two chunks wait for each other.
 _NAMED = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
-    ORDER BY user_id, has_left DESC, number
+    ORDER BY user_id, has_left DESC, is_withheld DESC, number
 ), once AS (
     INSERT INTO named_members AS n (import_id, user_id, has_left)
     SELECT :import_id, user_id, has_left FROM first ORDER BY user_id
@@ -120,10 +121,9 @@ _NAMED = """first AS (
 _OF_WHOM = "WHERE k.has_left OR k.is_updated OR k.is_again OR NOT k.is_active"
 # The opt-outs of the rows' people, by the people and by the digests of their addresses.
 _SAID_NO = f"""
-    SELECT s.number, o.kind FROM {STAGED} AS s CROSS JOIN {_LIST} AS l
-    CROSS JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u
+    SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL (
-        SELECT kind FROM opt_outs WHERE list_id = l.list_id AND user_id = u.id OFFSET 0
+        SELECT kind FROM opt_outs WHERE list_id = l.list_id AND user_id = k.user_id OFFSET 0
     ) AS o
     WHERE :has_opt_outs
     UNION

@@ -15,7 +15,7 @@ from services.subscriptions.imports import split
 from services.subscriptions.members import opt_outs
 from tests.importing import Importing, Rows, counts_of, csv_of
 from tests.services.subscriptions.imports.test_extras import make_fields
-from tests.services.subscriptions.imports.whole import HEADER, Line, Member, Whole
+from tests.services.subscriptions.imports.whole import HEADER, STATUSES, Line, Member, Whole
 from tests.services.subscriptions.members.observed import expiry_of
 from tests.sizes import FULL, sized
 from tests.stack import Owner
@@ -70,10 +70,10 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
     tier = draw(st.sampled_from(["", "", "free", "silver", "gold"]))
     expiry = draw(st.sampled_from(EXPIRIES)) if tier not in {"", "free"} else ""
     name = draw(st.sampled_from(["", "Ada", "Bea", "Zoë \\ Ω", "a;b\\t"]))
-    left = draw(st.integers(0, 9)) == 0
+    status = draw(st.sampled_from(["subscribed"] * 12 + [*STATUSES]))
     who = draw(st.integers(-1, PEOPLE - 1))
     more = {**EXTRAS, "age": st.sampled_from(["", "1", "2", "old"])}
-    line = st.builds(Line, *map(st.just, ("", name, tier, expiry, left)), **more)
+    line = st.builds(Line, *map(st.just, ("", name, tier, expiry, status)), **more)
     return who, draw(st.booleans()), draw(line)
 
 
@@ -122,7 +122,8 @@ def test_any_file_on_any_list_does_what_the_rules_say_and_is_taken_back(
     for task in (tried, done):
         assert (counts_of(task), task.left_out) == (outcome.counts(), len(outcome.left_out))
         found = [(int(line), code) for *_, line, code, _ in importing.not_added(task.id)]
-        assert found == outcome.not_added()
+        # The opt-outs of a long file have chunks of their own.
+        assert sorted(found) == outcome.not_added()
     _require(importing, owner, list_id, after)
     added = outcome.counts()["added"]
     undone = {"import_id": done.id, "undone": added, "kept": 0}

@@ -1,16 +1,20 @@
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.ids import random_hash_id
+from services.subscriptions.imports import apply as applying
 from services.subscriptions.imports import split
+from services.subscriptions.imports.apply import PreparedChunk
 from services.subscriptions.imports.split import SeenAddresses
-from tests.importing import Importing
+from storage.resources import Resources
+from tests.importing import Importing, new_addresses
 from tests.quotas import leave_room_for_members
 from tests.sizes import sized
-from tests.stack import Owner
+from tests.stack import Owner, eventually
 
 
 def file_of(count: int, *left: str) -> bytes:
@@ -62,12 +66,33 @@ def test_an_import_adds_nobody_after_a_row_had_no_room(
     leave_room_for_members(importing.stack, full_id, 1)
     member = f"{random_hash_id()}@example.com"
     importing.bring(owner, list_id, f"email\n{member}\n".encode())
-    # The second chunk makes room by the member's no, of which the third must not make use.
-    head, *rows = file_of(4).decode().splitlines()
-    rows[2:2] = [f"{member},unsubscribed"]
-    job = importing.work(importing.begin(owner, list_id, "\n".join([head, *rows]).encode()))
+    commit = applying.commit
+
+    def commit_and_make_room(
+        resources: Resources, import_id: int, chunk: PreparedChunk, *hold: Any
+    ) -> None:
+        if chunk.number == 1:
+            eventually(lambda: importing.of_job(job_id).applied == 1, what="the first chunk")
+            importing.remove(list_id, member)
+        commit(resources, import_id, chunk, *hold)
+
+    monkeypatch.setattr(applying, "commit", commit_and_make_room)
+    job_id = importing.begin(owner, list_id, file_of(4))
+    job = importing.work(job_id)
+    task = importing.of_job(job_id)
+    assert (job.status, task.added, task.over_quota) == ("failed", 0, 4)
+
+
+def test_opt_outs_of_a_file_are_kept_when_its_members_find_no_room(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    leave_room_for_members(importing.stack, importing.new_list(owner), 1)
+    left = new_addresses(2)
+    job = importing.work(importing.begin(owner, list_id, file_of(4, *left)))
     task = importing.of_job(job.id)
-    assert (job.status, task.added, task.over_quota, task.opted_out) == ("failed", 0, 4, 1)
+    assert (job.status, task.added, task.over_quota, task.opted_out) == ("failed", 1, 3, 2)
+    assert len(importing.opt_outs(list_id)) == 2
 
 
 def test_the_operators_import_is_not_bounded(

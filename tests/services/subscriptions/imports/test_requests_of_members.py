@@ -50,7 +50,7 @@ def take_turn(importing: Importing, job_id: int) -> Lease:
 def chunks_of(importing: Importing, task: MemberImport) -> Iterator[tuple[int, list[JudgedRow]]]:
     read = split.FileSplit(importing.resources, task)
     while not read.is_complete:
-        if read.read_next(store=False):
+        if read.read_next():
             yield read.number - 1, read.rows
     read.close()
 

@@ -5,13 +5,18 @@ from dataclasses import dataclass, field, replace
 
 ADDED, ALREADY, OPTED_OUT = "added", "already", "opted_out"
 INVALID, DUPLICATE, LEFT, DENIED = "invalid", "duplicate", "left", "denied"
+NOT_SUBSCRIBED = "not_subscribed"
+# The statuses of rows, the weakest first.
+STATUSES = ("subscribed", "unconfirmed", "unsubscribed", "cleaned", "bounced", "complained")
 CODES = {
     ALREADY: "member.already",
     OPTED_OUT: "member.opted_out",
     LEFT: "member.left",
     INVALID: "email.invalid",
     DUPLICATE: "row.duplicate",
+    NOT_SUBSCRIBED: "row.not_subscribed",
 }
+_COUNTED_AS = {LEFT: OPTED_OUT, NOT_SUBSCRIBED: INVALID}
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a file. Without an ``@`` it is no address; ``left``: by the file's own mark.
+    """A row of a file. Without an ``@`` it is no address.
 
     An age that is no number is left out.
     """
@@ -37,16 +42,23 @@ class Line:
     name: str = ""
     tier: str = ""
     expiry: str = ""
-    left: bool = False
+    status: str = "subscribed"
     company: str = ""
     age: str = ""
     tags: frozenset[str] = frozenset()
     joined: str = ""
 
     def cells(self) -> list[str]:
-        status, tags = "unsubscribed" if self.left else "subscribed", ",".join(sorted(self.tags))
-        known = [self.email, self.name, self.tier, self.expiry, status]
-        return [*known, self.company, self.age, tags, self.joined]
+        known = [self.email, self.name, self.tier, self.expiry, self.status]
+        return [*known, self.company, self.age, ",".join(sorted(self.tags)), self.joined]
+
+    @property
+    def address(self) -> str:
+        return self.email.lower()
+
+    @property
+    def strictness(self) -> int:
+        return STATUSES.index(self.status)
 
     @property
     def fields(self) -> dict[str, object]:
@@ -67,7 +79,7 @@ class Outcome:
     def counts(self) -> dict[str, int]:
         found = dict.fromkeys((ADDED, ALREADY, OPTED_OUT, INVALID, DUPLICATE, DENIED), 0)
         for verdict in self.verdicts:
-            found[OPTED_OUT if verdict == LEFT else verdict] += 1
+            found[_COUNTED_AS.get(verdict, verdict)] += 1
         return {**found, "received": len(self.verdicts), "updated": self.updated}
 
     def not_added(self) -> list[tuple[int, str]]:
@@ -87,12 +99,16 @@ class Whole:
     noes: dict[str, set[str]] = field(default_factory=dict)
 
     def bring(self, lines: list[Line], *, update: bool) -> Outcome:
-        outcome, seen = Outcome(), set[str]()
+        outcome, seen, strictest = Outcome(), set[str](), dict[str, int]()
+        for line in lines:
+            strictest[line.address] = max(strictest.get(line.address, 0), line.strictness)
         for number, line in enumerate(lines, start=2):
-            address = line.email.lower()
+            address = line.address
             if "@" not in address:
                 verdict = INVALID
-            elif address in seen:
+            elif line.status == "unconfirmed":
+                verdict = NOT_SUBSCRIBED
+            elif address in seen or line.strictness < strictest[address]:
                 verdict = DUPLICATE
             else:
                 seen.add(address)
@@ -104,7 +120,7 @@ class Whole:
 
     def _decide(self, address: str, line: Line, outcome: Outcome, *, update: bool) -> str:
         member, said_no = self.members.get(address), self.noes.setdefault(address, set())
-        if line.left:
+        if line.status != "subscribed":
             said_no.add("list")
             if member is not None and member.status in {"active", "pending"}:
                 self.members[address] = replace(member, status="unsubscribed")

@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "0108"
-down_revision = "0107"
+revision = "0109"
+down_revision = "0108"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,334 @@
+"""Several rows of one person: the strictest row counts, and opt-outs are applied first."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from core.errors.jobs import JOB_WORKER_LOST
+from models import Job, MemberImport
+from services.jobs import lease as leases
+from services.jobs import records as job_records
+from services.subscriptions import bulk_files
+from services.subscriptions.imports import apply, endings, import_jobs, shown_cells, split
+from services.subscriptions.imports.apply import AppliedChunk, PreparedChunk
+from services.subscriptions.imports.endings import JudgedRow, chunk_key
+from services.subscriptions.imports.split import FileSplit
+from services.subscriptions.imports.statements import TagIds
+from storage.encryption import seal
+from storage.unit_of_work import UnitOfWork
+from tests.importing import Importing, counts_of, csv_of, new_addresses
+from tests.services.subscriptions.imports.test_import_races import move
+from tests.stack import Owner
+
+HEADER = ("email", "status")
+
+
+@pytest.fixture(params=[None, 2], ids=["one chunk", "many chunks"])
+def _rows_per_chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param:
+        monkeypatch.setattr(split, "ROWS_PER_CHUNK", request.param)
+        # All addresses are kept on the disk.
+        monkeypatch.setattr(split, "MAX_ADDRESSES_IN_MEMORY", 0)
+
+
+def sources(importing: Importing, list_id: int) -> list[str]:
+    found = importing.stack.query(
+        "SELECT source FROM opt_outs WHERE list_id = %s ORDER BY id", list_id
+    )
+    return sorted(str(source) for (source,) in found)
+
+
+def status_of(importing: Importing, list_id: int, address: str) -> str | None:
+    found = importing.stack.query(
+        "SELECT status FROM subscriptions WHERE list_id = %s AND email = %s", list_id, address
+    )
+    return str(found[0][0]) if found else None
+
+
+@pytest.mark.usefixtures("_rows_per_chunk")
+@pytest.mark.parametrize("order", [1, -1], ids=["yes first", "no first"])
+def test_one_no_outweighs_every_yes_of_the_file(
+    importing: Importing, owner: Owner, list_id: int, order: int
+) -> None:
+    d, e, m, waits, *others = new_addresses(10)
+    importing.bring(owner, list_id, csv_of([[d]], ["email"]))
+    pairs = [
+        *([d, "subscribed"], [e, "active"], [m, "subscribed"], [waits, "subscribed"]),
+        *([each, "subscribed"] for each in others),
+        *([d.upper(), "unsubscribed"], [e, "bounced"], [m, "complained"], [waits, "unconfirmed"]),
+        *([d, "subscribed"], [e, "unsubscribed"]),
+    ]
+    file = csv_of(pairs[::order], HEADER)
+    expected = dict.fromkeys(endings.COUNTS, 0)
+    expected |= {"received": 16, "added": 6, "opted_out": 3, "invalid": 1, "duplicate": 6}
+
+    tried = importing.bring(owner, list_id, file, dry_run=True)
+    assert counts_of(tried) == expected
+    assert importing.active(list_id) == {d}
+    task = importing.bring(owner, list_id, file)
+
+    assert counts_of(task) == expected
+    assert importing.active(list_id) == {*others}
+    assert status_of(importing, list_id, d) == "unsubscribed"
+    assert sources(importing, list_id) == ["bounce", "complaint", "import"]
+
+
+@pytest.mark.usefixtures("_rows_per_chunk")
+@pytest.mark.parametrize("no", ["unsubscribed", "unconfirmed"])
+def test_a_no_under_one_address_of_a_person_counts_for_their_other_addresses(
+    importing: Importing, owner: Owner, list_id: int, no: str
+) -> None:
+    before, now, *others = new_addresses(6)
+    other_list = importing.new_list(owner)
+    importing.bring(owner, other_list, csv_of([[before]], ["email"]))
+    move(importing, before, now)
+    rows = [[now, "subscribed"], *([each, "subscribed"] for each in others), [before, no]]
+
+    for file in (rows, rows[::-1]):
+        task = importing.bring(owner, list_id, csv_of(file, HEADER), dry_run=True)
+        assert (task.added, task.duplicate, task.opted_out + task.invalid) == (4, 1, 1)
+    importing.bring(owner, list_id, csv_of(rows, HEADER))
+    assert importing.active(list_id) == {*others}
+    # A later file names only the other address.
+    later = importing.bring(owner, list_id, csv_of([[now]], ["email"]))
+    assert (later.added, later.opted_out) == ((0, 1) if no == "unsubscribed" else (1, 0))
+
+
+def test_an_opt_out_by_the_account_s_address_holds_for_the_list_s_copy(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    before, now = new_addresses(2)
+    importing.bring(owner, list_id, csv_of([[before]], ["email"]))
+    move(importing, before, now)
+    importing.bring(owner, list_id, csv_of([[now, "unsubscribed"]], HEADER))
+    task = importing.bring(owner, list_id, csv_of([[before]], ["email"]))
+    assert (task.added, task.opted_out) == (0, 1)
+    assert importing.active(list_id) == set()
+
+
+def test_an_opt_out_with_an_unreadable_end_is_kept(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    [left] = new_addresses(1)
+    rows = [[left, "unsubscribed", "gold", "soon"]]
+    task = importing.bring(owner, list_id, csv_of(rows, (*HEADER, "tier", "paid until")))
+    assert (task.opted_out, task.invalid) == (1, 0)
+
+
+def test_a_row_with_an_invalid_address_counts_for_nobody(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    [ada] = new_addresses(1)
+    rows = [[ada, "subscribed"], [f"{ada} {ada}", "unsubscribed"]]
+    task = importing.bring(owner, list_id, csv_of(rows, HEADER))
+    assert (task.added, task.invalid) == (1, 1)
+
+
+def test_the_preview_has_the_row_that_counts(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    ada, bea, cy = new_addresses(3)
+    rows = [[ada, ""], [bea, ""], [bea, ""], [cy, "unsubscribed"], ["nobody", ""]]
+    file = csv_of([*rows, *([each, ""] for each in new_addresses(3)), [ada, "bounced"]], HEADER)
+    job = importing.work(importing.begin(owner, list_id, file, dry_run=True))
+    assert job.result is not None
+    preview = shown_cells.shown(importing.resources, job.result)["preview"]
+    assert [row.get("code", row.get("status")) for row in preview] == [
+        *("row.duplicate", "active", "row.duplicate", "unsubscribed", "email.invalid")
+    ]
+
+
+def test_the_strictest_row_of_a_file_of_suppressions_counts(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    ada, bea, *others = new_addresses(5)
+    rows = [[ada, "unsubscribe"], [bea, "soft bounce"], *([each, "bounce"] for each in others)]
+    rows += [[bea, "bounce"], [ada, "spam"]]
+    task = importing.bring(owner, list_id, csv_of(rows, ("email", "reason")), kind="suppressions")
+    assert (task.opted_out, task.invalid, task.duplicate) == (5, 1, 1)
+    assert sources(importing, list_id) == [*["bounce"] * 4, "complaint"]
+
+
+def late_opt_outs() -> tuple[list[str], list[str], bytes]:
+    """Members, people who opt out in the last rows after a yes in the first, and their file."""
+    members, left = new_addresses(12), [f"left.{each}" for each in new_addresses(3)]
+    yes = [[each, "subscribed"] for each in (*left, *members)]
+    return members, left, csv_of([*yes, *([each, "unsubscribed"] for each in left)], HEADER)
+
+
+@pytest.fixture
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+
+
+@pytest.mark.usefixtures("_small_chunks")
+def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_cancelled(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members, left, file = late_opt_outs()
+    applying = apply.apply
+    opt_outs_before: list[int] = []
+
+    def apply_and_cancel(
+        uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
+    ) -> AppliedChunk:
+        applied = applying(uow, task, chunk, tag_ids)
+        if applied.counts["added"]:
+            opt_outs_before.append(len(importing.opt_outs(list_id)))
+            if len(opt_outs_before) == 2:
+                with importing.resources.unit_of_work() as other:
+                    job_records.cancel(other, importing.caller(owner), job_id)
+        return applied
+
+    monkeypatch.setattr(apply, "apply", apply_and_cancel)
+    job_id = importing.begin(owner, list_id, file)
+    job = importing.work(job_id)
+    assert job.status == "cancelled"
+    assert opt_outs_before == [len(left)] * len(opt_outs_before)
+    assert importing.active(list_id) <= {*members}
+
+
+class Killed(BaseException):
+    """The process does nothing more."""
+
+
+def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> None:
+    """Kill the process at this call of a function."""
+    function = getattr(place, name)
+    calls: Iterator[int] = iter(range(1, 1000))
+
+    def called(*arguments: Any) -> Any:
+        if next(calls) == call:
+            raise Killed
+        return function(*arguments)
+
+    monkeypatch.setattr(place, name, called)
+
+
+@pytest.mark.usefixtures("_small_chunks")
+@pytest.mark.parametrize(
+    "step",
+    [(FileSplit, "_put"), (FileSplit, "_mark_outdone_rows"), (apply, "commit")],
+    ids=["while the file is read", "while rows are marked", "while chunks are applied"],
+)
+def test_another_process_goes_on_after_a_killed_one(
+    importing: Importing,
+    owner: Owner,
+    list_id: int,
+    monkeypatch: pytest.MonkeyPatch,
+    step: tuple[Any, str],
+) -> None:
+    members, left, file = late_opt_outs()
+    job_id = importing.begin(owner, list_id, file)
+    with monkeypatch.context() as patched:
+        kill_at(3, patched, *step)
+        with pytest.raises(Killed):
+            importing.work(job_id)
+    split._open.clear()
+    importing.stack.query(
+        "UPDATE jobs SET status = 'queued', run_at = now(), lease_expires_at = NULL"
+        " WHERE status = 'running'"
+        " AND lease_expires_at < '9999-01-01' AND (id = %s OR subject_id = %s) RETURNING id",
+        *(job_id, job_id),
+    )
+    assert importing.work(job_id).status == "succeeded"
+    task = importing.of_job(job_id)
+    assert (task.received, task.added, task.opted_out, task.duplicate) == (18, 12, 3, 3)
+    assert importing.active(list_id) == {*members}
+    assert len(importing.opt_outs(list_id)) == len(left)
+
+
+@pytest.mark.usefixtures("_small_chunks")
+def test_no_member_is_added_while_a_chunk_of_opt_outs_cannot_be_applied(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    members, left, file = late_opt_outs()
+    table = "ALTER TABLE users"
+    importing.stack.query(f"{table} ADD CONSTRAINT refused CHECK (email <> '{left[0]}') NOT VALID")
+    try:
+        job_id = importing.begin(owner, list_id, file)
+        job = importing.work(job_id)
+    finally:
+        importing.stack.query(f"{table} DROP CONSTRAINT refused")
+    assert (job.status, (job.error or {})["code"]) == ("failed", "job.rows_failed")
+    assert "no member was added" in (job.error or {})["message"]
+    assert importing.active(list_id) == set()
+    with importing.resources.unit_of_work() as uow:
+        job_records.restart(uow, uow.session.get_one(Job, job_id, with_for_update=True))
+    assert importing.work(job_id).status == "succeeded"
+    assert importing.active(list_id) == {*members}
+
+
+def store_chunks(importing: Importing, task: MemberImport, *chunks: list[JudgedRow]) -> None:
+    """Store chunks as release 1.0.0 did: in the order of the file."""
+    key = bulk_files.data_key(importing.resources, task)
+    for number, rows in enumerate(chunks):
+        name = chunk_key(task.object_prefix, number)
+        content = seal(endings.encode(rows), key, name)
+        importing.resources.objects.put(name, content, "application/octet-stream")
+
+
+def test_an_import_whose_file_release_1_0_0_has_read_goes_on(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    ada, bea, cy = new_addresses(3)
+    job_id = importing.begin(owner, list_id, csv_of([[ada]], ["email"]))
+    task = importing.of_job(job_id)
+    duplicate = JudgedRow(4, code="row.duplicate", reason="It came before.", cells=[ada])
+    store_chunks(
+        importing,
+        task,
+        [JudgedRow(2, ada, cells=[ada]), JudgedRow(3, bea, left="unsubscribed", cells=[bea])],
+        [duplicate, JudgedRow(5, cy, tier="gold", cells=[cy])],
+    )
+    importing.stack.query(
+        "UPDATE imports SET chunks = 2, received = 4, is_split = true, description = %s"
+        " WHERE id = %s RETURNING id",
+        *('{"header": ["email"]}', task.id),
+    )
+    assert importing.work(job_id).status == "succeeded"
+    task = importing.of_job(job_id)
+    assert (task.added, task.opted_out, task.duplicate) == (2, 1, 1)
+    assert importing.active(list_id) == {ada, cy}
+
+
+@pytest.mark.usefixtures("_small_chunks")
+def test_a_file_that_release_1_0_0_has_begun_to_read_is_read_again(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    members, left, file = late_opt_outs()
+    job_id = importing.begin(owner, list_id, file)
+    task = importing.of_job(job_id)
+    rows = [JudgedRow(place, each, cells=[each]) for place, each in enumerate(left, start=2)]
+    store_chunks(importing, task, rows[:2], rows[2:])
+    importing.stack.query(
+        "UPDATE imports SET chunks = 2, received = 3, chunk_bytes = 999 WHERE id = %s RETURNING id",
+        task.id,
+    )
+    assert importing.work(job_id).status == "succeeded"
+    task = importing.of_job(job_id)
+    assert (task.received, task.added, task.opted_out, task.duplicate) == (18, 12, 3, 3)
+    assert importing.active(list_id) == {*members}
+
+
+@pytest.mark.usefixtures("_small_chunks")
+def test_a_file_that_crashes_each_process_at_the_same_row_makes_no_progress(
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its crashes would never be counted."""
+    job_id = importing.begin(owner, list_id, late_opt_outs()[2])
+    crashes = []
+    for _ in range(3):
+        with monkeypatch.context() as patched:
+            kill_at(4, patched, FileSplit, "_put")
+            lease = importing.lease(job_id)
+            with pytest.raises(Killed):
+                import_jobs.run(importing.resources, lease)
+        split._open.clear()
+        with importing.resources.unit_of_work() as uow:
+            leases.crash(uow, lease, JOB_WORKER_LOST(crashes=3))
+        crashes.append(importing.job(job_id).crashes)
+    assert crashes == [1, 2, 3]
+    assert importing.job(job_id).status == "failed"
