@@ -167,7 +167,7 @@ def result_with_samples(
     state: State, job: Job, result: dict[str, Any] | None
 ) -> dict[str, Any] | None:
     """Add what an import's owner is shown of the file; it reads, so call it in a thread."""
-    if result is None or job.kind != IMPORT_FILE.name:
+    if result is None or job.kind not in {IMPORT_FILE.name, IMPORT_SUPPRESSIONS.name}:
         return result
     return shown_cells.shown(state.resources, result)
 

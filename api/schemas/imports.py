@@ -24,6 +24,12 @@ class ImportColumn(Schema):
         description="What it is to us, such as email, tags or fields.company; or ignored",
         examples=["fields.company"],
     )
+    consent: str | None = Field(
+        default=None,
+        description="Of a column about consent: unsubscribed, subscribed or confirmed, as a yes "
+        "says, or status",
+        examples=["unsubscribed"],
+    )
     creates: str | None = Field(
         default=None, description="The type of the field that is made of it", examples=["text"]
     )

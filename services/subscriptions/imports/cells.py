@@ -161,7 +161,7 @@ def _nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]
     uncertain = {
         index
         for index, column in layout.consent.items()
-        if column.basis is not Basis.KNOWN and meanings[index] == column.subject.role
+        if column.basis is not Basis.KNOWN and meanings[index] == "status"
     }
     others = {*unknown_columns(layout, columns)} | uncertain
     return [index for index in columns if index in others]

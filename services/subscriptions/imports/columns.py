@@ -203,7 +203,7 @@ _ALSO = {
 
 
 class ConsentSubject(StrEnum):
-    """The subject of a column of consent; its value is the role that an owner is shown."""
+    """The subject of a column of consent, by the role that a mapping would give the column."""
 
     OPTING_OUT = "unsubscribed"
     CONSENT = "subscribed"
@@ -231,6 +231,7 @@ class ConsentColumn(NamedTuple):
     Attributes:
         reason: the status that a yes in a column of opting out stands for.
         may_be_tier: an unknown word of the column is a tier rather than a status.
+        is_time: the column has the times of consents, so that a date stands for a yes.
         product: the product whose words the column has if all its cells are ``product_words``.
     """
 
@@ -238,6 +239,7 @@ class ConsentColumn(NamedTuple):
     basis: Basis
     reason: SuppressionStatus | None = None
     may_be_tier: bool = False
+    is_time: bool = False
     product: str | None = None
     product_words: frozenset[str] = frozenset()
 
@@ -313,8 +315,8 @@ class ColumnLayout:
 
     def _shown(self) -> dict[str, list[int]]:
         found = {role: self.of(role, *_ALSO.get(role, ())) for role in ROLES}
-        for index, column in self.consent.items():
-            found[column.subject.role].append(index)
+        for index in self.consent:
+            found[self.mapped.get(index, "status")].append(index)
         found |= {FIELD_PREFIX + each.key: [index] for index, each in self.fields.items()}
         return {role: indexes for role, indexes in found.items() if indexes}
 

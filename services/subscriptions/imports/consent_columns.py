@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from functools import lru_cache
 
 from core.errors.imports import IMPORT_COLUMN_AMBIGUOUS
 from services.subscriptions.imports.columns import (
     COLUMNS,
+    FIELD_PREFIX,
     OWN_COLUMNS,
     Basis,
     ColumnLayout,
@@ -15,6 +17,7 @@ from services.subscriptions.imports.columns import (
     SuppressionStatus,
 )
 from services.subscriptions.imports.vocabulary import (
+    MAX_TEXT_CHARACTERS,
     MAX_WORD_CHARACTERS,
     fold,
     key,
@@ -34,7 +37,7 @@ def _opting_out(reason: SuppressionStatus) -> ConsentColumn:
     return _column(ConsentSubject.OPTING_OUT, reason)
 
 
-# By the names of the tables in ``consent.toml``.
+# The keys are the names of the tables in ``consent.toml``.
 _KINDS = {
     "status": _column(ConsentSubject.STATUS),
     "status_or_tier": _column(ConsentSubject.STATUS)._replace(may_be_tier=True),
@@ -46,6 +49,7 @@ _KINDS = {
     "cleaned": _opting_out(SuppressionStatus.CLEANED),
     "bounced": _opting_out(SuppressionStatus.BOUNCED),
     "complained": _opting_out(SuppressionStatus.COMPLAINED),
+    "soft_bounced": _opting_out(SuppressionStatus.MAY_PASS),
 }
 _BY_MAPPING = {role: _KINDS[role] for role in ("status", "subscribed", "unsubscribed", "confirmed")}
 _BY_HEADER = {
@@ -68,6 +72,10 @@ _NEGATIONS = _pattern("negations")
 _ANSWERS = _pattern("answers")
 _EXCLUDED = _pattern("excluded")
 _NOT_ABOUT_MAIL = _pattern("not_about_mail")
+_OTHER_CHANNELS = _pattern("other_channels")
+_MAIL = _pattern("mail")
+_SOFT = _pattern("soft")
+_TIME = _pattern("time")
 _ANY_WORD = [*_OPTING_OUT.values(), *_OTHERS.values(), _UNCLEAR]
 _PARTS = frozenset(_WORDS["parts"]["words"])
 _MAX_PART_CHARACTERS = max(map(len, _PARTS))
@@ -82,14 +90,17 @@ class Unclear(Enum):
 def add_consent_columns(layout: ColumnLayout) -> None:
     """Add the columns that state consent to the layout.
 
-    ``layout.consent`` gets the columns that the mapping or the header names, and
-    ``layout.unclear`` those whose meaning the header leaves open. ``layout.ignored_consent`` gets
-    columns of consent that the owner has mapped to something else.
+    ``layout.consent`` gets the columns that the mapping or the header names. ``layout.unclear``
+    gets columns whose header doesn't say what a yes means. ``layout.ignored_consent`` gets columns
+    of consent that the owner has mapped to something else.
     """
     for index, name in enumerate(layout.header):
         role = layout.mapped.get(index)
         if role in _BY_MAPPING:
             layout.consent[index] = _BY_MAPPING[role]
+            continue
+        if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
+            # Our own exports have the owner's fields in these columns.
             continue
         column = read_header(name)
         if isinstance(column, ConsentColumn):
@@ -107,12 +118,16 @@ def refuse_unclear(layout: ColumnLayout, indexes: Iterable[int]) -> None:
 
 
 def read_header(name: str) -> ConsentColumn | Unclear | None:
-    """Return what a column with this header states; ``None`` if it isn't about consent."""
+    """Return the column of consent that the header names; ``None`` if it names none."""
+    return _read_beginning(name[:MAX_TEXT_CHARACTERS])
+
+
+@lru_cache(1024)
+def _read_beginning(name: str) -> ConsentColumn | Unclear | None:
     if column := _BY_HEADER.get(key(name)):
         return column
     text = _phrase(name)
-    is_about_consent = any(pattern.search(text) for pattern in _ANY_WORD)
-    if key(name) in _KNOWN_AS_OTHERS or not is_about_consent or _EXCLUDED.search(text):
+    if key(name) in _KNOWN_AS_OTHERS or not _is_about_consent(text):
         return None
     reasons = []
     rest = _ANSWERS.sub(" ", text)
@@ -127,7 +142,15 @@ def read_header(name: str) -> ConsentColumn | Unclear | None:
     is_negated = _NEGATIONS.search(rest) is not None and others[:1] != ["status"]
     if has_both or is_negated or not (reasons or others):
         return Unclear.HEADER
-    return _KINDS[(reasons or others)[0]]._replace(basis=Basis.WORDS)
+    kind = (reasons or others)[0]
+    column = _KINDS["soft_bounced" if kind == "bounced" and _SOFT.search(rest) else kind]
+    return column._replace(basis=Basis.WORDS, is_time=_TIME.search(text) is not None)
+
+
+def _is_about_consent(text: str) -> bool:
+    if _EXCLUDED.search(text) or (_OTHER_CHANNELS.search(text) and not _MAIL.search(text)):
+        return False
+    return any(pattern.search(text) for pattern in _ANY_WORD)
 
 
 def _phrase(name: str) -> str:

@@ -65,7 +65,7 @@ _GENERIC = keys_of(_WORDS["cell_phrases"]["generic"])
 _WITH_TEXT = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
 _MEMBER_WORDS = frozenset({Meaning.ALLOWED, Meaning.ACTIVE, Meaning.CUSTOMER})
 _STATUS_WORDS = _WITH_TEXT | _MEMBER_WORDS
-# A "no" behind a word is an answer only among so many words.
+# In a longer text behind a word, a "no" isn't the answer.
 _MAX_SHORT_ANSWER = 2
 _SIGNS = {
     **dict.fromkeys(("\\n", "#n/a"), Meaning.EMPTY),
@@ -149,7 +149,7 @@ def _sign(text: str) -> Meaning | None:
         return Meaning.BLANK
     if _NUMBER.match(text):
         return _number(text)
-    # A question is no answer, and "-1 active" is no word with a dash.
+    # "Active?" is a question, and the sign of "-1 active" changes the number.
     return Meaning.UNKNOWN if text[0] in "+-" or "?" in text else None
 
 

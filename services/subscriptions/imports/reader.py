@@ -24,8 +24,8 @@ from services.subscriptions.imports.columns import (
     columns_shown,
     detect_layout,
 )
-from services.subscriptions.imports.consent_cells import ConsentReadings
 from services.subscriptions.imports.consent_columns import add_consent_columns, refuse_unclear
+from services.subscriptions.imports.consent_readings import ConsentReadings
 from services.subscriptions.imports.containers import (
     READ_BYTES,
     DecodedText,

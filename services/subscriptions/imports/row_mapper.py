@@ -29,7 +29,7 @@ from services.subscriptions.imports.columns import (
     RowExtras,
     SuppressionStatus,
 )
-from services.subscriptions.imports.consent_cells import ConsentReader
+from services.subscriptions.imports.consent_readings import ConsentReader
 from services.subscriptions.imports.containers import is_damaged, repair_text
 from services.subscriptions.imports.names import NameReader, tidy_cell
 from services.subscriptions.imports.written_forms import ColumnForms
@@ -215,6 +215,12 @@ class RowMapper:
             if not email:
                 reason = "There is no e-mail address in this row."
                 return RejectedRecord(line, "row.no_email", reason, cells)
+        return self._row(line, email, name, cells, padded)
+
+    def _row(
+        self, line: int, email: str, name: str, cells: list[str], padded: list[str]
+    ) -> MemberRow | RejectedRecord:
+        """Return the row of an address. ``padded``: the cells of all columns."""
         status, problem = self._consent.read(padded)
         if problem is not None:
             return MemberRow(line, email, name, None, None, status, cells, problem=problem)

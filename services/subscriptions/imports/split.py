@@ -38,11 +38,8 @@ from services.subscriptions.imports.columns import (
     RejectedRecord,
     SuppressionStatus,
 )
-from services.subscriptions.imports.consent_cells import (
-    MAX_VALUES_SHOWN,
-    STATUS_UNKNOWN,
-    ConsentReadings,
-)
+from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
+from services.subscriptions.imports.consent_readings import ConsentReadings
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.endings import (
     CLEARED,
@@ -58,7 +55,6 @@ from services.subscriptions.imports.endings import (
 from services.subscriptions.imports.names import tidy_name
 from services.subscriptions.imports.reader import as_lines, open_rows, pass_over
 from services.subscriptions.imports.shown_cells import (
-    MAX_EXAMPLE_CHARACTERS,
     MAX_ROWS_SHOWN,
     AnyRow,
     ImportSamples,
@@ -320,7 +316,7 @@ class ColumnPlan:
 
 def _described(layout: ColumnLayout, covered: int, creates: Mapping[int, str]) -> dict[str, Any]:
     """The plan as it is kept: what the owner is shown, and what reading the file again needs."""
-    meanings = layout.meanings()
+    meanings, consent = layout.meanings(), layout.consent
     names = [name[:MAX_COLUMN_NAME_CHARACTERS] for name in layout.header]
     ignored = (name for index, name in enumerate(names) if index not in meanings)
     return {
@@ -328,6 +324,7 @@ def _described(layout: ColumnLayout, covered: int, creates: Mapping[int, str]) -
             {
                 "name": name,
                 "becomes": meanings.get(index, IGNORED),
+                **({"consent": consent[index].subject.role} if index in consent else {}),
                 **({"creates": creates[index]} if index in creates else {}),
             }
             for index, name in enumerate(names[:MAX_COLUMNS_SHOWN])
@@ -418,8 +415,9 @@ class FileSplit:
                 reader.header,
                 reader.sample,
                 ImportKind(task.kind),
-                task.mapping,
-                task.status_values,
+                mapping=task.mapping,
+                status_values=task.status_values,
+                settled=task.consent_columns,
             )
             return self._suppressions.read(reader)
         plan = ColumnPlan(resources, task)
@@ -535,21 +533,11 @@ class FileSplit:
         """Return how the cells of the columns of consent were read, as the owner is shown it."""
         if self._suppressions is not None:
             return {"unknown": self._suppressions.unknown_values()}
-        values = self._readings.values_of_columns()
-        unknown = [
-            {"column": self.header[index].strip()[:MAX_EXAMPLE_CHARACTERS], **each}
-            for index, column in values.items()
-            for each in column
-            if each["read_as"] == SuppressionStatus.UNKNOWN
-        ]
-        unknown.sort(key=lambda each: -each["rows"])
+        readings = self._readings
         return {
-            "values": {str(index): each for index, each in values.items()},
-            "ignored_opt_outs": self._readings.ignored_opt_outs(),
-            "unknown": [
-                {name: each[name] for name in ("column", "value", "rows")}
-                for each in unknown[:MAX_VALUES_SHOWN]
-            ],
+            "values": readings.values_by_column(),
+            "ignored_opt_outs": readings.ignored_opt_outs(),
+            "unknown": readings.unknown_values(self.header),
         }
 
     def settle(self) -> tuple[dict[str, str], dict[str, bool], bool, DomainError | None]:
@@ -564,8 +552,9 @@ class FileSplit:
             forms = self._forms.settled(self.header)
         except DomainError as error:
             return {}, {}, True, error
-        is_read_so = not (self._forms.differs(forms) or self._readings.differs())
-        return forms, self._readings.settled(), is_read_so, None
+        readings = self._suppressions or self._readings
+        is_read_so = not (self._forms.differs(forms) or readings.differs())
+        return forms, readings.settled(), is_read_so, None
 
     def can_continue(self, task: MemberImport) -> bool:
         """Return whether the import can use the chunks that were made so far."""

@@ -18,13 +18,8 @@ from services.subscriptions.imports.columns import (
     SuppressionStatus,
     index_of,
 )
-from services.subscriptions.imports.consent_cells import (
-    MAX_VALUES_COUNTED,
-    MAX_VALUES_SHOWN,
-    ROW_PROBLEMS,
-    STATUS_VALUES,
-    folded_value,
-)
+from services.subscriptions.imports.consent_cells import ROW_PROBLEMS, StatusValues
+from services.subscriptions.imports.consent_readings import MAX_VALUES_COUNTED, MAX_VALUES_SHOWN
 from services.subscriptions.imports.consent_words import items_of
 from services.subscriptions.imports.vocabulary import (
     MAX_WORD_CHARACTERS,
@@ -68,6 +63,7 @@ _CODE = re.compile(
 _ENHANCED_CODE = re.compile(r"[ -]{1,2}[#(\[]?([45])\.\d{1,3}\.\d{1,3}(?!\d)", re.ASCII)
 _SOFT = frozenset({"soft", "transient", "temporary", "temporarily"})
 _NEGATIONS = frozenset({"not", "no", "false", "never"})
+_HAS_TYPES = "types"
 _KIND_UNKNOWN = RowProblem(
     "row.kind_unknown", "The row doesn't say why the person gets no mail, or in an unknown word."
 )
@@ -80,6 +76,7 @@ class SuppressionReader:
         sample: some records of the file.
         mapping: the owner's roles of columns. A ``status`` is a column of the type.
         status_values: the owner's meanings of values.
+        settled: the result of ``settled`` after an earlier reading of the same file.
     """
 
     def __init__(
@@ -87,19 +84,20 @@ class SuppressionReader:
         header: Sequence[str],
         sample: Sequence[Sequence[str]],
         kind: ImportKind,
+        *,
         mapping: Mapping[str, str] | None = None,
         status_values: Mapping[str, str] | None = None,
+        settled: Mapping[str, bool] | None = None,
     ) -> None:
         self._header = header
         self._unless_named = _UNLESS_NAMED[kind]
-        self._values = {
-            folded_value(value): STATUS_VALUES[status]
-            for value, status in (status_values or {}).items()
-        }
+        self._has_types = (settled or {}).get(_HAS_TYPES, False)
+        self._took_kind = False
+        self._values = StatusValues(status_values)
         self._sample = sample
         self._roles = {index_of(header, name): role for name, role in (mapping or {}).items()}
         self._find_columns()
-        self._counts: Counter[tuple[str, str, SuppressionStatus | None]] = Counter()
+        self._unknown: Counter[tuple[str, str]] = Counter()
 
     def read(
         self, rows: Iterable[MemberRow | RejectedRecord]
@@ -118,13 +116,20 @@ class SuppressionReader:
             else:
                 yield row._replace(suppression=status, problem=ROW_PROBLEMS.get(status))
 
+    def settled(self) -> dict[str, bool]:
+        """Return whether the file has a column of the type, once it has been read."""
+        return {_HAS_TYPES: bool(self._types) or self._has_types}
+
+    def differs(self) -> bool:
+        """Return whether rows took the meaning of the kind before a column of the type came."""
+        return self._took_kind and bool(self._types)
+
     def unknown_values(self) -> list[dict[str, object]]:
         """Return the unknown values with their columns and counts, the most frequent first."""
         return [
             {"column": column, "value": value, "rows": rows}
-            for (column, value, status), rows in self._counts.most_common()
-            if status is None
-        ][:MAX_VALUES_SHOWN]
+            for (column, value), rows in self._unknown.most_common(MAX_VALUES_SHOWN)
+        ]
 
     def _find_columns(self) -> None:
         """Find the columns that decide. In JSON Lines, later rows may have more of them."""
@@ -143,8 +148,11 @@ class SuppressionReader:
         status = next((each for each in _FIRST if each in statuses), None)
         if status is None:
             for index in self._types:
-                self._count(index, _cell(cells, index))
-        return status if status or self._types else self._unless_named
+                self._count_unknown(index, _cell(cells, index))
+        if status or self._types or self._has_types:
+            return status
+        self._took_kind = True
+        return self._unless_named
 
     def _type_status(self, index: int, cell: str) -> SuppressionStatus | None:
         name = key(self._header[index]) if index < len(self._header) else ""
@@ -153,19 +161,19 @@ class SuppressionReader:
         return self._cell_status(cell)
 
     def _cell_status(self, cell: str) -> SuppressionStatus | None:
-        mapped = self._values.get(folded_value(cell))
+        mapped = self._values.get(cell)
         if mapped is not None:
             return mapped if mapped in _FIRST else _MAY_PASS
         return _code_status(cell) or _word_status(_word(cell))
 
-    def _count(self, index: int, cell: str) -> None:
+    def _count_unknown(self, index: int, cell: str) -> None:
         name = self._header[index].strip()[:MAX_WORD_CHARACTERS]
-        counted = name, cell.strip()[:MAX_WORD_CHARACTERS], None
-        if counted in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
-            self._counts[counted] += 1
+        value = name, cell.strip()[:MAX_WORD_CHARACTERS]
+        if value in self._unknown or len(self._unknown) < MAX_VALUES_COUNTED:
+            self._unknown[value] += 1
 
     def _types_by_cells(self, free: Iterable[int]) -> list[int]:
-        """Return the columns of which most cells in the sample name a reason."""
+        """Return the columns with a known reason in most of their cells in the sample."""
         found = []
         for index in free:
             cells = [cell for record in self._sample if (cell := _cell(record, index).strip())]
@@ -184,7 +192,7 @@ def _is_type(name: str) -> bool:
 
 
 def _code_status(cell: str) -> SuppressionStatus | None:
-    """Return what a code at the beginning of the cell says."""
+    """Return the status that a code at the beginning of the cell stands for."""
     text = cell.strip()[:MAX_WORD_CHARACTERS]
     code = _CODE.match(text)
     if code is None:
@@ -195,7 +203,7 @@ def _code_status(cell: str) -> SuppressionStatus | None:
 
 
 def _word_status(cell: str) -> SuppressionStatus | None:
-    """Return what the words of the cell, or of the items of its list, say."""
+    """Return the status that the words of a cell stand for, or the items of its list."""
     statuses = [_item_status(split_words(item)) for item in items_of(cell)]
     return next((each for each in _FIRST if each in statuses), None)
 

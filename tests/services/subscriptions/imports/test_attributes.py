@@ -43,6 +43,23 @@ def test_column_of_a_fields_key_or_label_holds_the_field(header: str) -> None:
     assert one(f"email,{header}\na@example.com,Acme\n").fields == {"1": "Acme"}
 
 
+def test_column_of_consent_by_its_words_may_also_hold_a_field_of_its_name() -> None:
+    own = (MemberField(id=1, key="verified", label="Verified", type="boolean", choices=[]),)
+    reader = opened("email,verified\na@example.com,yes\nb@example.com,no\n", find_fields=among(own))
+    assert reader.description.columns["fields.verified"] == ["verified"]
+    ada, ben = reader
+    assert isinstance(ada, MemberRow)
+    assert isinstance(ben, MemberRow)
+    assert ada.extras is not None
+    assert ada.extras.fields == {"1": True}
+    assert ben.suppression == "not_subscribed"
+    # A field in our own export is only a field.
+    header = "email,paid_expiry,email_enabled,fields.verified"
+    [row] = rows(f"{header}\na@example.com,,true,no\n", find_fields=among(own))
+    assert row.extras is not None
+    assert row.extras.fields == {"1": False}
+
+
 def test_first_column_of_exactly_the_name_has_the_field_and_no_other_column() -> None:
     file = "email,COMPANY,company,company\na@example.com,one,two,three\n"
     assert one(file).fields == {"1": "two"}

@@ -4,7 +4,7 @@ import pytest
 
 from core.errors import DomainError
 from services.subscriptions.imports.columns import MemberRow
-from services.subscriptions.imports.consent_cells import ConsentReadings
+from services.subscriptions.imports.consent_readings import ConsentReadings
 from services.subscriptions.imports.records import read_status_values
 from tests.services.subscriptions.imports.forms import opened
 
@@ -248,7 +248,7 @@ def test_values_are_counted_by_how_they_were_read() -> None:
     readings = ConsentReadings()
     cells = ["active"] * 3_000 + ["2"] * 5 + ["3", "unsubscribed"] + [f"v{n}" for n in range(2_000)]
     read(STATUS, *cells, readings=readings)
-    [values] = readings.values_of_columns().values()
+    [values] = readings.values_by_column().values()
     assert values[:2] == [
         {"value": "2", "rows": 5, "read_as": "unknown"},
         {"value": "3", "rows": 1, "read_as": "unknown"},
@@ -256,7 +256,7 @@ def test_values_are_counted_by_how_they_were_read() -> None:
     assert len(values) == 50
     readings = ConsentReadings()
     read("Opted out", *["no"] * 2_000, "yes", "x" * 100, readings=readings)
-    assert readings.values_of_columns() == {
+    assert readings.values_by_column() == {
         1: [
             {"value": "x" * 60, "rows": 1, "read_as": "unknown"},
             {"value": "no", "rows": 2_000, "read_as": "nothing"},

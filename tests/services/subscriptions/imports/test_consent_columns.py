@@ -4,8 +4,8 @@ import pytest
 
 from core.errors import DomainError
 from services.subscriptions.imports.columns import MemberRow
-from services.subscriptions.imports.consent_cells import ConsentReadings
 from services.subscriptions.imports.consent_columns import Unclear, read_header
+from services.subscriptions.imports.consent_readings import ConsentReadings
 from tests.services.subscriptions.imports.forms import opened, rows
 
 OPT_OUT_HEADERS = {
@@ -23,6 +23,7 @@ OPT_OUT_HEADERS = {
     "bounced": """
         Portal Bounce|Hard bounced at|emailBounced|last_bounce_date|Bounces|Gebounced|Rimbalzato
     """,
+    "may_pass": "Soft bounce|soft_bounced_at|Transient bounces",
     "complained": """
         Portal Spam Report|spam_complaint_at|Marked as Spam (date)|Reported as spam|Complaints
         Spambeschwerde|Жалоба|Plainte
@@ -48,7 +49,7 @@ HEADERS_WITHOUT_CONSENT = """
     Mailing City|MailingStreet|Mailing Postal Code|Mailing address|Subscriber|Subscription plan
     Notes|Newsletter|created_at|optin_time|Marital status|Order status|Corporate|Subscribed at
     email_verified_at|motif de désabonnement|Motivo de baja|Причина отписки|Acceptance rate
-    consent_claimed_by
+    consent_claimed_by|Accepts SMS Marketing|Phone consent|WhatsApp opt-in|Number of bounces
 """
 UNCLEAR_HEADERS = """
     Opt-in/Opt-out|Subscribed or unsubscribed|Consent to unsubscribe|opt|Email permission|Mailing
@@ -68,7 +69,8 @@ def headers(text: str) -> list[str]:
 def test_words_of_opting_out_are_read_in_any_spelling_and_language(
     header: str, reason: str
 ) -> None:
-    [row] = rows(f'email,"{header}"\na@example.com,yes\n')
+    [row] = opened(f'email,"{header}"\na@example.com,yes\n')
+    assert isinstance(row, MemberRow)
     assert row.suppression == reason
 
 
@@ -109,6 +111,13 @@ def test_unclear_column_is_refused_by_its_name_until_it_is_mapped(header: str) -
         ("Bounces", ["0", "1", "7"], ["wanted"] * 3),
         ("Mailing", ["12", "", "80"], ["wanted"] * 3),
         ("Verified contact", ["c@example.org", ""], ["wanted"] * 2),
+        # The time of a consent is a yes.
+        (
+            "Email Consent Timestamp",
+            ["2024-01-02 10:00", "", "later"],
+            ["wanted"] * 2 + ["unknown"],
+        ),
+        ("Email and SMS consent", ["no", "yes"], ["unsubscribed", "wanted"]),
         # Numbers 0 and 1 and dates in any form do.
         ("Bounces", ["0", "1", "0.00"], ["wanted", "bounced", "wanted"]),
         ("Unsubscribe epoch", ["1704189600", "", "0"], ["unsubscribed", "wanted", "wanted"]),

@@ -55,6 +55,7 @@ BREVO = {
         {"email": "c@example.com", "reason": {"code": "unsubscribedViaEmail", "message": "Left"}},
     ],
 }
+MAY_PASS, KIND_UNKNOWN = "row.may_pass", "row.kind_unknown"
 BOUNCED, COMPLAINED, LEFT = "bounced", "complained", "unsubscribed"
 EACH = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED, "c@example.com": LEFT}
 A_AND_B = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
@@ -109,7 +110,7 @@ def test_answers_of_interfaces_are_read_as_they_are(
         (
             "address,code,error,created_at\na@example.com,550,No,Mon\nd@example.com,450,Full,Mon\n",
             "bounces",
-            {"a@example.com": BOUNCED, "d@example.com": "row.may_pass"},
+            {"a@example.com": BOUNCED, "d@example.com": MAY_PASS},
         ),
         # SendGrid.
         (
@@ -141,9 +142,96 @@ def test_answers_of_interfaces_are_read_as_they_are(
         (
             "email,status\na@example.com,bounced\nc@example.com,active\n",
             "suppressions",
-            {"a@example.com": BOUNCED, "c@example.com": "row.may_pass"},
+            {"a@example.com": BOUNCED, "c@example.com": MAY_PASS},
+        ),
+        # A soft bounce, or a code that begins with 4, wins over a bounce.
+        (
+            (
+                "email,bounceType,bounceSubType,diagnostic\n"
+                "a@example.com,Permanent,General,550 5.1.1\n"
+                "d@example.com,Transient,MailboxFull,smtp; 552 5.2.2 full\n"
+            ),
+            "bounces",
+            {"a@example.com": BOUNCED, "d@example.com": MAY_PASS},
+        ),
+        (
+            (
+                "email,code\na@example.com,550-5.1.1 gone\nd@example.com,451 4.7.1\n"
+                "e@example.com,554 4.4.7 expired\nf@example.com,250 OK\ng@example.com,99\n"
+            ),
+            "bounces",
+            {
+                "a@example.com": BOUNCED,
+                **dict.fromkeys(("d@example.com", "e@example.com", "f@example.com"), MAY_PASS),
+                "g@example.com": KIND_UNKNOWN,
+            },
+        ),
+        # Postmark's numbers are no codes of SMTP.
+        (
+            (
+                "Email,TypeCode,BouncedAt\na@example.com,1,2024\nd@example.com,512,2024\n"
+                "e@example.com,4096,2024\n"
+            ),
+            "bounces",
+            {"a@example.com": BOUNCED, "d@example.com": MAY_PASS, "e@example.com": MAY_PASS},
+        ),
+        (
+            (
+                "email,event,reason\na@example.com,dropped,Bounced Address\n"
+                "c@example.com,dropped,Unsubscribed Address\nd@example.com,dropped,Spam Content\n"
+                "e@example.com,group_resubscribe,\nf@example.com,failed,\n"
+            ),
+            "bounces",
+            {
+                "a@example.com": BOUNCED,
+                "c@example.com": LEFT,
+                "d@example.com": MAY_PASS,
+                "e@example.com": MAY_PASS,
+                "f@example.com": KIND_UNKNOWN,
+            },
+        ),
+        # Without a header, the cells show which column decides.
+        (
+            "a@example.com,BOUNCE\nb@example.com,COMPLAINT\nc@example.com,WHAT\n",
+            "suppressions",
+            {**A_AND_B, "c@example.com": KIND_UNKNOWN},
+        ),
+        # A postal code and the time of an event decide nothing.
+        (
+            "email,zip code,event time,expires\nb@example.com,45123,2024-01-02,soon\n",
+            "complaints",
+            {"b@example.com": COMPLAINED},
         ),
     ],
 )
 def test_files_are_read_as_they_are(file: str, kind: str, expected: dict[str, str]) -> None:
     assert read(file.encode(), ImportKind(kind)) == expected
+
+
+def test_type_that_comes_late_in_json_lines_decides_about_the_first_rows_too() -> None:
+    file = '{"email": "d@example.com"}\n' * 3_000
+    file += '{"email": "b@example.com", "event": {"type": "spamReport"}}\n'
+    settled = None
+    for is_settled in (False, True):
+        reader = open_rows(ranged_file(Stored(file.encode())), of_members=False)
+        header, kind = reader.header, ImportKind.BOUNCES
+        suppressions = SuppressionReader(header, reader.sample, kind, settled=settled)
+        rows = [row for row in suppressions.read(reader) if isinstance(row, MemberRow)]
+        assert suppressions.differs() is not is_settled
+        settled = suppressions.settled()
+    assert (rows[0].suppression, rows[-1].suppression) == ("unknown", COMPLAINED)
+
+
+def test_mapping_names_the_column_that_decides_and_values_have_the_owners_meaning() -> None:
+    file = "email,why,type\na@example.com,9,x\nb@example.com,spam,HardBounce\nd@example.com,7,x\n"
+    reader = open_rows(ranged_file(Stored(file.encode())), of_members=False)
+    suppressions = SuppressionReader(
+        reader.header,
+        reader.sample,
+        ImportKind.BOUNCES,
+        mapping={"why": "status", "type": "ignore"},
+        status_values={"9": "unsubscribed"},
+    )
+    statuses = [row.suppression for row in suppressions.read(reader) if isinstance(row, MemberRow)]
+    assert statuses == [LEFT, COMPLAINED, "unknown"]
+    assert suppressions.unknown_values() == [{"column": "why", "value": "7", "rows": 1}]

@@ -1,0 +1,198 @@
+"""What files say about consent: who becomes a member or an opt-out, and what the owner is told."""
+
+import secrets
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.contract.bulk import add, addresses, counts, errors, everybody, imported, sheet, upload
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import member, new_list
+from tests.stack import Stack
+
+
+class People:
+    """New people, by short names, and what a list knows about them."""
+
+    def __init__(self, stack: Stack, client: httpx2.Client) -> None:
+        self._domain = f"{secrets.token_hex(5)}.example.com"
+        self._stack = stack
+        self._client = client
+        self.list_id = int(new_list(client)["id"])
+
+    def file(self, text: str) -> bytes:
+        return text.replace("@", f"@{self._domain}").encode()
+
+    def imported(self, text: str, **params: str) -> dict[str, Any]:
+        return imported(self._client, self.list_id, self.file(text), **params)
+
+    def members(self) -> set[str]:
+        return {email.partition("@")[0] for email in everybody(self._client, self.list_id)}
+
+    def opt_outs(self) -> dict[str, str]:
+        rows = self._stack.query(
+            "SELECT split_part(email, '@', 1), source FROM opt_outs"
+            " JOIN users ON users.id = opt_outs.user_id WHERE list_id = %s AND kind = 'list'",
+            self.list_id,
+        )
+        return {str(name): str(source) for name, source in rows}
+
+    def codes(self, result: dict[str, Any]) -> dict[str, str]:
+        """By name the code of each row that was not imported."""
+        values = [list(row.values()) for row in errors(result["errors_url"])]
+        return {
+            next(cell for cell in row if "@" in cell).partition("@")[0]: row[-2]
+            for row in values
+            if row[-2].startswith("row.")
+        }
+
+
+@pytest.fixture
+def people(stack: Stack, client: httpx2.Client) -> People:
+    return People(stack, client)
+
+
+def test_people_whom_any_column_calls_opted_out_never_become_members(people: People) -> None:
+    files = [
+        (
+            "Email,Portal Bounce,Portal Unsubscribe,Portal Spam Report,Marketing Information\n"
+            "in1@,FALSE,FALSE,FALSE,FALSE\nout1@,FALSE,TRUE,FALSE,TRUE\n"
+            "bounced1@,TRUE,FALSE,FALSE,FALSE\ncomplained1@,FALSE,FALSE,TRUE,FALSE\n"
+        ),
+        "firstname,email,doNotContact\nAnn,in2@,0\nBob,out2@,1\n",
+        "E-mail;acceptsEmail\nout3@;false\nin3@;true\n",
+        (
+            '{"channels": {"email": {"address": "out4@", "subscribeStatus": "unsubscribed"}}}\n'
+            '{"channels": {"email": {"address": "in4@", "subscribeStatus": "subscribed"}}}\n'
+        ),
+        "email,Do not email\nin5@,Allow\nout5@,Do Not Allow\n",
+        "email,Unsubscribed\nin6@,Subscribed\nout6@,Unsubscribed\n",
+        "email,Opted in\nin7@,opted in\nout7@,opted out\n",
+        "email,Accepts marketing\nin8@,subscribed\nout8@,unsubscribed\n",
+    ]
+    for file in files:
+        people.imported(file)
+    assert people.members() == {f"in{number}" for number in range(1, 9)}
+    assert people.opt_outs() == {
+        **{f"out{number}": "import" for number in range(1, 9)},
+        "bounced1": "bounce",
+        "complained1": "complaint",
+    }
+
+
+def test_unknown_status_is_not_imported_and_told_until_its_values_have_a_meaning(
+    client: httpx2.Client, people: People
+) -> None:
+    file = "EMAIL,STATUS,note\na@,1,x\nb@,2,x\nc@,3,x\nd@,2,x\n"
+    preview = people.imported(file, dry_run="1")
+    assert counts(preview) == {"received": 4, "invalid": 4}
+    assert preview["unknown_status"] == 4
+    unknown = [("2", 2), ("1", 1), ("3", 1)]
+    assert preview["unknown_values"] == [
+        {"column": "STATUS", "value": value, "rows": rows} for value, rows in unknown
+    ]
+    assert preview["columns"][1]["values"] == [
+        {"value": value, "rows": rows, "read_as": "unknown"} for value, rows in unknown
+    ]
+    assert "values" not in preview["columns"][2]
+    assert {each["code"] for each in preview["preview"]} == {"row.status_unknown"}
+    reply = upload(
+        client, people.list_id, people.file(file), status_values='{"unsubscribed": "subscribed"}'
+    )
+    assert "'unsubscribed'" in problem(reply, 422, "import.status_values")["detail"]
+    values = '{"1": "subscribed", "2": "unsubscribed"}'
+    result = people.imported(file, status_values=values)
+    assert counts(result) == {"received": 4, "added": 1, "opted_out": 2, "invalid": 1}
+    assert result["unknown_status"] == 1
+    assert people.codes(result) == {"c": "row.status_unknown"}
+    assert people.members() == {"a"}
+    assert people.opt_outs() == {"b": "import", "d": "import"}
+    record = data(client.get(f"/imports/{result['import_id']}"))
+    assert record["unknown_status"] == 1
+
+
+def test_codes_and_words_of_other_languages_are_statuses(people: People) -> None:
+    people.imported(
+        '"Email","Name","Status","Date"\n"in1@","Ann","C","2024-01-02 10:00:00"\n'
+        '"out1@","Bob","U","2024-01-02 10:00:00"\n"bounced1@","Cy","B","2024-01-02 10:00:00"\n'
+        '"waits1@","Di","S","2024-01-02 10:00:00"\n"complained1@","Ed","P","2024-01-02 10:00:00"\n'
+    )
+    people.imported(
+        "E-Mail;Name;Status\nin2@;Ann;aktiv\nout2@;Bob;ausgetragen\nwaits2@;Di;gekündigt\n"
+        "out3@;Fo;gesperrt\nsoft2@;Gi;soft bounce\nout4@;Hu;unsubscribed (2024-01-02)\n"
+    )
+    assert people.members() == {"in1", "in2"}
+    assert people.opt_outs() == {
+        **dict.fromkeys(("out1", "out2", "out3", "out4"), "import"),
+        "bounced1": "bounce",
+        "complained1": "complaint",
+    }
+
+
+def test_people_who_have_not_confirmed_are_not_imported_and_may_join(
+    client: httpx2.Client, people: People
+) -> None:
+    confirmed = people.imported("email,confirmed\nin1@,1\nwaits1@,0\n")
+    assert people.codes(confirmed) == {"waits1": "row.not_subscribed"}
+    listed = people.imported(
+        "id,email,confirmed,blacklisted,optedin,bouncecount,entered\n"
+        "1,in2@,1,0,0,0,2020-01-02 10:00:00\n2,out2@,1,1,0,0,2020-01-02 10:00:00\n"
+        "3,waits2@,0,0,0,0,2020-01-02 10:00:00\n"
+    )
+    assert people.codes(listed) == {"waits2": "row.not_subscribed"}
+    assert people.members() == {"in1", "in2"}
+    assert people.opt_outs() == {"out2": "import"}
+    assert data(add(client, people.list_id, people.file("waits1@").decode())) == 1
+
+
+def test_files_of_bounces_opt_out_only_by_the_rows_own_word(people: People) -> None:
+    names = ["hard", "auto", "soft", "later", "dns", "wish", "delivered", "event", "code", "code4"]
+    people.imported("email\n" + "".join(f"{name}@\n" for name in names))
+    types = {"hard": "HardBounce", "auto": "AutoResponder", "soft": "SoftBounce"}
+    types |= {"later": "Transient", "dns": "DnsError", "wish": "Subscribe"}
+    postmark = "".join(f"1,{type_},{name}@,2024-01-01\n" for name, type_ in types.items())
+    result = people.imported(f"ID,Type,Email,BouncedAt\n{postmark}", kind="bounces")
+    assert people.codes(result) == dict.fromkeys(list(types)[1:], "row.may_pass")
+    result = people.imported(
+        "email,event,timestamp\ndelivered@,delivered,1\nevent@,bounce,1\nopen@,strange,1\n",
+        kind="bounces",
+    )
+    assert people.codes(result) == {"delivered": "row.may_pass", "open": "row.kind_unknown"}
+    assert result["unknown_values"] == [{"column": "event", "value": "strange", "rows": 1}]
+    people.imported(
+        "address,code,error\ncode@,550,No such mailbox\ncode4@,450 4.2.1 try later,x\n",
+        kind="bounces",
+    )
+    assert people.opt_outs() == dict.fromkeys(("hard", "event", "code"), "bounce")
+    assert people.members() == {*names} - {"hard", "event", "code"}
+
+
+def test_unclear_column_is_asked_about_and_an_ignored_one_says_whom_it_concerns(
+    client: httpx2.Client, people: People
+) -> None:
+    file = "email,Opt-in/Opt-out\na@,yes\nb@,no\n"
+    reply = upload(client, people.list_id, people.file(file))
+    asked = problem(reply, 422, "import.column_ambiguous")
+    assert "'Opt-in/Opt-out'" in asked["detail"]
+    mapping = '{"Opt-in/Opt-out": "subscribed"}'
+    preview = people.imported(file, mapping=mapping, dry_run="1")
+    assert preview["columns"][1]["becomes"] == "subscribed"
+    assert counts(preview) == {"received": 2, "added": 1, "opted_out": 1}
+    file = "email,Unsubscribed\na@,yes\nb@,\nc@,2024-01-02\n"
+    preview = people.imported(file, mapping='{"Unsubscribed": "ignore"}', dry_run="1")
+    assert preview["columns"][1]["becomes"] == "ignored"
+    assert preview["columns"][1]["ignored_opt_outs"] == 2
+    assert counts(preview) == {"received": 3, "added": 3}
+
+
+def test_last_row_of_a_long_file_shows_that_a_column_is_the_status(
+    client: httpx2.Client, list_id: int
+) -> None:
+    # Longer than what is looked at before the file is read.
+    emails = addresses(1_500)
+    rows = [[email, ""] for email in emails[:-2]] + [[emails[-2], "2"], [emails[-1], "bounced"]]
+    result = imported(client, list_id, sheet(["Email", "Global status"], *rows))
+    assert counts(result) == {"received": 1_500, "added": 1_498, "opted_out": 1, "invalid": 1}
+    assert result["columns"][1]["becomes"] == "status"
+    assert member(client, list_id, emails[-2]) is None
