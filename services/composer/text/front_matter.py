@@ -45,5 +45,5 @@ def _without_json(text: str, head: str, start: int) -> str:
     except (ValueError, RecursionError):
         return text
     rest = text[start + end :]
-    # An object that is all of the post, or goes on within a line, is its text.
+    # An object is the text of the post if nothing follows, or if the same line continues.
     return rest if fields and rest[:1] in {"\n", "\r"} and rest.strip() else text

@@ -46,7 +46,7 @@ _FAR_AWAY = -900
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The visibility of the text in an element by its style. None stands for no statement."""
+    """The visibility of the text in an element; None where the style has no such rule."""
 
     # Nothing in the element is visible, even if an element in it has another style.
     is_hidden: bool = False

@@ -13,14 +13,17 @@ from typing import NamedTuple
 _NAME = r"[^\W\d][\w-]{0,60}"
 _QUOTED = r"""(?:"[^"]{0,2000}+"|'[^']{0,2000}+'|[”“„″][^”“„″]{0,2000}+[”“„″])"""
 _FIELD_NAME = r"[^\W\d][\w .:=-]{0,60}"
-# The text that a program shows to a reader of whom it knows nothing.
+# The text for a reader whose field is empty.
 _FALLBACK = (
     r"(?: ?(?:\|[^\[\]{}\n]{0,100}|, ?(?:fallback|default)=[^\[\]{}\n]{0,100}"
     r"|, ?\"[^\"\n]{0,100}\"|%%[^\[\]{}\n]{0,100}))?"
 )
 
 # Shortcodes that need neither an end nor an attribute to be known.
-_SHORTCODES = frozenset({"gallery", "playlist", "contact-form", "contact-form-7", "nextpage"})
+_SHORTCODES = frozenset(
+    "gallery playlist nextpage contact-form contact-form-7 youtube vimeo soundcloud spotify "
+    "instagram wpvideo googlemaps".split()
+)
 _COMMANDS = frozenset({"loadposition", "loadmodule", "loadmoduleid", "loadarticle", "include"})
 # BBCode within words and sentences.
 _INLINE = frozenset("b i u s em strong sup sub color colour size font highlight url".split())
@@ -42,7 +45,7 @@ _KINDS = (_PERSON, "other")
 
 
 class _Surroundings:
-    """What else the text says of the marks in it."""
+    """The names that the text defines or ends elsewhere."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -63,7 +66,7 @@ class _Surroundings:
         return frozenset(map(str.casefold, found))
 
 
-# Returns the text that stays in place of a match; None if the match is no mark.
+# Returns the text that replaces a match, or None if the match is ordinary text.
 Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 
@@ -160,6 +163,8 @@ _FORMS = (
     _Form(re.compile(r"\[%(?P<field>[^\[\]\n]{1,200})%\]")),
     # Zoho.
     _Form(re.compile(r"\$\[(?P<field>[^\[\]\n]{1,200})\]\$")),
+    # MODX.
+    _Form(re.compile(r"\[\[[!*+$~]{1,2}\w[^\[\]\n]{0,200}\]\]")),
     # Mailjet, GetResponse; links of a wiki.
     _Form(re.compile(r"(?<![\w\])])\[\[(?P<field>[^\W\d][^\[\]\n]{0,200})\]\](?!\()"), _wiki_link),
     # MailPoet, Drupal, phpList, Sendy.
@@ -196,9 +201,10 @@ _FORMS = (
     _Form(re.compile(r"(?<!\w)~(?P<field>[A-Z]\w{0,40}\.\w{1,40})~(?!\w)")),
     # Dotdigital and others, Word.
     _Form(re.compile(r"(?P<mark>##|__|[#$~@])(?P<field>[A-Z][A-Z_]{2,40})(?P=mark)"), _known_field),
+    _Form(re.compile(r"(?<![\w|])\|(?P<field>[A-Z][A-Z_]{2,40})\|(?![\w|])"), _known_field),
     _Form(re.compile(r"(?:<<|«)(?P<field>[^\W\d][\w ]{1,40})(?:>>|»)"), _known_field),
 )
-_ANY_OPENING = re.compile(r"[{\[%$#@~«_]|<[<%?]|\*\|")
+_ANY_OPENING = re.compile(r"[{\[%$#@~«_|]|<[<%?]|\*\|")
 
 
 def remove_marks(text: str) -> str:
@@ -228,7 +234,7 @@ def _removals(form: _Form, text: str, surroundings: _Surroundings) -> Iterator[_
         if rest is None:
             continue
         groups = match.groupdict()
-        # What follows a shortcode is looked at, and stays.
+        # The character after a shortcode only decides, so it stays.
         end = match.end() - len(groups.get("target") or "")
         is_person = not rest and _is_person(groups.get("field") or "")
         yield _Removal(match.start(), end, rest, is_person, groups.get("name") in _INLINE)
@@ -258,7 +264,7 @@ def _pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
             yield removal.rest
         elif not removal.is_inline and _are_words_apart(left[-1:], right):
             yield " "
-        if begins_sentence:
+        if begins_sentence and right.isalpha():
             yield right.upper()
             at += 1
     yield text[at:]

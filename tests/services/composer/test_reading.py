@@ -94,7 +94,10 @@ def test_very_many_hostile_characters_end(piece: str) -> None:
     assert all(clean(str(text)) == text for text in plain.paragraphs[:3])
 
 
-@pytest.mark.parametrize("mark", [*string.punctuation, "&a", "<!", "](", "a.", "\u0301\u0316", "é"])
+@pytest.mark.parametrize(
+    "mark",
+    [*string.punctuation, "{{a", "[a ", "{%", "&a", "<!", "](", "a.", "\u0301\u0316", "é"],
+)
 def test_time_to_read_a_paragraph_grows_with_its_length(mark: str) -> None:
     """Four times as long takes sixteen times as long if a mark is tried again and again."""
 

@@ -72,6 +72,10 @@ $[FNAME|friend|]$
 ~Contact.FirstName~
 @FIRSTNAME@
 ##LASTNAME##
+|FNAME|
+[youtube https://video.example/abc]
+[[*pagetitle]]
+[[!snippet? &a=1]]
 «First Name»
 <<First Name>>\
 """.splitlines()
@@ -103,6 +107,7 @@ def test_mark_is_left_out_wherever_it_stands(mark: str) -> None:
         ("::: tip\nOne.\n:::", "One."),
         ("[row a=&quot;1&quot;]One.[/row]", "One."),
         ("&#91;vc_row&#93;One.&#123;&#123; x &#125;&#125;", "One."),
+        ("{{#each items}}{{this}}, {{/each}}one.", "one."),
         ("{{ a {{ b }} }} One.", "One."),
     ],
 )  # fmt: skip
