@@ -221,7 +221,8 @@ def _reading_choice(shown: ShownImport, form: Mapping[str, str]) -> tuple[Import
         mapping = mapping_of(choices, chosen, shown.fields) or mapping
         creates = any(map(is_new_field, chosen))
     date_order = DateOrder(order) if order else None
-    options = ImportOptions(True, on_existing, mapping, ImportKind(task.kind), creates, date_order)
+    kind, values = ImportKind(task.kind), task.status_values
+    options = ImportOptions(True, on_existing, mapping, kind, creates, date_order, values)
     return options, differs or is_ordered
 
 

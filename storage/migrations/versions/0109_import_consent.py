@@ -13,5 +13,5 @@ def upgrade() -> None:
         "ALTER TABLE imports"
         " ADD COLUMN status_values jsonb,"
         " ADD COLUMN consent_columns jsonb,"
-        " ADD COLUMN unknown_status bigint DEFAULT 0 NOT NULL"
+        " ADD COLUMN unknown_status bigint DEFAULT '0' NOT NULL"
     )
