@@ -1,4 +1,4 @@
-"""The reading of the columns of consent in one file, and what the owner learns about it."""
+"""Readers of the columns of consent in one file, and the counts of their values."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ from services.subscriptions.imports.vocabulary import MAX_WORD_CHARACTERS, key
 
 MAX_VALUES_SHOWN = 50
 MAX_VALUES_COUNTED = 1_000
-# A column that only its cells make the status has at most so many different words.
+# A column without a known header is the status only if it has at most this many different words.
 MAX_STATUS_WORDS = 20
 # Unknown columns that are watched, in case their cells make one of them the status.
 MAX_COLUMNS_WATCHED = 100
@@ -71,7 +71,7 @@ class ColumnEvidence:
         self._has_status = self._has_opt_out = False
         self._has_number_or_link = self._has_address = self._has_text = False
         self._has_only_status_words = self._has_only_product_words = True
-        # One word more than a column may have shows that it has too many.
+        # At most one word more than a column of the status may have.
         self._words: set[str] = set()
 
     @classmethod
@@ -103,7 +103,7 @@ class ColumnEvidence:
 
     @property
     def is_consent(self) -> bool:
-        """Whether the cells so far are those of a column of consent."""
+        """The verdict of the cells so far on whether this is a column of consent."""
         column = self._column
         if column.product is not None:
             return self._has_only_product_words and (
@@ -120,7 +120,7 @@ class ColumnEvidence:
 
     @property
     def may_be_status(self) -> bool:
-        """Whether all cells so far are words of a status."""
+        """True while all cells are words of a status."""
         return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
 
 

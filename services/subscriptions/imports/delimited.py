@@ -335,7 +335,7 @@ def _made_up(records: Sequence[Sequence[str]], email: int | None) -> list[str]:
     others = [index for index in range(len(names)) if index != email]
     if len(others) == 1:
         cells = [record[others[0]] for record in records if others[0] < len(record)]
-        is_status = any(map(is_exact_word, cells))
+        is_status = all(is_exact_word(cell) for cell in cells if cell.strip())
         if not is_status and not any(
             each.isdecimal() or each in "@:/" for cell in cells for each in cell
         ):
