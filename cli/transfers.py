@@ -45,6 +45,9 @@ def import_members(
     date_order: Annotated[
         DateOrder | None, typer.Option(help="Whether 03/04/2025 begins with the day or the month.")
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="The file's encoding, such as cp1250; detected without it.")
+    ] = None,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")
     ] = None,
@@ -57,7 +60,8 @@ def import_members(
     """
     columns = records.read_mapping(mapping, IMPORT_MAPPING_OPTION)
     on_existing = "update" if update else "skip"
-    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields, date_order)
+    read_in = records.read_encoding(encoding)
+    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields, date_order, read_in)
     with connected() as resources:
         job_id = _begin(resources, list_name, file, options)
         job = wait_for(resources, job_id, what=f"import into {list_name}", quiet=as_json)

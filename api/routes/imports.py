@@ -28,6 +28,7 @@ from core.errors import access, imports, mailing, media, requests
 from core.queues import Queue
 from models import ImportKind, MemberImport
 from services.subscriptions.imports import endings, records, staging
+from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.records import ImportOptions
 from services.subscriptions.imports.written_forms import DateOrder
 
@@ -72,6 +73,15 @@ DateOrderOf = Annotated[
     ),
 ]
 
+EncodingOf = Annotated[
+    str | None,
+    Query(
+        description="The encoding of the file: " + ", ".join(ENCODINGS) + ". Without it, the "
+        "encoding is detected, and a file that leaves it open fails with import.encoding_needed",
+        examples=["cp1250"],
+    ),
+]
+
 Kind = Annotated[
     ImportKind,
     Query(
@@ -113,6 +123,7 @@ _FORM = {
         imports.IMPORT_SEVERAL_FILES,
         imports.IMPORT_EMPTY_FILE,
         imports.IMPORT_MAPPING,
+        imports.IMPORT_ENCODING,
         requests.BODY_TOO_SLOW,
         imports.IMPORT_TOO_LARGE,
         requests.QUEUE_OVERLOADED,
@@ -132,6 +143,7 @@ async def import_members(
     kind: Kind = ImportKind.MEMBERS,
     create_fields: CreateFields = False,
     date_order: DateOrderOf = None,
+    encoding: EncodingOf = None,
 ) -> JSONResponse:
     """Import members from a file of up to 2 GB, on the paid plan; a dry run needs none.
 
@@ -141,7 +153,8 @@ async def import_members(
     Answers 202 with the job once the file is stored; `Prefer: wait=N` waits for the job's end.
     """
     columns = records.read_mapping(mapping, imports.IMPORT_MAPPING)
-    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields, date_order)
+    read_in = records.read_encoding(encoding)
+    options = ImportOptions(dry_run, on_existing, columns, kind, create_fields, date_order, read_in)
     state.queue_ages.check(Queue.BULK, waits=False)
     await state.in_unit_of_work(records.check_upload, caller, list_id, dry_run=dry_run)
     file = records.new_file(state.resources)

@@ -16,6 +16,7 @@ from services.jobs.records import Progress
 from services.subscriptions import fields, lists
 from services.subscriptions.imports import cells, columns, endings, records, shown_cells
 from services.subscriptions.imports.columns import CONSENT_PREFIX, FIELD_PREFIX, IGNORED
+from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.written_forms import DateOrder, DecimalMark
 
 COLUMNS_ON_PAGE = 20
@@ -206,6 +207,7 @@ class ShownImport:
         choices: the columns of a dry run that can be read again.
         preview: the first rows of a dry run as they would be.
         problems: what does not fit in the file, by column and rule.
+        readings: some rows in each encoding that is possible, if no encoding is clearly the best.
         fields: the owner's.
     """
 
@@ -216,6 +218,7 @@ class ShownImport:
     choices: Sequence[ColumnChoice] = ()
     preview: Sequence[Mapping[str, Any]] = ()
     problems: Sequence[Mapping[str, Any]] = ()
+    readings: Sequence[Mapping[str, Any]] = ()
     fields: Sequence[MemberField] = ()
 
     @property
@@ -258,6 +261,17 @@ class ShownImport:
             IMPORT_DATE_ORDER_NEEDED.code
         )
         return is_asked or self.task.date_order is not None
+
+    @property
+    def encoding_matters(self) -> bool:
+        """Return whether the file isn't Unicode, so that its owner may correct the encoding."""
+        found = (self.task.description or {}).get("encoding", "utf-8")
+        return bool(self.readings) or self.task.encoding is not None or not found.startswith("utf")
+
+    @property
+    def encoding_words(self) -> str | None:
+        """Return the encoding in which the file was read, in words; ``None`` for Unicode."""
+        return ENCODINGS.get((self.task.description or {}).get("encoding", ""))
 
     @property
     def is_broken(self) -> bool:
@@ -327,4 +341,7 @@ def shown_import(visit: ConsoleVisit, import_id: int) -> ShownImport:
         choices=column_choices(task, found.get("columns", ()), own) if task.dry_run else (),
         preview=found.get("preview", ()),
         problems=found.get("problems", ()),
+        readings=[
+            {**each, "words": ENCODINGS[each["encoding"]]} for each in found.get("readings", ())
+        ],
     )

@@ -140,7 +140,7 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
     while not task.is_split and not turn.is_over():
         lease.check_cancelled()
         rows = split.read_next(store=True)
-        forms, is_read_so, error = split.settle()
+        forms, is_read_so, error = split.settle(resources, task)
         with resources.unit_of_work() as uow:
             # Fails if another worker has the job now, in the transaction of the progress.
             is_split = split.is_complete and is_read_so and error is None
@@ -154,9 +154,10 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
             task.is_split = is_split
             if split.samples is not None and (task.description is None or split.is_complete):
                 shown_cells.keep(resources, task, split.samples)
-            task.description = task.description or {**split.description, "header": split.header}
+            if split.is_complete or task.description is None:
+                task.description = {**split.description, "header": split.header}
             if is_split or not is_read_so:
-                splitting.note_forms(task, forms, read_again=not is_read_so)
+                splitting.note_forms(task, forms, split.encoding, read_again=not is_read_so)
         if error is not None:
             raise error
         if not is_read_so:

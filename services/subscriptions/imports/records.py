@@ -26,6 +26,7 @@ from services.jobs.kinds import JobKind
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
+from services.subscriptions.imports import encodings
 from services.subscriptions.imports.endings import COUNTS
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.subscriptions.imports.undo import UNDO_IMPORT, UndoForecast, preview
@@ -49,6 +50,7 @@ class ImportOptions:
         kind: what the rows are.
         create_fields: make fields of the columns that nothing else is known of.
         date_order: whether the day or the month comes first, in columns that don't show it.
+        encoding: the encoding of the file, one of ``encodings.ENCODINGS``; detected without it.
     """
 
     dry_run: bool = False
@@ -57,6 +59,7 @@ class ImportOptions:
     kind: ImportKind = ImportKind.MEMBERS
     create_fields: bool = False
     date_order: DateOrder | None = None
+    encoding: str | None = None
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -66,6 +69,16 @@ class ImportOptions:
     @property
     def job_kind(self) -> JobKind:
         return IMPORT_FILE if self.kind is ImportKind.MEMBERS else IMPORT_SUPPRESSIONS
+
+
+def read_encoding(name: str | None) -> str | None:
+    """``ImportOptions.encoding`` from the name of an encoding; raises ``import.encoding``."""
+    if name is None:
+        return None
+    encoding = encodings.read_encoding(name)
+    if encoding is None:
+        raise errors.IMPORT_ENCODING(encodings=", ".join(encodings.ENCODINGS))
+    return encoding
 
 
 def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:

@@ -39,11 +39,13 @@ class ImportSamples(NamedTuple):
         examples: some cells of each column, in the order of the columns.
         preview: the first rows as they would be.
         problems: what does not fit, by column and rule, once the file has been read.
+        readings: some rows in each encoding that is possible, if no encoding is clearly the best.
     """
 
     examples: Sequence[Sequence[str]]
     preview: Sequence[Mapping[str, Any]]
     problems: Sequence[Mapping[str, Any]] = ()
+    readings: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def of(
@@ -111,7 +113,12 @@ def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
         {**column, "examples": cells}
         for column, cells in zip(result.get("columns", ()), examples, strict=False)
     ]
-    kept = {"columns": columns, "preview": found.preview, "problems": found.problems}
+    kept = {
+        "columns": columns,
+        "preview": found.preview,
+        "problems": found.problems,
+        "readings": found.readings,
+    }
     return {**result, **{name: each for name, each in kept.items() if each}}
 
 

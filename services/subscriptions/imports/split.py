@@ -32,7 +32,8 @@ from services.subscriptions.imports.columns import (
     SuppressionStatus,
     suppressed,
 )
-from services.subscriptions.imports.containers import ranged_file
+from services.subscriptions.imports.containers import DecodedText, ranged_file
+from services.subscriptions.imports.encodings import EncodingUnclear
 from services.subscriptions.imports.endings import (
     DUPLICATE_CODE,
     ROWS_PER_CHUNK,
@@ -290,10 +291,19 @@ class FileSplit:
         self.total: int | None = None
         self.samples: ImportSamples | None = None
         self._problems = Problems()
+        # The right encoding, if the file was read in a wrong one.
+        self.encoding: str | None = None
         self.read_as = _read_as(task)
         order = DateOrder(task.date_order) if task.date_order else None
         self._forms = ColumnForms(task.column_forms, order)
-        rows = self._open(resources, task)
+        # Another encoding may make a rejected row readable.
+        self._has_damaged_row = False
+        self._text: DecodedText | None = None
+        try:
+            rows = self._open(resources, task)
+        except EncodingUnclear as unclear:
+            _keep_readings(resources, task, unclear)
+            raise
         self._at_once = min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
         self._batches = judge_rows(rows, self._seen, self._at_once)
 
@@ -308,14 +318,18 @@ class FileSplit:
             return _rows_of_request(members)
         stored = ranged_file(bulk_files.stored_file(resources, task))
         if task.kind != ImportKind.MEMBERS:
-            reader = open_rows(as_lines(stored, task.size), task.filename, task.mapping)
+            source = as_lines(stored, task.size)
+            reader = open_rows(source, task.filename, task.mapping, encoding=task.encoding)
+            self._text = reader.text
             self.header, self.description = reader.header, dataclasses.asdict(reader.description)
             self.samples = ImportSamples((), ())
             return suppressed(reader, reader.header, ImportKind(task.kind))
         plan = ColumnPlan(resources, task)
         note = plan.note_header if task.dry_run else pass_over
         find = plan.find_fields
-        reader = open_rows(stored, task.filename, task.mapping, find, note, forms=self._forms)
+        given = stored, task.filename, task.mapping, find, note
+        reader = open_rows(*given, forms=self._forms, encoding=task.encoding)
+        self._text = reader.text
         self.header, self.description = reader.header, dataclasses.asdict(reader.description)
         rows = iter(reader)
         first = list(islice(rows, MAX_ROWS_SHOWN)) if task.dry_run else []
@@ -342,6 +356,7 @@ class FileSplit:
         if rows and store:
             key = chunk_key(self._prefix, self.number)
             self._objects.put(key, seal(encoded, self._key, key), "application/octet-stream")
+        self._has_damaged_row |= any(row.code in _OF_DAMAGED_ROWS for row in rows)
         if self.samples is not None:
             self._problems.note(rows)
             if not batch:
@@ -352,22 +367,51 @@ class FileSplit:
         self.received += len(rows)
         return len(rows)
 
-    def settle(self) -> tuple[dict[str, str], bool, DomainError | None]:
+    def settle(
+        self, resources: Resources, task: MemberImport
+    ) -> tuple[dict[str, str], bool, DomainError | None]:
         """Return how the columns write dates and numbers, and whether the file was read so.
 
-        Both are known once the whole file has been read, unless it takes the owner's word: then the
-        error says so.
+        Both are known once the whole file has been read. The error says that the owner has to name
+        the order of dates or the encoding. A file in another encoding than it was read in is not
+        read so either; then ``encoding`` is the right one.
         """
         if not self.is_complete:
             return {}, True, None
         try:
+            encoding = self._text.settled_encoding() if self._text else None
+            if self._text and encoding and not self._is_read_in(encoding):
+                self.encoding = encoding
+                return {}, False, None
             settled = self._forms.settled(self.header)
         except DomainError as error:
+            if isinstance(error, EncodingUnclear):
+                _keep_readings(resources, task, error)
             return {}, True, error
         return settled, not self._forms.differs(settled), None
 
+    def _is_read_in(self, encoding: str) -> bool:
+        """Return whether the rows are the same as in this encoding."""
+        assert self._text is not None
+        if encoding == self._text.encoding:
+            return True
+        self.description = {**self.description, "encoding": encoding}
+        return self._text.reads_like(encoding) and not self._has_damaged_row
+
     def close(self) -> None:
         self._seen.close()
+
+
+# Another encoding may make rows with these codes readable.
+_OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
+
+
+def _keep_readings(resources: Resources, task: MemberImport, unclear: EncodingUnclear) -> None:
+    """Keep some rows in each possible encoding, so that the owner can choose one."""
+    with resources.unit_of_work() as uow:
+        kept = uow.session.get_one(MemberImport, task.id)
+        readings = [{"encoding": name, "rows": rows} for name, rows in unclear.readings.items()]
+        shown_cells.keep(resources, kept, ImportSamples((), (), readings=readings))
 
 
 def _rows_of_request(members: Sequence[Mapping[str, str | None]]) -> Iterator[AnyRow]:
@@ -381,14 +425,19 @@ def _rows_of_request(members: Sequence[Mapping[str, str | None]]) -> Iterator[An
 def _read_as(task: MemberImport) -> tuple[Any, ...]:
     """Return the options that decide which chunks the file makes."""
     options = task.kind, task.mapping, task.dry_run, task.create_fields
-    return *options, task.date_order, task.column_forms
+    return *options, task.date_order, task.column_forms, task.encoding
 
 
-def note_forms(task: MemberImport, forms: Mapping[str, str], *, read_again: bool) -> None:
+def note_forms(
+    task: MemberImport, forms: Mapping[str, str], encoding: str | None, *, read_again: bool
+) -> None:
     """Keep how the columns write dates and numbers, for the owner and for the next reading.
 
-    ``read_again``: the file was read in another way, so that its chunks are made anew.
+    Args:
+        encoding: the right encoding, if the file was read in a wrong one.
+        read_again: true if the file was read in a wrong way. Then its chunks are made again.
     """
+    task.encoding = encoding or task.encoding
     task.column_forms = dict(forms)
     if read_again:
         task.chunks = task.chunk_bytes = task.received = 0
