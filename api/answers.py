@@ -1,6 +1,7 @@
 """Answers that several routes give: of jobs, of lists, and links to files."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -8,7 +9,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.browsers import client_address
-from api.limits.bulkheads import Bulkhead
+from api.limits.bulkheads import RECORDS, Bulkhead
 from api.middleware.headers import is_head
 from api.parameters import Preference
 from api.schemas.envelope import envelope
@@ -18,7 +19,8 @@ from api.state import State, state_of
 from api.waiting.streams import SLOW_DOWNLOADS
 from api.waiting.waiters import while_connected
 from core import clock
-from core.errors import mailing, media
+from core.errors import DomainError, FieldProblem, mailing, media
+from core.errors.imports import IMPORT_ENCODING_NEEDED
 from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 from integrations.challenges.port import ChallengeProviderName
 from models import Job, JobStatus, MailingList
@@ -39,7 +41,7 @@ async def wait_for_job(
     await while_connected(request.receive, ended)
     job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        raise error_of(job)
+        raise await RECORDS.run(_error_with_readings, state, job)
     return job
 
 
@@ -64,6 +66,32 @@ def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResp
         return JSONResponse(envelope(job.result[number]).model_dump(), headers=headers)
     headers["Location"] = f"/jobs/{job.id}"
     return JSONResponse(envelope(job.id).model_dump(), HTTPStatus.ACCEPTED, headers)
+
+
+def _error_with_readings(state: State, job: Job) -> DomainError:
+    """Return the error of a job; an unclear encoding has rows of the file in each possible one."""
+    error = error_of(job)
+    problems = [FieldProblem(**each) for each in readings_of(state, job)]
+    return replace(error, problems=tuple(problems)) if problems else error
+
+
+def readings_of(state: State, job: Job) -> list[dict[str, str]]:
+    """Return rows of an import's file in each possible encoding, as problems of the query.
+
+    Empty unless the job failed because its encoding is unclear. It reads: call it in a thread.
+    """
+    code = IMPORT_ENCODING_NEEDED.code
+    if job.error is None or job.error["code"] != code:
+        return []
+    found = shown_cells.shown(state.resources, {"import_id": job.subject_id})
+    return [
+        {
+            "field": "query.encoding",
+            "code": code,
+            "message": f"{each['encoding']}: {' | '.join(each['rows'])}",
+        }
+        for each in found.get("readings", ())
+    ]
 
 
 async def undo_response(

@@ -49,6 +49,9 @@ def import_members(
         str | None,
         typer.Option(help='What values about consent mean, as JSON: {"2": "unsubscribed"}.'),
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="The file's encoding, such as cp1250; detected without it.")
+    ] = None,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")
     ] = None,
@@ -61,9 +64,9 @@ def import_members(
     """
     columns = records.read_mapping(mapping, IMPORT_MAPPING_OPTION)
     on_existing = "update" if update else "skip"
-    statuses = records.read_status_values(status_values)
+    statuses, read_in = records.read_status_values(status_values), records.read_encoding(encoding)
     options = ImportOptions(
-        dry_run, on_existing, columns, kind, create_fields, date_order, statuses
+        *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in)
     )
     with connected() as resources:
         job_id = _begin(resources, list_name, file, options)

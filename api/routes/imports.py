@@ -29,6 +29,7 @@ from core.queues import Queue
 from models import ImportKind, MemberImport
 from services.access.sessions import has_recent_login
 from services.subscriptions.imports import endings, records, staging
+from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.records import ImportOptions
 from services.subscriptions.imports.written_forms import DateOrder
 
@@ -83,6 +84,15 @@ DateOrderOf = Annotated[
     ),
 ]
 
+EncodingOf = Annotated[
+    str | None,
+    Query(
+        description="The encoding of the file: " + ", ".join(ENCODINGS) + ". Without it, the "
+        "encoding is detected, and a file that leaves it open fails with import.encoding_needed",
+        examples=["cp1250"],
+    ),
+]
+
 Kind = Annotated[
     ImportKind,
     Query(
@@ -125,6 +135,7 @@ _FORM = {
         imports.IMPORT_EMPTY_FILE,
         imports.IMPORT_MAPPING,
         imports.IMPORT_STATUS_VALUES,
+        imports.IMPORT_ENCODING,
         requests.BODY_TOO_SLOW,
         imports.IMPORT_TOO_LARGE,
         requests.QUEUE_OVERLOADED,
@@ -145,6 +156,7 @@ async def import_members(
     create_fields: CreateFields = False,
     date_order: DateOrderOf = None,
     status_values: StatusValues = None,
+    encoding: EncodingOf = None,
 ) -> JSONResponse:
     """Import members from a file of up to 2 GB, on the paid plan; a dry run needs none.
 
@@ -154,9 +166,9 @@ async def import_members(
     Answers 202 with the job once the file is stored; `Prefer: wait=N` waits for the job's end.
     """
     columns = records.read_mapping(mapping, imports.IMPORT_MAPPING)
-    statuses = records.read_status_values(status_values)
+    statuses, read_in = records.read_status_values(status_values), records.read_encoding(encoding)
     options = ImportOptions(
-        dry_run, on_existing, columns, kind, create_fields, date_order, statuses
+        *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in)
     )
     state.queue_ages.check(Queue.BULK, waits=False)
     await state.in_unit_of_work(records.check_upload, caller, list_id, dry_run=dry_run)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from api.answers import result_with_links, result_with_samples
+from api.answers import readings_of, result_with_links, result_with_samples
 from api.auth.requirements import OF_JOB_KIND, identify
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, STREAMS
@@ -163,4 +163,6 @@ def _read(state: State, caller: Caller, job_id: int) -> tuple[Job, JobRecord]:
         job = records.get(uow, caller, job_id)
         record = _record(state, job, has_recent_login=has_recent_login(uow, caller))
     record.result = result_with_samples(state, job, record.result)
+    if record.error is not None and (readings := readings_of(state, job)):
+        record.error["errors"] = readings
     return job, record

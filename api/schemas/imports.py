@@ -60,6 +60,11 @@ class ImportRecord(Schema):
     date_order: str | None = Field(
         description="dmy or mdy, for columns of dates that don't show it", examples=[None]
     )
+    encoding: str | None = Field(
+        description="The encoding of the file, as the owner named it, or as the whole file showed "
+        "it after its beginning had been read in another one",
+        examples=[None],
+    )
     status: str = Field(
         description="running, succeeded, failed or cancelled", examples=["succeeded"]
     )

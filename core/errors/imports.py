@@ -1,6 +1,6 @@
 """Members that come in bulk, in a file or in a body."""
 
-from core.errors.catalogue import conflict, invalid, malformed, not_found, too_large
+from core.errors.catalogue import conflict, invalid, invalid_at, malformed, not_found, too_large
 from core.upload_limits import MAX_IMPORT_FILE_BYTES
 
 IMPORT_NOT_FOUND = not_found("import.not_found", "There is no such import.")
@@ -106,6 +106,15 @@ IMPORT_DATE_ORDER_NEEDED = invalid(
     "which: date_order=dmy or date_order=mdy.",
     column="Joined",
     cell="03/04/2025",
+)
+IMPORT_ENCODING_NEEDED = invalid(
+    "import.encoding_needed",
+    "The encoding of the file is not certain. Look at the rows in each possible encoding, and name "
+    "the right one: {encodings}.",
+    encodings="encoding=cp1250, encoding=mac-roman",
+)
+IMPORT_ENCODING = invalid_at(
+    "query.encoding", "import.encoding", "must be one of {encodings}", encodings="utf-8, cp1252"
 )
 IMPORT_MAPPING_TYPE = invalid(
     "import.mapping_type",

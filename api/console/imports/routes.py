@@ -52,6 +52,7 @@ from services.paging import PageRequest
 from services.subscriptions import lists, tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.imports import records
+from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.records import ImportOptions
 from services.subscriptions.imports.written_forms import DateOrder
 from storage.unit_of_work import UnitOfWork
@@ -209,6 +210,7 @@ def reading_form(shown: ShownImport) -> TypedForm:
     if shown.task.on_existing == UPDATE:
         typed[UPDATE] = "on"
     typed["date_order"] = shown.task.date_order or ""
+    typed["encoding"] = shown.task.encoding or ""
     typed |= {each.box: each.chosen for each in shown.status_values if each.box}
     return TypedForm(typed)
 
@@ -224,18 +226,21 @@ def _reading_choice(shown: ShownImport, form: Mapping[str, str]) -> tuple[Import
     order = form.get("date_order", task.date_order or "")
     if order and order not in set(DateOrder):
         raise wrong_field("date_order", "Choose what comes first.")
-    is_ordered = order != (task.date_order or "")
+    encoding = form.get("encoding", task.encoding or "")
+    if encoding and encoding not in ENCODINGS:
+        raise wrong_field("encoding", "Choose the encoding of the file.")
+    is_read_anew = order != (task.date_order or "") or encoding != (task.encoding or "")
     differs = on_existing != task.on_existing or chosen != [each.chosen for each in choices]
     if differs and choices:
         mapping = mapping_of(choices, chosen, shown.fields) or None
         creates = any(map(is_new_field, chosen))
     date_order = DateOrder(order) if order else None
     status_values = read_choices(task, shown.status_values, form)
+    kind = ImportKind(task.kind)
     options = ImportOptions(
-        *(True, on_existing, mapping, ImportKind(task.kind), creates, date_order),
-        status_values=status_values,
+        *(True, on_existing, mapping, kind, creates, date_order, status_values, encoding or None)
     )
-    return options, differs or is_ordered or status_values != task.status_values
+    return options, differs or is_read_anew or status_values != task.status_values
 
 
 def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, Any]:
@@ -249,6 +254,7 @@ def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, 
         "first_column": first,
         "columns_on_page": COLUMNS_ON_PAGE,
         "date_orders": DATE_ORDERS,
+        "encodings": [("", "As the file shows"), *ENCODINGS.items()],
         "field_types": FIELD_TYPES,
         "status_choices": STATUS_CHOICES,
     }

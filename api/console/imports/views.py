@@ -22,6 +22,7 @@ from services.subscriptions.imports.columns import (
     IGNORED,
     ConsentSubject,
 )
+from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.written_forms import DateOrder, DecimalMark
 
 COLUMNS_ON_PAGE = 20
@@ -230,6 +231,7 @@ class ShownImport:
         status_values: the values about consent in these columns.
         preview: the first rows of a dry run as they would be.
         problems: what does not fit in the file, by column and rule.
+        readings: some rows in each encoding that is possible, if no encoding is clearly the best.
         fields: the owner's.
     """
 
@@ -241,6 +243,7 @@ class ShownImport:
     status_values: Sequence[StatusValue] = ()
     preview: Sequence[Mapping[str, Any]] = ()
     problems: Sequence[Mapping[str, Any]] = ()
+    readings: Sequence[Mapping[str, Any]] = ()
     fields: Sequence[MemberField] = ()
 
     @property
@@ -283,6 +286,17 @@ class ShownImport:
             IMPORT_DATE_ORDER_NEEDED.code
         )
         return is_asked or self.task.date_order is not None
+
+    @property
+    def encoding_matters(self) -> bool:
+        """Return whether the file isn't Unicode, so that its owner may correct the encoding."""
+        found = (self.task.description or {}).get("encoding", "utf-8")
+        return bool(self.readings) or self.task.encoding is not None or not found.startswith("utf")
+
+    @property
+    def encoding_words(self) -> str | None:
+        """Return the encoding in which the file was read, in words; ``None`` for Unicode."""
+        return ENCODINGS.get((self.task.description or {}).get("encoding", ""))
 
     @property
     def is_broken(self) -> bool:
@@ -353,4 +367,7 @@ def shown_import(visit: ConsoleVisit, import_id: int) -> ShownImport:
         status_values=status_values_of(task, found) if task.dry_run else (),
         preview=found.get("preview", ()),
         problems=found.get("problems", ()),
+        readings=[
+            {**each, "words": ENCODINGS[each["encoding"]]} for each in found.get("readings", ())
+        ],
     )

@@ -11,6 +11,11 @@ from itertools import chain
 from typing import IO, Any, Protocol, cast
 
 from core.errors import imports as errors
+from services.subscriptions.imports.encodings import (
+    WINDOWS_1252,
+    EncodingEvidence,
+    EncodingUnclear,
+)
 
 READ_BYTES = 64 * 1024
 # The bytes that one request to the object store fetches.
@@ -246,10 +251,10 @@ def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 # A byte-order mark decides. Without one, many zeros on one side of the byte pairs mean UTF-16.
-# Otherwise the file is UTF-8, unless most of the characters beyond ASCII at its beginning are not
-# valid UTF-8: then it is Windows-1252, which includes Latin-1. An invalid byte that comes later in
-# a UTF-8 file stays in the text as a lone surrogate until ``repair_text`` reads it as Windows-1252,
-# so that code that needs an exact address can recognise the damage.
+# Otherwise the file is UTF-8, unless most of its characters beyond ASCII are not valid UTF-8: then
+# ``encodings`` decides, first by the beginning of the file. A few invalid
+# bytes in a UTF-8 file stay in the text as lone surrogates until ``repair_text`` reads them as
+# Windows-1252, so that code that needs an exact address can recognise the damage.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -257,7 +262,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_WINDOWS = "cp1252"
 # The least share of zeros on one side of the byte pairs: a few stray zeros are not UTF-16. Scripts
 # whose letters end in a zero byte put some zeros on the other side too.
 _ZEROS_OF_UTF16 = 0.2
@@ -267,7 +271,7 @@ _CONTROL = re.compile("[\0-\x08\x0e-\x19\x7f]")
 
 _DAMAGE = re.compile("[\udc80-\udcff\ufffd]")
 _AS_WINDOWS = {
-    0xDC00 + byte: bytes([byte]).decode(_WINDOWS, "ignore") for byte in range(0x80, 0x100)
+    0xDC00 + byte: bytes([byte]).decode(WINDOWS_1252, "ignore") for byte in range(0x80, 0x100)
 }
 
 
@@ -283,40 +287,92 @@ def repair_text(text: str) -> str:
 class DecodedText:
     """The text of ``chunks``, without zeros. ``damaged`` is set once a chunk had invalid bytes.
 
-    ``is_binary``: the first line has characters that no line of a table has, zeros too.
+    ``is_binary``: the first line has characters that no line of a table has, zeros too. The
+    ``encoding`` is the named one. Without a name the beginning of the file decides, and the whole
+    file may correct it (``settled_encoding``).
+
+    Raises ``EncodingUnclear`` if the whole file is not longer than its head and leaves it open.
     """
 
-    def __init__(self, chunks: Iterable[bytes], head_bytes: int) -> None:
+    def __init__(self, chunks: Iterable[bytes], head_bytes: int, named: str | None = None) -> None:
         self.damaged = False
+        self._is_named = named is not None
+        # How many characters are beyond ASCII, and how many bytes are not valid UTF-8.
+        self._beyond_ascii = self._invalid = 0
+        self._evidence = EncodingEvidence()
         head, chunks = take_head(iter(chunks), head_bytes)
-        self.encoding, mark = _detect_encoding(head)
+        found, mark = _detect_unicode(head, named)
+        # A mark and zeros are certain.
+        self._is_certain = mark > 0 or (found is not None and found != "utf-8")
+        self.encoding = named or found or WINDOWS_1252
         first_line = head[mark:].decode(self.encoding, "replace").lstrip().partition("\n")[0]
         self.is_binary = _CONTROL.search(first_line) is not None
+        if not (named or found or self.is_binary):
+            self.encoding = _encoding_of_head(head, is_whole=len(head) < head_bytes)
         self._chunks = chain([next(chunks)[mark:]], chunks)
 
     def __iter__(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)()
+        is_settled = self._is_named or self._is_certain
         for chunk in chain(self._chunks, [None]):
             data, is_end = chunk or b"", chunk is None
             try:
                 text = decoder.decode(data, is_end)
+                is_valid = True
             except UnicodeDecodeError:
                 # The bytes that the decoder kept from the chunk before are still there.
-                self.damaged = True
+                is_valid, self.damaged = False, True
                 decoder.errors = _LENIENT.get(self.encoding, "replace")
                 text = decoder.decode(data, is_end)
                 decoder.errors = "strict"
+            if not is_settled:
+                self._note(data, text, is_valid=is_valid)
             if text := text.replace("\0", ""):
                 yield text
+        self._evidence.end()
+
+    def _note(self, data: bytes, text: str, *, is_valid: bool) -> None:
+        if self.encoding != "utf-8":
+            self._evidence.note(data)
+        elif is_valid:
+            # Each character beyond ASCII has one more byte, or a few.
+            self._beyond_ascii += max(0, len(data) - len(text))
+            self._evidence.note(data if data.isascii() else b"\n")
+        else:
+            self._beyond_ascii += sum(not character.isascii() for character in text)
+            self._invalid += len(_DAMAGE.findall(text))
+            self._evidence.note(data)
+
+    def settled_encoding(self) -> str:
+        """Return the encoding that the whole file shows, once it was read.
+
+        Raises ``EncodingUnclear``.
+        """
+        if self._is_named or self._is_certain or not self._evidence.has_cells:
+            return self.encoding
+        if self.encoding == "utf-8" and self._invalid * 2 <= self._beyond_ascii:
+            return self.encoding
+        return self._evidence.decide()
+
+    def reads_like(self, encoding: str) -> bool:
+        """Return whether the names that were read are the same in this encoding.
+
+        Addresses are not, because bytes that are invalid in UTF-8 are repaired in names only.
+        """
+        is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
+        return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)
 
 
-_LENIENT = {"utf-8": "surrogateescape", _WINDOWS: "surrogateescape"}
+_LENIENT = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
 
 
-def _detect_encoding(head: bytes) -> tuple[str, int]:
-    """The encoding, and the number of bytes of its byte-order mark."""
+def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
+    """Return the Unicode encoding of a file, and the number of bytes of its byte-order mark.
+
+    ``None`` for another encoding. ``named``: the encoding that the owner named.
+    """
     for mark, encoding in _MARKS:
-        if head.startswith(mark):
+        if head.startswith(mark) and named in (None, encoding):
             return encoding, len(mark)
     if pairs := len(head) // 2:
         even, odd = head[0::2].count(0) / pairs, head[1::2].count(0) / pairs
@@ -325,6 +381,24 @@ def _detect_encoding(head: bytes) -> tuple[str, int]:
         if even > max(_ZEROS_OF_UTF16, 2 * odd):
             return "utf-16-be", 0
     text, _ = codecs.utf_8_decode(head, "surrogateescape", False)
-    beyond_ascii = sum(character > "\x7f" for character in text)
+    beyond_ascii = sum(not character.isascii() for character in text)
     invalid = len(_DAMAGE.findall(text))
-    return _WINDOWS if invalid * 2 > beyond_ascii else "utf-8", 0
+    return (None if invalid * 2 > beyond_ascii else "utf-8"), 0
+
+
+def _encoding_of_head(head: bytes, *, is_whole: bool) -> str:
+    """Return the encoding of a file that isn't Unicode, as its beginning shows it.
+
+    Raises ``EncodingUnclear`` if the head is the whole file and leaves the encoding open.
+    """
+    evidence = EncodingEvidence()
+    evidence.note(head)
+    if is_whole:
+        evidence.end()
+    try:
+        return evidence.decide()
+    except EncodingUnclear:
+        if is_whole:
+            raise
+        # Read on: the rest of the file may show it.
+        return WINDOWS_1252

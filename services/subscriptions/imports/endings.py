@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import delete, func, select
 
-from core.errors.imports import IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
+from core.errors.imports import IMPORT_ENCODING_NEEDED, IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
 from core.settings.notations import PlanQuota
 from models import AccountMail, Job, MailingList, MemberImport, User, WaitingChunk
 from services import removals
@@ -92,6 +92,9 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
     if task is not None:
         task.status, task.error, task.side_by_side = job.status, error_shown(job), False
         keep_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
+        if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
+            # The owner needs its rows to choose the encoding.
+            keep_for = DRY_RUN_FILE_KEPT
         _finish(uow, task, job.id, keep_for=keep_for)
 
 

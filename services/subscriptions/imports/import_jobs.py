@@ -136,10 +136,10 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
     while not task.is_split and not turn.is_over():
         lease.check_cancelled()
         split.read_next()
-        forms, consent, is_read_so, error = split.settle()
+        facts = split.settle()
         with resources.unit_of_work() as uow:
             # Fails if another worker has the job now, in the transaction of the progress.
-            is_split = split.is_complete and is_read_so and error is None
+            is_split = split.is_complete and facts.is_read_so and facts.error is None
             if is_split:
                 leases.progress(uow, lease, done=0, total=split.received)
             elif split.received > task.received:
@@ -159,12 +159,13 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
             task.unknown_status = split.unknown_status
             if split.samples is not None and (task.description is None or split.is_complete):
                 shown_cells.keep(resources, task, split.samples)
-            task.description = task.description or {**split.description, "header": split.header}
-            if is_split or not is_read_so:
-                splitting.note_forms(task, forms, consent, read_again=not is_read_so)
-        if error is not None:
-            raise error
-        if not is_read_so:
+            if split.is_complete or task.description is None:
+                task.description = {**split.description, "header": split.header}
+            if is_split or not facts.is_read_so:
+                splitting.note_facts(task, facts)
+        if facts.error is not None:
+            raise facts.error
+        if not facts.is_read_so:
             split.close()
             split = splitting.take_split(resources, task)
     return task, _is_kept(resources, task, split)

@@ -216,6 +216,7 @@ def open_rows(
     forms: ColumnForms | None = None,
     readings: ConsentReadings | None = None,
     of_members: bool = True,
+    encoding: str | None = None,
 ) -> MemberReader:
     """Recognise the form of the file, and begin to read it.
 
@@ -223,15 +224,16 @@ def open_rows(
     ``mapping`` names columns, or their indexes from 0, and the role of each: one of
     ``columns.ROLES``, or a field. It wins over the header. ``forms`` learns how the columns write
     dates and numbers, and ``readings`` how the columns of consent are read. Only a file
-    ``of_members`` has such columns.
+    ``of_members`` has such columns. ``encoding`` names the file's encoding; without it, the reader
+    detects it.
 
-    Raises ``import.empty``, ``import.no_email_column``, ``import.unknown_format``,
-    ``import.mapping_…``, ``import.column_ambiguous``, ``import.status_values``,
-    ``import.json_array``, ``import.no_readable_row``, what ``find_fields`` raises and, here or
-    while rows are read, what ``open_container`` raises.
+    Raises ``EncodingUnclear``, ``import.empty``, ``import.no_email_column``,
+    ``import.unknown_format``, ``import.mapping_…``, ``import.column_ambiguous``,
+    ``import.status_values``, ``import.json_array``, ``import.no_readable_row``, what
+    ``find_fields`` raises and, here or while rows are read, what ``open_container`` raises.
     """
     container, chunks = open_container(source)
-    text = DecodedText(chunks, HEAD_BYTES)
+    text = DecodedText(chunks, HEAD_BYTES, encoding)
     sample, whole, everything = _head(blocks(text))
     dialect = sniff(sample) or sniff_dialect(
         sample, whole=whole, mapping=mapping or {}, filename=filename

@@ -27,6 +27,7 @@ from services.jobs.kinds import JobKind
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
+from services.subscriptions.imports import encodings
 from services.subscriptions.imports.consent_cells import check_status_values
 from services.subscriptions.imports.endings import COUNTS
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
@@ -53,6 +54,7 @@ class ImportOptions:
         create_fields: make fields of the columns that nothing else is known of.
         date_order: whether the day or the month comes first, in columns that don't show it.
         status_values: values of columns of consent, and the status that each of them means.
+        encoding: the encoding of the file, one of ``encodings.ENCODINGS``; detected without it.
     """
 
     dry_run: bool = False
@@ -62,6 +64,7 @@ class ImportOptions:
     create_fields: bool = False
     date_order: DateOrder | None = None
     status_values: Mapping[str, str] | None = None
+    encoding: str | None = None
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -73,6 +76,16 @@ class ImportOptions:
     @property
     def job_kind(self) -> JobKind:
         return IMPORT_FILE if self.kind is ImportKind.MEMBERS else IMPORT_SUPPRESSIONS
+
+
+def read_encoding(name: str | None) -> str | None:
+    """``ImportOptions.encoding`` from the name of an encoding; raises ``import.encoding``."""
+    if name is None:
+        return None
+    encoding = encodings.read_encoding(name)
+    if encoding is None:
+        raise errors.IMPORT_ENCODING(encodings=", ".join(encodings.ENCODINGS))
+    return encoding
 
 
 def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:

@@ -53,12 +53,14 @@ class ImportSamples(NamedTuple):
         problems: what does not fit, by column and rule, once the file has been read.
         consent: how cells about consent were read: ``values`` and ``ignored_opt_outs`` by the
             column's index, and the ``unknown`` values.
+        readings: some rows in each encoding that is possible, if no encoding is clearly the best.
     """
 
     examples: Sequence[Sequence[str]]
     preview: Sequence[Mapping[str, Any]]
     problems: Sequence[Mapping[str, Any]] = ()
     consent: Mapping[str, Any] = MappingProxyType({})
+    readings: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def of(
@@ -145,6 +147,7 @@ def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
         "preview": found.preview,
         "problems": found.problems,
         "unknown_values": found.consent.get("unknown"),
+        "readings": found.readings,
     }
     return {**result, **{name: each for name, each in kept.items() if each}}
 

@@ -40,7 +40,8 @@ from services.subscriptions.imports.columns import (
 )
 from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
 from services.subscriptions.imports.consent_readings import ConsentReadings
-from services.subscriptions.imports.containers import ranged_file
+from services.subscriptions.imports.containers import DecodedText, ranged_file
+from services.subscriptions.imports.encodings import EncodingUnclear
 from services.subscriptions.imports.endings import (
     CLEARED,
     DUPLICATE_CODE,
@@ -356,6 +357,25 @@ class PendingChunk:
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 
 
+@dataclass(frozen=True)
+class FileFacts:
+    """How a file has to be read, as the whole file shows it.
+
+    Attributes:
+        forms: how columns write dates and numbers, by their indexes.
+        consent: whether a column that depends on its cells is about consent; ``None``: not known.
+        encoding: the right encoding, if the file was read in a wrong one.
+        is_read_so: whether the file was read in this way. Otherwise its chunks are made again.
+        error: asks the owner for what the file doesn't show: the order of dates or the encoding.
+    """
+
+    forms: Mapping[str, str] = field(default_factory=dict)
+    consent: Mapping[str, bool] | None = None
+    encoding: str | None = None
+    is_read_so: bool = True
+    error: DomainError | None = None
+
+
 class FileSplit:
     """A file that is being split into chunks.
 
@@ -388,7 +408,14 @@ class FileSplit:
         order = DateOrder(task.date_order) if task.date_order else None
         self._forms = ColumnForms(task.column_forms, order)
         self._readings = ConsentReadings(task.consent_columns, task.status_values)
-        rows = self._open(resources, task)
+        # Another encoding may make a rejected row readable.
+        self._has_damaged_row = False
+        self._text: DecodedText | None = None
+        try:
+            rows = self._open(resources, task)
+        except EncodingUnclear as unclear:
+            _keep_readings(resources, task, unclear)
+            raise
         self._batches = judge_rows(rows, self._seen, min(MAX_BATCH_ROWS, ROWS_PER_CHUNK))
         # The other kinds of files and requests have either opt-outs or members.
         self._may_have_both = task.kind == ImportKind.MEMBERS and self.total is None
@@ -407,8 +434,14 @@ class FileSplit:
             return _rows_of_request(members)
         stored = ranged_file(bulk_files.stored_file(resources, task))
         if task.kind != ImportKind.MEMBERS:
-            lines = as_lines(stored, task.size)
-            reader = open_rows(lines, task.filename, task.mapping, of_members=False)
+            reader = open_rows(
+                as_lines(stored, task.size),
+                task.filename,
+                task.mapping,
+                of_members=False,
+                encoding=task.encoding,
+            )
+            self._text = reader.text
             self.header, self.description = reader.header, dataclasses.asdict(reader.description)
             self.samples = ImportSamples((), ())
             self._suppressions = SuppressionReader(
@@ -431,7 +464,9 @@ class FileSplit:
             note,
             forms=self._forms,
             readings=self._readings,
+            encoding=task.encoding,
         )
+        self._text = reader.text
         self.header, self.description = reader.header, dataclasses.asdict(reader.description)
         rows = iter(reader)
         first = list(islice(rows, MAX_ROWS_SHOWN)) if task.dry_run else []
@@ -461,6 +496,7 @@ class FileSplit:
         return self.received - before
 
     def _append(self, batch: list[JudgedRow], characters: int) -> None:
+        self._has_damaged_row |= any(row.code in _OF_DAMAGED_ROWS for row in batch)
         if self.samples is not None:
             self._problems.note(batch)
             self.unknown_status += sum(row.code == STATUS_UNKNOWN for row in batch)
@@ -540,21 +576,22 @@ class FileSplit:
             "unknown": readings.unknown_values(self.header),
         }
 
-    def settle(self) -> tuple[dict[str, str], dict[str, bool], bool, DomainError | None]:
-        """Return the forms of dates and numbers, the columns of consent, and if both were used.
-
-        All are known once the whole file has been read. If a date may be read in two ways, the
-        error says so.
-        """
+    def settle(self) -> FileFacts:
+        """Return what the whole file shows; nothing before the file has been read."""
         if not self.is_complete:
-            return {}, {}, True, None
+            return FileFacts()
         try:
+            encoding = self._text.settled_encoding() if self._text else None
+            if self._text and encoding and not self._is_read_in(encoding):
+                return FileFacts(encoding=encoding, is_read_so=False)
             forms = self._forms.settled(self.header)
         except DomainError as error:
-            return {}, {}, True, error
+            if isinstance(error, EncodingUnclear) and self.samples is not None:
+                self.samples = self.samples._replace(readings=_readings_of(error))
+            return FileFacts(error=error)
         readings = self._suppressions or self._readings
         is_read_so = not (self._forms.differs(forms) or readings.differs())
-        return forms, readings.settled(), is_read_so, None
+        return FileFacts(forms, readings.settled(), is_read_so=is_read_so)
 
     def can_continue(self, task: MemberImport) -> bool:
         """Return whether the import can use the chunks that were made so far."""
@@ -566,8 +603,31 @@ class FileSplit:
         # Release 1.0.0 counts the chunks of a file while it makes them, and makes others.
         return task.chunks == 0
 
+    def _is_read_in(self, encoding: str) -> bool:
+        """Return whether the rows are the same as in this encoding."""
+        assert self._text is not None
+        if encoding == self._text.encoding:
+            return True
+        self.description = {**self.description, "encoding": encoding}
+        return self._text.reads_like(encoding) and not self._has_damaged_row
+
     def close(self) -> None:
         self._seen.close()
+
+
+# Another encoding may make rows with these codes readable.
+_OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
+
+
+def _keep_readings(resources: Resources, task: MemberImport, unclear: EncodingUnclear) -> None:
+    """Keep some rows in each possible encoding, so that the owner can choose one."""
+    with resources.unit_of_work() as uow:
+        kept = uow.session.get_one(MemberImport, task.id)
+        shown_cells.keep(resources, kept, ImportSamples((), (), readings=_readings_of(unclear)))
+
+
+def _readings_of(unclear: EncodingUnclear) -> list[dict[str, Any]]:
+    return [{"encoding": name, "rows": rows} for name, rows in unclear.readings.items()]
 
 
 def _rows_of_request(members: Sequence[Mapping[str, str | None]]) -> Iterator[AnyRow]:
@@ -581,24 +641,20 @@ def _rows_of_request(members: Sequence[Mapping[str, str | None]]) -> Iterator[An
 def _read_as(task: MemberImport) -> tuple[Any, ...]:
     """Return the options that decide which chunks the file makes."""
     options = task.kind, task.mapping, task.status_values, task.dry_run, task.create_fields
-    return *options, task.date_order, task.column_forms, task.consent_columns
+    return *options, task.date_order, task.column_forms, task.consent_columns, task.encoding
 
 
-def note_forms(
-    task: MemberImport, forms: Mapping[str, str], consent: Mapping[str, bool], *, read_again: bool
-) -> None:
-    """Keep the forms of the columns, and which are about consent, for the next reading.
-
-    ``read_again``: the file was read in another way, so that its chunks are made anew.
-    """
-    task.column_forms = dict(forms)
-    task.consent_columns = dict(consent)
-    if read_again:
+def note_facts(task: MemberImport, facts: FileFacts) -> None:
+    """Store what the whole file shows, for the next reading and for the owner."""
+    task.encoding = facts.encoding or task.encoding
+    task.column_forms = dict(facts.forms)
+    task.consent_columns = None if facts.consent is None else dict(facts.consent)
+    if not facts.is_read_so:
         task.chunk_bytes = task.received = 0
         task.description = None
     if task.columns is not None:
         found = [
-            {**column, "written": forms[str(index)]} if str(index) in forms else column
+            {**column, "written": facts.forms[str(index)]} if str(index) in facts.forms else column
             for index, column in enumerate(task.columns["columns"])
         ]
         task.columns = {**task.columns, "columns": found}

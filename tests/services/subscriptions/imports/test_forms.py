@@ -16,6 +16,7 @@ from services.subscriptions.export_sheets import (
     guard_foreign_cells,
 )
 from services.subscriptions.imports.columns import MemberRow, RejectedRecord
+from services.subscriptions.imports.encodings import EncodingUnclear
 from services.subscriptions.imports.endings import JudgedRow
 from services.subscriptions.imports.reader import open_rows
 from services.subscriptions.imports.staging import header_line, rejects_csv
@@ -85,10 +86,10 @@ def expected_name(name: str, form: Form) -> str:
     return " ".join(GUARDED.sub(r"\1", cell).split())
 
 
-def check(members: list[Person], form: Form, read_bytes: int) -> None:
+def check(members: list[Person], form: Form, read_bytes: int, encoding: str | None = None) -> None:
     data, lines = written(members, form)
     source = io.BytesIO(data) if form.compression == "zip" else Dribble(data, read_bytes)
-    reader = open_rows(source, mapping=form.mapping)
+    reader = open_rows(source, mapping=form.mapping, encoding=encoding)
     found = [*reader]
 
     assert [one for one in found if isinstance(one, RejectedRecord)] == []
@@ -119,7 +120,8 @@ def test_members_are_read_alike_from_every_form(
 @settings(max_examples=80, deadline=None)
 @given(people(LATIN), forms(["cp1252", "latin-1"], HEADERS[:6]), st.integers(1, 300))
 def test_members_are_read_from_latin_1(members: list[Person], form: Form, read_bytes: int) -> None:
-    check(members, form, read_bytes)
+    # Random letters are names of no language.
+    check(members, form, read_bytes, "cp1252")
 
 
 @settings(max_examples=80, deadline=None)
@@ -199,7 +201,10 @@ def test_any_bytes_after_a_header_are_rows_or_problems_in_order(data: bytes) -> 
     file = b"email,name\n" + data
     # With more zeros than this on one side, all of it may be UTF-16, the header included.
     assume(file.count(0) * 10 <= len(file))
-    found = [*opened(file)]
+    try:
+        found = [*opened(file)]
+    except EncodingUnclear:
+        found = [*opened(file, encoding="cp1252")]
 
     lines = [one.line for one in found]
     assert lines == sorted(set(lines))

@@ -1,0 +1,82 @@
+"""Imports of files whose encoding is not Unicode."""
+
+import httpx2
+
+from tests.consoles import OwnerAtConsole, ended, shown, wrong_beside
+from tests.contract.bulk import addresses, counts, everybody, imported, upload
+from tests.contract.replies import data, problem
+from tests.contract.subscribers import new_list
+from tests.contract.test_console_imports import looked_at
+
+# Three names that several encodings make plausible.
+UNCLEAR = ("Marić", "Kovačić", "Anđela")
+
+
+def file_of(emails: list[str], names: tuple[str, ...], encoding: str) -> bytes:
+    pairs = zip(emails, names, strict=True)
+    return "".join(["email;name\n", *(f"{email};{name}\n" for email, name in pairs)]).encode(
+        encoding
+    )
+
+
+def test_unclear_encoding_adds_nobody_and_shows_rows_in_each_possible_one(
+    client: httpx2.Client, list_id: int
+) -> None:
+    emails = addresses(3)
+    file = file_of(emails, UNCLEAR, "cp1250")
+
+    asked = problem(upload(client, list_id, file), 422, "import.encoding_needed")
+
+    assert "encoding=cp1250" in asked["detail"]
+    [rows] = [each for each in asked["errors"] if each["message"].startswith("cp1250: ")]
+    assert (rows["field"], rows["code"]) == ("query.encoding", "import.encoding_needed")
+    assert all(name in rows["message"] for name in UNCLEAR)
+    [job] = data(client.get("/jobs", params={"limit": 1}))["items"]
+    assert data(client.get(f"/jobs/{job['id']}"))["error"]["errors"] == asked["errors"]
+    assert everybody(client, list_id) == {}
+
+    problem(upload(client, list_id, file, encoding="rot13"), 422, "import.encoding")
+    result = imported(client, list_id, file, encoding="Windows-1250")
+    assert counts(result) == {"received": 3, "added": 3}
+    found = everybody(client, list_id)
+    assert [found[email]["name"] for email in emails] == [*UNCLEAR]
+    record = data(client.get(f"/imports/{result['import_id']}"))
+    assert (record["encoding"], record["description"]["encoding"]) == ("cp1250", "cp1250")
+
+
+def test_one_late_name_decides_how_a_large_file_is_read(
+    client: httpx2.Client, list_id: int
+) -> None:
+    emails = addresses(4_000)
+    names = (*(f"M{number}" for number in range(3_999)), "Иван Петров")
+
+    result = imported(client, list_id, file_of(emails, names, "cp1251"))
+
+    assert counts(result) == {"received": 4_000, "added": 4_000}
+    [member] = data(client.get(f"/lists/{list_id}/subscriptions", params={"email": emails[-1]}))[
+        "items"
+    ]
+    assert member["name"] == "Иван Петров"
+    record = data(client.get(f"/imports/{result['import_id']}"))
+    assert (record["encoding"], record["description"]["encoding"]) == ("cp1251", "cp1251")
+
+
+def test_owner_chooses_the_encoding_in_the_console(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    emails = addresses(3)
+    path = looked_at(console, list_id, file_of(emails, UNCLEAR, "cp1250"))
+    text = console.see(path)
+    assert "The encoding of the file is not certain" in text
+    assert "Central Europe (Windows-1250)" in text
+    assert "Kovačić" in text
+    assert "Import it" not in text
+    reply = console.send(path, act="look", encoding="rot13")
+    assert wrong_beside(shown(reply, 422), "encoding")
+
+    console.send(path, act="look", encoding="cp1250")
+    assert "It was read as Central Europe (Windows-1250)" in ended(console, path)
+    console.send(path, act="start")
+    ended(console, path)
+
+    found = everybody(console.api, list_id)
+    assert [found[email]["name"] for email in emails] == [*UNCLEAR]
