@@ -150,8 +150,8 @@ def test_a_call_that_is_refused_for_an_unknown_name_counts(
     limited: Callable[..., httpx2.Client], method: str, path: str, rate: RateLimitName
 ) -> None:
     client = limited()
-    options = {"params": {"unknown": 1}, "headers": {"Prefer": "handling=strict"}}
-    taken = statuses(partial(client.request, method, path, **options), MOST[rate] + 1)
+    client.headers["Prefer"] = "handling=strict"
+    taken = statuses(partial(client.request, method, f"{path}?unknown=1"), MOST[rate] + 1)
     assert taken[-1] == 429
     assert 429 not in taken[:-1]
 
