@@ -147,7 +147,7 @@ async def _validation_error(_: Request, error: RequestValidationError) -> Respon
     return problem_response(request_error(error.errors()))
 
 
-# An answer names at most so many of a request's errors.
+# The largest number of errors that an answer names.
 MAX_PROBLEMS = 100
 # The names in a place come from the caller, so they may be long.
 MAX_PLACE_CHARACTERS = 64
@@ -175,12 +175,15 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
 
 
 def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
-    # ``body.members[3].email`` for ``("body", "members", 3, "email")``.
-    parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in error["loc"])
-    place = "".join(parts).removeprefix(".")
-    if len(place) > MAX_PLACE_CHARACTERS:
-        place = place[:MAX_PLACE_CHARACTERS] + _CUT
-    return FieldProblem(place, error["type"], own_words(error["msg"]))
+    return FieldProblem(written_place(error["loc"]), error["type"], own_words(error["msg"]))
+
+
+def written_place(parts: Sequence[str | int]) -> str:
+    """Return ``body.members[3].email`` for ``("body", "members", 3, "email")``."""
+    written = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in parts)
+    place = "".join(written).removeprefix(".")
+    is_long = len(place) > MAX_PLACE_CHARACTERS
+    return place[:MAX_PLACE_CHARACTERS] + _CUT if is_long else place
 
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {

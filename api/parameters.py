@@ -39,12 +39,22 @@ async def _unit_of_work(state: StateOf) -> UnitOfWork:
 Transaction = Annotated[UnitOfWork, Depends(_unit_of_work)]
 
 
-def _path_id(value: object) -> int:
-    """Read an unsigned 64-bit integer; one above all that we give becomes 0, which is no id."""
-    text = str(value)
+def id_of(text: str) -> int | None:
+    """Return the id that a text names; ``None`` unless it is an unsigned 64-bit integer.
+
+    A number above all ids becomes 0, which is no id. A field of a form is read by this too, because
+    Python refuses to read an integer of thousands of digits.
+    """
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
-        raise ValueError("must be an unsigned 64-bit integer")
+        return None
     return int(text) if int(text) <= ids.MAX_ID else 0
+
+
+def _path_id(value: object) -> int:
+    number = id_of(str(value))
+    if number is None:
+        raise ValueError("must be an unsigned 64-bit integer")
+    return number
 
 
 PathId = Annotated[int, BeforeValidator(_path_id)]

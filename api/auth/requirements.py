@@ -167,6 +167,13 @@ class Access:
             caller = await self._passed(request, self.check)
             request.scope.setdefault(_PASSED, {})[self] = caller
 
+    async def pass_before_refusal(self, request: Request) -> None:
+        """Check the credentials and count the call before the request is refused."""
+        if self.check is not None:
+            await self._passed(request, self.check)
+        elif self.or_trace:
+            await AUTHENTICATION.run(_count_trace_or_caller, request)
+
     async def _passed(
         self, request: Request, check: Callable[[Request], Caller | None]
     ) -> Caller | None:
@@ -187,6 +194,13 @@ def _trace_or_caller(request: Request) -> None:
         traces.read(state_of(request).resources.keyring, trace)
     elif identify_and_count(request) is None:
         raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
+
+
+def _count_trace_or_caller(request: Request) -> None:
+    """Count the call. The body may have a trace id, but is not read yet."""
+    trace = request.query_params.get("trace_id")
+    if trace is None or not count_trace(request, trace):
+        identify_and_count(request)
 
 
 def _identified(request: Request, *, recent: bool = False) -> Caller:

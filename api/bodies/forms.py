@@ -182,8 +182,7 @@ async def read_form_or_json(
     named = [value for name, value in fields if name == "trace_id" and value is not None]
     if not all(isinstance(value, str) for value in named):
         raise requests.invalid_field("body.trace_id", "must be a string")
-    values = (*request.query_params.getlist("trace_id"), *named)
-    sent = {value.strip() for value in values} - {""}
+    sent = {*request.query_params.getlist("trace_id"), *named} - {""}
     if len(sent) > 1:
         raise mailing.TRACE_AMBIGUOUS()
     return FormOrJsonBody(dict(fields), is_form, sent.pop() if sent else None)

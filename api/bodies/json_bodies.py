@@ -20,14 +20,19 @@ import orjson
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from api.errors import written_place
 from api.limits.bulkheads import RECORDS, STORAGE
 from core.errors import DomainError, FieldProblem, requests
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DIGITS_OF_64_BITS = 20
+# In a body whose numbers are money.
+MAX_EXACT_NUMBERS = 10_000
 
-# An error names no more than these.
+# The largest number of unknown names in an error.
 MAX_NAMED = 20
+# Names are looked up no deeper than this. The route itself refuses a filter that is nested deeper.
+MAX_PLACE_PARTS = 20
 _HANDLING = re.compile(r"\s*handling\s*=\s*\"?(\w+)\"?\s*\Z", re.IGNORECASE)
 # The operation of the OpenAPI document by which a request is checked.
 _OPERATION = "pressroom.operation"
@@ -87,21 +92,41 @@ def _parsed(body: bytes, *, exact: bool = False) -> Any:
     body = without_byte_order_mark(body)
     if not exact:
         return orjson.loads(body)
+    numbers = _ExactNumbers()
     return json.loads(
         body.decode(),
-        parse_float=_exact_number,
-        # Python refuses to read thousands of digits as an integer: they are JSON all the same.
-        parse_int=lambda text: int(text) if len(text) <= _DIGITS_OF_64_BITS else Decimal(text),
+        parse_float=numbers.fraction,
+        parse_int=numbers.integer,
         parse_constant=_refuse_constant,
     )
 
 
-def _exact_number(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        # JSON, but with an exponent that no number here has.
-        return Decimal("Infinity")
+class _ExactNumbers:
+    """Reads the numbers of one body, and refuses a body with more of them than ``meta`` holds.
+
+    An exact number takes thirty times the memory of its text.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def integer(self, text: str) -> int | Decimal:
+        self._add_one()
+        # JSON allows thousands of digits, and Python reads no such integer.
+        return int(text) if len(text) <= _DIGITS_OF_64_BITS else Decimal(text)
+
+    def fraction(self, text: str) -> Decimal:
+        self._add_one()
+        try:
+            return Decimal(text)
+        except InvalidOperation:
+            # JSON, but with an exponent that no number here has.
+            return Decimal("Infinity")
+
+    def _add_one(self) -> None:
+        self._count += 1
+        if self._count > MAX_EXACT_NUMBERS:
+            raise requests.invalid_field("body", f"has more than {MAX_EXACT_NUMBERS} numbers")
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -129,6 +154,9 @@ class BeforeBody(Protocol):
 
     async def pass_before_body(self, request: Request) -> None: ...
 
+    async def pass_before_refusal(self, request: Request) -> None:
+        """Check the credentials and count the call, so that no refusal is free of charge."""
+
 
 class ThreadedRoute(APIRoute):
     """A route whose handler, if it is a plain function, works in the threads of ``RECORDS``."""
@@ -154,7 +182,7 @@ class JsonRoute(ThreadedRoute):
 
         async def handle_json(request: Request) -> Response:
             if "prefer" in request.headers and is_strict(request):
-                await _begin_strict(request, self.path_format)
+                await _begin_strict(request, self.path_format, first)
             read = JsonRequest(request.scope, request.receive)
             if self.body_field is not None:
                 for dependency in first:
@@ -178,11 +206,11 @@ def is_strict(request: Request) -> bool:
     return False
 
 
-async def _begin_strict(request: Request, path: str) -> None:
+async def _begin_strict(request: Request, path: str, accesses: Iterable[BeforeBody]) -> None:
     """Refuse unknown names in the query now, and have those in a body refused when it is read.
 
     Where the document has no such operation, nothing is checked, and the answer does not say that
-    the preference was applied. Raises ``request.unknown``.
+    the preference was applied. Raises ``request.unknown``, and what the accesses raise.
     """
     document = request.app.openapi_schema or await STORAGE.run(request.app.openapi)
     method = "get" if request.method == "HEAD" else request.method.lower()
@@ -190,8 +218,11 @@ async def _begin_strict(request: Request, path: str) -> None:
     if operation is None:
         return
     known = _options(operation)
-    if others := dict.fromkeys(name for name in request.query_params if name not in known):
-        raise unknown(f"query.{name}" for name in others)
+    names = (name for name in request.query_params if name not in known)
+    if others := [*islice(names, MAX_NAMED)]:
+        for each in accesses:
+            await each.pass_before_refusal(request)
+        raise unknown(("query", name) for name in others)
     request.scope["pressroom.headers"].append((b"preference-applied", b"handling=strict"))
     request.scope[_OPERATION] = operation
 
@@ -213,44 +244,51 @@ def _check_names(request: Request, parsed: object) -> None:
     if schema is None:
         return
     schemas = request.app.openapi_schema["components"]["schemas"]
-    try:
-        others = list(islice(unknown_names(schema, parsed, "body", schemas), MAX_NAMED))
-    except RecursionError:
-        # A filter in a filter, deeper than any that is right: the route itself says so.
-        return
+    places = [*islice(unknown_names(schema, parsed, ("body",), schemas), MAX_NAMED)]
     options = _options(operation)
-    for place in others:
-        if (name := place.removeprefix("body.")) in options:
-            raise requests.OPTION_IN_BODY(name=name)
-    if others:
-        raise unknown(others)
+    for _, *names in places:
+        if len(names) == 1 and names[0] in options:
+            raise requests.OPTION_IN_BODY(name=names[0])
+    if places:
+        raise unknown(places)
+
+
+# A place is written as its steps, for example ``("body", "members", 3, "tags")``.
+Place = tuple[str | int, ...]
 
 
 def unknown_names(
-    schema: Schema, value: object, place: str, schemas: dict[str, Schema]
-) -> Iterator[str]:
-    """Yield the places, such as ``body.members[3].tags``, of which a value's schema has no name."""
+    schema: Schema, value: object, place: Place, schemas: dict[str, Schema]
+) -> Iterator[Place]:
+    """Yield the places in a value that its schema doesn't name."""
+    if len(place) > MAX_PLACE_PARTS:
+        return
     if "$ref" in schema:
         schema = schemas[schema["$ref"].rpartition("/")[2]]
     if isinstance(value, dict) and "properties" in schema:
         for name, each in value.items():
             if name in schema["properties"]:
                 part = schema["properties"][name]
-                yield from unknown_names(part, each, f"{place}.{name}", schemas)
+                yield from unknown_names(part, each, (*place, name), schemas)
             elif not schema.get("additionalProperties"):
-                yield f"{place}.{name}"
+                yield (*place, name)
     elif isinstance(value, list) and "items" in schema:
         for number, each in enumerate(value):
-            yield from unknown_names(schema["items"], each, f"{place}[{number}]", schemas)
+            yield from unknown_names(schema["items"], each, (*place, number), schemas)
     elif isinstance(value, dict | list) and "anyOf" in schema:
-        tried = [list(unknown_names(each, value, place, schemas)) for each in schema["anyOf"]]
+        tried = [
+            [*islice(unknown_names(each, value, place, schemas), MAX_NAMED)]
+            for each in schema["anyOf"]
+        ]
         # The shape that is most like the value: of two, the one in which the fault lies deeper.
-        yield from min(tried, key=lambda found: (len(found), -max(map(len, found), default=0)))
+        yield from min(tried, key=lambda places: (len(places), -max(map(len, places), default=0)))
 
 
-def unknown(places: Iterable[str]) -> DomainError:
+def unknown(places: Iterable[Place]) -> DomainError:
     """Return the ``request.unknown`` that names these places."""
-    problems = tuple(FieldProblem(place, "unknown", "is not known here") for place in places)
+    problems = tuple(
+        FieldProblem(written_place(place), "unknown", "is not known here") for place in places
+    )
     names = ", ".join(problem.field for problem in problems)
     return requests.REQUEST_UNKNOWN(names=names, problems=problems)
 
@@ -276,4 +314,4 @@ def refuse_parts(request: Request, names: Iterable[str]) -> None:
     others = [name for name in names if name != "file"]
     refuse_options(request, others)
     if others and is_strict(request):
-        raise unknown(f"body.{name}" for name in others[:MAX_NAMED])
+        raise unknown(("body", name) for name in others[:MAX_NAMED])

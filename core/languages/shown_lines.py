@@ -32,6 +32,10 @@ _UNSEEN = "".join(
     )
 )
 _ANY_UNSEEN = re.compile(f"[{re.escape(_UNSEEN)}]")
+# Typing and copying leave blanks and the old mark of a file's end, but no other control characters.
+_STRIPPED = "".join(
+    each for each in _UNSEEN if category(each) != "Cc" or each.isspace() or each == "\x1a"
+)
 
 
 def is_shown(text: str) -> bool:
@@ -58,8 +62,8 @@ def is_plain(text: str) -> bool:
 
 
 def strip_unseen(text: str) -> str:
-    """Return the text without the characters around it that nobody can see."""
-    return text.strip(_UNSEEN)
+    """Return the text without the blanks and invisible characters around it."""
+    return text.strip(_STRIPPED)
 
 
 def has_unseen(text: str) -> bool:

@@ -125,6 +125,8 @@ def _check_source(source_id: str) -> None:
 def _meta(meta: dict[str, Any] | None) -> str | None:
     if meta is None:
         return None
+    if _min_bytes(meta, enough=MAX_META_BYTES) > MAX_META_BYTES:
+        raise errors.CREDITS_META()
     try:
         written = orjson.dumps(meta, default=_as_double)
     except orjson.JSONEncodeError:
@@ -132,6 +134,27 @@ def _meta(meta: dict[str, Any] | None) -> str | None:
     if len(written) > MAX_META_BYTES or _NUL.search(written):
         raise errors.CREDITS_META()
     return written.decode()
+
+
+def _min_bytes(value: object, *, enough: int) -> int:
+    """Return how many bytes the value has at least when it is written as JSON.
+
+    The count ends above ``enough``. A value that is written first can take a hundred times the
+    memory of the request, because 1e300 becomes 301 digits.
+    """
+    count = 0
+    waiting = [value]
+    while waiting and count <= enough:
+        each = waiting.pop()
+        if isinstance(each, str):
+            count += len(each)
+        elif isinstance(each, dict | list):
+            # Each part has at least one character, and a comma or a bracket.
+            count += 2 * len(each)
+            if isinstance(each, dict):
+                count += sum(map(len, each))
+            waiting += each.values() if isinstance(each, dict) else each
+    return count
 
 
 # The escape of a NUL, but not an escaped backslash before the text "u0000".

@@ -118,6 +118,22 @@ def test_first_preference_counts(client: httpx2.Client) -> None:
         assert reply.status_code == (400 if is_strict else 200)
 
 
+def test_error_names_few_of_many_names_and_cuts_a_long_one(client: httpx2.Client) -> None:
+    many = client.get("/lists", params={f"n{number}": 1 for number in range(8_000)}, headers=STRICT)
+    assert unknown(many) == [f"query.n{number}" for number in range(20)]
+    long = [client.get("/lists", params={"n" * 60_000: 1}, headers=STRICT)]
+    long.append(client.post("/fields", json={"n" * 1_000_000: 1}, headers=STRICT))
+    for reply in long:
+        [place] = unknown(reply)
+        assert place.endswith("nnn…")
+        assert len(reply.content) < 2_000
+
+
+def test_strangers_hear_nothing_of_a_query(stranger: httpx2.Client) -> None:
+    reply = stranger.get("/lists", params={"sort": "x"}, headers=STRICT)
+    problem(reply, 401, "auth.credentials_missing")
+
+
 def test_strangers_hear_nothing_of_a_body(stranger: httpx2.Client) -> None:
     reply = stranger.post("/lists", json={"colour": "green"}, headers=STRICT)
     problem(reply, 401, "auth.credentials_missing")

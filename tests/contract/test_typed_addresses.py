@@ -66,6 +66,7 @@ def test_deny_list_removes_unseen_characters_around_an_entry(client: httpx2.Clie
     assert data(client.get("/deny-list")) == {
         "addresses": [f"a{number}@example.org" for number in range(len(AROUND))],
         "domains": [f"d{number}.example.org" for number in range(len(AROUND))],
+        "erased": 0,
     }
 
 

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -132,6 +133,27 @@ def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
     left, reset = _standing(refused)
     assert left == 0
     assert 0 < int(refused.headers["retry-after"]) == reset <= 86400
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "rate"),
+    [
+        ("GET", "/lists", RateLimitName.ANONYMOUS),
+        ("POST", "/lists", RateLimitName.ANONYMOUS),
+        # These look at credentials later than others do.
+        ("POST", "/auxilia/credits/consume", RateLimitName.ANONYMOUS),
+        ("DELETE", "/subscriptions/1", RateLimitName.ANONYMOUS),
+        ("POST", "/auxilia/credits/topup", RateLimitName.LOGIN),
+    ],
+)
+def test_a_call_that_is_refused_for_an_unknown_name_counts(
+    limited: Callable[..., httpx2.Client], method: str, path: str, rate: RateLimitName
+) -> None:
+    client = limited()
+    client.headers["Prefer"] = "handling=strict"
+    taken = statuses(partial(client.request, method, f"{path}?unknown=1"), MOST[rate] + 1)
+    assert taken[-1] == 429
+    assert 429 not in taken[:-1]
 
 
 def _standing(reply: httpx2.Response) -> tuple[int, int]:

@@ -15,10 +15,8 @@ from api.console.visits import (
     RecentStarterVisit,
     StarterVisit,
 )
-from api.parameters import Transaction
-from core import ids
+from api.parameters import Transaction, id_of
 from core.errors import DomainError, Kind
-from core.errors.people import SECOND_FACTOR_NOT_FOUND
 from services.accounts import accounts
 from services.accounts.factors import own_factors as service
 from services.accounts.factors import passkeys, totp
@@ -46,10 +44,8 @@ def remove_factor(visit: RecentFormStarterVisit, uow: Transaction) -> Response:
     wanted = visit.form.get("remove", "")
     if wanted == "app":
         service.remove_app(uow, visit.caller)
-    elif wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID)):
-        service.remove_passkey(uow, visit.caller, min(int(wanted), ids.MAX_ID))
     else:
-        raise SECOND_FACTOR_NOT_FOUND()
+        service.remove_passkey(uow, visit.caller, id_of(wanted) or 0)
     return redirect_to_path(visit.state, FACTORS_PATH)
 
 

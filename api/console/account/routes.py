@@ -23,11 +23,9 @@ from api.console.visits import (
 )
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
-from api.parameters import Cursor, Transaction
+from api.parameters import Cursor, Transaction, id_of
 from api.strangers import padded_duration
-from core import ids
 from core.errors import DomainError, Kind
-from core.errors.access import SESSION_NOT_FOUND
 from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent
 from services import recovery, security_events
@@ -140,10 +138,8 @@ def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
     wanted = visit.form.get("session", "")
     if wanted == "others":
         sessions.end_all(uow, visit.user_id, but=visit.caller.session_id)
-    elif wanted.isascii() and wanted.isdigit() and len(wanted) <= len(str(ids.MAX_ID)):
-        sessions.end(uow, min(int(wanted), ids.MAX_ID), user_id=visit.user_id)
     else:
-        raise SESSION_NOT_FOUND()
+        sessions.end(uow, id_of(wanted) or 0, user_id=visit.user_id)
     words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
     return visit.done(mailed_tokens.ACCOUNT_PATH, words)
 

@@ -20,7 +20,7 @@ from api.console.visits import (
     console_router,
 )
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, PathId, Transaction
+from api.parameters import Cursor, PathId, Transaction, id_of
 from api.schemas.webhooks import NewWebhookEndpoint, WebhookEndpointChange
 from core import clock
 from core.errors import DomainError
@@ -153,11 +153,10 @@ def show_new_endpoint(visit: RecentVisit, form: EmptyForm) -> Response:
 async def make_endpoint(visit: RecentFormVisit) -> Response:
     """Create the endpoint and show its secret, once."""
     chosen = text_or_none(visit.form, "list_id")
-    is_number = chosen is not None and chosen.isascii() and chosen.isdecimal()
     values = {
         "url": visit.form.get("url", "").strip(),
         "types": _ticked(visit.form),
-        "list_id": int(chosen) if chosen is not None and is_number else chosen,
+        "list_id": None if chosen is None else id_of(chosen) or 0,
     }
     try:
         body = body_of_form(NewWebhookEndpoint, values)

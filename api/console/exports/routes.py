@@ -21,7 +21,7 @@ from api.console.visits import (
 )
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, ListId, PathId, Transaction
+from api.parameters import Cursor, ListId, PathId, Transaction, id_of
 from api.schemas.segments import NewExport
 from core import clock
 from core.errors import DomainError
@@ -148,7 +148,8 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
-        "segment_id": int(segment) if segment.isascii() and segment.isdecimal() else None,
+        # A text that is no id must not export the whole list.
+        "segment_id": (id_of(segment) or 0) if segment else None,
         # Most people open the file in a spreadsheet.
         "bom": form.get("format") == ExportFormat.CSV,
     }

@@ -10,6 +10,7 @@ import orjson
 from fastapi import Depends, Request
 
 from api.console.members.filter_form import FilterDraft, draft_of_form, read_filter
+from api.parameters import id_of
 from core.errors.mailing import FILTER_INVALID
 from models import MailingList, SubscriptionStatus
 from services.subscriptions import segments
@@ -23,7 +24,6 @@ _NAMES = ("q", "status", "type", "tag", "since", "segment", "filter", "columns")
 # The fields that the table shows beside what it always shows, by their keys.
 MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
-_MAX_DIGITS = 16
 # The selection of a bulk action where nothing else was chosen.
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
 # The input at which an invalid filter is shown.
@@ -61,8 +61,7 @@ class MemberSelection:
 
     @property
     def segment_id(self) -> int | None:
-        name = self.typed.get("segment", "")
-        return int(name) if name.isascii() and name.isdigit() and len(name) < _MAX_DIGITS else None
+        return id_of(self.typed.get("segment", ""))
 
     def written(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
         """Return the filter as JSON; ``None`` where nothing was chosen.

@@ -1,6 +1,5 @@
 """The pages of operators: overdue work, users, orders, jobs and maintenance."""
 
-import re
 from typing import Annotated
 
 from fastapi import Depends
@@ -13,7 +12,7 @@ from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit, EmptyForm, console_router, form_visit_of, visit_of
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
-from api.parameters import Cursor, PathId, Transaction
+from api.parameters import Cursor, PathId, Transaction, id_of
 from core.errors import DomainError, Kind
 from core.errors.people import EMAIL_INVALID
 from core.errors.requests import ROUTE_NOT_FOUND
@@ -47,7 +46,6 @@ OperatorFormVisit = Annotated[ConsoleVisit, form_visit_of(FormOperator)]
 
 router = console_router(OPERATORS.path)
 
-_ID = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CHANGED = "Its texts changed meanwhile: please look at them again."
 # Orders that wait for an operator or for a payer.
 _ORDERS = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
@@ -72,10 +70,10 @@ def review_texts(visit: OperatorFormVisit) -> Response:
     """Hide suspicious texts until they change."""
     kind: branding.Kind = "field" if visit.form.get("kind") == "field" else "list"
     record_id, version = visit.form.get("id", ""), visit.form.get("version", "")
-    is_reviewed = False
-    if _ID.fullmatch(record_id):
-        with visit.unit_of_work() as uow:
-            is_reviewed = operators.review_texts(uow, visit.caller, kind, int(record_id), version)
+    with visit.unit_of_work() as uow:
+        is_reviewed = operators.review_texts(
+            uow, visit.caller, kind, id_of(record_id) or 0, version
+        )
     notice = "It is shown again once its texts change."
     return visit.done(OPERATORS.path, notice if is_reviewed else _CHANGED)
 

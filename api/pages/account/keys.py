@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from core import ids
+from api.parameters import id_of
 from models import ApiKey
 from services.access import api_keys
 from services.recovery import Kept
@@ -45,8 +45,4 @@ def unticked(form: dict[str, str]) -> Kept:
 
 
 def _numbers(words: Iterable[str]) -> frozenset[int]:
-    return frozenset(
-        int(word)
-        for word in words
-        if word.isascii() and word.isdigit() and len(word) < len(str(ids.MAX_ID))
-    )
+    return frozenset(filter(None, map(id_of, words)))

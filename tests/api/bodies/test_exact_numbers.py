@@ -1,0 +1,23 @@
+import tracemalloc
+
+import pytest
+from starlette.requests import Request
+
+from api.bodies.json_bodies import read_object
+from core.errors import DomainError
+
+MAX_HELD_BYTES = 4_000_000
+
+
+@pytest.mark.parametrize("number", [b"1e308", b"1", b"9" * 30])
+def test_body_with_very_many_exact_numbers_is_refused_while_it_is_read(number: bytes) -> None:
+    request = Request({"type": "http", "headers": [(b"content-type", b"application/json")]})
+    body = b'{"meta": [%b]}' % b",".join([number] * 100_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DomainError, match="more than 10000 numbers"):
+            read_object(request, body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < len(body) + MAX_HELD_BYTES

@@ -1,0 +1,77 @@
+"""Forms of the console in which a field names an id, sent with a number that is no id."""
+
+import httpx2
+import pytest
+
+from core.ids import MAX_UINT64
+from tests.consoles import OwnerAtConsole, at_operators_console
+from tests.contract.subscribers import new_list
+from tests.stack import Stack
+
+# Python refuses to read an integer of more than 4,300 digits. The others are no digits of ASCII.
+NUMBERS = ("1" * 5_000, str(MAX_UINT64 + 1), str(MAX_UINT64), "0", "-1", "٣", "1_0")
+_LIST = "/console/lists/{list_id}"
+# The form, the field that names an id, and what else the form needs.
+FIELDS: list[tuple[str, str, dict[str, str]]] = [
+    (f"{_LIST}/export", "segment_id", {"format": "csv"}),
+    (f"{_LIST}/members/1/move", "list", {}),
+    (
+        "/console/developers/webhooks/new",
+        "list_id",
+        {"url": "http://127.0.0.1:9/", "type.subscription.created": "on"},
+    ),
+    ("/account/sessions", "session", {}),
+    ("/account/factors", "remove", {}),
+]
+
+
+@pytest.fixture
+def posts(console: OwnerAtConsole) -> httpx2.Client:
+    """Send forms as the console's own pages do."""
+    return from_our_pages(console)
+
+
+def from_our_pages(console: OwnerAtConsole) -> httpx2.Client:
+    client = console.visitor.client
+    client.headers["Origin"] = str(client.base_url).rstrip("/")
+    return client
+
+
+@pytest.mark.parametrize(("path", "field", "others"), FIELDS)
+def test_number_that_is_no_id_is_refused(
+    *,
+    console: OwnerAtConsole,
+    posts: httpx2.Client,
+    path: str,
+    field: str,
+    others: dict[str, str],
+) -> None:
+    address = path.format(list_id=new_list(console.api)["id"])
+    for number in NUMBERS:
+        reply = posts.post(address, data={**others, field: number})
+        # Nothing is done, for instance with all members instead of a segment's.
+        assert reply.status_code in {404, 422}, (number[:30], reply.text)
+
+
+def test_number_that_is_no_id_ends_no_key_and_finds_no_segment(
+    console: OwnerAtConsole, posts: httpx2.Client
+) -> None:
+    for number in NUMBERS:
+        form = {"password": "x", f"end.{number}": "on", "shown": number}
+        assert posts.post("/account/password", data=form).status_code == 422
+        page = f"/console/lists/{new_list(console.api)['id']}/members"
+        assert console.visitor.get(page, segment=number).status_code < 500
+        files = {"file": ("members.csv", b"email\r\n")}
+        upload = {"kind": "members", "list_id": number}
+        reply = posts.post("/console/imports/new", data=upload, files=files)
+        assert reply.status_code in {404, 422}, (number[:30], reply.text)
+
+
+def test_number_that_is_no_id_names_no_text_and_no_user_of_an_operator(stack: Stack) -> None:
+    with at_operators_console(stack) as operator:
+        for number in NUMBERS:
+            form = {"kind": "list", "id": number, "version": "1"}
+            reply = from_our_pages(operator).post("/console/operators/texts", data=form)
+            assert reply.status_code == 303
+            found = operator.visitor.get("/console/operators/users", user=number)
+            assert found.status_code in {404, 422}, number[:30]

@@ -1,0 +1,34 @@
+import tracemalloc
+from decimal import Decimal
+from typing import Any, cast
+
+import pytest
+
+from core.errors import DomainError
+from services.access.caller import Caller
+from services.credits import ledger
+from storage.database import Database
+
+MAX_HELD_BYTES = 2_000_000
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"a": [Decimal("1e308")] * 100_000},
+        {"a": {f"k{number}": Decimal("1e308") for number in range(10_000)}},
+        {"a": [["x" * 10_000] * 10] * 100},
+    ],
+)
+def test_meta_that_is_too_long_is_refused_before_it_is_written(meta: dict[str, Any]) -> None:
+    # The refusal comes before the first statement.
+    database = cast("Database", None)
+    caller = Caller(1, frozenset(), unrestricted=True)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DomainError, match="8 KB"):
+            ledger.consume(database, caller, amount=Decimal(1), source_id="m", meta=meta, key=None)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MAX_HELD_BYTES
