@@ -226,10 +226,10 @@ class RowMapper:
         except ValueError as error:
             return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
         extras = self._attributes.read(padded) if self._attributes else None
+        tier, status = marks.tier, marks.suppression
         # By place, not by name, which takes longer.
-        status = marks.suppression
         return MemberRow(
-            *(line, email, name, marks.tier, expiry, status, cells, extras, None, clears_expiry)
+            line, email, name, tier, expiry, status, cells, extras, None, clears_expiry
         )
 
     def _read_expiry(
