@@ -232,7 +232,7 @@ class RowMapper:
         extras = self._attributes.read(padded) if self._attributes else None
         # By place, not by name, which takes longer.
         return MemberRow(
-            *(line, email, name, tier, expiry, status, cells, extras, None, clears_expiry)
+            line, email, name, tier, expiry, status, cells, extras, None, clears_expiry
         )
 
     def _read_expiry(
