@@ -42,7 +42,7 @@ Transaction = Annotated[UnitOfWork, Depends(_unit_of_work)]
 def id_of(text: str) -> int | None:
     """Return the id that a text names; ``None`` unless it is an unsigned 64-bit integer.
 
-    A number above all ids becomes 0, which is no id. A field of a form is read by this too, because
+    A number above all ids becomes 0, and nothing has the id 0. Forms use this reader too, because
     Python refuses to read an integer of thousands of digits.
     """
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:

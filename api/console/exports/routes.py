@@ -148,7 +148,7 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
-        # A text that is no id must not export the whole list.
+        # Any other text finds no segment, because the whole list must not be exported.
         "segment_id": (id_of(segment) or 0) if segment else None,
         # Most people open the file in a spreadsheet.
         "bom": form.get("format") == ExportFormat.CSV,
