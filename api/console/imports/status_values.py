@@ -53,8 +53,8 @@ class StatusValue:
 def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[StatusValue]:
     """Return the values about consent in a result, by the columns of the file.
 
-    Only unknown values can be changed, and those that the owner assigned before. A value that
-    occurs in several columns has one select box, because it has one status in the whole file.
+    The owner can change unknown values and values with an assigned status. A value of several
+    columns has one select box, because it has one status in the whole file.
     """
     statuses = {folded_value(value): status for value, status in (task.status_values or {}).items()}
     values: list[StatusValue] = []

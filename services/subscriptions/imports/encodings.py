@@ -1,4 +1,4 @@
-"""Which encoding a file has, by the bytes beyond ASCII in the whole file.
+"""Detects the encoding of a file by the bytes beyond ASCII in the whole file.
 
 Names of Western Europe in Windows-1252 are recognised by rules of our own (``western``), since
 statistics say little about one name. Otherwise chardet ranks the encodings in which the file makes
@@ -158,7 +158,7 @@ class EncodingEvidence:
                     self._pattern = self._pattern_for(self._counts)
 
     def _pattern_for(self, counts: Mapping[int, int]) -> re.Pattern[bytes] | None:
-        """Return the pattern of a byte of which few cells are known."""
+        """Return a pattern that finds the bytes with few known cells."""
         open_bytes = [byte for byte, count in counts.items() if count < _MAX_CELLS_PER_BYTE]
         if not open_bytes:
             return None
@@ -261,7 +261,7 @@ _NO_CHARACTERS = frozenset({"Cc", "Cn", "Co", "Cs"})
 
 @lru_cache(16_384)
 def _is_plausible(word: str, *, is_asian: bool) -> bool:
-    """Return whether a word has one script, letters alone, and capitals at its beginning only."""
+    """Return whether a word has letters of one script only, and no capital inside."""
     if any(not each.isascii() and unicodedata.category(each) in _NO_CHARACTERS for each in word):
         return False
     core = word.strip(_BESIDE_A_WORD)
@@ -325,8 +325,8 @@ _MIN_WORDS_OF_SMALL_LETTERS = 10
 
 
 def _ranks(cells: Iterable[bytes]) -> dict[str, float]:
-    """Return how similar the cells are to texts in each encoding, as chardet sees it."""
-    # It loads its models, and only few files need them.
+    """Return how similar the cells are to texts in each encoding, according to chardet."""
+    # The import is here because chardet loads its models, and few files need them.
     import chardet
 
     sample = b"\n".join(cells)[:_MAX_SAMPLE_BYTES]
@@ -370,7 +370,7 @@ def _best(possible: Mapping[str, _Reading], ranks: Mapping[str, float], telling:
     if not others:
         return None
     best, rank = others[0], ranks.get(others[0], 0.0)
-    # Its words are not Western, or rules would have recognised them.
+    # The rules for Western words have already rejected Windows-1252.
     is_doubtful = telling < _FEW or best == WINDOWS_1252
     margin = 1.2 if telling >= _SOME else 3.0 if is_doubtful else 2.0
     rivals = (ranks.get(n, 0.0) for n in others if possible[n].cells != possible[best].cells)

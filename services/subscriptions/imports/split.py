@@ -363,10 +363,10 @@ class FileFacts:
 
     Attributes:
         forms: how columns write dates and numbers, by their indexes.
-        consent: whether a column that depends on its cells is about consent; ``None``: not known.
+        consent: by index, the verdict whether a column is about consent. ``None`` means unknown.
         encoding: the right encoding, if the file was read in a wrong one.
         is_read_so: whether the file was read in this way. Otherwise its chunks are made again.
-        error: asks the owner for what the file doesn't show: the order of dates or the encoding.
+        error: an error that asks the owner for the order of dates or for the encoding.
     """
 
     forms: Mapping[str, str] = field(default_factory=dict)
@@ -577,7 +577,7 @@ class FileSplit:
         }
 
     def settle(self) -> FileFacts:
-        """Return what the whole file shows; nothing before the file has been read."""
+        """Return the facts of the whole file. They are empty until the file has been read."""
         if not self.is_complete:
             return FileFacts()
         try:

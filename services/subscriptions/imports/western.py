@@ -1,4 +1,4 @@
-"""Whether a text looks like names of Western Europe that were stored in Windows-1252.
+"""Recognises texts of Western Europe that were stored in Windows-1252.
 
 Bytes beyond ASCII always make some text in Windows-1252. If the file has another encoding, the text
 has symbols inside words, capitals inside words, or letters that no Western language combines.
@@ -28,7 +28,7 @@ _SMALL = "a-zß-öø-ÿœšž"
 _MISPLACED_SYMBOLS = re.compile(
     "|".join(
         (
-            # Undefined bytes, and symbols of which names have none.
+            # Undefined bytes, and symbols that never occur in names.
             r"[\x81\x8d\x8f\x90\x9d\xadƒˆ‰†‡˜¤¦¨¬¯±¹¸¼½¾×÷µ¢¥•‹›]",
             rf"[{_LETTER}][§©£€¡¿‚„…¶“”²³](?=[{_LETTER}])",
             rf"[§©£€™®°…²³](?=[{_LETTER}])|¶",
