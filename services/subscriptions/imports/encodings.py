@@ -325,7 +325,7 @@ _MIN_WORDS_OF_SMALL_LETTERS = 10
 
 
 def _ranks(cells: Iterable[bytes]) -> dict[str, float]:
-    """Return how similar the cells are to texts in each encoding, according to chardet."""
+    """Return chardet's score of each encoding for the cells."""
     # The import is here because chardet loads its models, and few files need them.
     import chardet
 

@@ -363,7 +363,7 @@ class FileFacts:
 
     Attributes:
         forms: how columns write dates and numbers, by their indexes.
-        consent: by index, the verdict whether a column is about consent. ``None`` means unknown.
+        consent: maps the index of a column to its verdict: true for a column about consent.
         encoding: the right encoding, if the file was read in a wrong one.
         is_read_so: whether the file was read in this way. Otherwise its chunks are made again.
         error: an error that asks the owner for the order of dates or for the encoding.
