@@ -359,7 +359,7 @@ def test_owner_assigns_statuses_to_unknown_values_in_the_preview(console: OwnerA
     assert numbers(text)["would be added"] == "0"
     assert 'name="value_2"' not in text, "a known opt-out can be changed"
     console.send(path, column_1="ignore", act="look")
-    assert "1 row of this column is an opt-out" in ended(console, path)
+    assert "This column opts out 1 row." in ended(console, path)
     console.send(path, column_1="", act="look")
     ended(console, path)
 
