@@ -214,7 +214,7 @@ _MINUTE, _HOUR = 60, 3_600
 VERDICTS = {
     "already": "are members already",
     "opted_out": "said no, here or in the file",
-    "invalid": "have no valid address",
+    "invalid": "are invalid",
     "duplicate": "come twice in the file",
     "denied": "are on a deny list",
     "over_quota": "have no room in your plan",
