@@ -65,11 +65,12 @@ class AppliedChunk:
     """The result of one chunk.
 
     Attributes:
-        counts: how many rows have each verdict; ``left`` rows count as opted out.
-        updated: how many members, active before, got another name or tier.
-        left_out: how many values rows were taken over without.
-        dropped_expiries: the ends that need a paid tier, by the lines of their rows.
-        not_added: the CSV lines of all rows that were not added, or not whole.
+        counts: the number of rows with each verdict. ``left`` rows count as opted out.
+        updated: how many active members the rows changed.
+        left_out: the number of values that were left out of imported rows.
+        dropped_expiries: expiry dates that were dropped because the row has no paid tier. The keys
+            are line numbers.
+        not_added: the CSV lines of rows that were not added, or only in part.
     """
 
     counts: Counter[str]
@@ -81,9 +82,10 @@ class AppliedChunk:
 
 @dataclass(frozen=True)
 class PreparedChunk:
-    """Rows of which all is prepared that needs no database.
+    """A chunk that is ready to be copied into the database.
 
-    ``verdicts`` has ``already`` for rows that the list decides on; their ``lines`` are for COPY.
+    ``already`` in ``verdicts`` is provisional: the database decides about these rows. ``lines``
+    holds them in COPY format.
     """
 
     number: int
@@ -312,7 +314,7 @@ class ChunksAtOnce:
         self._under_way.append((commit, self._threads.submit(copy_context().run, commit)))
 
     def end_all(self) -> bool:
-        """Wait for all chunks that were started; return whether there were any."""
+        """Wait for all started chunks to finish. Return whether there were any."""
         had_some = bool(self._under_way)
         while self._under_way:
             self._end_oldest()

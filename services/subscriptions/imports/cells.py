@@ -79,22 +79,25 @@ _TIERS = ("free", "silver", "gold")
 
 
 class TierReader:
-    """Reads the tiers of the records of one layout."""
+    """Reads the tier of each record from the columns about tiers and payment."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout
         self.indexes = sorted({*layout.of("tier", "paid", "active_subscription")})
-        # The first index twice, so that itemgetter returns a tuple for a single column too.
+        # The first index is repeated so that itemgetter returns a tuple even for a single column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
-        # Most members of a file have the same few combinations of cells in these columns.
+        # Most records of a file repeat a few combinations of cells, so the result is cached.
         self._cached = lru_cache(1024)(self._tier)
 
     def read(self, cells: Sequence[str]) -> str | None:
-        """Return the tier in a record that has all columns; ``None`` if the file names none."""
+        """Return the tier of a record; ``None`` if the record names none.
+
+        ``cells`` must have a cell for every column of the file.
+        """
         if self._pick is None:
             return None
         picked = self._pick(cells)
-        # The cache holds only short cells, so that its size is bounded.
+        # Only short cells are cached, to bound the memory.
         is_short = max(map(len, picked)) <= MAX_WORD_CHARACTERS
         return self._cached(picked) if is_short else self._tier(picked)
 
@@ -152,10 +155,10 @@ def match_fields(
 
 
 def _nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
-    """Return the columns that may have a field by their name.
+    """Return the columns whose header may be the name of a field of the owner.
 
-    A column that is one of consent only by its cells or by words of its header may also be a field
-    of the owner.
+    A consent column may also hold a field of the owner if it was recognised only by its cells or by
+    single words in its header.
     """
     meanings = layout.meanings()
     uncertain = {

@@ -1,4 +1,4 @@
-"""The columns of a file and the roles that they have, and the rows that a reader yields."""
+"""The types for an imported file: its columns with their roles, and the rows read from it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from services.subscriptions.imports.vocabulary import key, keys_of, load_words
 
 
 class SuppressionStatus(StrEnum):
-    """The status of a person in a row of a file."""
+    """The subscription status that a row states for its person."""
 
     WANTED = "wanted"
     MAY_PASS = "may_pass"  # noqa: S105 - a name
@@ -25,7 +25,7 @@ class SuppressionStatus(StrEnum):
     COMPLAINED = "complained"
 
 
-# The statuses that make a row an opt-out.
+# A row with one of these statuses is an opt-out.
 OPT_OUTS = frozenset(
     {
         SuppressionStatus.UNSUBSCRIBED,
@@ -34,7 +34,7 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
-# If a person has several rows, the row with the strictest status counts.
+# If several rows have the same address, only the row with the highest rank is applied.
 STRICTNESS = {
     SuppressionStatus.WANTED: 0,
     SuppressionStatus.MAY_PASS: 1,
@@ -80,7 +80,10 @@ NO_EXTRAS = RowExtras({}, (), None, {}, ())
 
 
 class AbsentCell(str):
-    """The cell of a column that a record doesn't have. It is empty, but clears nothing."""
+    """The empty cell for a column that a record lacks.
+
+    Unlike a cell that is empty in the file, it doesn't clear the stored value.
+    """
 
     __slots__ = ()
 
@@ -89,7 +92,7 @@ ABSENT = AbsentCell()
 
 
 class RowProblem(NamedTuple):
-    """Why a row with an address is not imported: the error code and its sentence."""
+    """The reason why a row with an address is not imported, as an error code and a sentence."""
 
     code: str
     reason: str
@@ -102,8 +105,9 @@ class MemberRow(NamedTuple):
         line: the physical line where the record begins, from 1.
         tier: free, silver or gold; ``None`` when the file names none.
         cells: the original columns in the order of the header; a record may have fewer or more.
-        clears_expiry: whether the file has a cell for the end, and the cell is empty.
-        problem: why the row is not imported. Such a row still counts for its address.
+        problem: why the row is not imported. If the address has several rows, such a row can still
+            be the strictest one, and then no row of the address is imported.
+        clears_expiry: whether an empty cell for the end of the paid tier clears the stored end.
     """
 
     line: int
@@ -174,12 +178,13 @@ ROLES = (
     *("status", "subscribed", "unsubscribed", "confirmed"),
     *("tags", "joined_at", *(CONSENT_PREFIX + part for part in CONSENT_PARTS), "ignore"),
 )
-# Roles that several columns of one mapping may have.
+# A mapping may give each of these roles to several columns.
 _SHARED_ROLES = ("ignore", "tags", "status", "subscribed", "unsubscribed", "confirmed")
 MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
-# Roles of one column, each with the roles of a mapping that rule the words of a header for it out.
+# Roles that only one column may have. If the owner's mapping uses one of the roles on the right, no
+# header is matched with the role on the left.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -192,7 +197,8 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
 _NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
-# Roles of any number of columns, each with the role of a mapping that rules its words out.
+# Roles that any number of columns may have. If the owner's mapping uses the role on the right, no
+# header is matched with the role on the left.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Roles that an owner is shown as another.
@@ -203,7 +209,10 @@ _ALSO = {
 
 
 class ConsentSubject(StrEnum):
-    """The subject of a column of consent, by the role that a mapping would give the column."""
+    """The subject of a consent column.
+
+    Each value except ``opted_in`` is also a role that an owner's mapping can name.
+    """
 
     OPTING_OUT = "unsubscribed"
     CONSENT = "subscribed"
@@ -217,7 +226,10 @@ class ConsentSubject(StrEnum):
 
 
 class Basis(Enum):
-    """Why a column is one of consent. Only for ``KNOWN`` the cells don't matter."""
+    """How a column was recognised as a consent column.
+
+    The cells must confirm every basis except ``KNOWN``.
+    """
 
     KNOWN = "the mapping or the whole header"
     WORDS = "words of the header"
@@ -226,13 +238,13 @@ class Basis(Enum):
 
 
 class ConsentColumn(NamedTuple):
-    """A column that states opting out, consent, confirmation or a status.
+    """A consent column, which states consent, opting out, confirmation or a status.
 
     Attributes:
-        reason: the status that a yes in a column of opting out stands for.
-        may_be_tier: an unknown word of the column is a tier rather than a status.
-        is_time: the column has the times of consents, so that a date stands for a yes.
-        product: the product whose words the column has if all its cells are ``product_words``.
+        reason: the status of a person who has a yes in an opt-out column, such as "bounced".
+        may_be_tier: whether an unrecognised word in the column is treated as the name of a tier.
+        is_time: whether the header names a time. A date in the column then counts as a yes.
+        product: the product that exported the file, if all cells are ``product_words``.
     """
 
     subject: ConsentSubject
@@ -246,18 +258,19 @@ class ConsentColumn(NamedTuple):
 
 @dataclass
 class ColumnLayout:
-    """The columns of each role, by their indexes.
+    """The role of each column in a file. All attributes refer to columns by index.
 
     Attributes:
-        roles: the columns by the roles of ``columns.toml``: of ``paid`` any cell but "no" counts,
-            and ``created_at`` where no ``joined_at`` does.
-        mapped: the roles in the owner's mapping.
-        consent: the columns of consent.
-        ignored_consent: columns of consent that the mapping gives another role.
-        unclear: columns whose header speaks about consent, but doesn't say what a yes means.
-        fields: columns of an owner's fields.
-        wanted: columns that the mapping gives to fields: the field's key, and its type or "".
-        passed_over: columns that the mapping has ignored.
+        roles: maps each role of ``columns.toml`` to its columns. In a ``paid`` column, every cell
+            except a no means a paid tier. ``created_at`` is used if ``joined_at`` has no date.
+        mapped: maps each column in the owner's mapping to its role.
+        consent: the consent columns.
+        ignored_consent: consent columns to which the owner's mapping gives another role.
+        unclear: columns whose header is about consent, but doesn't state what a yes means.
+        fields: columns that hold the owner's fields.
+        wanted: columns that the mapping assigns to fields. A value holds the field's key, and its
+            type or "".
+        passed_over: columns that the mapping ignores.
     """
 
     header: Sequence[str]
@@ -322,7 +335,7 @@ class ColumnLayout:
 
 
 def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
-    """Return the layout of a file with this header, without its columns of consent.
+    """Return the roles of the columns in this header, except the consent columns.
 
     Raises ``import.mapping_column`` and ``import.mapping_role``.
     """
@@ -371,10 +384,10 @@ def index_of(header: Sequence[str], column: str) -> int:
 
 
 def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
-    """Give the column the roles of its name in the header.
+    """Give the column the roles that match its header.
 
-    The first column of a role wins, except that several columns may hold one part of a name.
-    ``chosen``: the roles in the mapping.
+    Most roles go only to the first matching column. A part of a person's name, such as the last
+    name, may be in several columns. ``chosen``: the roles in the owner's mapping.
     """
     for role, rulers in _SINGLE_ROLES.items():
         is_free = not layout.of(role) or (role in _NAME_PARTS and role not in chosen)

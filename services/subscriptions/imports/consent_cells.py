@@ -1,7 +1,7 @@
-"""The answers of cells about consent: opted out, nothing, unknown or not subscribed.
+"""Reads the cells of consent columns, and returns the status that each cell states.
 
-A column of consent has a subject, and each of its cells has a meaning. ``_ANSWERS`` holds the
-answer for each pair.
+The status depends on what the column is about and on what the cell means. For example, a no means
+unsubscribed in a column about consent, but nothing in an opt-out column.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,17 +30,17 @@ COMPLAINED, MAY_PASS = SuppressionStatus.COMPLAINED, SuppressionStatus.MAY_PASS
 NOT_SUBSCRIBED = SuppressionStatus.NOT_SUBSCRIBED
 STATUS_UNKNOWN = "row.status_unknown"
 
-# A status, or ``None`` for a cell that says nothing.
+# The status that a cell states; ``None`` if it states none.
 Answer = SuppressionStatus | None
 
-# The problems of rows that are neither members nor opt-outs.
+# The errors for rows that become neither members nor opt-outs.
 ROW_PROBLEMS = {
     NOT_SUBSCRIBED: RowProblem(
         "row.not_subscribed", "The file says that this person is not subscribed."
     ),
     MAY_PASS: RowProblem("row.may_pass", "The file says that mail may reach this address again."),
 }
-# The statuses that an owner can give to values.
+# The statuses that an owner can assign to the values of a consent column.
 STATUS_VALUES = {
     "subscribed": WANTED,
     **{each.value: each for each in (UNSUBSCRIBED, BOUNCED, COMPLAINED, NOT_SUBSCRIBED)},
@@ -63,8 +63,8 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
     **dict.fromkeys((Meaning.NO, Meaning.REFUSED), UNSUBSCRIBED),
     Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
 }
-# A meaning that is missing is unknown. In a column of opting out, a yes and a date stand for the
-# column's own reason.
+# The status that a cell states, by the subject of its column and the meaning of the cell. A missing
+# meaning is unrecognised. In an opt-out column, a yes or a date means the ``reason`` of the column.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
     ConsentSubject.OPTING_OUT: {
         **_OPT_OUT_ANSWERS,
@@ -88,7 +88,10 @@ _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
 
 
 class StatusValues:
-    """The owner's meanings of values, which are compared without case, accents and extra blanks."""
+    """Maps each status value in the file to the status that the owner assigned.
+
+    Case, accents and extra blanks are ignored.
+    """
 
     def __init__(self, statuses: Mapping[str, str] | None) -> None:
         self._statuses = {
@@ -102,7 +105,10 @@ class StatusValues:
         return self._statuses.get(folded_value(value))
 
     def check(self, product: str | None) -> None:
-        """Raise ``import.status_values`` if a value lifts an opt-out of this product."""
+        """Raise ``import.status_values`` if an opt-out was assigned the status "subscribed".
+
+        ``product``: the product that exported the file. Some products use their own opt-out words.
+        """
         own = _OWN_STATUSES.get(product or "", {})
         for value, status in self._statuses.items():
             if status is WANTED and own.get(key(value)) in OPT_OUTS:
@@ -110,7 +116,7 @@ class StatusValues:
 
 
 def check_status_values(statuses: Mapping[str, str]) -> None:
-    """Raise ``import.status_values`` for an unknown status, or for one that lifts an opt-out."""
+    """Raise ``import.status_values`` for an unknown status, or for "subscribed" on an opt-out."""
     for value, status in statuses.items():
         if status not in STATUS_VALUES:
             reason = f"{status[:MAX_WORD_CHARACTERS]!r} is not one of {', '.join(STATUS_VALUES)}."
@@ -122,32 +128,32 @@ def check_status_values(statuses: Mapping[str, str]) -> None:
 def read_cell(
     cell: str, column: ConsentColumn, product: str | None, values: StatusValues
 ) -> Answer:
-    """Return the strictest answer of the items of a cell.
+    """Return the strictest status that the items of a cell state.
 
-    ``product``: the product that wrote the file, if it is known.
+    ``product``: the product that exported the file, if it was recognised.
     """
     own = _OWN_STATUSES.get(product or "", {}) if column.subject is ConsentSubject.STATUS else {}
     return strictest(_read_item(item, column, own, values) for item in items_of(cell))
 
 
 def is_status(item: str) -> bool:
-    """Return whether an item of a cell has a known answer in a column of the status."""
+    """Return whether an item of a cell is recognised as a value of a status column."""
     return read_words(item) in _ANSWERS[ConsentSubject.STATUS]
 
 
 def is_bare_no(cell: str) -> bool:
-    """Return whether the cell is a no that doesn't name an opt-out."""
+    """Return whether the cell is a plain no, without a word such as "unsubscribed"."""
     return all(read_words(item) is Meaning.NO for item in items_of(cell))
 
 
 def strictest(answers: Iterable[Answer]) -> Answer:
-    """Return the strictest of the answers; ``None`` if no cell says anything."""
+    """Return the strictest of the statuses; ``None`` if no cell states one."""
     statuses = [answer for answer in answers if answer is not None]
     return max(statuses, key=STRICTNESS.__getitem__, default=None)
 
 
 def read_as(answer: Answer) -> str:
-    """Return the name of an answer in the result of an import."""
+    """Return the word for this status in the result of an import."""
     if answer is None:
         return "nothing"
     return "subscribed" if answer is WANTED else answer.value
@@ -170,18 +176,18 @@ def _read_item(
     answer = _ANSWERS[column.subject].get(meaning, UNKNOWN)
     if answer is not UNKNOWN:
         return answer
-    # An unknown word may be a tier, except in a product whose statuses are all known.
+    # An unrecognised word may name a tier, unless all status words of the product are known.
     return None if mapped is None and column.may_be_tier and not own else mapped or UNKNOWN
 
 
 def _meaning(item: str, column: ConsentColumn) -> Meaning:
-    """Return the meaning of an item in this column, where a date may stand for a yes."""
+    """Return the meaning of an item in this column. In some columns a date counts as a yes."""
     meaning = read_words(item)
     is_opting_out = column.subject is ConsentSubject.OPTING_OUT
     if meaning is Meaning.DATE and (is_opting_out or column.is_time):
         return Meaning.YES
     if meaning is Meaning.UNKNOWN and column.reason is BOUNCED:
-        # The column may name the kind of a bounce, such as "hard".
+        # The cell may hold only the kind of bounce, such as "hard".
         return read_words(f"{item} bounce")
     return meaning
 

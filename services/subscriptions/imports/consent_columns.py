@@ -1,4 +1,7 @@
-"""Columns that state opting out, consent, confirmation or a status, by the owner or the header."""
+"""Recognises consent columns by the owner's mapping or by their headers.
+
+A consent column states consent, opting out, confirmation or a status.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -37,7 +40,7 @@ def _opting_out(reason: SuppressionStatus) -> ConsentColumn:
     return _column(ConsentSubject.OPTING_OUT, reason)
 
 
-# The keys are the names of the tables in ``consent.toml``.
+# The keys are also the names of the word lists in ``consent.toml``.
 _KINDS = {
     "status": _column(ConsentSubject.STATUS),
     "status_or_tier": _column(ConsentSubject.STATUS)._replace(may_be_tier=True),
@@ -55,7 +58,7 @@ _BY_MAPPING = {role: _KINDS[role] for role in ("status", "subscribed", "unsubscr
 _BY_HEADER = {
     key(name): _KINDS[kind] for kind, names in _WORDS["headers"].items() for name in names
 }
-# Whole headers that are known as something else: their words are not looked at.
+# Complete headers with another known meaning. Their words are not searched for consent.
 _KNOWN_AS_OTHERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
 
 
@@ -64,7 +67,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 _OPTING_OUT = {name: _pattern(name) for name in ("complained", "bounced", "unsubscribed")}
-# The first that matches decides: an opt-in is a consent, and most consents are called a status.
+# The first match decides, so ``status`` comes last: it also matches "consent status".
 _OTHERS = {name: _pattern(name) for name in ("opted_in", "confirmed", "subscribed", "status")}
 _CONSENTS = frozenset({"opted_in", "subscribed"})
 _UNCLEAR = _pattern("unclear")
@@ -82,17 +85,17 @@ _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """The mark of a header that speaks about consent, but not clearly."""
+    """Marks a header that is about consent, but doesn't state what a yes means."""
 
     HEADER = "header"
 
 
 def add_consent_columns(layout: ColumnLayout) -> None:
-    """Add the columns that state consent to the layout.
+    """Add the consent columns of a file to its layout.
 
-    ``layout.consent`` gets the columns that the mapping or the header names. ``layout.unclear``
-    gets columns whose header doesn't say what a yes means. ``layout.ignored_consent`` gets columns
-    of consent that the owner has mapped to something else.
+    ``layout.consent`` gets the columns that the mapping or their header marks as consent columns.
+    ``layout.ignored_consent`` gets consent columns that the owner mapped to another role.
+    ``layout.unclear`` gets columns whose header doesn't state what a yes means.
     """
     for index, name in enumerate(layout.header):
         role = layout.mapped.get(index)
@@ -100,7 +103,7 @@ def add_consent_columns(layout: ColumnLayout) -> None:
             layout.consent[index] = _BY_MAPPING[role]
             continue
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
-            # Our own exports have the owner's fields in these columns.
+            # In our own exports, these columns hold the owner's fields.
             continue
         column = read_header(name)
         if isinstance(column, ConsentColumn):
@@ -112,13 +115,13 @@ def add_consent_columns(layout: ColumnLayout) -> None:
 
 
 def refuse_unclear(layout: ColumnLayout, indexes: Iterable[int]) -> None:
-    """Raise ``import.column_ambiguous`` if there is an unclear column."""
+    """Raise ``import.column_ambiguous`` for the first of these unclear columns, if any."""
     for index in indexes:
         raise IMPORT_COLUMN_AMBIGUOUS(column=layout.header[index].strip()[:MAX_WORD_CHARACTERS])
 
 
 def read_header(name: str) -> ConsentColumn | Unclear | None:
-    """Return the column of consent that the header names; ``None`` if it names none."""
+    """Return the consent column that a header describes; ``None`` if it isn't about consent."""
     return _read_beginning(name[:MAX_TEXT_CHARACTERS])
 
 
@@ -154,13 +157,13 @@ def _is_about_consent(text: str) -> bool:
 
 
 def _phrase(name: str) -> str:
-    """Return the words of a header with one blank between them."""
+    """Return the words of a header, separated by single blanks."""
     words = [part for word in split_words(name) for part in _parts_of(word)]
     return " ".join(words).replace("e mail", "email")
 
 
 def _parts_of(word: str) -> Sequence[str]:
-    """Return the known words that make up ``word``; otherwise only ``word``."""
+    """Split ``word`` into known words, as in "optout"; return only ``word`` if that fails."""
     if len(word) > MAX_WORD_CHARACTERS:
         return (word,)
     splits: dict[int, tuple[str, ...]] = {0: ()}
@@ -175,7 +178,7 @@ def _parts_of(word: str) -> Sequence[str]:
 
 
 def _add_product_words(layout: ColumnLayout) -> None:
-    """Find the columns that one product fills with words of its own."""
+    """Add status columns in which a product uses its own words, such as "u" for unsubscribed."""
     for product, own in _WORDS["own_columns"].items():
         for index, name in enumerate(layout.header):
             if key(name) != own["header"] or index in layout.mapped:

@@ -1,4 +1,4 @@
-"""Readers of the columns of consent in one file, and the counts of their values."""
+"""Reads the consent columns of a file, and counts the values in them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,11 +40,11 @@ from services.subscriptions.imports.vocabulary import MAX_WORD_CHARACTERS, key
 
 MAX_VALUES_SHOWN = 50
 MAX_VALUES_COUNTED = 1_000
-# A column without a known header is the status only if it has at most this many different words.
+# A column with an unrecognised header can be a status column only with at most this many words.
 MAX_STATUS_WORDS = 20
-# Unknown columns that are watched, in case their cells make one of them the status.
+# At most this many columns with unrecognised headers are searched for statuses.
 MAX_COLUMNS_WATCHED = 100
-# Most rows of a file have the same few combinations of cells in the columns of consent.
+# Most rows repeat a few combinations of cells in the consent columns, so results are cached.
 MAX_CACHED_ROWS = 1_024
 MAX_CACHED_CHARACTERS = 200
 
@@ -53,7 +53,7 @@ Records = Sequence[Sequence[str]]
 
 
 class ConsentAnswer(NamedTuple):
-    """The status of a row's person, and why the row is not imported."""
+    """The status that a row states for its person, and the error if the row is not imported."""
 
     status: SuppressionStatus
     problem: RowProblem | None = None
@@ -63,7 +63,7 @@ _NOTHING_SAID = ConsentAnswer(WANTED)
 
 
 class ColumnEvidence:
-    """The evidence in a column's cells for and against a column of consent."""
+    """Collects evidence from the cells of a column on whether it is a consent column."""
 
     def __init__(self, column: ConsentColumn, values: StatusValues) -> None:
         self._column = column
@@ -71,7 +71,7 @@ class ColumnEvidence:
         self._has_status = self._has_opt_out = False
         self._has_number_or_link = self._has_address = self._has_text = False
         self._has_only_status_words = self._has_only_product_words = True
-        # At most one word more than a column of the status may have.
+        # The different words of the column, collected up to one word above the limit.
         self._words: set[str] = set()
 
     @classmethod
@@ -103,7 +103,7 @@ class ColumnEvidence:
 
     @property
     def is_consent(self) -> bool:
-        """The verdict of the cells so far on whether this is a column of consent."""
+        """Return whether the cells so far make this column a consent column."""
         column = self._column
         if column.product is not None:
             return self._has_only_product_words and (
@@ -120,19 +120,19 @@ class ColumnEvidence:
 
     @property
     def may_be_status(self) -> bool:
-        """True while all cells are words of a status."""
+        """Return whether all cells so far are status words, with only a few different words."""
         return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
 
 
 class ConsentReadings:
-    """The columns of consent of one file, and the answers of their cells.
+    """The consent columns of one file, and the values in them.
 
-    Some columns are columns of consent only because of their cells. Reading begins with the
-    evidence of the first rows. If the whole file shows something else, the file is read again.
+    Some consent columns can be recognised only by their cells. The first rows give a provisional
+    decision. If later rows contradict the decision, the file is read a second time.
 
     Args:
-        settled: the result of ``settled`` after an earlier reading of the same file.
-        status_values: the owner's meanings of values.
+        settled: the decisions after the first reading of the same file, from ``settled``.
+        status_values: maps each status value in the file to the status that the owner assigned.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ConsentReadings:
     ) -> None:
         self._settled = settled
         self.values = StatusValues(status_values)
-        # The columns that depend on their cells, by their indexes.
+        # The columns whose cells decide whether they are consent columns, by index.
         self._columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
         self._decisions: dict[int, bool] = {}
@@ -151,17 +151,17 @@ class ConsentReadings:
         self._reader: ConsentReader | None = None
 
     def unclear_columns(self, layout: ColumnLayout, sample: Records) -> Iterator[int]:
-        """Yield the unclear columns of the layout, except columns of numbers or links."""
+        """Yield the columns with unclear headers, except columns of numbers, links or addresses."""
         column = ConsentColumn(ConsentSubject.CONSENT, Basis.WORDS)
         for index in sorted(layout.unclear):
             if ColumnEvidence.of_sample(column, self.values, sample, index).is_consent:
                 yield index
 
     def decide(self, layout: ColumnLayout, sample: Records) -> None:
-        """Remove from ``layout.consent`` the columns whose cells are about something else.
+        """Decide by the cells of the first rows which columns are consent columns.
 
-        A column whose cells are the words of a status is added. Raises ``import.status_values`` for
-        a value that lifts an opt-out of the file's product.
+        Remove columns with unsuitable cells from ``layout.consent``, and add columns with status
+        words. Raises ``import.status_values`` if the owner made an opt-out "subscribed".
         """
         self._watch_unknown_columns(layout, sample)
         for index, column in layout.consent.items():
@@ -180,13 +180,13 @@ class ConsentReadings:
         self.values.check(layout.product)
 
     def reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Return a reader for the records of this layout, which replaces the reader before it."""
+        """Return a reader for records with this layout. It replaces the previous reader."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader
 
     def watched_columns(self) -> list[int]:
-        """Return the columns whose cells are evidence."""
+        """Return the columns whose cells may still change a decision."""
         return [
             index
             for index, column in self._columns.items()
@@ -194,21 +194,21 @@ class ConsentReadings:
         ]
 
     def note(self, index: int, cell: str) -> None:
-        """Note a cell of a watched column as evidence."""
+        """Add a cell of a watched column to the evidence about the column."""
         self._evidence[index].note(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
-        """Count the rows that have this cell in this column."""
+        """Add to the number of rows that have this cell in this column."""
         value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
         if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
             self._counts[value] += rows
 
     def count_ignored(self, index: int, answer: Answer, rows: int) -> None:
-        """Count the rows that an ignored column calls opted out."""
+        """Add to the number of opt-outs in a consent column that the mapping ignores."""
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def settled(self) -> dict[str, bool]:
-        """Return by index whether a column that depends on its cells is one of consent."""
+        """Return for each column that was judged by its cells whether it is a consent column."""
         return {
             str(index): is_consent
             for index, is_consent in self._final_decisions().items()
@@ -216,13 +216,13 @@ class ConsentReadings:
         }
 
     def differs(self) -> bool:
-        """Return whether the file has to be read a second time."""
+        """Return whether the file contradicts a provisional decision and must be read again."""
         return self._final_decisions() != self._decisions
 
     def values_by_column(self) -> dict[int, list[dict[str, Any]]]:
-        """Return the values of each column, with the number of rows and the answer.
+        """Return the values of each consent column, with their numbers of rows and their statuses.
 
-        Unknown values come first, and then the most frequent ones.
+        Unrecognised values come first, then the most frequent values.
         """
         self._count_rows()
         values: dict[int, list[dict[str, Any]]] = {}
@@ -235,7 +235,7 @@ class ConsentReadings:
         return values
 
     def unknown_values(self, header: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the unknown values with their columns, the most frequent first."""
+        """Return the unrecognised values with their columns, the most frequent values first."""
         self._count_rows()
         return [
             {"column": header[index].strip()[:MAX_WORD_CHARACTERS], "value": value, "rows": rows}
@@ -244,7 +244,7 @@ class ConsentReadings:
         ][:MAX_VALUES_SHOWN]
 
     def ignored_opt_outs(self) -> dict[int, int]:
-        """Return for each ignored column of consent how many rows it calls opted out."""
+        """Return the number of opt-outs in each consent column that the mapping ignores."""
         self._count_rows()
         return dict(self._ignored_opt_outs)
 
@@ -274,7 +274,7 @@ class ConsentReadings:
 
 
 class ConsentReader:
-    """Reads the columns of consent in the records of one layout."""
+    """Reads the consent columns of the records in a file."""
 
     def __init__(self, readings: ConsentReadings, layout: ColumnLayout) -> None:
         self._readings = readings
@@ -284,7 +284,10 @@ class ConsentReader:
         self._choose_columns()
 
     def read(self, cells: Sequence[str]) -> ConsentAnswer:
-        """Return the answer of a record that has all columns."""
+        """Return the status that the consent columns of a record state.
+
+        ``cells`` must have a cell for every column of the file.
+        """
         if self._pick is None:
             return _NOTHING_SAID
         picked = self._pick(cells)
@@ -295,7 +298,7 @@ class ConsentReader:
         return rows.answer
 
     def count_rows(self) -> None:
-        """Pass the numbers of rows so far to the readings."""
+        """Add the cached row counts to the counts of the whole file, and empty the cache."""
         for rows in self._rows.values():
             for index, cell, answer in rows.answers:
                 if index in self._layout.consent:
@@ -307,7 +310,7 @@ class ConsentReader:
     def _choose_columns(self) -> None:
         self._watched = self._readings.watched_columns()
         self.indexes = sorted({*self._columns, *self._watched})
-        # The first index twice, so that itemgetter returns a tuple for a single column too.
+        # The first index is repeated so that itemgetter returns a tuple even for a single column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
 
     def _add_rows(self, picked: tuple[str, ...]) -> "_EqualRows":
@@ -322,7 +325,7 @@ class ConsentReader:
             self._choose_columns()
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
         if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
-            # No other row has this key: long cells are not compared, so that memory is bounded.
+            # To bound the memory, long cells are not stored. The row gets a unique key instead.
             picked = (str(len(self._rows)),)
         self._rows[picked] = rows
         return rows
@@ -330,14 +333,14 @@ class ConsentReader:
     def _answers(
         self, cells: Mapping[int, str]
     ) -> tuple[ConsentAnswer, list[tuple[int, str, Answer]]]:
-        """Return the answer of a row, and the cell and answer of each column."""
+        """Return the status of a row, and the cell and status of each consent column."""
         layout = self._layout
         answers = {
             index: read_cell(cells[index], column, layout.product, self._readings.values)
             for index, column in self._columns.items()
         }
         if self._is_confirmed(answers):
-            # An opt-in of "no" only says how the person came.
+            # If a person is confirmed, a "no" in an opt-in column only states how they joined.
             for index, column in self._columns.items():
                 is_opt_in = column.subject is ConsentSubject.OPTING_IN
                 if is_opt_in and answers[index] is NOT_SUBSCRIBED and is_bare_no(cells[index]):
@@ -352,7 +355,7 @@ class ConsentReader:
         index = next(index for index in layout.consent if answers[index] is UNKNOWN)
         value = cells[index].strip()[:MAX_WORD_CHARACTERS]
         column_name = layout.header[index].strip()[:MAX_WORD_CHARACTERS]
-        reason = f"The value {value!r} in the column {column_name!r} is not known."
+        reason = f"The value {value!r} in the column {column_name!r} is not recognised."
         return ConsentAnswer(UNKNOWN, RowProblem(STATUS_UNKNOWN, reason)), counted
 
     def _is_confirmed(self, answers: Mapping[int, Answer]) -> bool:
@@ -363,7 +366,7 @@ class ConsentReader:
 
 
 class _EqualRows:
-    """Rows whose cells of consent are equal: their answers and their number."""
+    """The status and the number of rows that have equal cells in the consent columns."""
 
     __slots__ = ("answer", "answers", "count")
 
@@ -374,7 +377,7 @@ class _EqualRows:
 
 
 def _may_be_status(sample: Records, index: int) -> bool:
-    """Return whether all cells of the sample are words of a status, or empty."""
+    """Return whether every cell of the column in the sample is a status word or empty."""
     cells = (_cell(record, index).strip() for record in sample)
     return all(not cell or all(map(is_exact_word, items_of(cell))) for cell in cells)
 

@@ -1,4 +1,4 @@
-"""The meanings of words in cells about consent, confirmation and opting out."""
+"""Recognises words in the cells of consent columns, and returns their meanings."""
 
 import re
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from services.subscriptions.imports.written_forms import DateOrder, read_moment
 
 
 class Meaning(StrEnum):
-    """The meaning of a cell, before the subject of its column is known.
+    """The meaning of a cell, regardless of the column that it is in.
 
-    The values are the names of the tables in ``consent.toml``; ``DATE`` and ``UNKNOWN`` have none.
+    Each value except ``DATE`` and ``UNKNOWN`` is the name of a word list in ``consent.toml``.
     """
 
     EMPTY = "empty"
@@ -61,11 +61,11 @@ _NEGATIONS = keys_of(_WORDS["cell_phrases"]["negations"])
 _SOFT = keys_of(_WORDS["cell_phrases"]["soft"])
 _EXACT = keys_of(_WORDS["cell_phrases"]["exact"])
 _GENERIC = keys_of(_WORDS["cell_phrases"]["generic"])
-# Further text may stand behind words with these meanings: "unsubscribed (2024-01-02)".
+# More text may follow words with these meanings, as in "unsubscribed (2024-01-02)".
 _WITH_TEXT = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
 _MEMBER_WORDS = frozenset({Meaning.ALLOWED, Meaning.ACTIVE, Meaning.CUSTOMER})
 _STATUS_WORDS = _WITH_TEXT | _MEMBER_WORDS
-# In a longer text behind a word, a "no" isn't the answer.
+# A "no" after an opt-out word contradicts it only if at most this many words follow.
 _MAX_SHORT_ANSWER = 2
 _SIGNS = {
     **dict.fromkeys(("\\n", "#n/a"), Meaning.EMPTY),
@@ -78,18 +78,18 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# A word with other signs, such as a question mark, may not mean the word.
+# With other characters, such as an asterisk, a known word may have another meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
-# No mail list is older, and a program's date for "never" is far away.
+# The years of real opt-outs. Programs write "never" as a date far before or after them.
 _YEARS = range(1980, 2100)
 
 
 def items_of(cell: str) -> Iterator[str]:
-    """Yield the items of a list such as ``['HARD_BOUNCE']``; otherwise the cell itself."""
+    """Yield the items of a cell with a list, such as ``['HARD_BOUNCE']``; otherwise the cell."""
     text = bare_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
-    # PostgreSQL writes a list in braces. An object has colons.
+    # PostgreSQL writes a list in braces. Braces around colons are a JSON object.
     if is_list or (text[:1] == "{" and text[-1:] == "}" and ":" not in text):
         yield from (each.strip(" '\"\t") for each in text[1:-1].split(","))
     else:
@@ -98,7 +98,7 @@ def items_of(cell: str) -> Iterator[str]:
 
 @lru_cache(4096)
 def read_words(text: str) -> Meaning:
-    """Return the meaning of a cell, or of an item of its list."""
+    """Return the meaning of a cell, or of one item if the cell holds a list."""
     folded = fold(text).strip(_BLANKS)
     meaning = _sign(folded)
     if meaning is not None:
@@ -111,19 +111,19 @@ def read_words(text: str) -> Meaning:
 
 
 def is_exact_word(text: str) -> bool:
-    """Return whether the whole text is one known word of a status."""
+    """Return whether the whole text is a known status word."""
     return _MEANINGS.get(key(text)) in _STATUS_WORDS
 
 
 def is_opt_out_from_mail(text: str) -> bool:
-    """Return whether the whole text is a word that only says that a person gets no mail."""
+    """Return whether the whole text is a word that can only mean an opt-out from mail."""
     word = key(text)
     meaning = _MEANINGS.get(word)
     return meaning in OPT_OUT_WORDS and meaning is not Meaning.REFUSED and word not in _GENERIC
 
 
 def is_date(text: str) -> bool:
-    """Return whether the text is a date at which a person may have left."""
+    """Return whether the text is a date on which a person may have opted out."""
     if not any(map(str.isdecimal, text)):
         return False
     for order in DateOrder:
@@ -137,19 +137,19 @@ def is_date(text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Return whether the text is a number other than 0 and 1, and no date."""
+    """Return whether the text is a number that is neither 0, 1 nor a date."""
     return _NUMBER.match(text) is not None and read_words(text) is Meaning.UNKNOWN
 
 
 def _sign(text: str) -> Meaning | None:
-    """Return the meaning of a text that isn't made of words."""
+    """Return the meaning of a text without words, such as a number; ``None`` for words."""
     if not text or text in _SIGNS:
         return _SIGNS.get(text, Meaning.EMPTY)
     if _is_dash(text) or _ZERO_DATE.match(text):
         return Meaning.BLANK
     if _NUMBER.match(text):
         return _number(text)
-    # "Active?" is a question, and the sign of "-1 active" changes the number.
+    # "Active?" is a question, and the minus sign makes "-1 active" ambiguous.
     return Meaning.UNKNOWN if text[0] in "+-" or "?" in text else None
 
 
@@ -166,7 +166,7 @@ def _number(text: str) -> Meaning:
 
 
 def _phrase(text: str, words: list[str]) -> Meaning:
-    """Return the meaning of a known word that other words stand around."""
+    """Return the meaning of a text that has a known word among other words."""
     while len(words) > 1 and words[0] in _FILLERS:
         words = words[1:]
     meaning, rest = _longest_word(words)
@@ -174,7 +174,7 @@ def _phrase(text: str, words: list[str]) -> Meaning:
         meaning, rest = _longest_word(words[1:])
         if meaning in _MEMBER_WORDS and not rest:
             return Meaning.NOT_SUBSCRIBED
-        # "Not unsubscribed" only says that a person has not opted out.
+        # "Not unsubscribed" denies that a person has opted out, but doesn't state consent.
         return Meaning.BLANK if meaning in _WITH_TEXT and not rest else Meaning.UNKNOWN
     if meaning not in _WITH_TEXT:
         return Meaning.UNKNOWN
@@ -184,7 +184,7 @@ def _phrase(text: str, words: list[str]) -> Meaning:
 
 
 def _longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
-    """Return the meaning of the longest known beginning of the words, and the other words."""
+    """Return the meaning of the longest known term at the beginning, and the remaining words."""
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         meaning = _MEANINGS.get(word)
@@ -195,7 +195,7 @@ def _longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
 
 
 def _contradicts(words: list[str]) -> bool:
-    """Return whether the words behind an opt-out say the contrary, as in "unsubscribed: no"."""
+    """Return whether the words after an opt-out contradict it, as in "unsubscribed: no"."""
     if len(words) <= _MAX_SHORT_ANSWER and any(
         word in _NEGATIONS or _MEANINGS.get(word) is Meaning.NO or word == "0" for word in words
     ):

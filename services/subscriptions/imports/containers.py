@@ -250,11 +250,12 @@ def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     return entry
 
 
-# A byte-order mark decides. Without one, many zeros on one side of the byte pairs mean UTF-16.
-# Otherwise the file is UTF-8, unless most of its characters beyond ASCII are not valid UTF-8: then
-# ``encodings`` decides, first by the beginning of the file. A few invalid
-# bytes in a UTF-8 file stay in the text as lone surrogates until ``repair_text`` reads them as
-# Windows-1252, so that code that needs an exact address can recognise the damage.
+# A byte-order mark decides the encoding. Without one, many zeros in either half of the byte pairs
+# mean UTF-16. Otherwise the file is UTF-8, unless most characters beyond ASCII are invalid UTF-8.
+# Then the module ``encodings`` detects the encoding, at first from the beginning of the file.
+#
+# A few invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can
+# detect them in an address. In names, ``repair_text`` reads these bytes as Windows-1252.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -285,24 +286,26 @@ def repair_text(text: str) -> str:
 
 
 class DecodedText:
-    """The text of ``chunks``, without zeros. ``damaged`` is set once a chunk had invalid bytes.
+    """Decodes the bytes of a file, and removes zero characters from the text.
 
-    ``is_binary``: the first line has characters that no line of a table has, zeros too. The
-    ``encoding`` is the named one. Without a name the beginning of the file decides, and the whole
-    file may correct it (``settled_encoding``).
+    ``damaged`` becomes true at the first bytes that are invalid in the encoding. ``is_binary`` is
+    true if the first line has control characters, because text files don't have them.
 
-    Raises ``EncodingUnclear`` if the whole file is not longer than its head and leaves it open.
+    ``encoding`` is the ``named`` one, if any. Otherwise it is detected in the first ``head_bytes``
+    bytes of the file. After the last chunk, ``settled_encoding`` may correct it.
+
+    Raises ``EncodingUnclear`` for a short file whose encoding can't be detected.
     """
 
     def __init__(self, chunks: Iterable[bytes], head_bytes: int, named: str | None = None) -> None:
         self.damaged = False
         self._is_named = named is not None
-        # How many characters are beyond ASCII, and how many bytes are not valid UTF-8.
+        # The number of characters beyond ASCII, and the number of bytes that are invalid UTF-8.
         self._beyond_ascii = self._invalid = 0
         self._evidence = EncodingEvidence()
         head, chunks = take_head(iter(chunks), head_bytes)
         found, mark = _detect_unicode(head, named)
-        # A mark and zeros are certain.
+        # A byte-order mark proves the encoding, and so do the zeros of UTF-16.
         self._is_certain = mark > 0 or (found is not None and found != "utf-8")
         self.encoding = named or found or WINDOWS_1252
         first_line = head[mark:].decode(self.encoding, "replace").lstrip().partition("\n")[0]
@@ -335,7 +338,7 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.note(data)
         elif is_valid:
-            # Each character beyond ASCII has one more byte, or a few.
+            # A character beyond ASCII has one to three extra bytes, so the count may be too high.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.note(data if data.isascii() else b"\n")
         else:
@@ -344,7 +347,7 @@ class DecodedText:
             self._evidence.note(data)
 
     def settled_encoding(self) -> str:
-        """Return the encoding that the whole file shows, once it was read.
+        """Return the encoding that was detected in the whole file, after the last chunk.
 
         Raises ``EncodingUnclear``.
         """
@@ -355,9 +358,9 @@ class DecodedText:
         return self._evidence.decide()
 
     def reads_like(self, encoding: str) -> bool:
-        """Return whether the names that were read are the same in this encoding.
+        """Return whether names would be decoded to the same text with the other ``encoding``.
 
-        Addresses are not, because bytes that are invalid in UTF-8 are repaired in names only.
+        Addresses may differ, because bytes that are invalid UTF-8 are repaired only in names.
         """
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)
@@ -367,9 +370,9 @@ _LENIENT = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
 
 
 def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
-    """Return the Unicode encoding of a file, and the number of bytes of its byte-order mark.
+    """Return the Unicode encoding of a file, and the length of its byte-order mark in bytes.
 
-    ``None`` for another encoding. ``named``: the encoding that the owner named.
+    The encoding is ``None`` if the file isn't Unicode. ``named``: the encoding that the owner set.
     """
     for mark, encoding in _MARKS:
         if head.startswith(mark) and named in (None, encoding):
@@ -387,9 +390,9 @@ def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
 
 
 def _encoding_of_head(head: bytes, *, is_whole: bool) -> str:
-    """Return the encoding of a file that isn't Unicode, as its beginning shows it.
+    """Detect the encoding of a file that isn't Unicode from ``head``, its first bytes.
 
-    Raises ``EncodingUnclear`` if the head is the whole file and leaves the encoding open.
+    Raises ``EncodingUnclear`` if the head is the whole file and several encodings remain possible.
     """
     evidence = EncodingEvidence()
     evidence.note(head)
@@ -400,5 +403,5 @@ def _encoding_of_head(head: bytes, *, is_whole: bool) -> str:
     except EncodingUnclear:
         if is_whole:
             raise
-        # Read on: the rest of the file may show it.
+        # Decode the file provisionally, because its later parts may settle the encoding.
         return WINDOWS_1252

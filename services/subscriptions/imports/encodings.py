@@ -1,8 +1,8 @@
-"""Detects the encoding of a file by the bytes beyond ASCII in the whole file.
+"""Detects the encoding of an imported file from its bytes beyond ASCII.
 
-Names of Western Europe in Windows-1252 are recognised by rules of our own (``western``), since
-statistics say little about one name. Otherwise chardet ranks the encodings in which the file makes
-plausible words. Nothing is guessed: if no encoding is clearly the best one, the owner chooses.
+The module ``western`` recognises Western European names in Windows-1252 by rules, because
+statistics are unreliable for a single name. For other files, the library chardet ranks the
+encodings in which the words are plausible. If no encoding is clearly the best, the owner chooses.
 """
 
 import re
@@ -19,7 +19,7 @@ from core.errors.imports import IMPORT_ENCODING_NEEDED
 from services.subscriptions.imports.western import is_western
 
 WINDOWS_1252 = "cp1252"
-# The encodings that an owner can name, in the order in which they are offered.
+# The encodings that an owner can choose, in the order of the list on the upload page.
 ENCODINGS: Mapping[str, str] = {
     "utf-8": "Unicode (UTF-8)",
     "utf-16": "Unicode (UTF-16)",
@@ -41,7 +41,7 @@ ENCODINGS: Mapping[str, str] = {
     "cp950": "Traditional Chinese (Big5)",
     "cp949": "Korean (EUC-KR)",
 }
-# Other names of these encodings, and of subsets of them, as Python normalises them.
+# Other names of these encodings and of their subsets, in lower case and without punctuation.
 _ALIASES = {
     "utf16le": "utf-16",
     **dict.fromkeys(("latin1", "iso88591", "iso885915", "ansi"), WINDOWS_1252),
@@ -61,9 +61,9 @@ _MULTI_BYTE = {
     "cp950": "traditional_chinese",
     "cp949": "korean",
 }
-# Every encoding that can't be recognised by a mark or by its zeros.
+# All encodings except the Unicode ones, which ``containers`` detects.
 _CANDIDATES = tuple(each for each in ENCODINGS if not each.startswith("utf"))
-# Names of chardet that differ from ours.
+# Maps chardet's names of encodings to our names where they differ.
 _OF_CHARDET = {
     "shift_jis_2004": "cp932",
     "euc_jis_2004": "euc_jp",
@@ -78,16 +78,16 @@ _NAME_CHARACTERS = {
 
 
 def read_encoding(name: str) -> str | None:
-    """Return the encoding that has this name, in any spelling; ``None`` for an unknown name."""
+    """Return the encoding with this name in any spelling; ``None`` if the name is unknown."""
     plain = _NOT_OF_A_NAME.sub("", name.lower())
     own = {_NOT_OF_A_NAME.sub("", encoding): encoding for encoding in ENCODINGS}
     return own.get(plain.replace("windows", "cp")) or _ALIASES.get(plain)
 
 
 class EncodingUnclear(DomainError):
-    """No encoding of a file is clearly the best one: ``import.encoding_needed``.
+    """The error ``import.encoding_needed``, because no encoding of a file is clearly the best.
 
-    ``readings``: some rows of the file in each encoding that is possible.
+    ``readings`` maps each possible encoding to some rows of the file, decoded with this encoding.
     """
 
     def __init__(self, readings: Mapping[str, Sequence[str]]) -> None:
@@ -97,14 +97,14 @@ class EncodingUnclear(DomainError):
         self.readings = readings
 
 
-# Bytes below 0x40 that end a cell; higher ones may be the second byte of a character. A cell keeps
-# its blanks, because quotation marks come in pairs.
+# The bytes that end a cell. All are below 0x40, because a higher byte may be the second byte of an
+# East Asian character. A blank doesn't end a cell, so that paired quotation marks stay together.
 _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _AS_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# As many cells with each byte beyond ASCII are enough, so that the memory is bounded and a letter
-# that comes late in a large file still counts.
+# The number of cells to collect for each byte beyond ASCII. A limit per byte bounds the memory, but
+# still includes letters that first appear late in a large file.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
 _MAX_ROW_BYTES = 400
@@ -112,7 +112,7 @@ ROWS_SHOWN = 3
 
 
 class EncodingEvidence:
-    """The cells of a file that have bytes beyond ASCII, some for each of these bytes."""
+    """Collects cells with bytes beyond ASCII from a file: a limited number for each byte."""
 
     def __init__(self) -> None:
         self._cells: dict[bytes, None] = {}
@@ -126,7 +126,7 @@ class EncodingEvidence:
         return bool(self._cells)
 
     def note(self, data: bytes) -> None:
-        """Note the cells of the next part of the file; parts without such bytes may be left out."""
+        """Collect cells from the next part of the file. Parts in plain ASCII may be skipped."""
         if data.isascii() and self._begun.isascii():
             self._begun = (self._begun + data)[-_MAX_CELL_BYTES:]
             return
@@ -137,7 +137,7 @@ class EncodingEvidence:
         self._note(whole)
 
     def end(self) -> None:
-        """Note the last row, which may have no line end."""
+        """Collect cells from the last row, which may lack a line end."""
         self._note(self._begun)
         self._begun = b""
 
@@ -158,14 +158,14 @@ class EncodingEvidence:
                     self._pattern = self._pattern_for(self._counts)
 
     def _pattern_for(self, counts: Mapping[int, int]) -> re.Pattern[bytes] | None:
-        """Return a pattern that finds the bytes with few known cells."""
+        """Return a pattern for the bytes beyond ASCII for which more cells should be collected."""
         open_bytes = [byte for byte, count in counts.items() if count < _MAX_CELLS_PER_BYTE]
         if not open_bytes:
             return None
         return re.compile(b"[%b]" % re.escape(bytes(open_bytes)))
 
     def decide(self) -> str:
-        """Return the encoding of the file; raises ``EncodingUnclear``."""
+        """Return the encoding of the file; raises ``EncodingUnclear`` if the result is unclear."""
         cells = list(self._cells)
         readings = _readings(cells)
         if WINDOWS_1252 in readings and all(map(is_western, readings[WINDOWS_1252].cells)):
@@ -173,7 +173,7 @@ class EncodingEvidence:
         possible = _possible(readings)
         if _is_mostly_western(readings, possible):
             return WINDOWS_1252
-        # Cells that all possible encodings read in the same way tell nothing.
+        # Cells with the same text in all possible encodings can't help to choose one.
         texts = zip(*(reading.cells for reading in possible.values()), strict=True)
         telling = [cell for cell, read in zip(cells, texts, strict=False) if len({*read}) > 1]
         if telling:
@@ -188,11 +188,14 @@ class EncodingEvidence:
     def _shown(
         self, readings: "Mapping[str, _Reading]", ranks: Mapping[str, float]
     ) -> dict[str, list[str]]:
-        """Return some rows in each encoding, the most probable first; each text comes once."""
+        """Return some rows in each encoding, the most probable encoding first.
+
+        If several encodings give the same text, only the most probable one is listed.
+        """
         shown: dict[str, list[str]] = {}
         for encoding in sorted(readings, key=lambda each: -ranks.get(each, 0.0)):
             rows = [row.decode(encoding, "replace") for row in self._rows]
-            # The rows in which more letters tell the encodings apart.
+            # Prefer rows with many letters beyond ASCII, in which the encodings differ most.
             rows.sort(key=lambda row: sum(not letter.isascii() for letter in row), reverse=True)
             if rows[:ROWS_SHOWN] not in shown.values():
                 shown[encoding] = rows[:ROWS_SHOWN]
@@ -200,7 +203,7 @@ class EncodingEvidence:
 
 
 def _cell_around(data: bytes, at: int) -> tuple[bytes, int]:
-    """Return the cell with the byte at this place, and the place behind the cell."""
+    """Return the cell that contains the byte at this position, and the position after the cell."""
     before = data[max(0, at - _MAX_CELL_BYTES) : at].translate(_AS_LINE_ENDS)
     end = _CELL_END.search(data, at, at + _MAX_CELL_BYTES)
     after = end.start() if end else min(len(data), at + _MAX_CELL_BYTES)
@@ -209,7 +212,10 @@ def _cell_around(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 class _Reading(NamedTuple):
-    """The cells in one encoding, and the words of them that have letters beyond ASCII."""
+    """The cells decoded with one encoding, and their words that have characters beyond ASCII.
+
+    ``plausible``: the number of these words that look like real words.
+    """
 
     cells: Sequence[str]
     words: Sequence[str]
@@ -221,14 +227,14 @@ class _Reading(NamedTuple):
 
 
 _WORD = re.compile(r"[^\s.,;:()&+/|\"<>@_-]+")
-# Fewer words of a file in another encoding are plausible by chance.
+# With a wrong encoding, the share of plausible words is usually below this limit.
 _MIN_PLAUSIBLE_SHARE = 0.9
 _SHARE_MARGIN = 0.02
 _MIN_WESTERN_SHARE = 0.97
 
 
 def _readings(cells: Sequence[bytes]) -> dict[str, _Reading]:
-    """Return the cells in each candidate in which all of them can be decoded."""
+    """Return the decoded cells for each encoding that can decode all of them."""
     found: dict[str, _Reading] = {}
     for encoding in _CANDIDATES:
         try:
@@ -247,7 +253,7 @@ def _readings(cells: Sequence[bytes]) -> dict[str, _Reading]:
 
 
 def _possible(readings: Mapping[str, _Reading]) -> dict[str, _Reading]:
-    """Return the readings whose words are plausible."""
+    """Return the readings in which nearly all words are plausible."""
     best = max((reading.share for reading in readings.values()), default=0.0)
     least = max(_MIN_PLAUSIBLE_SHARE, best - _SHARE_MARGIN)
     return {name: reading for name, reading in readings.items() if reading.share >= least}
@@ -261,7 +267,7 @@ _NO_CHARACTERS = frozenset({"Cc", "Cn", "Co", "Cs"})
 
 @lru_cache(16_384)
 def _is_plausible(word: str, *, is_asian: bool) -> bool:
-    """Return whether a word has letters of one script only, and no capital inside."""
+    """Return whether a word looks real: it mixes no scripts and has no capitals inside."""
     if any(not each.isascii() and unicodedata.category(each) in _NO_CHARACTERS for each in word):
         return False
     core = word.strip(_BESIDE_A_WORD)
@@ -297,7 +303,10 @@ def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
 
 
 def _is_mostly_western(readings: Mapping[str, _Reading], possible: Mapping[str, _Reading]) -> bool:
-    """Return whether nearly all words that tell Windows-1252 from its rivals are Western."""
+    """Return whether the file is in Windows-1252, except for a few cells.
+
+    The cells that read differently in another possible encoding must nearly all look Western.
+    """
     western = readings.get(WINDOWS_1252)
     if western is None or WINDOWS_1252 not in possible:
         return False
@@ -312,21 +321,21 @@ def _is_mostly_western(readings: Mapping[str, _Reading], possible: Mapping[str, 
     return any(fits)
 
 
-# The bytes from which chardet takes its statistics, and by how much the best must exceed the
-# others: the fewer the words, the more.
+# The number of bytes that chardet analyses, and the limits for the choice of the best encoding. The
+# fewer words a file has, the further the best encoding must be ahead of the others.
 _MAX_SAMPLE_BYTES = 64 * 1024
 _FEW, _SOME = 3, 20
 _MIN_NAME_SHARE = 0.34
 _RIVAL_NAME_SHARE = 0.25
 _MULTI_BYTE_MARGIN = 1.5
-# Scripts in which other scripts without capitals look like small letters.
+# Cyrillic and Greek encodings. With these, a script without capitals may look like small letters.
 _WITH_CAPITALS = frozenset({"cp1251", "koi8-r", "cp1253"})
 _MIN_WORDS_OF_SMALL_LETTERS = 10
 
 
 def _ranks(cells: Iterable[bytes]) -> dict[str, float]:
-    """Return chardet's score of each encoding for the cells."""
-    # The import is here because chardet loads its models, and few files need them.
+    """Return chardet's confidence in each encoding of these cells."""
+    # The import is here because chardet loads large models, which only few files need.
     import chardet
 
     sample = b"\n".join(cells)[:_MAX_SAMPLE_BYTES]
@@ -343,7 +352,7 @@ def _ranks(cells: Iterable[bytes]) -> dict[str, float]:
 def _best(possible: Mapping[str, _Reading], ranks: Mapping[str, float], telling: int) -> str | None:
     """Return the encoding that is clearly the best; ``None`` if there is none.
 
-    ``telling``: the number of cells in which the encodings differ.
+    ``telling``: the number of cells whose text depends on which possible encoding is used.
     """
     words = max((len(reading.words) for reading in possible.values()), default=0)
     others = sorted(
@@ -370,7 +379,7 @@ def _best(possible: Mapping[str, _Reading], ranks: Mapping[str, float], telling:
     if not others:
         return None
     best, rank = others[0], ranks.get(others[0], 0.0)
-    # The rules for Western words have already rejected Windows-1252.
+    # The rules in ``western`` have already rejected Windows-1252, so demand a larger lead.
     is_doubtful = telling < _FEW or best == WINDOWS_1252
     margin = 1.2 if telling >= _SOME else 3.0 if is_doubtful else 2.0
     rivals = (ranks.get(n, 0.0) for n in others if possible[n].cells != possible[best].cells)
@@ -383,9 +392,9 @@ def _best(possible: Mapping[str, _Reading], ranks: Mapping[str, float], telling:
 
 
 def _name_share(reading: _Reading, encoding: str) -> float:
-    """Return the share of characters that are frequent in names of the encoding's language."""
+    """Return the share of characters that are frequent in names in the encoding's language."""
     letters = [each for word in reading.words for each in word if not each.isascii()]
     known = _NAME_CHARACTERS[_MULTI_BYTE[encoding]]
-    # Only Japanese has kana.
+    # Kana count as frequent too, because only Japanese has them.
     common = sum(letter in known or "\u3040" <= letter <= "\u30ff" for letter in letters)
     return common / max(1, len(letters))

@@ -93,7 +93,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
         task.status, task.error, task.side_by_side = job.status, error_shown(job), False
         keep_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
-            # The owner needs its rows to choose the encoding.
+            # Keep the file, because the owner needs its rows to choose the encoding.
             keep_for = DRY_RUN_FILE_KEPT
         _finish(uow, task, job.id, keep_for=keep_for)
 
@@ -202,7 +202,7 @@ def chunk_key(prefix: str, number: int) -> str:
     return f"{prefix}/chunks/{number:06}"
 
 
-# The end of a row that clears the stored end.
+# The ``paid_expiry`` of a row that removes the stored end of the paid tier.
 CLEARED = ""
 
 
@@ -213,11 +213,11 @@ class JudgedRow(NamedTuple):
 
     Attributes:
         line: the physical line where the row begins, from 1; in a request, the member's place.
-        email: the normalised address. It is empty if the row says nothing about a person, because
-            its address is invalid or another row of the address counts.
-        paid_expiry: the end of the paid tier, ``CLEARED``, or ``None`` if the row says nothing
-            about the end.
-        left: why the file says that the person gets no mail: unsubscribed, cleaned, bounced,
+        email: the normalised address. It is empty if the address is invalid, or if another row with
+            the same address is used instead.
+        paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end. ``None`` means
+            that the row states no end.
+        left: the reason in the file why the person gets no mail: unsubscribed, cleaned, bounced or
             complained.
         cells: the original columns.
     """
@@ -235,12 +235,12 @@ class JudgedRow(NamedTuple):
 
     @property
     def is_withheld(self) -> bool:
-        """Return whether the row is not imported, and keeps its person from being added."""
+        """Return whether the row is rejected and also prevents its person from being added."""
         return self.code is not None and bool(self.email)
 
     @property
     def strictness(self) -> int:
-        """The rank of a row that can be applied."""
+        """The rank of the row's status in ``STRICTNESS``, for a row without a ``code``."""
         return STRICTNESS[SuppressionStatus(self.left or SuppressionStatus.WANTED)]
 
 
