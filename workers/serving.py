@@ -37,9 +37,10 @@ class QueuesDontMix(ValueError):
 class Serving:
     """The queues of one process.
 
-    Each queue has a limit of its own and the pool has room for all of them. A server that hangs
-    therefore delays only the queue that calls it. Computing in a thread delays every queue of the
-    process. Work that computes belongs into the pool of processes or into child processes.
+    Each queue has its own limit of concurrent jobs, and the pool is large enough for all limits
+    together. A server that hangs therefore delays only the queue that calls it. Long computations
+    in a thread would delay all queues of the process, so they run in a process pool or a child
+    process.
     """
 
     pool: Pool

@@ -1,8 +1,8 @@
-"""The loop of a child process that answers one message of its parent after another.
+"""The main loop of a child process, which answers the messages of its parent one by one.
 
-A module is such a child if it calls `serve`. `child_process.ChildProcess` starts it as
-`python -m <module> <parent's pid> <memory in bytes>`. It exits with status 0 only between two
-messages, so that its parent may send a message again that had no answer by then.
+A module runs as a child process by calling `serve`. `child_process.ChildProcess` starts the module
+as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with status 0 only between
+two messages. After this status, the parent may therefore resend a message that has no answer yet.
 """
 
 import json
@@ -17,10 +17,11 @@ from typing import Any, BinaryIO
 
 from core.process.linux import end_with_parent, give_memory_back
 
-# Messages in both directions are a head (two lengths), a JSON text, and bytes.
+# A request or an answer consists of a header with two lengths, a JSON text, and binary data.
 HEAD = struct.Struct(">IQ")
 
-# Takes the JSON fields and the bytes of a request; returns the fields and the bytes of the answer.
+# A function that receives the JSON fields and the binary data of a request, and returns the fields
+# and the data of the answer.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0
@@ -28,27 +29,32 @@ _IDLE_SECONDS = 1.0
 
 
 def pack(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:
-    """Return the parts of a message in order. The data is not copied."""
+    """Return the parts of a message in sending order, without copying the data."""
     text = json.dumps(fields).encode()
     return HEAD.pack(len(text), sum(map(len, data))) + text, *data
 
 
 def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes: int) -> None:
-    """Answer messages until the parent closes the pipe or this process has worked enough.
+    """Answer messages until the parent closes the pipe.
+
+    The loop also ends when this process reaches its limit of CPU time or memory.
 
     Args:
-        confine: gives up rights before the first message, given the memory in bytes.
-        max_resident_bytes: the process ends after a message that leaves more memory in use.
+        confine: the function that restricts this process before the first message. Its argument is
+            the memory limit in bytes.
+        max_resident_bytes: the memory limit after a message. The process exits if it still uses
+            more.
     """
     parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
     end_with_parent(parent)
-    # The pipes are kept to ourselves: a library that prints must not write into an answer.
+    # Move the pipes to private descriptors, so that a library that prints can't corrupt an answer.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    # The worker reads our output after our end, so a full pipe must not stop us.
+    # The parent reads stderr only after this process has exited. Drop output that doesn't fit into
+    # the pipe, because waiting for the parent would block forever.
     os.set_blocking(2, False)
     sizes = os.open("/proc/self/statm", os.O_RDONLY)
     confine(memory_bytes)
@@ -60,7 +66,7 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
             give_memory_back()
             if _resident_bytes(sizes) > max_resident_bytes:
                 return
-        # Memory that is kept makes the next message faster. An idle process gives it back.
+        # Keeping memory speeds up the next message. Return the memory to the system when idle.
         if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
             give_memory_back()
 
@@ -68,12 +74,12 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
 def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
     """Read a message and answer it.
 
-    This is a function of its own so that no variable holds a message after its answer.
+    This code is a separate function so that no variable keeps the message in memory afterwards.
     """
     text_length, data_length = HEAD.unpack(head)
     text, data = requests.read(text_length), requests.read(data_length)
     if len(text) + len(data) < text_length + data_length:
-        # The parent is gone, so no process waits for an answer.
+        # The message is incomplete because the parent exited, so no process waits for an answer.
         sys.exit(1)
     for part in pack(*answer(json.loads(text), data)):
         rest = memoryview(part)

@@ -1,4 +1,4 @@
-"""Child processes for risky work, so that the work can harm nothing else."""
+"""Runs risky work in a child process, so that a crash or an exploit can't harm the parent."""
 
 import fcntl
 import json
@@ -22,29 +22,29 @@ _ROOT = Path(__file__).parents[2]
 
 
 class ChildTooSlow(Exception):
-    """The child did not answer in time, and was killed."""
+    """The child exceeded its time limit for a message and was killed."""
 
 
 class ChildCrashed(Exception):
-    """The child ended in the middle of a message; ``cause`` names its status or the signal."""
+    """The child exited before it answered. ``cause`` is the exit status or the signal."""
 
     def __init__(self, cause: str, printed: str) -> None:
         super().__init__(cause)
         self.cause = cause
-        # The end of its output.
+        # The last characters that the child wrote to standard error.
         self.printed = printed[-_MAX_PRINTED_CHARACTERS:]
 
 
 class ChildProcess:
-    """A child process whose module calls ``child_loop.serve``.
+    """A child process that runs a module which calls ``child_loop.serve``.
 
-    Only one thread may use the child at a time. The child dies with the thread that started it. The
-    next message then starts a new one.
+    Only one thread may use the child at a time. When the thread that started the child ends, the
+    kernel kills the child. The next message then starts a new child.
 
     Args:
-        max_messages: the child is replaced after this number of messages.
-        timeout: the seconds that a message may take.
-        memory_bytes: the address space of the child.
+        max_messages: the number of messages before the child is replaced.
+        timeout: the time limit for one message, in seconds.
+        memory_bytes: the limit of the child's address space.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class ChildProcess:
         return self._child.pid if self._child else None
 
     def start(self) -> None:
-        """Start the child now, so that the first message doesn't wait for it."""
+        """Start the child in advance, so that the first message doesn't wait for the start."""
         self._usable()
 
     def ask(self, fields: Any, *data: bytes) -> tuple[Any, bytes]:
-        """Return the fields and the bytes of the child's answer to this message.
+        """Send a message to the child, and return the fields and the data of its answer.
 
-        Raises ``ChildTooSlow`` and ``ChildCrashed``.
+        Raises ``ChildTooSlow`` or ``ChildCrashed``.
         """
         message = pack(fields, data)
         answer = self._ask(message) or self._ask(message)
@@ -78,13 +78,13 @@ class ChildProcess:
         return answer
 
     def close(self) -> None:
-        """Stop the child. Call this only while the child is idle."""
+        """Stop the child. Call this method only while the child is idle."""
         if self._child is not None and self._owner == os.getpid():
             self._end(self._child)
         self._child = None
 
     def _ask(self, message: Sequence[bytes]) -> tuple[Any, bytes] | None:
-        """Return the child's answer; None if it had exited before it got this message."""
+        """Return the child's answer; None if the child exited before it read the message."""
         child = self._usable()
         deadline = time.monotonic() + self._timeout
         self._messages += 1
@@ -102,8 +102,8 @@ class ChildProcess:
         except BrokenPipeError:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
-            # A job's time limit may raise at any point; the rest of a half-read answer must not be
-            # taken for the answer to the next message.
+            # A job's time limit can interrupt this method anywhere. Kill the child, because the
+            # unread part of its answer would be taken for the answer to the next message.
             self._kill(child)
             raise
         if status == 0:
@@ -113,7 +113,7 @@ class ChildProcess:
 
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
-            # After a fork the child belongs to the parent: leave it alone and start our own.
+            # This process was forked, so the child belongs to our parent. Start a separate child.
             self._child, self._owner = None, os.getpid()
         child = self._child
         if child is not None and (child.poll() is not None or self._messages >= self._max_messages):
@@ -121,10 +121,10 @@ class ChildProcess:
             child = None
         if child is not None:
             return child
-        # The root as working directory puts our packages first on the child's path, wherever the
-        # worker runs. With a process group of its own, a terminal's Ctrl-C doesn't reach the child:
-        # the worker finishes its work. Its output goes into a pipe, because it could
-        # forge lines of the worker's log.
+        # The project's root as working directory puts our packages first on the child's import
+        # path. The separate process group shields the child from Ctrl-C in a terminal, so that the
+        # worker can finish its work. The child's output goes into a pipe because the child must not
+        # write forged lines into the worker's log.
         arguments = (str(os.getpid()), str(self._memory_bytes))
         child = subprocess.Popen(  # noqa: S603 - our own module, numbers for arguments
             [sys.executable, "-m", self._module, *arguments],
@@ -139,7 +139,8 @@ class ChildProcess:
         for pipe in (child.stdin, child.stdout, child.stderr):
             os.set_blocking(_descriptor(pipe), False)
         for pipe in (child.stdin, child.stdout):
-            with suppress(OSError):  # refused to a user with many pipes; it only makes us faster
+            # A larger pipe is only faster. Linux refuses one to a user who has many pipes.
+            with suppress(OSError):
                 fcntl.fcntl(_descriptor(pipe), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._child, self._messages = child, 0
         return child
@@ -150,7 +151,7 @@ class ChildProcess:
         self._kill(child, grace=_EXIT_SECONDS)
 
     def _kill(self, child: subprocess.Popen[bytes], *, grace: float = 0.0) -> tuple[int, str]:
-        """Kill the child unless it exits in time; returns its status and what it printed."""
+        """Kill the child if it doesn't exit in time; return its status and its error output."""
         with suppress(subprocess.TimeoutExpired):
             child.wait(grace)
         child.kill()

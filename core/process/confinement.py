@@ -1,8 +1,8 @@
-"""The rights that a child process gives up before it sees what a stranger sent.
+"""Restricts a child process before it reads data from strangers.
 
-Code that a hostile image smuggles in through a hole of a codec can compute, read requests and write
-answers. A filter of the kernel's, seccomp, refuses it everything else, to root too, and can't be
-taken off again. Where a kernel has no such filter, the limits hold alone.
+A hostile image can run code by exploiting a fault in a codec. Such code can only compute, read
+requests and write answers. seccomp, a filter in the kernel, refuses all other system calls, even to
+root. A process can't remove the filter. A kernel without seccomp still enforces the limits.
 """
 
 import errno
@@ -15,8 +15,9 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
 from core.process.linux import hide_memory, refuse_new_privileges
 
-# A child is replaced once it has computed for 60 s, and a message may take 30 s more. This limit
-# ends code that computes for itself between two messages.
+# The kernel kills a child that uses more CPU time. A child normally exits between two messages when
+# it has used 60 s, and one message may take up to 30 s. Only hostile code reaches this limit, for
+# example code that keeps computing between two messages.
 MAX_CPU_SECONDS = 120
 
 _REQUESTS_AND_ANSWERS = ("read", "pread64", "write", "close", "pselect6")
@@ -34,12 +35,15 @@ def confine(memory_bytes: int) -> None:
         supported()
     limit(memory_bytes)
     with suppress(OSError):
-        # Where this fails, the worker has said so at its start.
+        # If the filter can't be loaded, the worker already logged a warning at its start.
         decoding_filter().load()
 
 
 def limit(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> None:
-    """Hide this process, and limit its memory, its time, its files and its children."""
+    """Protect this process's memory from other processes, and limit its resources.
+
+    The limits are for memory, CPU time, open files, file sizes and child processes.
+    """
     hide_memory()
     refuse_new_privileges()
     for kind, most in (

@@ -127,8 +127,11 @@ def create_link(
 ) -> tuple[str, datetime]:
     """Return a signed URL that opens one file of an encrypted attachment, and the URL's expiry.
 
-    ``filename``: ``None`` for the main file. Raises ``auth.login_again``, ``attachment.not_found``,
-    ``link.expires_in``, ``link.not_encrypted`` and ``media.not_found``.
+    Raises ``auth.login_again``, ``attachment.not_found``, ``link.expires_in``,
+    ``link.not_encrypted`` and ``media.not_found``.
+
+    Args:
+        filename: the name of the file, or ``None`` for the main file.
     """
     require_recent_login(uow, caller)
     attachment = get(uow, caller, hash_id)

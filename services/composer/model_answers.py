@@ -1,4 +1,4 @@
-"""Reads a language model's answer: drops its drafts, and finds the object that was asked for."""
+"""Parses the answer of a language model: removes drafts, and finds the requested JSON object."""
 
 import json
 import re
@@ -7,8 +7,8 @@ from typing import Any
 
 from services.composer.text.characters import visible_line
 
-# Models that think aloud put their drafts between such marks. A template may already have written
-# the opening mark into the prompt, so that an answer only has the closing one.
+# Reasoning models put their drafts between such tags, for example `<think>` and `</think>`. If the
+# prompt already ends with the opening tag, the answer contains only the closing tag.
 _DRAFTS = "think|thinking|thoughts?|reason|reasoning|reflection|analysis|scratchpad"
 _OPENING_MARK = (
     rf"<(?:\w+:)?(?:{_DRAFTS})(?:\s[^<>]*)?(?<!/)>|\[think\]|◁think▷"
@@ -23,7 +23,7 @@ _CLOSING_MARK = (
 _OBJECT_OR_MARK = re.compile(
     rf'(?P<object>\{{(?=\s*["}}]))|(?P<closing>{_CLOSING_MARK})|{_OPENING_MARK}', re.IGNORECASE
 )
-# Each one may be scanned to the end of the answer, so more of them would take long.
+# The parser may scan the rest of the answer for each broken object. This limits the time for that.
 _MAX_BROKEN_OBJECTS = 100
 _MAX_ANSWER_TEXTS = 50
 _MAX_ANSWER_TEXT_CHARACTERS = 5000
@@ -32,14 +32,14 @@ _MIN_ECHOED_WORDS = 3
 
 
 class UnreadableAnswer(Exception):
-    """Raised if the answer doesn't have the requested shape; the message never quotes it."""
+    """The answer doesn't match the requested schema. The error message never quotes the answer."""
 
 
 def remove_drafts(text: str) -> str:
-    """Remove the model's drafts, which stand between two marks or before a closing one.
+    """Remove the model's drafts: all text between an opening and a closing tag.
 
-    Marks inside the strings of a JSON object are part of its text. After an opening mark that is
-    never closed, everything is draft.
+    If the opening tag is missing, all text before the closing tag is a draft. If the closing tag is
+    missing, all text after the opening tag is a draft. Tags inside a JSON object stay.
     """
     pieces: list[str] = []
     start, is_draft = 0, False
@@ -58,13 +58,13 @@ def remove_drafts(text: str) -> str:
 def read_answer(
     text: str, schema: Mapping[str, Any], instructions: str
 ) -> dict[str, str | tuple[str, ...]]:
-    """Return the values of the last object that fits the schema.
+    """Return the values of the last JSON object that matches the schema.
 
-    A model may answer with a first try and then a better one. An object that only repeats the
-    schema or the instructions doesn't count. Raises ``UnreadableAnswer``.
+    The last object is used because a model may correct its own first attempt. Objects that only
+    repeat the schema or the instructions are ignored. Raises ``UnreadableAnswer``.
     """
     properties = schema["properties"]
-    reason = f"The answer is no JSON object with {', '.join(sorted(properties))}."
+    reason = f"The answer isn't a JSON object with {', '.join(sorted(properties))}."
     objects = [value for _, value in _objects_and_marks(text) if value is not None]
     for answer in reversed(objects):
         if not properties.keys() <= answer.keys():
@@ -80,7 +80,7 @@ def read_answer(
 
 
 def _objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
-    """Yield each JSON object with its value, and between objects each draft's mark."""
+    """Yield each JSON object with its parsed value, and each draft tag with ``None``."""
     at = broken = 0
     while match := _OBJECT_OR_MARK.search(text, at):
         at = match.end()
@@ -99,14 +99,14 @@ def _value(value: object, name: str, schema: Mapping[str, Any]) -> str | tuple[s
     if schema["type"] != "array":
         return _text(value, name)
     if not isinstance(value, list):
-        raise UnreadableAnswer(f"{name} is no list of texts.")
+        raise UnreadableAnswer(f"{name} isn't a list of texts.")
     texts = (_text(each, f"an item of {name}") for each in value[:_MAX_ANSWER_TEXTS])
     return tuple(filter(None, texts))
 
 
 def _text(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise UnreadableAnswer(f"{name} is no text.")
+        raise UnreadableAnswer(f"{name} isn't a text.")
     return visible_line(value[:_MAX_ANSWER_TEXT_CHARACTERS])
 
 
@@ -118,7 +118,10 @@ def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> 
 
 
 def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
-    """Return whether the texts are only their type, their name, dots or their instructions."""
+    """Return whether the model filled in a placeholder instead of real text.
+
+    A placeholder is the field's type, the field's name, dots, or a part of the instructions.
+    """
     words = {text.strip(_BRACKETS_AND_DOTS).lower() for text in texts} - {""}
     kinds = {each.rstrip("0123456789 _-") or each for each in words}
     if len(kinds) != 1:

@@ -66,7 +66,7 @@ CONDENSE_PROMPT = PromptSpec(_text("condense.txt"), "part", _object({"summary": 
 
 
 def metadata_prompt(wanted: frozenset[MetadataField]) -> PromptSpec:
-    # In the order of the enumeration, so that equal questions are equal texts.
+    # Sort the fields in the order of the enumeration, so that equal requests produce equal prompts.
     parts = [part for part in MetadataField if part in wanted]
     described = "\n".join(_PARTS[part] for part in parts)
     properties = {part.value: _TEXTS if part is MetadataField.TAGS else _TEXT for part in parts}
@@ -104,7 +104,10 @@ class _Asker:
         seconds: float,
         repair: tuple[str, str] = ("", ""),
     ) -> str:
-        """Return the answer without drafts; `repair` adds to the instructions and the material."""
+        """Send the prompt to the model, and return its answer without drafts.
+
+        ``repair``: the texts to append to the instructions and to the material.
+        """
         mark, given = _delimited(material)
         request = CompletionRequest(
             instructions=_FRAME.format(mark=mark, task=prompt.text) + repair[0],
@@ -152,7 +155,7 @@ def split_by_tokens(text: str, max_tokens: int) -> Iterator[str]:
 
 
 def read_metadata(text: str, prompt: PromptSpec) -> PostMetadata:
-    """Return the metadata in an answer to the prompt; raises ``UnreadableAnswer``."""
+    """Parse the model's answer to a metadata prompt. Raises ``UnreadableAnswer``."""
     values: dict[str, Any] = read_answer(text, prompt.schema, prompt.text)
     return PostMetadata(**values)
 

@@ -39,7 +39,7 @@ class PlainPost:
     listed: frozenset[int] = frozenset()
 
     def to_payload(self) -> dict[str, Any]:
-        """Return the post for another process."""
+        """Return the post as JSON fields, which are sent to another process."""
         return {
             "title": self.title,
             "paragraphs": self.paragraphs,
@@ -52,7 +52,7 @@ class PlainPost:
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> "PlainPost":
-        """Return the post that `text_child` read; its texts are clean."""
+        """Restore a post from the JSON fields of `to_payload`, whose texts are free of markup."""
         return cls(
             title=CleanText(payload["title"]),
             paragraphs=tuple(map(CleanText, payload["paragraphs"])),
@@ -89,16 +89,16 @@ class PostMetadata:
     tags: tuple[str, ...] | None = None
 
     def to_fields(self) -> dict[str, str]:
-        """Return the fields of the answer by name."""
+        """Return the requested fields by name, as the API returns them."""
         tags = None if self.tags is None else ",".join(self.tags)
         fields = {"slug": self.slug, "summary": self.summary, "tags": tags}
         return {name: text for name, text in fields.items() if text is not None}
 
 
-# Separates the tweets of an answer. A tweet is one line, so it can't contain this.
+# The separator between tweets in the API's answer. A tweet is one line, so it can't contain this.
 _TWEETS_APART = "\n\n"
 
 
 def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
-    """Return the field of the answer."""
+    """Join the tweets into the one field that the API returns."""
     return {"tweets": _TWEETS_APART.join(tweets)}

@@ -1,7 +1,8 @@
-"""The child process that reads posts and writes offline about them.
+"""The child process that parses posts and runs the offline writer.
 
-Reading a post computes for as long as its author likes. `text_processes` asks this process, so that
-neither other work of the worker waits nor its secrets are near.
+A hostile post can keep the parser busy for a long time, or exploit it. In a separate process, such
+a post can't delay the worker's other jobs or read the worker's secrets. `text_processes` starts
+this process.
 """
 
 import os
@@ -13,16 +14,16 @@ from services.composer import offline
 from services.composer.post import MetadataField, Post, join_tweets
 from services.composer.text import markup
 
-# The models of all languages take 265 MB, together with a post of the greatest length.
+# The models of all languages and a post of the maximum length take 265 MB together.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
-# Dictionaries are opened when a post first needs them. The model of languages is unpacked into a
-# temporary file of 68 MB.
+# The process must open files after its restriction, because dictionaries are loaded on demand.
+# Language detection unpacks its model into a temporary file of 68 MB.
 _MAX_OPEN_FILES = 64
 _MAX_FILE_BYTES = 128 * 1024 * 1024
 
 
 def main() -> None:
-    # The library would start a thread for each core, and this process may start none.
+    # OpenBLAS would start a thread per core, but this process isn't allowed to start threads.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     child_loop.serve(_answer, confine=_confine, max_resident_bytes=_MAX_RESIDENT_BYTES)
 

@@ -1,4 +1,4 @@
-"""The child processes in which a worker reads posts and writes offline about them."""
+"""Runs the post parser and the offline writer in child processes of a worker."""
 
 from queue import Empty, LifoQueue
 from typing import Any
@@ -12,24 +12,25 @@ from services.composer.requests import MetadataRequest, SecondsLeft
 log = get_logger(__name__)
 
 MAX_POST_SECONDS = 20.0
-# A post of the greatest length needed 514 MB of address space as measured, with all models loaded.
+# A post of the maximum length was measured to need 514 MB of address space with all models loaded.
 _MEMORY_BYTES = 1024 * 1024 * 1024
-# A second child reads while a slow post occupies the first. Two take 500 MB with all models.
+# The second child works while a slow post occupies the first. With all models loaded, both children
+# take 500 MB together.
 _MAX_CHILDREN = 2
 _POSTS_PER_CHILD = 5_000
 _MODULE = "services.composer.text_child"
 
 
 class TextProcesses:
-    """Reads posts and writes offline about them in child processes.
+    """A pool of child processes that parse posts and run the offline writer.
 
-    Threads share the children. A thread waits for a free one only while a caller waits for the
-    result. A child is started when all others are busy, and is kept.
+    All threads of the worker share the pool. If all children are busy, a thread waits for one, but
+    only as long as a caller waits for the result. Children are started on demand and then reused.
     """
 
     def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
         self._timeout = timeout
-        # The last one in is the first one out, so a child starts only if all others are busy.
+        # Last in, first out: reuse a running child, and start another one only if it is busy.
         self._free = LifoQueue[ChildProcess]()
         for _ in range(_MAX_CHILDREN):
             self._free.put(
@@ -42,23 +43,23 @@ class TextProcesses:
             )
 
     def close(self) -> None:
-        """Stop the children. Call this only while all are free."""
+        """Stop the children. Call this method only while all of them are idle."""
         for _ in range(_MAX_CHILDREN):
             child = self._free.get()
             child.close()
             self._free.put(child)
 
     def read(self, post: Post, seconds_left: SecondsLeft) -> PlainPost:
-        """Return the post without its markup.
+        """Parse the post and remove its markup.
 
-        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and what ``seconds_left``
-        raises.
+        Raises ``composer.post_too_slow``, ``composer.post_unreadable``, and all errors of
+        ``seconds_left``.
         """
         payload = {"title": post.title, "content": post.content}
         return PlainPost.from_payload(self._ask(payload, seconds_left))
 
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> dict[str, str]:
-        """Return the fields that the offline writer writes; raises what ``read`` raises."""
+        """Return the fields that the offline writer generates. Raises the errors of ``read``."""
         fields: dict[str, str] = self._ask(request.to_payload(), seconds_left)
         return fields
 
@@ -78,7 +79,10 @@ class TextProcesses:
         return answer
 
     def _take(self, seconds_left: SecondsLeft) -> ChildProcess:
-        """Return a free child. ``seconds_left`` raises once no caller waits."""
+        """Wait for an idle child and return it.
+
+        If the caller has gone, ``seconds_left`` raises an error, which ends the wait.
+        """
         while True:
             try:
                 return self._free.get(timeout=seconds_left())

@@ -52,11 +52,11 @@ class MetadataWriter:
         return cls(resources.settings, cache, TextProcesses(), llm)
 
     def load(self) -> None:
-        """Load what the offline writer's first post needs, if a model's failure asks for it.
+        """Load the offline writer's models in advance if it is the fallback for a language model.
 
-        Loading takes a second, and several on a busy machine: more than a model that was too slow
-        leaves of a short wait. Where the offline writer is the settings' choice, its first post has
-        all of the wait.
+        Loading takes a second, or several on a busy machine. A caller whose language model was too
+        slow can't wait that long for the fallback. Without a language model, the first call has
+        enough time to load the models itself.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)
@@ -67,13 +67,13 @@ class MetadataWriter:
         seconds_left: requests.SecondsLeft,
         payment: RunPayment | None = None,
     ) -> MetadataResult:
-        """Write the result with the writer of the settings.
+        """Generate the result with the writer that the settings select.
 
-        Raises what ``TextProcesses.read`` raises, and what the language model's port raises if the
-        settings have no fallback.
+        Raises the errors of ``TextProcesses.read``. Without a fallback, also raises the errors of
+        the language model.
 
         Args:
-            payment: where an answer of the model costs something.
+            payment: the charge for the model's answers; ``None`` if they are free.
         """
         # The API has looked too, but an equal request may have ended since: its model call was
         # paid for. The key is computed anew, since the API may have other settings or rules.

@@ -1,7 +1,7 @@
-"""Turns what a PNG states about its colours into an ICC profile, for the conversion to sRGB.
+"""Builds the ICC profile of a PNG from its colour chunks, for the conversion to sRGB.
 
-A PNG may state them in four ways. The specification's order decides: `cICP`, `iCCP`, `sRGB`, then
-`gAMA` with `cHRM`. A statement that can't be used leaves the decision to the next one.
+A PNG can describe its colour space in four ways. The PNG specification defines their priority:
+`cICP`, `iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a chunk is invalid, the next one is used.
 """
 
 import math
@@ -17,7 +17,7 @@ _GAMMA = struct.Struct(">I")
 _POINTS = struct.Struct(">8I")
 COLOUR_CHUNKS = frozenset({b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"})
 
-# A profile for a screen has some kilobytes, one for a printer up to two megabytes.
+# Profiles of screens have a few kilobytes. Profiles of printers have up to two megabytes.
 _MAX_PROFILE_BYTES = 4 * 1024 * 1024
 _MAX_RENDERING_INTENT = 3
 
@@ -28,7 +28,7 @@ _Curve = Callable[[float], float]
 
 @dataclass(frozen=True, slots=True)
 class _Primaries:
-    """The chromaticities (x, y) of white and of the three channels."""
+    """The chromaticities (x, y) of the white point and of the three primary colours."""
 
     white: _Point
     red: _Point
@@ -38,14 +38,17 @@ class _Primaries:
 
 @dataclass(frozen=True, slots=True)
 class _Colours:
-    """A colour space: its primaries, and the linear light of each level, both from 0 to 1."""
+    """A colour space: its primaries and its transfer function.
+
+    The transfer function maps a pixel's level to linear light. Both are numbers from 0 to 1.
+    """
 
     primaries: _Primaries
     curve: _Curve
 
 
 def profile_of(chunks: Mapping[bytes, bytes], *, is_grey: bool) -> bytes | None:
-    """Return the ICC profile of the pixels; ``None`` if they are sRGB already."""
+    """Return the ICC profile of the pixels; ``None`` if the pixels are already sRGB."""
     coded = _coded(chunks.get(b"cICP", b""))
     if coded is not None:
         return _profile(coded, is_grey=is_grey)
@@ -64,7 +67,7 @@ def _power(exponent: float) -> _Curve:
 
 
 def _with_toe(slope: float, start: float, offset: float, exponent: float) -> _Curve:
-    """Return a power that is a straight line below ``start``."""
+    """Return a power function that is replaced by a straight line below ``start``."""
     return lambda level: (
         level / slope if level < start else math.pow((level + offset) / (1 + offset), exponent)
     )
@@ -79,8 +82,9 @@ def _cinema(level: float) -> float:
     return min(1.0, 52.37 / 48 * math.pow(level, 2.6))
 
 
-# PQ and HLG are for displays that are brighter than paper. Their pictures show white at 203 cd/m²
-# (ITU-R BT.2408). Brighter light is compressed into the last fifth.
+# PQ and HLG are the transfer functions of HDR images, which are brighter than white paper. ITU-R
+# BT.2408 defines their white as 203 cd/m². To fit into sRGB, all light above 80% of this white is
+# compressed into the remaining 20%.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
@@ -109,7 +113,8 @@ def _hlg(level: float) -> float:
 _D65, _C = (0.3127, 0.3290), (0.310, 0.316)
 _SRGB_PRIMARIES = _Primaries(_D65, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
 _NTSC = _Primaries(_D65, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
-# The keys are codes of ITU-T H.273. Other codes are reserved or leave the colours open.
+# The primaries by their code in ITU-T H.273. Codes that are missing here are reserved or mean
+# "unspecified".
 _CODED_PRIMARIES = {
     1: _SRGB_PRIMARIES,
     4: _Primaries(_C, (0.67, 0.33), (0.21, 0.71), (0.14, 0.08)),
@@ -137,7 +142,7 @@ _CODED_CURVES: Mapping[int, _Curve] = {
 
 
 def _coded(body: bytes) -> _Colours | None:
-    """Return the colours of a `cICP`; ``None`` for one that says nothing, or nothing valid."""
+    """Return the colour space in a `cICP` chunk; ``None`` if it is unspecified or invalid."""
     if len(body) != _CODES.size:
         return None
     primaries_code, curve_code, matrix, is_full_range = _CODES.unpack(body)
@@ -148,15 +153,15 @@ def _coded(body: bytes) -> _Colours | None:
 
 
 def _narrow(curve: _Curve) -> _Curve:
-    """Return the curve for levels from 16 (black) to 235 (white)."""
+    """Return the transfer function for narrow range, where black is level 16 and white is 235."""
     return lambda level: curve(min(1.0, max(0.0, (level * 255 - 16) / 219)))
 
 
 def _embedded(body: bytes, *, is_grey: bool) -> bytes | None:
-    """Return the profile of an `iCCP`; ``None`` for one that doesn't fit the pixels."""
+    """Return the profile in an `iCCP` chunk; ``None`` if it is broken or doesn't fit the pixels."""
     _, _, rest = body.partition(b"\0")
     if rest[:1] != b"\0":
-        return None  # a method of compression that doesn't exist
+        return None  # The compression method is unknown.
     try:
         profile = zlib.decompressobj().decompress(rest[1:], _MAX_PROFILE_BYTES + 1)
     except zlib.error:
@@ -167,18 +172,19 @@ def _embedded(body: bytes, *, is_grey: bool) -> bytes | None:
     return profile if is_usable else None
 
 
-# A unit is 1/100,000. Values outside of these bounds are mistakes.
+# `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma outside of these bounds is
+# ignored as a mistake.
 _UNIT = 100_000
 _MIN_GAMMA, _MAX_GAMMA = 1_000, 10_000_000
-# Encoders that mean sRGB write 0.45455 and its primaries, or round them. As in libpng, a gamma
-# within 5% of that value stands for sRGB's own curve.
+# Encoders describe sRGB by a gamma of 0.45455 and by its primaries, which some of them round. As in
+# libpng, a gamma within 5% of 0.45455 therefore means the exact transfer function of sRGB.
 _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
 
 
 def _measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
-    """Return the colours of a `gAMA`, and of a `cHRM` that comes with it."""
+    """Return the colour space in a `gAMA` chunk and, if the PNG has one, its `cHRM` chunk."""
     if len(gamma_body) != _GAMMA.size:
         return None
     (units,) = _GAMMA.unpack(gamma_body)
@@ -192,7 +198,10 @@ def _measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
 
 
 def _measured_primaries(body: bytes) -> _Primaries:
-    """Return the primaries of a `cHRM`; sRGB's if there is none, or one that can't be true."""
+    """Return the primaries in a `cHRM` chunk.
+
+    If the chunk is missing or its primaries are impossible, return the primaries of sRGB.
+    """
     if len(body) != _POINTS.size:
         return _SRGB_PRIMARIES
     values = [unit / _UNIT for unit in _POINTS.unpack(body)]
@@ -204,7 +213,8 @@ def _measured_primaries(body: bytes) -> _Primaries:
     return primaries if is_possible and not is_srgb else _SRGB_PRIMARIES
 
 
-# The white of ICC profiles, and the matrix (Bradford) that adapts colours to another white.
+# The white point of ICC profiles (D50), and the Bradford matrix, which adapts colours to another
+# white point.
 _D50 = (0.9642, 1.0, 0.8249)
 _CONES = ((0.8951, 0.2664, -0.1614), (-0.7502, 1.7135, 0.0367), (0.0389, -0.0685, 1.0296))
 _FROM_CONES = (
@@ -216,7 +226,10 @@ _MAX_COLUMN = 10.0
 
 
 def _columns(primaries: _Primaries) -> Sequence[_Vector] | None:
-    """Return X, Y and Z of each channel under D50; ``None`` if no light has these primaries."""
+    """Return the X, Y and Z values of each primary, adapted to the white point D50.
+
+    Returns ``None`` if no real light can have these primaries.
+    """
     points = [(x, y, 1 - x - y) for x, y in (primaries.red, primaries.green, primaries.blue)]
     x, y = primaries.white
     try:
@@ -252,7 +265,8 @@ def _product(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
     return tuple(sum(map(float.__mul__, row, vector)) for row in matrix)
 
 
-# ICC.1: the size, version 4.3, a display profile, its pixels, its colours, the signature, and D50.
+# The header of an ICC.1 profile. Its fields are the size, the version (4.3), the profile class, the
+# pixels' colour space, the connection space, the signature, and the white point.
 _HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
 _VERSION = 0x04300000
 _TAG = struct.Struct(">4sII")
@@ -260,7 +274,10 @@ _LEVELS = 256
 
 
 def _profile(colours: _Colours, *, is_grey: bool) -> bytes | None:
-    """Build the ICC profile of a colour space, or of its greys; ``None`` for sRGB."""
+    """Build the ICC profile of a colour space; return ``None`` for sRGB.
+
+    For grey images, the profile contains only the transfer function.
+    """
     is_srgb = colours.curve is _SRGB and (is_grey or colours.primaries == _SRGB_PRIMARIES)
     columns = None if is_srgb else _columns(colours.primaries)
     if columns is None:

@@ -68,7 +68,7 @@ def read_gif(data: bytes) -> Animation:
             outcome.check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0" and frames:
-            break  # as in browsers, the frames before the fault are shown
+            break  # As in browsers, keep the frames before the invalid block.
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
     if not frames:
@@ -124,13 +124,13 @@ _BITMAP_HEADER = struct.Struct("<IiiHH24x")
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
-# An icon may claim thousands of large images, and each attempt to decode one takes time.
+# A hostile icon can list thousands of large images. This limits the time spent on decoding them.
 _MAX_DECODED_ENTRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An image of an icon: its sides, its bits per pixel, and its place in the file."""
+    """An image in an icon: its width, height, bits per pixel, and position in the file."""
 
     width: int
     height: int
@@ -140,9 +140,10 @@ class _Entry:
 
 
 def decode_best(data: bytes) -> Image.Image:
-    """Decode the image with the most pixels; among equals, the one with the most bits a pixel.
+    """Decode the best image: the one with the most pixels.
 
-    If it can't be decoded, the next best takes its place. Raises the first error if none can.
+    Among images of the same size, the one with the most bits per pixel is the best. If the best
+    image can't be decoded, try the next best. If no image can be decoded, raise the first error.
     """
     entries, failures = list[_Entry](), list[Exception]()
     for offset, size in dict.fromkeys(_places(data)):
@@ -155,7 +156,7 @@ def decode_best(data: bytes) -> Image.Image:
         try:
             return _decode_entry(entry, data[entry.offset : entry.offset + entry.size])
         except (UnreadableImage, *DECODER_ERRORS) as error:
-            # A traceback would hold the image's memory.
+            # Drop the traceback, because it would keep the image in memory.
             failures.append(error.with_traceback(None))
     raise failures[0]
 
@@ -175,7 +176,7 @@ def _decode_entry(entry: _Entry, body: bytes) -> Image.Image:
 
 
 def _places(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the offset and the size of each image; raises an error if the file was cut short."""
+    """Yield the offset and the size of each image; raise an error if the file was cut short."""
     if len(data) < _COUNT.size:
         raise truncated("The ICO stops before its directory.")
     (count,) = _COUNT.unpack_from(data)
@@ -191,7 +192,8 @@ def _places(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _entry(data: bytes, offset: int, size: int) -> _Entry:
-    # The image's own header counts: the directory has one byte a side, and is often wrong.
+    # Use the size in the image's own header. The icon's directory stores width and height in one
+    # byte each, and is often wrong.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:
@@ -213,16 +215,17 @@ def _entry(data: bytes, offset: int, size: int) -> _Entry:
 _MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
 _START, _END, _TEMPORARY = 0xD8, 0xD9, 0x01
 _APP0, _APP1, _APP2, _APP14, _APP15, _COMMENT = 0xE0, 0xE1, 0xE2, 0xEE, 0xEF, 0xFE
-# The decoder needs these segments to know the pixels' colours. Shorter ones are broken.
+# These segments define how the decoder converts colours. They are broken if they are shorter than
+# these lengths.
 _NEEDED_APPS = {_APP0: (b"JFIF\0", 14), _APP14: (b"Adobe", 12)}
 _EXIF, _JPEG_XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
 _PROFILE = b"ICC_PROFILE\0"
 
 
 def read_jpeg(data: bytes) -> Picture:
-    """Read the segments of the first picture; raises an error if it has no end.
+    """Separate the first picture's pixels from its metadata.
 
-    libjpeg would paint the missing part grey.
+    Raises an error if the end marker is missing, because libjpeg would paint the missing part grey.
     """
     metadata: dict[str, bytes] = {}
     pieces, profile = list[bytes](), list[bytes]()
@@ -244,7 +247,7 @@ def read_jpeg(data: bytes) -> Picture:
             if marker == _APP2 and body.startswith(_PROFILE):
                 profile.append(body.removeprefix(_PROFILE))
             elif marker == _APP1 and body.startswith(_EXIF):
-                # A long block continues in further segments, and each one repeats the prefix.
+                # Long EXIF data is split over several segments. Each segment repeats the prefix.
                 metadata["exif"] = metadata.get("exif", _EXIF) + body.removeprefix(_EXIF)
             elif marker == _APP1 and body.startswith(_JPEG_XMP):
                 metadata["xmp"] = body.removeprefix(_JPEG_XMP)
@@ -258,7 +261,10 @@ def _is_droppable(marker: int, body: bytes) -> bool:
 
 
 def _joined_profile(pieces: list[bytes]) -> bytes | None:
-    """Return the profile whose pieces begin with their number, from 1, and the number of all."""
+    """Join the pieces of an ICC profile; return ``None`` if one is missing.
+
+    The first two bytes of each piece are its number, counted from 1, and the number of pieces.
+    """
     ordered = sorted(pieces, key=lambda piece: piece[:1])
     heads = [(number, len(pieces)) for number in range(1, len(pieces) + 1)]
     if not pieces or [tuple(piece[:2]) for piece in ordered] != heads:
@@ -292,7 +298,7 @@ def read_webp(data: bytes) -> WebpFile:
     if end > len(data):
         raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
     found, pieces = WebpFile(), list[bytes]()
-    # As in browsers, files without an extended header have no metadata.
+    # As in browsers, ignore metadata in a file without an extended header.
     is_extended = data[12:16] == b"VP8X"
     for name, body in _chunks(data, 12, end):
         if name in _PIXEL_CHUNKS:
@@ -320,7 +326,7 @@ def read_webp(data: bytes) -> WebpFile:
 
 def _webp_chunk(name: bytes, body: bytes) -> bytes:
     if name == b"VP8X":
-        # Clear the flags of the dropped chunks.
+        # Clear the flags for metadata chunks, because those chunks are dropped.
         body = bytes([body[0] & (_ALPHA | _MOTION)]) + body[1:] if body else body
     return name + len(body).to_bytes(4, "little") + body + bytes(len(body) % 2)
 
@@ -346,7 +352,8 @@ def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
         start = at + 8
         stop = start + int.from_bytes(data[at + 4 : start], "little")
         if stop > end and data[at : at + 4] in _METADATA:
-            return  # whose length is wrong; the end of the file itself was checked
+            # The file isn't cut short, so this metadata chunk states a wrong length.
+            return
         if stop > end:
             raise truncated(f"The WebP chunk at byte {at:,} runs past the end of the file.")
         yield data[at : at + 4], data[start:stop]

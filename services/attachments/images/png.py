@@ -34,11 +34,13 @@ def _fits(body: bytes, canvas: tuple[int, int], *, is_still: bool) -> bool:
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE, _KEY = b"PLTE", b"tRNS"
-# A flaw in any other chunk costs its own effect, such as exact colours, and not the picture.
+# A wrong checksum in one of these chunks makes the picture unreadable. Other chunks with a wrong
+# checksum are ignored.
 _ESSENTIAL = (b"IHDR", _PALETTE, b"IDAT")
 _ANIMATED = (b"fcTL", b"fdAT")
 _BEFORE_PIXELS = {_PALETTE, _KEY, *COLOUR_CHUNKS}
-# The sizes of a transparent colour. Other types have alpha already, or one value per palette entry.
+# The bytes of a `tRNS` chunk that contains a transparent colour, by the picture's colour type.
+# Palette pictures have one alpha value per entry instead, and other types have an alpha channel.
 _KEY_BYTES = {0: 2, 2: 6}
 _DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
 _GREY, _TRUE_COLOUR, _INDEXED, _GREY_WITH_ALPHA = 0, 2, 3, 4
@@ -62,9 +64,9 @@ class _Cut:
 class _Found:
     """
     Attributes:
-        shared: the chunks that change the meaning of pixels, so each frame gets a copy of them.
-        colours: the chunks that state the meaning of the pixels' levels.
-        profile: the ICC profile of the pixels, which follows from them.
+        shared: the palette and transparency chunks by name. Each frame gets a copy of them.
+        colours: the chunks that describe the colour space, by name.
+        profile: the ICC profile that was built from ``colours``.
         metadata: may say how the picture is turned, named as in the `info` of Pillow's images.
         plays: how often the frames are shown, 0 for ever.
         cuts: the frames so far; the last one may lack pixels, after a fault for good.
@@ -127,7 +129,7 @@ def read(data: bytes) -> Animation:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield each chunk's name and body; ``None`` stands for a body with a wrong checksum."""
+    """Yield each chunk's name and body. The body is ``None`` if its checksum is wrong."""
     at = len(SIGNATURE)
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")
@@ -162,7 +164,7 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         if found.is_animated and not found.is_faulty:
             found.is_faulty = not _note_frame(found, name, body)
     elif name in _BEFORE_PIXELS:
-        # As in browsers, one that comes later counts for nothing.
+        # As in browsers, ignore these chunks if they come after the pixels.
         if not found.data:
             _note_meaning(found, name, body)
     else:
@@ -170,7 +172,7 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
 
 
 def _note_meaning(found: _Found, name: bytes, body: bytes) -> None:
-    """Note what the levels of the pixels mean. The first of several equal chunks counts."""
+    """Store a chunk about transparency or colours. Only the first chunk of each name is used."""
     if name == _KEY:
         _note_key(found, body)
     elif name == _PALETTE:
@@ -180,14 +182,17 @@ def _note_meaning(found: _Found, name: bytes, body: bytes) -> None:
 
 
 def _note_key(found: _Found, body: bytes) -> None:
-    """Note the transparent colour, or the palette's alpha. Browsers too ignore an invalid one."""
+    """Store a `tRNS` chunk: the transparent colour, or the alpha values of the palette.
+
+    As in browsers, an invalid chunk is ignored.
+    """
     if _KEY in found.shared:
         return
     if found.colour_type == _INDEXED:
         is_valid = 0 < len(body) <= len(found.shared.get(_PALETTE, b"")) // 3
     else:
         is_valid = len(body) == _KEY_BYTES.get(found.colour_type)
-        # Encoders may leave anything in the bits above the picture's depth.
+        # Clear the bits above the picture's depth, because some encoders leave garbage in them.
         levels = struct.unpack(f">{len(body) // 2}H", body) if is_valid else ()
         depth = found.header[8] if found.header else _DEEP
         body = struct.pack(f">{len(levels)}H", *(level & 2**depth - 1 for level in levels))
@@ -196,7 +201,7 @@ def _note_key(found: _Found, body: bytes) -> None:
 
 
 def _note_animation(found: _Found, body: bytes) -> None:
-    # The first of several counts, unless it is empty.
+    # Use the first animation header, and ignore headers of a wrong length.
     if not (found.data or found.is_animated) and len(body) == _ANIMATION_HEADER.size:
         frames, plays = _ANIMATION_HEADER.unpack(body)
         found.is_animated, found.plays = frames > 0, min(plays, outcome.MAX_PLAYS)

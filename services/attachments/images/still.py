@@ -55,7 +55,7 @@ def _converted(image: Image.Image, mode: str, profile: bytes | None) -> Image.Im
 
 
 def is_usable_profile(profile: bytes, mode: str) -> bool:
-    """Return whether the profile converts pixels of this mode to sRGB."""
+    """Return whether the profile can convert pixels of this mode to sRGB."""
     return _transform(profile, mode, "RGB") is not None
 
 
@@ -70,7 +70,10 @@ def _transform(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTra
 
 @lru_cache(maxsize=4)
 def _to_srgb(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTransform | None:
-    """Return the conversion; None if the profile is sRGB, or none for pixels of this mode."""
+    """Return the conversion to sRGB.
+
+    Returns ``None`` if the profile is sRGB itself or can't be used for pixels of this mode.
+    """
     transform = _transform(profile, source, target)
     if transform is None:
         return None
@@ -98,18 +101,19 @@ DECODER_ERRORS = (
     zlib.error,
     Image.DecompressionBombError,
 )
-# By EXIF, 1 means upright, and 6 means that viewers turn the image right by a quarter.
+# The EXIF orientation of an upright image. Other values tell viewers how to turn or mirror it. For
+# example, 6 means a quarter turn clockwise.
 _UPRIGHT_ORIENTATION = 1
 
 
 def in_metadata(info: Mapping[str, bytes]) -> int:
-    """Return the orientation in these metadata, by the rules of Pillow's `exif_transpose`."""
+    """Return the EXIF orientation, by the rules of Pillow's `exif_transpose`."""
     holder = Image.new("L", (1, 1))
     holder.info.update(info)
     try:
         value = holder.getexif().get(ExifTags.Base.Orientation, _UPRIGHT_ORIENTATION)
     except DECODER_ERRORS:
-        # Metadata are dropped in any case, and the pixels are good.
+        # Broken metadata doesn't affect the pixels, and all metadata is dropped anyway.
         return _UPRIGHT_ORIENTATION
     return value if isinstance(value, int) else _UPRIGHT_ORIENTATION
 
@@ -136,11 +140,11 @@ def open_only(data: bytes, format_name: str) -> Image.Image:
 
 @dataclass(slots=True)
 class Picture:
-    """A file without its metadata, so that a flaw in them can't fail the decoder.
+    """An image file, separated from its metadata so that the decoder can't fail on the metadata.
 
     Attributes:
-        metadata: the profile, and what says how the picture is turned, named as in the `info` of
-            Pillow's images.
+        data: the file without its metadata.
+        metadata: the colour profile, EXIF and XMP, by their names in Pillow's `Image.info`.
     """
 
     data: bytes = b""

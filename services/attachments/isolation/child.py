@@ -1,4 +1,4 @@
-"""The converter: it reads a whole image, answers, and reads the next one."""
+"""The child process that converts images, one after the other."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from services.attachments.images.outcome import (
 
 
 def answer_parts(outcome: ConvertedImage | UnreadableImage) -> tuple[Any, Sequence[bytes]]:
-    """Return the fields and the files of the answer; the files' bytes are not copied."""
+    """Return the JSON fields and the image files of an answer, without copying the files."""
     fields = asdict(outcome)
     with_data = [each for each in (fields, *fields.get("renditions", ())) if "data" in each]
     files: list[bytes] = [each.pop("data") for each in with_data]
@@ -25,7 +25,7 @@ def answer_parts(outcome: ConvertedImage | UnreadableImage) -> tuple[Any, Sequen
 
 
 def outcome(answer: Any, data: bytes) -> ConvertedImage | UnreadableImage:
-    """Return what the child answered; raises ValueError for renditions that we make none of."""
+    """Parse the child's answer; raise ValueError if its renditions are invalid."""
     fields = answer["fields"]
     if "code" in fields:
         return UnreadableImage(**fields)

@@ -9,17 +9,18 @@ from services.attachments.isolation.child import outcome
 
 # The largest legal image, two WebP frames of 49 MP, needed 2.24 GB of address space as measured.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
-# Code that stays in a child can see and change the images after its own.
+# Replacing the child limits an exploit, because hostile code in the child could read and change the
+# images that follow.
 _IMAGES_PER_CHILD = 500
 _MODULE = "services.attachments.isolation.child"
 _log = get_logger(__name__)
 
 
 class ConverterProcess:
-    """Converts in a child process, so that a hostile image can harm nothing else.
+    """Converts images in a child process, so that a hostile image can't harm the worker.
 
-    Only one thread may use it at a time. Each image may take `timeout` seconds and `memory_bytes`
-    of address space.
+    Only one thread may use an instance at a time. Each image may take `timeout` seconds and
+    `memory_bytes` of address space.
     """
 
     def __init__(self, *, timeout: float = 30.0, memory_bytes: int = MEMORY_BYTES) -> None:
@@ -39,7 +40,7 @@ class ConverterProcess:
         return self._child.pid
 
     def start(self) -> None:
-        """Start the child now, so that the first image doesn't wait for it."""
+        """Start the child in advance, so that the first image doesn't wait for the start."""
         self._child.start()
 
     def convert(self, data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
@@ -59,5 +60,5 @@ class ConverterProcess:
         return result
 
     def close(self) -> None:
-        """Stop the child. Call this only while the child is idle."""
+        """Stop the child. Call this method only while the child is idle."""
         self._child.close()

@@ -77,7 +77,7 @@ class CleanText(str):
 
 
 def normalise_visible(text: str) -> str:
-    """Return the text in composed form (NFC), without invisible characters; white space stays."""
+    """Remove invisible characters except whitespace, and compose the text (Unicode NFC)."""
     if text.isascii() and text.isprintable():
         return text
     visible = (
@@ -91,10 +91,10 @@ def normalise_visible(text: str) -> str:
 
 
 def _limit_marks(characters: Iterable[str]) -> str:
-    """Return the characters, at most 30 combining marks in a row.
+    """Remove combining marks, such as accents, after the first 30 in a row.
 
-    Unicode's Stream-Safe Text Format has this limit, and no language comes near it. Sorting the
-    marks of a longer run would take the square of its length.
+    The limit is from Unicode's Stream-Safe Text Format, and no language comes near it. Unicode
+    normalisation sorts the marks of a run, which takes quadratic time in the length of the run.
     """
     kept = []
     marks = 0

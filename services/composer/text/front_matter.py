@@ -1,19 +1,20 @@
-"""Front matter: the settings of a site generator, in YAML, TOML or JSON, before a post."""
+"""Removes front matter: the YAML, TOML or JSON settings that site generators put before a post."""
 
 import json
 import re
 
 _MAX_CHARACTERS = 50_000
-# The lines that may end what each line begins.
+# Maps the line that begins front matter to the lines that may end it.
 _FENCES = {"---": ("---", "..."), "+++": ("+++",), ";;;": (";;;",)}
 _FORMAT = re.compile(r"[a-z]{0,5}")
 _YAML_KEY = re.compile(r"""["']?[^\W\d][\w .-]{0,60}["']?\s?:(?:\s|$)""")
-# Lines of YAML that belong to the key above them, and comments.
+# The first character of YAML lines without a key: lines that continue the value above them, and
+# comments.
 _YAML_MORE = re.compile(r"[\s#\]})'\"-]")
 
 
 def remove_front_matter(text: str) -> str:
-    """Return the text behind its front matter; the text itself if it has none."""
+    """Return the text without its front matter. Text without front matter is returned unchanged."""
     head = text[:_MAX_CHARACTERS].lstrip()
     start = min(len(text), _MAX_CHARACTERS) - len(head)
     if head.startswith("{"):
@@ -33,7 +34,10 @@ def remove_front_matter(text: str) -> str:
 
 
 def _is_yaml(lines: list[str]) -> bool:
-    """Return whether the lines are keys with values: a post may also begin with a rule."""
+    """Return whether the lines are YAML keys with values.
+
+    The check is needed because a post can also begin with `---` as a horizontal rule.
+    """
     filled = [line for line in lines if line.strip()]
     keys = [line for line in filled if not _YAML_MORE.match(line)]
     return all(map(_YAML_KEY.match, keys)) and bool(keys or not filled)
@@ -45,5 +49,6 @@ def _without_json(text: str, head: str, start: int) -> str:
     except (ValueError, RecursionError):
         return text
     rest = text[start + end :]
-    # An object is the text of the post if nothing follows, or if the same line continues.
+    # A JSON object at the start is the post's own text if no text follows it, or if text follows it
+    # in the same line.
     return rest if fields and rest[:1] in {"\n", "\r"} and rest.strip() else text

@@ -1,4 +1,4 @@
-"""Finds the elements of an HTML text that no reader sees, and the end of each element."""
+"""Finds the end of each HTML element, and the elements that browsers and mail programs hide."""
 
 import re
 from collections import Counter
@@ -11,7 +11,8 @@ Token = tuple[str, Any]
 VOID = frozenset(
     "area base br col embed hr img input link meta param source track wbr keygen".split()
 )
-# The tags that end an element whose own end tag may be missing.
+# HTML lets authors omit the end tags of some elements. This maps such a start tag to the open
+# elements that it closes. For example, `<dt>` closes an open `<dd>`.
 _ENDED_BY = {
     "li": ("li",),
     "dt": ("dt", "dd"),
@@ -28,11 +29,11 @@ _ENDED_BY = {
     "body": ("head",),
 }
 _OPTIONAL_END = frozenset(_ENDED_BY) | {"p", "html", "head"}
-# No tag within one of these ends an element outside of it.
+# A tag inside one of these elements can't close an element outside of it.
 _SCOPES = frozenset("table td th caption ul ol dl object ruby".split())
 _CELLS = frozenset({"td", "th", "caption"})
 _PARTS_OF_TABLES = _CELLS | {"tr", "tbody", "thead", "tfoot", "colgroup"}
-# The end tag of each of these elements ends the scopes in it.
+# The end tags of these elements also close all scopes that are still open inside them.
 _ENDS_SCOPES = _SCOPES | _PARTS_OF_TABLES | {"body", "html"}
 
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")
@@ -46,11 +47,11 @@ _FAR_AWAY = -900
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The visibility of the text in an element; None where the style has no such rule."""
+    """The visibility of an element's text. ``None`` means that its style has no such rule."""
 
-    # Nothing in the element is visible, even if an element in it has another style.
+    # The element is hidden with everything in it. Styles of inner elements can't change that.
     is_hidden: bool = False
-    # Elements in this element inherit these two.
+    # Inner elements inherit these two values, but can override them.
     is_invisible: bool | None = None
     has_no_size: bool | None = None
 
@@ -75,7 +76,10 @@ def visibility_of(attributes: Mapping[str, str | None]) -> Visibility:
 
 
 def _declarations(style: str) -> dict[str, str]:
-    """Return the values of a style by property, in lower case; the last one counts."""
+    """Parse a `style` attribute into lower-case values by property.
+
+    If a property occurs more than once, its last value wins. `!important` values win over others.
+    """
     plain: dict[str, str] = {}
     important: dict[str, str] = {}
     for declaration in " ".join(_COMMENT.sub(" ", style).casefold().split()).split(";"):
@@ -103,7 +107,7 @@ def _has_no_size(style: Mapping[str, str]) -> bool | None:
     length = _length(size)
     if length is not None and length[0] == 0:
         return True
-    # Half of nothing is nothing.
+    # A relative size has no effect here, because a multiple of size zero is still zero.
     is_relative = size in _RELATIVE_SIZES or (length is not None and length[1] in _RELATIVE_UNITS)
     return None if is_relative else False
 
@@ -118,7 +122,7 @@ def _is_clipped(style: Mapping[str, str]) -> bool:
 
 
 def _is_far_away(style: Mapping[str, str]) -> bool:
-    """Return whether the text stands beyond the left or upper edge of the screen."""
+    """Return whether the style moves the text far beyond the left or top edge of the screen."""
     is_moved = style.get("position") in {"absolute", "fixed"}
     sides = ("text-indent", *(("left", "top", "margin-left") if is_moved else ()))
     lengths = (_length(style.get(side)) for side in sides)
@@ -126,11 +130,12 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
 
 
 def element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
-    """Return the place of each element's end by the place of its start tag.
+    """Return the index of the token that ends each element, by the index of its start tag.
 
-    The end of an element is its end tag, or the tag that ends it where its own may be missing.
-    An element that is never closed ends at the next tag of a block, so that a forgotten end tag
-    of a hidden element doesn't hide the rest of the post. Void elements have no end.
+    An element ends at its end tag. If HTML lets authors omit the end tag, the element ends at the
+    tag that implicitly closes it. Other elements without an end tag end at the next block's tag, so
+    that a forgotten end tag of a hidden element doesn't hide the rest of the post. Void elements,
+    such as `<br>`, are not in the result.
     """
     elements = _OpenElements()
     for place, (kind, data) in enumerate(tokens):
@@ -144,7 +149,10 @@ def element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, i
 
 
 class _Scope:
-    """The open elements in a scope, outermost first."""
+    """A scope and the elements that are open in it, outermost first.
+
+    A scope is an element, such as a table, whose inner tags can't close elements outside of it.
+    """
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -155,7 +163,7 @@ class _Scope:
 class _OpenElements:
     def __init__(self) -> None:
         self.ends: dict[int, int] = {}
-        # The places of start tags whose element another element's end has closed.
+        # The indexes of start tags whose end tag is missing although HTML requires it.
         self.unclosed: set[int] = set()
         self._scopes = [_Scope("")]
         self._totals: Counter[str] = Counter()
@@ -174,7 +182,7 @@ class _OpenElements:
             self._scopes.append(_Scope(tag))
 
     def end(self, tag: str, place: int) -> None:
-        """Close the innermost element of this tag, and all in it."""
+        """Close the innermost open element with this tag, and all elements inside it."""
         if tag in _ENDS_SCOPES and self._totals[tag]:
             while not self._scopes[-1].counts[tag]:
                 self._leave_scope(place)
@@ -190,7 +198,7 @@ class _OpenElements:
             self._note_end(tag, start, place)
 
     def _pop(self, tag: str, place: int) -> None:
-        """Take the elements off the scope down to the innermost one of this tag."""
+        """Remove the open elements from the scope, up to the innermost one with this tag."""
         scope = self._scopes[-1]
         popped = ""
         while popped != tag:

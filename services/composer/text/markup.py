@@ -30,7 +30,7 @@ _SILENT = frozenset(
     "noframes noscript object pre rp rt s script select strike style svg template textarea title "
     "video xmp".split()
 )
-# HTML ignores the slash of `<span/>`, but its author meant an empty element.
+# HTML parsers ignore the slash in `<span/>`, but its author meant an element without content.
 _SELF_CLOSED = re.compile(r"<([a-z][a-z0-9-]*+)([^<>]*+)(?<=/)>", re.I)
 _LISTS = frozenset({"ol", "ul", "dl"})
 _FOOTNOTES = ("footnote-reference", "footnote-definition")
@@ -58,8 +58,9 @@ class HtmlBlocks:
         self._tables = 0
         self._lists = 0
         self._open = 0
-        # The elements around a token that set whether text is visible: the place of their end, and
-        # whether it is invisible and without size.
+        # A stack of the open elements whose style affects the visibility of text. Each entry has
+        # the index of the element's end token, whether its text is invisible, and whether its font
+        # size is 0.
         self._around: list[tuple[int, bool, bool]] = []
         tokens: list[Token] = list(stream(_SELF_CLOSED.sub(_with_end_tag, html)))
         self._ends = element_ends(tokens, BLOCKS)
@@ -69,7 +70,10 @@ class HtmlBlocks:
         self._close_block()
 
     def _read(self, tokens: list[Token], place: int) -> int:
-        """Read a token; return the place of the next one, which is behind a hidden element."""
+        """Read a token, and return the index of the next one.
+
+        Hidden elements are skipped as a whole.
+        """
         kind, data = tokens[place]
         while self._around and self._around[-1][0] <= place:
             self._around.pop()
@@ -80,7 +84,8 @@ class HtmlBlocks:
         elif kind == "start":
             if self._start(place, *data[:2]):
                 end = self._ends[place]
-                # Another tag at that place belongs to the next element.
+                # Skip the hidden element's end tag too. If the element was ended by another tag,
+                # read that tag next.
                 return end + (tokens[end : end + 1] == [("end", data[0])])
         elif kind == "end" and data in BLOCKS:
             self._close_block()
@@ -91,7 +96,7 @@ class HtmlBlocks:
         return place + 1
 
     def _start(self, place: int, tag: str, attributes: dict[str, str | None]) -> bool:
-        """Begin an element; return whether all of it is left out."""
+        """Process a start tag; return whether to skip the whole element."""
         # A line break within a paragraph is a space, two end it.
         if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
             self._close_block()
@@ -115,7 +120,7 @@ class HtmlBlocks:
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Note what the element's style says about the text in it and in its elements."""
+        """Store whether text in this element is visible. Inner elements inherit this value."""
         is_invisible, has_no_size = visibility.is_invisible, visibility.has_no_size
         if is_invisible is None and has_no_size is None:
             return
@@ -161,16 +166,16 @@ _MAX_CLEANING_ROUNDS = 6
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REREAD_CHARACTERS = 200_000
 _MARKS = re.compile(r"[<>&\[\]*_`~\\]")
-# With these, no mark of another program has its beginning or its end either.
+# Characters of markup, and of template marks such as `{{ name }}` and `%%name%%`.
 _STRIPPED = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
-# Fragments that the parsers leave as text because they aren't quite markup, and that still look
-# like it. A run of a character is tried once as a whole: trying it again from each of its
-# characters would take the square of its length.
+# Fragments that look like markup, but that the parsers treat as text because they are incomplete.
+# The pattern matches a run of equal characters only as a whole, because retrying from each
+# character would take quadratic time.
 _LEFT_OVER = re.compile(
     r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
 _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.I | re.M)
-# The first and the last line of a container of Pandoc and Docusaurus.
+# The first and the last line of a `:::` container, which Pandoc and Docusaurus use.
 _CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
 # Private characters stand in for URLs while their text is read again, and one begins it, so that
@@ -232,22 +237,27 @@ def _without_markup(text: str) -> str:
 
 
 def _without_left_over(mark: re.Match[str]) -> str:
-    """Return the replacement of a fragment that looks like markup."""
+    """Return the text that replaces a fragment of markup."""
     run = mark[0]
     if run[0] in "*_~`":
-        # Marks of emphasis stand within words, all others between them.
+        # Emphasis marks can be inside a word, so no space replaces them. Other fragments stand
+        # between words.
         return ""
     if mark["tag"] is None:
         return " "
     if run[-1] not in "</!?":
         return f" {run[-1]}"
-    # Without a word behind it, only what stands before a `!` or `?` looks like a tag.
+    # No word follows, so the fragment isn't a tag. Remove only the part before the last `!` or `?`,
+    # which is punctuation.
     last = max(run.rfind("!"), run.rfind("?"))
     return f" {run[last:]}" if last > 0 else run
 
 
 def strip_markup(text: str) -> CleanText:
-    """Return the text without any character that may be markup, as for texts of great length."""
+    """Remove all characters that can be markup.
+
+    This is faster than parsing, so it is used for very long texts.
+    """
     return CleanText(visible_line(_STRIPPED.sub(" ", remove_marks(text))))
 
 

@@ -1,6 +1,7 @@
-"""Removes the marks of the programs that publish and mail posts, such as shortcodes and merge tags.
+"""Removes template marks, such as shortcodes and merge tags, from posts.
 
-A reader never sees these marks, because the program replaces them.
+Publishing and mailing programs replace these marks before readers see the post. A shortcode inserts
+an element, such as `[gallery]`. A merge tag inserts a field, such as `{{ first_name }}`.
 """
 
 import re
@@ -13,25 +14,25 @@ from typing import NamedTuple
 _NAME = r"[^\W\d][\w-]{0,60}"
 _QUOTED = r"""(?:"[^"]{0,2000}+"|'[^']{0,2000}+'|[”“„″][^”“„″]{0,2000}+[”“„″])"""
 _FIELD_NAME = r"[^\W\d][\w .:=-]{0,60}"
-# The text for a reader whose field is empty.
+# A fallback in a merge tag: the text for readers whose field is empty.
 _FALLBACK = (
     r"(?: ?(?:\|[^\[\]{}\n]{0,100}|, ?(?:fallback|default)=[^\[\]{}\n]{0,100}"
     r"|, ?\"[^\"\n]{0,100}\"|%%[^\[\]{}\n]{0,100}))?"
 )
 
-# Shortcodes that need neither an end nor an attribute to be known.
+# Shortcodes that are recognised by their name, even without an end tag or an attribute.
 _SHORTCODES = frozenset(
     "gallery playlist nextpage contact-form contact-form-7 youtube vimeo soundcloud spotify "
     "instagram wpvideo googlemaps".split()
 )
 _COMMANDS = frozenset({"loadposition", "loadmodule", "loadmoduleid", "loadarticle", "include"})
-# BBCode within words and sentences.
+# BBCode tags that can be inside a word or a sentence, such as `[b]`.
 _INLINE = frozenset("b i u s em strong sup sub color colour size font highlight url".split())
 _WINDOWS_VARIABLES = frozenset(
     "path temp tmp appdata localappdata userprofile homepath homedrive programfiles programdata "
     "windir systemroot systemdrive comspec computername public allusersprofile username".split()
 )
-# Things that have fields: `subscriber:firstname`, `contact.city`.
+# Objects whose fields occur in merge tags, such as `subscriber:firstname` and `contact.city`.
 _OWNERS = frozenset(
     "account campaign company contact contactattribute contactfield currentuser custom customer "
     "data date lead link list mailpoet member newsletter node person profile recipient site "
@@ -45,14 +46,17 @@ _KINDS = (_PERSON, "other")
 
 
 class _Surroundings:
-    """The names that the text defines or ends elsewhere."""
+    """The names of end tags and link references in the text.
+
+    They help to decide whether brackets are a template mark or ordinary text.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     @cached_property
     def ended(self) -> frozenset[str]:
-        """The names that the text ends in square brackets: `b` of `[/b]`."""
+        """The names of all end tags in square brackets. For example, `[/b]` has the name `b`."""
         return frozenset(re.findall(rf"\[/({_NAME})\s?\]", self._text))
 
     @cached_property
@@ -61,26 +65,27 @@ class _Surroundings:
 
     @cached_property
     def references(self) -> frozenset[str]:
-        """The names of Markdown's references: `docs` of `[docs]: https://docs.example`."""
+        """The names of Markdown link references, such as `docs` in `[docs]: https://docs.example`."""
         found = re.findall(r"^ {0,3}\[([^\]\n]{1,100})\]:", self._text, re.MULTILINE)
         return frozenset(map(str.casefold, found))
 
 
-# Returns the text that replaces a match, or None if the match is ordinary text.
+# A function that returns the replacement of a match, or None if the match is ordinary text.
 Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 
 @dataclass(frozen=True)
 class _Form:
-    """A way in which programs write marks."""
+    """A syntax of template marks, such as `{{ … }}`."""
 
-    # Repetitions are bounded, or end before the next mark, so that no text is searched twice.
+    # Each repetition in the pattern is bounded or stops at the next mark, so that a search never
+    # takes quadratic time.
     pattern: re.Pattern[str]
     decide: Decide = lambda _match, _surroundings: ""
 
 
 def _wiki_link(match: re.Match[str], _: _Surroundings) -> str | None:
-    """Return the text of a link; of a field nothing stays."""
+    """Return the text of a wiki link, or an empty text for a merge tag."""
     field = match["field"]
     if _is_field(field) or re.search(r"[_:]| OR ", field):
         return ""
@@ -126,7 +131,7 @@ def _brace_field(match: re.Match[str], surroundings: _Surroundings) -> str | Non
     if match["sigil"] is not None or is_code:
         return ""
     named = re.fullmatch(rf"({_FIELD_NAME}?){_FALLBACK}", field)
-    # A path such as `/users/{name}` is text.
+    # Braces in a path, such as `/users/{name}`, are ordinary text.
     around = match.string[max(match.start() - 1, 0) : match.end() + 1].replace(match[0], "")
     if named is None or re.search(r"[\w/=?&]", around):
         return None
@@ -140,7 +145,7 @@ def _known_field(match: re.Match[str], _: _Surroundings) -> str | None:
 
 
 _FORMS = (
-    # Comments of Liquid and Twig.
+    # Liquid and Twig: comments.
     _Form(
         re.compile(
             r"\{%-? ?comment ?-?%\}(?:[^{]|\{(?!%)){0,5000}+\{%-? ?endcomment ?-?%\}", re.IGNORECASE
@@ -165,14 +170,14 @@ _FORMS = (
     _Form(re.compile(r"\$\[(?P<field>[^\[\]\n]{1,200})\]\$")),
     # MODX.
     _Form(re.compile(r"\[\[[!*+$~]{1,2}\w[^\[\]\n]{0,200}\]\]")),
-    # Mailjet, GetResponse; links of a wiki.
+    # Mailjet, GetResponse, and wiki links.
     _Form(re.compile(r"(?<![\w\])])\[\[(?P<field>[^\W\d][^\[\]\n]{0,200})\]\](?!\()"), _wiki_link),
     # MailPoet, Drupal, phpList, Sendy.
     _Form(
         re.compile(rf"(?<![\w\])!])\[(?P<field>{_FIELD_NAME}?){_FALLBACK}\](?![(:\[])"),
         _square_field,
     ),
-    # WordPress and its page builders; BBCode.
+    # WordPress, its page builders, and BBCode.
     _Form(
         re.compile(
             rf"(?<!!)\[(?P<name>{_NAME})"
@@ -184,7 +189,7 @@ _FORMS = (
         _shortcode,
     ),
     _Form(re.compile(rf"\[/(?P<name>{_NAME})\s?\](?!\()")),
-    # Smarty, MailerLite, AWeber, CleverReach, Mautic, Joomla; JavaScript and Ruby.
+    # Smarty, MailerLite, AWeber, CleverReach, Mautic, Joomla, JavaScript and Ruby.
     _Form(
         re.compile(
             r"(?<!\{)(?P<sigil>[$#@](?=\{)|(?=\{[$!]))?"
@@ -199,7 +204,7 @@ _FORMS = (
     # Moosend, Keap.
     _Form(re.compile(r"(?<![\w#&])#(?P<field>[a-z]{1,20}:[\w .-]{1,60})#(?!\w)"), _known_field),
     _Form(re.compile(r"(?<!\w)~(?P<field>[A-Z]\w{0,40}\.\w{1,40})~(?!\w)")),
-    # Dotdigital and others, Word.
+    # Dotdigital, Word and others.
     _Form(re.compile(r"(?P<mark>##|__|[#$~@])(?P<field>[A-Z][A-Z_]{2,40})(?P=mark)"), _known_field),
     _Form(re.compile(r"(?<![\w|])\|(?P<field>[A-Z][A-Z_]{2,40})\|(?![\w|])"), _known_field),
     _Form(re.compile(r"(?:<<|«)(?P<field>[^\W\d][\w ]{1,40})(?:>>|»)"), _known_field),
@@ -208,7 +213,7 @@ _ANY_OPENING = re.compile(r"[{\[%$#@~«_|]|<[<%?]|\*\|")
 
 
 def remove_marks(text: str) -> str:
-    """Return the text without the marks of other programs; the text between two marks stays."""
+    """Remove all template marks. The text between a start mark and an end mark stays."""
     if not _ANY_OPENING.search(text):
         return text
     surroundings = _Surroundings(text)
@@ -222,7 +227,7 @@ def remove_marks(text: str) -> str:
 class _Removal(NamedTuple):
     start: int
     end: int
-    # The text that stays.
+    # The text that replaces the mark.
     rest: str
     is_person: bool
     is_inline: bool
@@ -234,7 +239,7 @@ def _removals(form: _Form, text: str, surroundings: _Surroundings) -> Iterator[_
         if rest is None:
             continue
         groups = match.groupdict()
-        # The character after a shortcode only decides, so it stays.
+        # The pattern includes the character after a shortcode only to detect links. Keep it.
         end = match.end() - len(groups.get("target") or "")
         is_person = not rest and _is_person(groups.get("field") or "")
         yield _Removal(match.start(), end, rest, is_person, groups.get("name") in _INLINE)
@@ -250,7 +255,10 @@ _MAX_GREETING_CHARACTERS = 60
 
 
 def _pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
-    """Return the parts of the text that stay; a name goes with its greeting and its comma."""
+    """Yield the parts of the text that stay.
+
+    If a mark for a person's name is removed, its greeting and its comma are removed too.
+    """
     at = 0
     for removal in _joined(text, removals):
         left, at, begins_sentence = text[at : removal.start], removal.end, False
@@ -271,13 +279,13 @@ def _pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
 
 
 def _are_words_apart(left: str, right: str) -> bool:
-    """Return whether a space must keep these neighbours of a mark apart."""
+    """Return whether a space must replace a mark between these two characters."""
     is_left_open = not left.strip() or left in _LEFT_OPEN
     return not (is_left_open or not right.strip() or right in _RIGHT_CLOSED)
 
 
 def _joined(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Return the removals; first and last name are one."""
+    """Yield the removals. Adjacent marks for a first and a last name become one removal."""
     joined = removals[0]
     for removal in removals[1:]:
         between = text[joined.end : removal.start]
@@ -290,10 +298,10 @@ def _joined(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
 
 
 def _without_comma(text: str, left: str, removal: _Removal) -> tuple[str, int, bool]:
-    """Take a comma that loses its sense off the text on the left or on the right of a mark.
+    """Remove the comma next to a removed mark if the comma no longer makes sense.
 
-    A greeting before the comma of a name goes too. Returns the left, where the right begins, and
-    whether the right begins a sentence.
+    If the mark is a person's name, a greeting before it is removed too. Returns the text before the
+    mark, the position of the text after it, and whether that text begins a sentence.
     """
     comma = _COMMA.match(text, removal.end)
     own_left = left.rstrip()
@@ -328,32 +336,32 @@ def _greeting() -> re.Pattern[str]:
 
 @cache
 def _names(kind: str) -> frozenset[str]:
-    """The names of fields with a person's name, or of other fields of newsletter programs."""
+    """The known field names of one kind: fields with a person's name, or other fields."""
     lines = Path(__file__).with_name("field_names.txt").read_text("utf-8").splitlines()
     parts = (line.partition(": ") for line in lines)
     return frozenset(name for each, _, names in parts if each == kind for name in names.split())
 
 
 def _path(field: str) -> list[str]:
-    """Return the parts of a field's name in lower case: `subscriber`, `firstname`."""
+    """Split a field's name: `Subscriber:first_name` has the parts `subscriber` and `firstname`."""
     return [_SEPARATORS.sub("", part.casefold()) for part in re.split(r"[.:=]", field)]
 
 
 def _is_field(field: str) -> bool:
-    """Return whether newsletter programs have a field of this name."""
+    """Return whether a newsletter program has a field with this name."""
     match = _FIELD.match(field)
     path = _path(match[0]) if match else [""]
     return any(name in _names(kind) for name in ("".join(path), path[-1]) for kind in _KINDS)
 
 
 def _has_owner(field: str, separators: str) -> bool:
-    """Return whether this is a field of a thing that has fields, such as `subscriber:city`."""
+    """Return whether this is a field of a known object, such as `subscriber:city`."""
     owner = re.match(rf"([\w-]{{1,60}})[{separators}]\w", field)
     return owner is not None and _SEPARATORS.sub("", owner[1].casefold()) in _OWNERS
 
 
 def _is_person(expression: str) -> bool:
-    """Return whether the expression in a mark stands for the name of a person."""
+    """Return whether the expression in a merge tag inserts a person's name."""
     fields = [match[0] for match in _FIELD.finditer(expression[:200])]
     words = (word for field in fields for word in (*_path(field), *_path(field.partition(" ")[0])))
     return not _names(_PERSON).isdisjoint(words)

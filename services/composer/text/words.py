@@ -75,8 +75,9 @@ def _word() -> re.Pattern[str]:
     return re.compile(rf"[^\W_](?:[^\W_]|[{marks}]|['’·\u200c\u200d-](?=[^\W_]))*")
 
 
-# In Catalan, Danish and Occitan, the library takes a quarter of a millisecond for each mark that
-# may end a sentence. Text that consists of such marks has no sentences, so English rules will do.
+# For Catalan, Danish and Occitan, the library takes a quarter of a millisecond for each character
+# that may end a sentence. A text that is full of such characters is split by the faster English
+# rules, because it has no real sentences.
 _ENDS = ".!?。"
 _MAX_ENDS = 50
 _CHARACTERS_AN_END = 10
@@ -84,7 +85,7 @@ _FAST_LANGUAGE = "en"
 
 
 def sentences_of(text: str, language: str) -> list[str]:
-    """Return the text's sentences in their order, without the white space around them."""
+    """Split the text into sentences, without the whitespace around them."""
     # Workers of other queues have no rules of languages (`pressroom[languages]`).
     from sentencex import segment
 
