@@ -1,8 +1,9 @@
 """E-mail addresses: one rule for all of the product, fast enough for files of millions.
 
-Blanks and other invisible characters around an address are removed. Then email-validator decides. A
-regular expression accepts most addresses sooner. It accepts only addresses that the library accepts
-too, and spells them in the same way. A test on generated addresses proves this.
+Whitespace and other invisible characters around an address are removed. Then the library
+email-validator decides whether the address is valid, and normalises it. The library is slow, so a
+regular expression recognises most valid addresses first. A test on generated addresses checks that
+both agree on these addresses.
 """
 
 import re
@@ -44,10 +45,10 @@ def masked(email: str) -> str:
 
 
 def normalise(address: str) -> str:
-    """Return the one spelling of an address: NFC, lower case, the domain in its Unicode form.
+    """Return the normalised address: NFC, lower case, the domain in Unicode instead of Punycode.
 
-    Invisible characters around the address are removed. Dots and plus tags stay as they are. The
-    function doesn't use the network.
+    Invisible characters around the address are removed. Dots and plus tags stay as they are. No
+    DNS request is made.
     Raises ``email.invalid``.
     """
     (found,) = normalise_all([address])
@@ -76,19 +77,19 @@ def normalise_all(addresses: Iterable[str]) -> list[str | InvalidAddress]:
 
 
 def normalise_domain(domain: str) -> str | None:
-    """Return the domain in its normalised form; ``None`` for a text that isn't a domain."""
+    """Return the normalised domain, or ``None`` if the text isn't a domain."""
     (found,) = normalise_all([f"a@{strip_unseen(domain)}"])
     return None if isinstance(found, InvalidAddress) else found.removeprefix("a@")
 
 
 def _normalise(text: str) -> str | InvalidAddress:
-    """Return the normalised address in a text that the regular expression didn't accept."""
+    """Normalise an address that the regular expression didn't recognise as valid."""
     address = strip_unseen(text)
     if _PLAIN.match(address):
         return address.lower()
     if len(address) > MAX_ADDRESS_BYTES:
         return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
-    # The library drops some of these characters from the domain.
+    # The library would silently remove some of these characters from the domain.
     if has_unseen(address):
         return InvalidAddress("It has a blank or an invisible character inside.")
     try:

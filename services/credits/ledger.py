@@ -137,10 +137,10 @@ def _meta(meta: dict[str, Any] | None) -> str | None:
 
 
 def _min_bytes(value: object, *, enough: int) -> int:
-    """Return how many bytes the value has at least when it is written as JSON.
+    """Return a lower bound of the value's size as JSON, to reject large values early.
 
-    The count ends above ``enough``. A value that is written first can take a hundred times the
-    memory of the request, because 1e300 becomes 301 digits.
+    Counting stops once the bound exceeds ``enough``. Serialising the value could take a hundred
+    times the memory of the request, because a number such as 1e300 becomes 301 digits.
     """
     count = 0
     waiting = [value]
@@ -149,7 +149,7 @@ def _min_bytes(value: object, *, enough: int) -> int:
         if isinstance(each, str):
             count += len(each)
         elif isinstance(each, dict | list):
-            # Each part has at least one character, and a comma or a bracket.
+            # Each item has at least one character, and a comma or a bracket next to it.
             count += 2 * len(each)
             if isinstance(each, dict):
                 count += sum(map(len, each))

@@ -40,7 +40,7 @@ class JobKind:
     # Called in the transaction that fails or cancels a job, so that the job's subject ends with it.
     # ``None``: the subject stays as it is.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
-    # A session needs a recent login to retry it.
+    # A session needs a recent login to retry a job of this kind.
     needs_recent_login: bool = False
     # An attempt that takes longer is taken for stuck. Bulk work counts each turn by itself.
     deadline_seconds: float = 60.0

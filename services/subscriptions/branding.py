@@ -47,7 +47,7 @@ TEXTS = {
 }
 _MAX_CHARACTERS = {"sender_name": MAX_SENDER_CHARACTERS, **TEXTS}
 _LOOK = ("colour", "logo_hash_id", "sender_name", *TEXTS)
-# Strangers read these in pages and mails.
+# Texts of a list that strangers can read on pages and in mails.
 _SHOWN = frozenset({"title", "tagline", "consent_wording", "sender_name", *TEXTS})
 _MIXING_STEPS = 50
 
@@ -61,10 +61,10 @@ class Look:
 
 
 def checked(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Check what an owner set, and return the values in their one spelling.
+    """Check the values that an owner set for a list, and return them normalised.
 
-    The length of a text is checked before the text is searched. Raises ``list.colour``,
-    ``list.sender_name``, ``list.words``, ``text.leads_away``, ``text.misleading``.
+    Overlong texts are rejected before the slow search for links and misleading words. Raises
+    ``list.colour``, ``list.sender_name``, ``list.words``, ``text.leads_away``, ``text.misleading``.
     """
     checked = dict(values)
     for name in _LOOK:
@@ -88,7 +88,7 @@ def checked(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
-    """Raise ``list.logo`` unless the list's logo is a public image of its owner."""
+    """Raise ``list.logo`` if the list has a logo that isn't a public image of its owner."""
     if mailing_list.logo_hash_id is not None and _logo(uow, mailing_list) is None:
         raise errors.LIST_LOGO()
 
@@ -98,7 +98,7 @@ def _in_one_spelling(name: str, text: str) -> str:
         return text.lower()
     if name not in TEXTS:
         return text
-    # In a mail the words stand in one line, so that they can't look like more than a quotation.
+    # A mail quotes the text in one line, so that no line of the text looks like part of the mail.
     end = "\n" if TEXTS[name] == MAX_PAGE_TEXT_CHARACTERS else " "
     return end.join(" ".join(each.split()) for each in text.splitlines())
 

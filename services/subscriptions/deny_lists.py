@@ -1,7 +1,7 @@
-"""Deny lists: addresses and domains of which an owner, or the operator, wants no new members.
+"""Deny lists: addresses and domains from which an owner or the operator accepts no new members.
 
-Each way onto a list calls ``require_allowed`` or ``denied_of``. A denial differs from an opt-out:
-members stay as they are, and a denied person can join once the entry is gone.
+All code that adds a person to a list calls ``require_allowed`` or ``denied_of``. Unlike an opt-out,
+a deny list entry doesn't affect existing members. Once the entry is removed, the person can join.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -31,9 +31,10 @@ _HOLD = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:own
 
 @dataclass(frozen=True)
 class DenyList:
-    """The entries of an owner, each in its one spelling and in order.
+    """The entries of an owner's deny list, normalised and sorted.
 
-    ``erased`` is the number of denied addresses whose person was erased.
+    ``erased`` is the number of denied addresses of people whose accounts were erased. Only a hash
+    of such an address is stored.
     """
 
     addresses: Sequence[str] = ()
@@ -72,9 +73,9 @@ def normalised(addresses: Sequence[str], domains: Sequence[str], *, verb: str = 
 
 
 def _domain(written: str) -> str | None:
-    """Return the one spelling of a domain, or of all subdomains of one.
+    """Return the normalised form of a domain or of ``*.`` and a domain.
 
-    ``None`` for any other text.
+    Returns ``None`` for any other text.
     """
     written = strip_unseen(written)
     if not written.startswith(_SUBDOMAINS):
@@ -98,9 +99,9 @@ def _entries_of(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
 
 
 def replace(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
-    """Replace all entries that the owner can read; return the number of changed entries.
+    """Replace all entries that the owner can see; return the number of changed entries.
 
-    Denials of erased people stay, because the owner can't repeat their addresses. Raises
+    Erased people stay denied, because the owner can't see and resend their addresses. Raises
     ``deny_list.too_long``.
     """
     uow.session.execute(_HOLD, {"owner_id": owner_id})
@@ -111,7 +112,7 @@ def replace(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
 def change(uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]) -> int:
     """Add and remove entries; return the number of changed entries.
 
-    An address that is removed is denied no longer, even if its person was erased. Raises
+    Removing an address also works if the person was erased meanwhile. Raises
     ``deny_list.too_long``.
     """
     uow.session.execute(_HOLD, {"owner_id": owner_id})
@@ -150,7 +151,8 @@ _ADD = text(
 def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> None:
     """Raise ``member.denied`` if one of a person's addresses is on a deny list.
 
-    ``addresses``: the person's own address, and an older one by which the list may know them.
+    ``addresses``: the address of the person's account, and the older address that the list may
+    have.
     """
     if denied_of(uow, owner_id, addresses):
         raise MEMBER_DENIED()
@@ -174,7 +176,10 @@ _FIND = text("SELECT entry FROM denied_entries WHERE user_id = :owner_id AND ent
 
 
 def _erased_among(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> dict[bytes, str]:
-    """Map the stored HMACs of denied addresses whose person was erased to these addresses."""
+    """Find the addresses that were denied before their person was erased.
+
+    Returns a mapping from the stored HMAC of each such address to the address.
+    """
     of_owner = ErasedDenial.user_id == owner_id
     if not uow.session.scalar(select(exists().where(of_owner))):
         return {}
@@ -191,7 +196,7 @@ _FIND_ERASED = text(
 
 
 def keep_for_erasure(uow: UnitOfWork, address: str) -> None:
-    """Replace all owners' entries of this address by its HMAC, because its person is erased."""
+    """Replace an erased person's address by its HMAC in the deny lists of all owners."""
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     uow.session.execute(_KEEP_FOR_ERASURE, {"address": address, "digest": digest})
 

@@ -77,8 +77,8 @@ class ExportOrder:
     """The order of a caller: the members of a segment, or of a filter that is written as JSON.
 
     Attributes:
-        statuses: the statuses of the members to export; ``None`` for the default ones.
-        bom: true to begin the file with a byte-order mark, so that Excel reads it as UTF-8.
+        statuses: the statuses of the members to export; ``None`` for the default statuses.
+        bom: whether the file begins with a byte-order mark, which makes Excel read it as UTF-8.
     """
 
     kind: ExportKind
@@ -95,7 +95,7 @@ def begin(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> 
     Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
     ``list.not_owner``, ``quota.exceeded`` for the members, what ``segments.selected`` raises, and
     for the roster ``list.email_channel_disabled`` and ``export.status_of_roster``. Raises
-    ``export.bom`` unless the file is CSV of members.
+    ``export.bom`` if a byte-order mark is requested for anything but a CSV of members.
     """
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)

@@ -206,16 +206,16 @@ def list_of(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
     return list(uow.session.scalars(select(MemberField).where(*own).order_by(MemberField.id)))
 
 
-# The columns of a field whose texts are checked.
+# The columns of a member field, after ``checked`` has checked their texts.
 CheckedColumns = NewType("CheckedColumns", dict[str, Any])
 
 
 def checked(values: Mapping[str, Any]) -> CheckedColumns:
-    """Check the texts that an owner set, and return the columns without spaces at their ends.
+    """Check the texts that an owner set, and strip whitespace around them.
 
-    Call it before a transaction begins: to search texts takes time. The length of each text is
-    checked first. Raises ``field.label``, ``field.choices``, ``text.leads_away``,
-    ``text.misleading``.
+    Call this before a transaction begins, because searching the texts for links and misleading
+    words takes time. Overlong texts are rejected before that search. Raises ``field.label``,
+    ``field.choices``, ``text.leads_away``, ``text.misleading``.
     """
     columns = dict(values)
     label, choices = columns.get("label"), columns.get("choices")

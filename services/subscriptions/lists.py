@@ -42,15 +42,15 @@ _CHALLENGE = ("challenge_enabled", "challenge_provider")
 _FIELDS = ("asked_fields", "required_fields")
 
 
-# The columns of a list whose texts are checked.
+# The columns of a list, after ``checked`` has checked their texts.
 CheckedValues = NewType("CheckedValues", dict[str, Any])
 
 
 def checked(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
-    """Check the texts that an owner set, and return the values in their one spelling.
+    """Check the texts that an owner set for a list, and return the values normalised.
 
-    Call it before a transaction begins: to search texts takes time. Raises ``list.title`` and what
-    ``branding.checked`` raises.
+    Call this before a transaction begins, because searching the texts for links and misleading
+    words takes time. Raises ``list.title`` and the errors of ``branding.checked``.
     """
     values = dict(fields)
     if "title" in values:
@@ -58,7 +58,8 @@ def checked(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     checked = branding.checked(settings, values)
-    # The title goes into mails; with a second line an owner could write text to any stranger.
+    # Mails contain the title. With a title of several lines, an owner could mail any text to
+    # strangers.
     if "title" in checked and not is_shown(checked["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     return CheckedValues(checked)
@@ -90,12 +91,12 @@ def create(
     fields: Mapping[str, Any] | None = None,
     providers: Collection[str] = (),
 ) -> MailingList:
-    """Create a list, with other columns that an owner sets.
+    """Create a list, with the other columns in ``fields``.
 
-    Raises what ``checked`` and ``change`` raise.
+    Raises the errors of ``checked`` and ``change``.
 
     Args:
-        providers: the challenge providers that are set up in this deployment.
+        providers: the CAPTCHA providers that the operator has configured.
     """
     values = checked(uow.settings, {**(fields or {}), "title": title, "slug": slug})
     return _create(uow, owner_id, values, providers)
@@ -116,7 +117,7 @@ def change(
     fields: CheckedValues,
     providers: Collection[str],
 ) -> None:
-    """Set the named columns; raises ``list.busy``, ``list.logo``, and the error of each column."""
+    """Set columns of a list; raises ``list.busy``, ``list.logo``, and the columns' own errors."""
     before = branding.texts_of(mailing_list)
     columns = {name: value for name, value in fields.items() if name not in {_WORDING, *_FIELDS}}
     with uow.session.no_autoflush:

@@ -97,7 +97,7 @@ CHANGE_MEMBERS = kinds.register(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=change_members,
-        # An action can remove members.
+        # A bulk action may remove members, which needs a recent login.
         needs_recent_login=True,
         # Its changes stay, and can be undone.
         on_abandoned=kinds.ending(BulkAction, _end),

@@ -176,7 +176,7 @@ WITH changed AS (
 SELECT count(*) FROM changed
 """
 
-# The addresses of the members in the next batch of an undo.
+# Selects the e-mail addresses of the members in the next batch of an undo.
 REMOVED_ADDRESSES = """
 SELECT m.email FROM (
     SELECT subscription_id FROM bulk_changes

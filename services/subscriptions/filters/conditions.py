@@ -104,7 +104,7 @@ def pattern(operator: Operator, value: str) -> str:
 
 
 def of_text(comparison: Comparison, column: ColumnElement[str]) -> Condition:
-    """Return the condition on a text that is stored with its case."""
+    """Return the SQL condition that compares a text column, ignoring case."""
     operator = comparison.operator
     values = [form for value in comparison.values for form in _forms_of(str(value))]
     if operator in {Operator.CONTAINS, Operator.BEGINS}:
@@ -114,7 +114,7 @@ def of_text(comparison: Comparison, column: ColumnElement[str]) -> Condition:
 
 
 def _forms_of(value: str) -> Iterable[str]:
-    """Return the composed and the decomposed form of a text: a stored text may have either."""
+    """Return the text in Unicode's forms NFC and NFD, because stored texts may be in either."""
     return dict.fromkeys(unicodedata.normalize(form, value) for form in ("NFC", "NFD"))
 
 
@@ -140,7 +140,7 @@ def _of_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    # A part of blanks only stays as it is: it is in no address, while an empty part is in all.
+    # If the value is only whitespace, keep it: it matches no address. An empty value matches all.
     lowered = unicodedata.normalize("NFC", strip_unseen(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(pattern(operator, lowered))

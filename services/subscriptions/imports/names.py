@@ -1,4 +1,4 @@
-"""Names of members: which columns of a file hold them, and how their parts are joined."""
+"""Reads members' names: finds the columns with names, and joins first, middle and last name."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +11,10 @@ from services.subscriptions.imports.vocabulary import key
 
 MAX_MEMBER_NAME_CHARACTERS = 200
 
-# In this order a name is written, except in Chinese, Japanese and Korean.
+# The order of the parts in a full name, except in Chinese, Japanese and Korean.
 NAME_PARTS = ("first_name", "middle_name", "last_name")
-# Han, kana and Hangul. Foreign names in katakana keep the order of their language.
+# Chinese, Japanese and Korean characters: Han, kana and Hangul. Foreign names in katakana keep the
+# order of their own language.
 _EAST_ASIAN = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+\Z")
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]+\Z")
 
@@ -21,10 +22,10 @@ _KATAKANA = re.compile(r"[\u30a0-\u30ff]+\Z")
 def settle_columns(
     layout: ColumnLayout, mapping: Mapping[str, str] | None, sample: Iterable[Sequence[str]]
 ) -> None:
-    """Give a column such as ``Name`` the role of the part that it holds next to the other part.
+    """Decide whether a column such as ``Name`` holds the first, the last or the full name.
 
-    In ``Vorname;Name`` it is the last name, and in ``Name;Surname`` the first name. The column
-    stays the whole name if most rows of the sample repeat the other part in it.
+    With the header ``Vorname;Name`` it is the last name, and with ``Name;Surname`` the first name.
+    If most rows of the sample repeat the other column's part in it, it is the full name.
     """
     index = layout.first("name")
     first, last = layout.of("first_name"), layout.of("last_name")
@@ -45,7 +46,7 @@ def settle_columns(
 
 
 class NameReader:
-    """Reads the names in the records of one layout."""
+    """Reads the member's name from each record of a file with these columns."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._name = layout.first("name")
@@ -56,7 +57,7 @@ class NameReader:
         self.indexes = [*own, *(index for indexes in self._parts for index in indexes)]
 
     def read(self, cells: Sequence[str]) -> str:
-        """Return the name in a record that has all columns; empty if the record has none."""
+        """Return the full name from the cells of all columns; empty if the record has no name."""
         name = "" if self._name is None else tidy_cell(cells[self._name])
         if not self._has_parts or (name and self._is_whole):
             return name
@@ -76,7 +77,7 @@ class NameReader:
 
 
 def _without_repetition(cells: Iterable[str]) -> str:
-    """Return the text of the cells of one part, which several columns may hold."""
+    """Join the cells of several columns for one part of the name, without repeated words."""
     parts: list[str] = []
     for cell in cells:
         if cell and not any(_contains(part, cell) for part in parts):
@@ -85,7 +86,7 @@ def _without_repetition(cells: Iterable[str]) -> str:
 
 
 def _joined(first: str, middle: str, last: str) -> str:
-    """Return the whole name, without a part that another part repeats in full."""
+    """Return the full name; omit a part if another part already contains all of its words."""
     if last and first != last and _contains(first, last):
         last = ""
     elif first and first != last and _contains(last, first):
@@ -100,20 +101,20 @@ def _joined(first: str, middle: str, last: str) -> str:
 
 
 def _contains(name: str, part: str) -> bool:
-    """Return whether the name has all words of the part."""
+    """Return whether the name contains all words of the part."""
     if _EAST_ASIAN.match(part):
-        # These names are often written without blanks.
+        # These names are often written without spaces between their parts.
         return part in name
     return set(caseless(part).split()) <= set(caseless(name).split())
 
 
 def tidy_cell(cell: str) -> str:
-    """Return the name in a cell of a file, which may be guarded against formulas."""
+    """Return the name in a cell, without the apostrophe that keeps a cell from being a formula."""
     return tidy_name(bare_cell(cell) if "'" in cell else cell)
 
 
 def tidy_name(name: str) -> str:
-    """Return the name in one line and in composed form (NFC), without invisible characters."""
+    """Return the name in one line and in Unicode's form NFC, without invisible characters."""
     name = name if name.isascii() else normalize("NFC", name)
     if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
         return name.strip()

@@ -51,10 +51,10 @@ from services.subscriptions.imports.written_forms import ColumnForms
 # Each object may have keys of its own. Keys beyond this number are not columns.
 MAX_JSON_KEYS = 300
 MAX_JSON_KEY_CHARACTERS = 200
-# An object further inside is one value.
+# Objects that are nested deeper aren't split into columns.
 MAX_JSON_DEPTH = 5
 
-# The roles in files of suppressions, bounces and complaints.
+# The roles of columns in files of suppressions, bounces and complaints.
 _ROLES_OF_ADDRESSES = ("email", "name", "first_name", "last_name")
 
 _OBJECT = re.compile(r'\{[ \t]*["}]')
@@ -109,7 +109,7 @@ def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRe
 
 
 def _flat(found: dict[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
-    """Yield the values by their paths, such as ``object.name`` for a value of an inner object."""
+    """Yield all values with their paths, such as ``person.name`` for a value of ``person``."""
     for name, value in found.items():
         if isinstance(value, dict) and value and depth < MAX_JSON_DEPTH:
             yield from _flat(value, f"{path}{name}.", depth + 1)
@@ -183,8 +183,8 @@ HEAD_BYTES = 64 * 1024
 class MemberReader:
     """Rows and rejected records in the order of the file. Can be iterated once.
 
-    ``sample`` has some of the file's records, with the first columns of ``header``. In JSON Lines,
-    the header grows while later records have more columns.
+    ``sample`` has some of the file's records. In JSON Lines, later records may add columns to
+    ``header``, which the sample's records don't have.
     """
 
     outcomes: Iterator[Outcome]
@@ -223,9 +223,9 @@ def open_rows(
     ``source`` needs ``seek`` and ``tell`` for a zip (see ``ranged_file``), otherwise only ``read``.
     ``mapping`` names columns, or their indexes from 0, and the role of each: one of
     ``columns.ROLES``, or a field. It wins over the header. ``forms`` learns how the columns write
-    dates and numbers, and ``readings`` how the columns of consent are read. Only a file
-    ``of_members`` has such columns. ``encoding`` names the file's encoding; without it, the reader
-    detects it.
+    dates and numbers, and ``readings`` how consent columns are read. ``of_members`` is false for
+    files of suppressions, bounces and complaints, which have no consent columns. If ``encoding`` is
+    ``None``, the reader detects the encoding.
 
     Raises ``EncodingUnclear``, ``import.empty``, ``import.no_email_column``,
     ``import.unknown_format``, ``import.mapping_…``, ``import.column_ambiguous``,
@@ -325,7 +325,7 @@ def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[Column
 def _add_consent(
     layout: ColumnLayout, readings: ConsentReadings, sample: Sequence[Sequence[str]]
 ) -> None:
-    """Add the columns of consent; raises ``import.column_ambiguous``, ``import.status_values``."""
+    """Find the consent columns; raises ``import.column_ambiguous``, ``import.status_values``."""
     add_consent_columns(layout)
     refuse_unclear(layout, readings.unclear_columns(layout, sample))
     readings.decide(layout, sample)

@@ -53,8 +53,8 @@ class ImportOptions:
         kind: what the rows are.
         create_fields: make fields of the columns that nothing else is known of.
         date_order: whether the day or the month comes first, in columns that don't show it.
-        status_values: values of columns of consent, and the status that each of them means.
-        encoding: the encoding of the file, one of ``encodings.ENCODINGS``; detected without it.
+        status_values: maps consent values in the file to the status that the owner assigned.
+        encoding: the encoding of the file, one of ``encodings.ENCODINGS``; ``None`` to detect it.
     """
 
     dry_run: bool = False
@@ -79,7 +79,7 @@ class ImportOptions:
 
 
 def read_encoding(name: str | None) -> str | None:
-    """``ImportOptions.encoding`` from the name of an encoding; raises ``import.encoding``."""
+    """Return the value for ``ImportOptions.encoding``; raises ``import.encoding``."""
     if name is None:
         return None
     encoding = encodings.read_encoding(name)
@@ -99,19 +99,19 @@ def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
 
 
 def read_status_values(text: str | None) -> dict[str, str] | None:
-    """``ImportOptions.status_values`` from JSON; raises ``import.status_values``."""
+    """Parse ``ImportOptions.status_values`` from JSON; raises ``import.status_values``."""
     if text is None:
         return None
     parsed = _read_texts(text)
     if parsed is None or len(parsed) > MAX_STATUS_VALUES:
-        reason = f"It has up to {MAX_STATUS_VALUES} values, all of them strings."
+        reason = f"It can have up to {MAX_STATUS_VALUES} values, and all of them must be strings."
         raise errors.IMPORT_STATUS_VALUES(reason=reason)
     check_status_values(parsed)
     return parsed
 
 
 def _read_texts(text: str) -> dict[str, str] | None:
-    """Return a JSON object of strings; ``None`` if the text isn't one."""
+    """Parse a JSON object whose values are strings; return ``None`` if the text isn't one."""
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -341,11 +341,11 @@ def undo_preview(uow: UnitOfWork, caller: Caller, import_id: int) -> UndoForecas
 
 
 def undo(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
-    """Return the job that undoes an import, or ``None`` once no member of it is left.
+    """Start to undo an import, and return the job's id; ``None`` if nothing is left to undo.
 
-    A failed or cancelled job is started again. After later changes to members, another call can
-    take back some of them. Raises ``auth.login_again``, ``import.not_found``,
-    ``import.running`` and ``import.undo_over``.
+    A failed or cancelled undo is restarted. An undo skips members who were changed later. Once
+    these changes are undone, another call can undo those members too. Raises
+    ``auth.login_again``, ``import.not_found``, ``import.running`` and ``import.undo_over``.
     """
     require_recent_login(uow, caller)
     # The job before the import, as a transaction that takes a batch back locks them.

@@ -220,7 +220,7 @@ class RowMapper:
     def _row(
         self, line: int, email: str, name: str, cells: list[str], padded: list[str]
     ) -> MemberRow | RejectedRecord:
-        """Return the row of an address. ``padded``: the cells of all columns."""
+        """Return the member's row. ``padded``: ``cells``, with empty cells at missing columns."""
         status, problem = self._consent.read(padded)
         if problem is not None:
             return MemberRow(line, email, name, None, None, status, cells, problem=problem)
@@ -230,7 +230,7 @@ class RowMapper:
         except ValueError as error:
             return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
         extras = self._attributes.read(padded) if self._attributes else None
-        # By place, not by name, which takes longer.
+        # Positional arguments, because keyword arguments are slower.
         return MemberRow(
             line, email, name, tier, expiry, status, cells, extras, None, clears_expiry
         )
@@ -238,9 +238,9 @@ class RowMapper:
     def _read_expiry(
         self, cells: Sequence[str], tier: str | None, status: SuppressionStatus
     ) -> tuple[datetime | None, bool]:
-        """Return the end of a paid tier, and whether an empty cell clears the stored end.
+        """Return the end of the paid tier, and whether the row removes the stored end.
 
-        Raises ``ValueError`` if the row wants mail and its end is unreadable.
+        Raises ``ValueError`` if the end is unreadable and the row isn't an opt-out.
         """
         if self._expiry is None or tier == "free":
             return None, False
@@ -249,16 +249,16 @@ class RowMapper:
             expiry = self._forms.moment(self._expiry, cell) if cell else None
         except ValueError:
             if status is not SuppressionStatus.WANTED:
-                # An opt-out has no end, and must not be lost.
+                # An opt-out must be imported even if its end is unreadable. It needs no end.
                 return None, False
             raise ValueError(f"{bare_cell(cell).strip()[:60]!r} is no date.") from None
-        # If a row has neither a tier nor an end, it changes neither of them.
+        # If the file has a tier column, an empty end next to an empty tier changes nothing.
         can_clear = tier is not None or not self._has_tiers
         return expiry, expiry is None and can_clear and not isinstance(cell, AbsentCell)
 
 
 def _split_address(email: str) -> tuple[str, str]:
-    """Return the bare address, and the name that ``Jane Doe <jane@example.com>`` has before it."""
+    """Split ``Jane Doe <jane@example.com>`` into the address and the name."""
     email = strip_unseen(bare_cell(email))
     if found := _IN_BRACKETS.match(email):
         return strip_unseen(found[2]), tidy_cell(found[1].strip(' "'))

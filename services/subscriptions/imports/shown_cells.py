@@ -51,9 +51,9 @@ class ImportSamples(NamedTuple):
         examples: some cells of each column, in the order of the columns.
         preview: the first rows as they would be.
         problems: what does not fit, by column and rule, once the file has been read.
-        consent: how cells about consent were read: ``values`` and ``ignored_opt_outs`` by the
-            column's index, and the ``unknown`` values.
-        readings: some rows in each encoding that is possible, if no encoding is clearly the best.
+        consent: how consent values were read. ``values`` and ``ignored_opt_outs`` have an entry for
+            each consent column, by its index. ``unknown`` lists the unrecognised values.
+        readings: some rows in each possible encoding, if no encoding is clearly the best.
     """
 
     examples: Sequence[Sequence[str]]
@@ -115,9 +115,10 @@ def keep(resources: Resources, task: MemberImport, samples: ImportSamples) -> No
 
 
 def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int, LeftOut]) -> None:
-    """Add values that could not be applied to the problems of the file, by the lines of the rows.
+    """Add values that couldn't be imported to the stored problems of the file.
 
-    Call it while no other chunk of the import can be counted.
+    ``left_out`` maps line numbers to these values. The caller holds the lock under which chunks are
+    counted, so that two chunks can't overwrite each other's problems.
     """
     samples = _read(resources, task)
     problems = Problems(samples.problems)
@@ -153,7 +154,7 @@ def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
-    """Return how the cells of a column of consent were read; nothing of another column."""
+    """Return how the values of a consent column were read; empty for other columns."""
     kept = {
         name: samples.consent.get(name, {}).get(str(index))
         for name in ("values", "ignored_opt_outs")
@@ -180,9 +181,9 @@ def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
 def mark_duplicates(
     preview: Iterable[Mapping[str, Any]], strictest: Mapping[str, int]
 ) -> list[Mapping[str, Any]]:
-    """Return the rows of a preview, in which only one row of each address counts.
+    """Mark all rows of a preview as duplicates except the strictest row of each address.
 
-    ``strictest``: the strictness of the strictest row of each address.
+    ``strictest``: maps each address to the strictness of its strictest row in the file.
     """
     marked: list[Mapping[str, Any]] = []
     counted: set[str] = set()

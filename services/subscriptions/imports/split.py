@@ -1,12 +1,13 @@
-"""Splits a stored file into numbered chunks of judged rows, a few seconds at a time.
+"""Splits the file of an import into numbered chunks, and checks each row on the way.
 
-A reader can't be moved to another process, so the job stays in the process that began the file
-until it is split. If the process crashes or has too many open files, another process starts again
-at the first byte and stores all chunks again.
+The import's job works for a few seconds at a time. It stays in the same process until the whole
+file is split, because an open file reader can't be moved. If the process crashes or has too many
+open files, another process reads the file from the start and stores all chunks again.
 
-The strictest row of an address counts. Rows that keep their person out have chunks of their own,
-because they are applied before all other rows. If such a row comes after a weaker row of the same
-address, the weaker row becomes a duplicate in its stored chunk once the file has been read.
+If an address has several rows, only the strictest row is applied. Opt-outs, and rejected rows that
+keep their person from being added, have separate chunks that are applied first. A weaker row may
+already be stored when a stricter row of its address is read. After the whole file has been read,
+such weaker rows are marked as duplicates in their stored chunks.
 """
 
 import dataclasses
@@ -80,12 +81,12 @@ MAX_SEEN_BYTES = 1024**3
 class SeenAddresses:
     """The addresses of one file, each with the strictness of its strictest row so far.
 
-    Memory is bounded, and so is the part of the disk. Further addresses go to a temporary SQLite
-    database without a name, in the folder that ``SQLITE_TMPDIR`` or ``TMPDIR`` names. The system
-    deletes the database when it is closed.
+    Memory holds a limited number of addresses. The others go to a temporary SQLite database of
+    limited size, in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. The database is deleted as soon as
+    it is closed.
 
     Attributes:
-        has_outdone: whether a row came after a weaker row of its address.
+        has_outdone: whether the file has a row that is stricter than an earlier row of its address.
     """
 
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
@@ -102,10 +103,10 @@ class SeenAddresses:
         self._database.execute("BEGIN")
 
     def add(self, rows: Mapping[str, int]) -> dict[str, int]:
-        """Add rows, as the strictness of each address.
+        """Add the addresses of some rows, each with the strictness of its strictest row.
 
-        Returns the earlier strictness of the addresses that an earlier call added. Raises
-        ``import.too_many_addresses`` when there is no room for more.
+        Returns the previous strictness of the addresses that earlier calls added. Raises
+        ``import.too_many_addresses`` when memory and disk space are used up.
         """
         earlier = {address: self._first[address] for address in self._first.keys() & rows.keys()}
         fresh = rows.keys() - earlier.keys()
@@ -120,7 +121,7 @@ class SeenAddresses:
         return earlier
 
     def find(self, addresses: Collection[str]) -> dict[str, int]:
-        """Return the strictness of each of these addresses that was added."""
+        """Return the strictness of these addresses; omit addresses that weren't added."""
         strictness = {each: self._first[each] for each in self._first.keys() & set(addresses)}
         others = [address for address in addresses if address not in strictness]
         return strictness | self._find_on_disk(others)
@@ -185,7 +186,7 @@ def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iter
     members = [row for row in batch if isinstance(row, MemberRow)]
     normalised = email_addresses.normalise_all([row.email for row in members])
     strictest = _find_strictest(members, normalised)
-    # The addresses for which a row counts already.
+    # Addresses for which the file already had a row that is used.
     counted = set()
     for each, earlier in seen.add(strictest).items():
         if earlier >= strictest[each]:
@@ -346,26 +347,26 @@ MAX_CHUNK_CHARACTERS = 8_000_000
 
 @dataclass
 class PendingChunk:
-    """The rows of a chunk that is not stored yet."""
+    """A chunk that is still being filled with rows, and isn't stored yet."""
 
     rows: list[JudgedRow] = field(default_factory=list)
     characters: int = 0
 
     def is_full(self) -> bool:
-        """Return whether another batch may exceed the chunk."""
+        """Return whether the next batch may exceed the maximum size of a chunk."""
         has_no_room = len(self.rows) + min(MAX_BATCH_ROWS, ROWS_PER_CHUNK) > ROWS_PER_CHUNK
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """How a file has to be read, as the whole file shows it.
+    """How to read a file: formats, consent columns and encoding, found in the whole file.
 
     Attributes:
-        forms: how columns write dates and numbers, by their indexes.
-        consent: maps the index of a column to its verdict: true for a column about consent.
+        forms: maps the index of a column to its format of dates and numbers.
+        consent: maps the index of a column to whether it is a consent column.
         encoding: the right encoding, if the file was read in a wrong one.
-        is_read_so: whether the file was read in this way. Otherwise its chunks are made again.
+        is_read_so: whether the file was already read in this way. If not, it is split again.
         error: an error that asks the owner for the order of dates or for the encoding.
     """
 
@@ -377,15 +378,15 @@ class FileFacts:
 
 
 class FileSplit:
-    """A file that is being split into chunks.
+    """The state of splitting an import into chunks: of an uploaded file, or of a JSON request.
 
     Attributes:
-        number: how many chunks have been made.
-        received: how many rows have been read.
-        rows: the rows of the chunk that was read last, if they come from a request.
-        total: how many rows a request has; ``None`` for a file, which has to be read for that.
-        opt_out_chunks: the numbers of the chunks that are applied before all others.
-        stored_bytes: how many bytes the chunks of a file have.
+        number: the number of chunks so far, which is also the number of the next chunk.
+        received: the number of rows that have been read.
+        rows: the rows of the last chunk of a request. They are applied without being stored.
+        total: the number of rows in a request. ``None`` for a file, because it isn't known.
+        opt_out_chunks: the numbers of the chunks with opt-outs, which are applied first.
+        stored_bytes: the size of the stored chunks of a file.
     """
 
     def __init__(self, resources: Resources, task: MemberImport) -> None:
@@ -401,14 +402,14 @@ class FileSplit:
         self.total: int | None = None
         self.samples: ImportSamples | None = None
         self._problems = Problems()
-        # The rows with an unknown value about consent.
+        # The number of rows whose consent value isn't recognised.
         self.unknown_status = 0
         self._suppressions: SuppressionReader | None = None
         self.read_as = _read_as(task)
         order = DateOrder(task.date_order) if task.date_order else None
         self._forms = ColumnForms(task.column_forms, order)
         self._readings = ConsentReadings(task.consent_columns, task.status_values)
-        # Another encoding may make a rejected row readable.
+        # True if the file has a rejected row that may be readable in another encoding.
         self._has_damaged_row = False
         self._text: DecodedText | None = None
         try:
@@ -417,10 +418,10 @@ class FileSplit:
             _keep_readings(resources, task, unclear)
             raise
         self._batches = judge_rows(rows, self._seen, min(MAX_BATCH_ROWS, ROWS_PER_CHUNK))
-        # The other kinds of files and requests have either opt-outs or members.
+        # Requests and other kinds of files have only members or only opt-outs.
         self._may_have_both = task.kind == ImportKind.MEMBERS and self.total is None
         self._opt_outs, self._others = PendingChunk(), PendingChunk()
-        # Stored chunks that may have rows of addresses with a stricter row.
+        # The numbers of stored chunks in which duplicates must still be marked.
         self._unchecked: list[int] = []
 
     def _open(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
@@ -474,9 +475,9 @@ class FileSplit:
         return chain(first, rows)
 
     def read_next(self) -> int:
-        """Read until a chunk is full, and store it; return the number of rows that were read.
+        """Read rows until a chunk is full, store it, and return the number of rows read.
 
-        Once a file has been read, a call checks one stored chunk for outdone rows instead.
+        After the end of the file, each call marks the duplicates in one stored chunk instead.
         """
         if self._unchecked:
             self._mark_outdone_rows(self._unchecked.pop())
@@ -515,7 +516,7 @@ class FileSplit:
     def _end_file(self) -> None:
         opt_outs, others = self._opt_outs, self._others
         if not self.number and len(opt_outs.rows) + len(others.rows) <= ROWS_PER_CHUNK:
-            # A single chunk is applied in one transaction, so the opt-outs need no other chunk.
+            # A single chunk is applied in one transaction, so opt-outs and members can share it.
             others.rows = sorted(opt_outs.rows + others.rows, key=attrgetter("line"))
             opt_outs.rows = []
         self._store(opt_outs)
@@ -533,7 +534,7 @@ class FileSplit:
             )
 
     def _store(self, chunk: PendingChunk) -> None:
-        """Store the rows of a file as the next chunk. Rows of a request are applied at once."""
+        """Store rows of a file as the next chunk. Rows of a request go to ``rows`` instead."""
         rows, chunk.rows, chunk.characters = chunk.rows, [], 0
         self.rows = rows if self.total is not None else []
         if not rows:
@@ -551,7 +552,7 @@ class FileSplit:
         self.stored_bytes += len(encoded)
 
     def _mark_outdone_rows(self, number: int) -> None:
-        """Make rows of a stored chunk duplicates if a stricter row of their address counts."""
+        """Mark rows of a stored chunk as duplicates if their address has a stricter row."""
         key = chunk_key(self._prefix, number)
         rows = decode(unseal(self._objects.get(key), self._key, key))
         strictest = self._seen.find([row.email for row in rows if row.code is None])
@@ -566,7 +567,7 @@ class FileSplit:
             self._objects.put(key, seal(encode(rows), self._key, key), "application/octet-stream")
 
     def _consent_cells(self) -> dict[str, Any]:
-        """Return how the cells of the columns of consent were read, as the owner is shown it."""
+        """Return the consent values in the file and how they were read, for the owner."""
         if self._suppressions is not None:
             return {"unknown": self._suppressions.unknown_values()}
         readings = self._readings
@@ -577,7 +578,7 @@ class FileSplit:
         }
 
     def settle(self) -> FileFacts:
-        """Return the facts of the whole file. They are empty until the file has been read."""
+        """Return how the whole file must be read; empty until it has been read completely."""
         if not self.is_complete:
             return FileFacts()
         try:
@@ -594,17 +595,17 @@ class FileSplit:
         return FileFacts(forms, readings.settled(), is_read_so=is_read_so)
 
     def can_continue(self, task: MemberImport) -> bool:
-        """Return whether the import can use the chunks that were made so far."""
+        """Return whether the import can continue with the chunks so far."""
         if self.read_as != _read_as(task):
-            # A dry run's file may be read again by other options (``records.read_again``).
+            # A dry run's file can be imported later with other options (``records.read_again``).
             return False
         if self.total is not None:
             return self.number <= task.chunks
-        # Release 1.0.0 counts the chunks of a file while it makes them, and makes others.
+        # A worker of release 1.0.0 updates ``chunks`` while it splits, and its chunks differ.
         return task.chunks == 0
 
     def _is_read_in(self, encoding: str) -> bool:
-        """Return whether the rows are the same as in this encoding."""
+        """Return whether reading the file in this encoding would give the same rows."""
         assert self._text is not None
         if encoding == self._text.encoding:
             return True
@@ -615,12 +616,12 @@ class FileSplit:
         self._seen.close()
 
 
-# Another encoding may make rows with these codes readable.
+# The error codes of rows that may be readable in another encoding.
 _OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
 
 
 def _keep_readings(resources: Resources, task: MemberImport, unclear: EncodingUnclear) -> None:
-    """Keep some rows in each possible encoding, so that the owner can choose one."""
+    """Store some rows in each possible encoding, so that the owner can choose an encoding."""
     with resources.unit_of_work() as uow:
         kept = uow.session.get_one(MemberImport, task.id)
         shown_cells.keep(resources, kept, ImportSamples((), (), readings=_readings_of(unclear)))
@@ -639,13 +640,13 @@ def _rows_of_request(members: Sequence[Mapping[str, str | None]]) -> Iterator[An
 
 
 def _read_as(task: MemberImport) -> tuple[Any, ...]:
-    """Return the options that decide which chunks the file makes."""
+    """Return the options of the import on which the contents of the chunks depend."""
     options = task.kind, task.mapping, task.status_values, task.dry_run, task.create_fields
     return *options, task.date_order, task.column_forms, task.consent_columns, task.encoding
 
 
 def note_facts(task: MemberImport, facts: FileFacts) -> None:
-    """Store what the whole file shows, for the next reading and for the owner."""
+    """Record formats, consent columns and encoding in the import, for the next reading."""
     task.encoding = facts.encoding or task.encoding
     task.column_forms = dict(facts.forms)
     task.consent_columns = None if facts.consent is None else dict(facts.consent)
@@ -664,7 +665,7 @@ _open: dict[int, FileSplit] = {}
 
 
 def take_split(resources: Resources, task: MemberImport) -> FileSplit:
-    """Return the split that this process kept, or a new one that begins with the first row.
+    """Return the split that this process kept open, or start a new one at the first row.
 
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read.
     """

@@ -100,7 +100,7 @@ def header_of(task: MemberImport) -> list[str]:
 
 
 def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
-    """Return the CSV of all rows that were not added so far, chunk by chunk.
+    """Return a CSV of the rows that haven't been imported, one chunk at a time.
 
     Each chunk has a transaction of its own, since the client may read slowly. Raises
     ``import.errors_gone`` before the first piece when the import's files were removed.
@@ -113,7 +113,7 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
     prefix, key = task.object_prefix, bulk_files.data_key(resources, task)
 
     def pieces() -> Iterator[bytes]:
-        # Excel reads a file without a byte-order mark as Windows-1252.
+        # Without a byte-order mark, Excel would read the file as Windows-1252.
         yield codecs.BOM_UTF8 + header_line(header_of(task))
         chunks = select(ImportChunk).where(ImportChunk.import_id == import_id)
         number = -1
@@ -171,7 +171,7 @@ def escaped(value: str) -> str:
 
 
 def copy_lines(rows: Sequence[JudgedRow]) -> str:
-    """Return the rows that say something about a person, in the text format of Postgres' COPY."""
+    """Return the rows in the format of Postgres' COPY, without rows that affect nobody."""
     fresh = ids.neighbouring_ids(len(rows))
     lines = []
     for number, row in enumerate(rows):

@@ -1,7 +1,7 @@
-"""Files of suppressions, bounces and complaints: why the person of each row gets no mail.
+"""Reads files of suppressions, bounces and complaints: finds out why each person gets no mail.
 
-Only the type, event, reason or code of the row itself decides, because no undo takes back an
-opt-out by such a file.
+The reason comes only from the row's own type, event, reason or code. It must be right, because
+undoing the import of such a file doesn't reverse its opt-outs.
 """
 
 import re
@@ -51,11 +51,11 @@ _MEANINGS = {
     for status, words in _WORDS["words"].items()
     for word in words
 }
-# The order of the tables.
+# In the order of the tables in the TOML file: if several reasons apply, the first one is used.
 _FIRST = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
 _EXACT = keys_of(_WORDS["exact"]["words"])
-# Codes of SMTP, such as 550 and 5.1.1, also behind "smtp;" and with text behind them.
+# SMTP status codes such as 550 and 5.1.1. "smtp;" may precede the code, and text may follow it.
 _CODE = re.compile(
     r"(?:smtp ?[;:] ?)?[#<(\[\"']?([245])(?:\d\d|\.\d{1,3}\.\d{1,3})(?!\w|\.\d)",
     re.ASCII | re.IGNORECASE,
@@ -65,7 +65,7 @@ _SOFT = frozenset({"soft", "transient", "temporary", "temporarily"})
 _NEGATIONS = frozenset({"not", "no", "false", "never"})
 _HAS_TYPES = "types"
 _KIND_UNKNOWN = RowProblem(
-    "row.kind_unknown", "The row doesn't say why the person gets no mail, or in an unknown word."
+    "row.kind_unknown", "The row gives no reason that we recognise for not mailing the person."
 )
 
 
@@ -74,9 +74,10 @@ class SuppressionReader:
 
     Args:
         sample: some records of the file.
-        mapping: the owner's roles of columns. A ``status`` is a column of the type.
-        status_values: the owner's meanings of values.
-        settled: the result of ``settled`` after an earlier reading of the same file.
+        mapping: maps columns to the roles that the owner assigned. ``status`` marks a column with
+            the reason.
+        status_values: maps values in the file to the status that the owner assigned.
+        settled: the result of ``settled`` after the same file was read before.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class SuppressionReader:
     def read(
         self, rows: Iterable[MemberRow | RejectedRecord]
     ) -> Iterator[MemberRow | RejectedRecord]:
-        """Yield the rows, each with the reason why the person gets no mail, or with a problem."""
+        """Yield each row with the reason why the person gets no mail, or with a problem."""
         for row in rows:
             if isinstance(row, RejectedRecord):
                 yield row
@@ -117,22 +118,26 @@ class SuppressionReader:
                 yield row._replace(suppression=status, problem=ROW_PROBLEMS.get(status))
 
     def settled(self) -> dict[str, bool]:
-        """Return whether the file has a column of the type, once it has been read."""
+        """Return whether the file has a column with reasons; call this after reading the file."""
         return {_HAS_TYPES: bool(self._types) or self._has_types}
 
     def differs(self) -> bool:
-        """Return whether rows took the meaning of the kind before a column of the type came."""
+        """Return whether the file must be read again.
+
+        This is so if a column with reasons appeared after rows had got the default reason of their
+        kind of file.
+        """
         return self._took_kind and bool(self._types)
 
     def unknown_values(self) -> list[dict[str, object]]:
-        """Return the unknown values with their columns and counts, the most frequent first."""
+        """Return the unrecognised values with column and number of rows, most frequent first."""
         return [
             {"column": column, "value": value, "rows": rows}
             for (column, value), rows in self._unknown.most_common(MAX_VALUES_SHOWN)
         ]
 
     def _find_columns(self) -> None:
-        """Find the columns that decide. In JSON Lines, later rows may have more of them."""
+        """Find the columns with reasons. In JSON Lines, later rows may add more columns."""
         header, roles = self._header, self._roles
         self._width = len(header)
         free = [index for index in range(self._width) if index not in roles]
@@ -142,7 +147,7 @@ class SuppressionReader:
         self._answers = [index for index in free if key(header[index]) in _ANSWERS]
 
     def _status(self, cells: Sequence[str]) -> SuppressionStatus | None:
-        """Return the row's status; ``None`` if it is unknown."""
+        """Return the status that the row assigns, or ``None`` if its reason isn't recognised."""
         statuses = [self._type_status(index, _cell(cells, index)) for index in self._types]
         statuses += [_code_status(_cell(cells, index)) for index in self._answers]
         status = next((each for each in _FIRST if each in statuses), None)
@@ -173,7 +178,7 @@ class SuppressionReader:
             self._unknown[value] += 1
 
     def _types_by_cells(self, free: Iterable[int]) -> list[int]:
-        """Return the columns with a known reason in most of their cells in the sample."""
+        """Return the columns with recognised reasons in at least half of their sampled cells."""
         found = []
         for index in free:
             cells = [cell for record in self._sample if (cell := _cell(record, index).strip())]
@@ -184,7 +189,7 @@ class SuppressionReader:
 
 
 def _is_type(name: str) -> bool:
-    """Return whether a header names a column of the type, event, reason or code."""
+    """Return whether a column with this header has types, events, reasons or codes."""
     words = split_words(name)
     return key(name) in _NUMBERS or (
         all(word in _OTHERS for word in words) and any(word in _SUBJECTS for word in words)
@@ -192,7 +197,7 @@ def _is_type(name: str) -> bool:
 
 
 def _code_status(cell: str) -> SuppressionStatus | None:
-    """Return the status that a code at the beginning of the cell stands for."""
+    """Return the status for the SMTP code at the beginning of the cell; ``None`` without one."""
     text = cell.strip()[:MAX_WORD_CHARACTERS]
     code = _CODE.match(text)
     if code is None:
@@ -203,7 +208,7 @@ def _code_status(cell: str) -> SuppressionStatus | None:
 
 
 def _word_status(cell: str) -> SuppressionStatus | None:
-    """Return the status that the words of a cell stand for, or the items of its list."""
+    """Return the status for the words of a cell. If the cell is a list, read each item."""
     statuses = [_item_status(split_words(item)) for item in items_of(cell)]
     return next((each for each in _FIRST if each in statuses), None)
 
@@ -223,7 +228,7 @@ def _item_status(words: Sequence[str]) -> SuppressionStatus | None:
 
 
 def _word(cell: str) -> str:
-    """Return the cell; of an object, which Brevo has for a reason, return its code."""
+    """Return the cell. If it is a JSON object, as in Brevo's files, return its ``code``."""
     if len(cell) > MAX_WORD_CHARACTERS * 10 or not cell.startswith("{"):
         return cell
     try:

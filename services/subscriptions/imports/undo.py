@@ -56,7 +56,7 @@ UNDO_IMPORT = kinds.register(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=run,
-        # An undo removes members.
+        # An undo removes members, which needs a recent login.
         needs_recent_login=True,
         # An undo that ended early is not taken back, and asking again goes on.
         on_abandoned=kinds.ending(MemberImport, _announce_end),

@@ -1,4 +1,4 @@
-"""Words of headers and cells: how text is folded, split into words and looked up."""
+"""Prepares headers and cells for comparison with known words: folds and splits their text."""
 
 import re
 import tomllib
@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 MAX_WORD_CHARACTERS = 60
-# A longer header or cell is compared by its beginning.
+# Only this many characters of a longer header or cell are compared.
 MAX_TEXT_CHARACTERS = 200
 
 _NOT_A_WORD = re.compile(r"[\W_]+")
-# "HasOptedOutOfEmail", "do-not-contact" and "HTML2mail" are split alike.
+# Splits "HasOptedOutOfEmail", "do-not-contact" and "HTML2mail" into words.
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]+|\d+")
 
 
 def load_words(name: str) -> Mapping[str, Any]:
-    """Return the tables of a TOML file of this package."""
+    """Read a TOML file of this folder, and return its tables."""
     return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
 
 
@@ -34,8 +34,8 @@ def _folded_key(text: str) -> str:
 
 
 def key(text: str) -> str:
-    """``text`` as it is looked up: "E-mail Address " and "email_address" have the same key."""
-    # The cache holds only short words, so that its size is bounded.
+    """Return the key of a header or cell: equal for "E-mail Address " and "email_address"."""
+    # Only short words are cached, so that the size of the cache is bounded.
     return _folded_key(text) if len(text) <= MAX_WORD_CHARACTERS else ""
 
 
@@ -44,16 +44,17 @@ def keys_of(words: Iterable[str]) -> frozenset[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the folded words of the beginning of ``text``.
+    """Split the beginning of ``text`` into words, in lower case and without accents.
 
-    Blanks, punctuation, digits and capital letters inside a word separate words.
+    Whitespace and punctuation separate words. A number is a word of its own, and a capital letter
+    inside a word begins a new word.
     """
     composed = unicodedata.normalize("NFC", text[:MAX_TEXT_CHARACTERS])
     plain = composed.translate(_WITHOUT_ACCENTS)
     return [word for match in _WORD.findall(plain) if (word := _NOT_A_WORD.sub("", fold(match)))]
 
 
-# Accented capitals are capitals for ``_WORD`` too.
+# Maps accented letters to plain ones, because ``_WORD`` recognises only A to Z as capitals.
 _WITHOUT_ACCENTS = {
     number: letter
     for number in range(0xC0, 0x180)
@@ -64,5 +65,5 @@ _NO = keys_of(load_words("columns.toml")["no"]) | {""}
 
 
 def is_no(cell: str) -> bool:
-    """Return whether a cell says no, is empty, or is a date that has only zeros."""
+    """Return whether a cell is a no, is empty, or is a date of zeros such as 0000-00-00."""
     return len(cell) <= MAX_WORD_CHARACTERS and key(cell).lstrip("0") in _NO

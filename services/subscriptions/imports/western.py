@@ -1,12 +1,12 @@
-"""Recognises texts of Western Europe that were stored in Windows-1252.
+"""Recognises Western European text that is encoded in Windows-1252.
 
-Bytes beyond ASCII always make some text in Windows-1252. If the file has another encoding, the text
-has symbols inside words, capitals inside words, or letters that no Western language combines.
+Almost any bytes can be decoded as Windows-1252. If the real encoding is another one, the decoded
+text has symbols or capital letters inside words, or letters that no Western language combines.
 """
 
 import re
 
-# The small letters beyond ASCII that occur together in the words of a language and of its loans.
+# For each language, the non-ASCII letters that can occur together in its words and loanwords.
 _ALPHABETS = tuple(
     frozenset(letters + letters.upper())
     for letters in (
@@ -24,19 +24,19 @@ _LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœŸŠšŽž"
 _CAPITAL = "A-ZÀ-ÖØ-ÞŒŸŠŽ"
 _SMALL = "a-zß-öø-ÿœšž"
 
-# Symbols where no name has them.
+# Symbols in places where they don't occur in names.
 _MISPLACED_SYMBOLS = re.compile(
     "|".join(
         (
-            # Undefined bytes, and symbols that never occur in names.
+            # Bytes that are undefined in Windows-1252, and symbols that never occur in names.
             r"[\x81\x8d\x8f\x90\x9d\xadƒˆ‰†‡˜¤¦¨¬¯±¹¸¼½¾×÷µ¢¥•‹›]",
             rf"[{_LETTER}][§©£€¡¿‚„…¶“”²³](?=[{_LETTER}])",
             rf"[§©£€™®°…²³](?=[{_LETTER}])|¶",
             rf"[{_LETTER}][¡¿€£§©]|(?<![mM])[²³]",
             rf"[{_LETTER}][™®°ºª](?=[{_LETTER}])",
-            # Catalan l·l, and abbreviations such as nº and M.ª.
+            # The dot of Catalan l·l and the ordinal signs of nº and M.ª are valid; others aren't.
             rf"(?<![lL])·|·(?![lL])|(?<=[{_LETTER}]{{2}})[ºª]|(?<![\w.])[ºª]",
-            # A dash joins two names, but stands in none.
+            # A dash can join two names, but doesn't occur inside a name.
             rf"[{_LETTER}][–—](?![{_CAPITAL}])",
             rf"[{_LETTER}]{{2}}‘|[{_LETTER}]‘(?![{_CAPITAL}])",
             r"[¡-¬®-¿×÷ˆ‰†‡˜€™]{2}",
@@ -44,8 +44,8 @@ _MISPLACED_SYMBOLS = re.compile(
     )
 )
 
-# Neighbours that a small letter doesn't have in Western languages. Without them Czech, Polish,
-# Turkish and Baltic names would pass: their letters have the bytes of Western ones.
+# Accented letters next to letters with which Western languages don't combine them. It also rejects
+# Czech, Polish, Turkish and Baltic names, whose letters have the same bytes as Western letters.
 _MISPLACED_LETTERS = re.compile(
     "|".join(
         (
@@ -62,10 +62,10 @@ _MISPLACED_LETTERS = re.compile(
             r"ê(?=[kz])|êb(?![lê])|êg(?![ue])|êc(?!h)|êp(?![ei])|iê(?![nmu])",
             r"^(?=.*ê).*(?:[kw]|[crs]z)",
             r"^[^ß]*ß.*ß|^ß|ç(?=[bcdfghjkmnpqrstvwxz])|^ç(?!a$)",
-            # Icelandic and Turkish share these bytes.
+            # These Icelandic letters have the same bytes as Turkish letters.
             r"^ð|^(?!.*(?:[áéíóúæ]|rð|guð|frið|heið|auð|eyð)).*[ðþý]",
             r"ø(?=[aouáíóúýìèù])|(?<=.)ø(?=i|e(?!n$).)|aø$",
-            # No language has both accents in one word.
+            # No language has an acute and a grave accent in the same word.
             r"^(?=.*[áíóú]).*[àèìòù]",
         )
     )
@@ -73,7 +73,7 @@ _MISPLACED_LETTERS = re.compile(
 _WORD = re.compile(rf"[{_LETTER}]+")
 _APOSTROPHE = re.compile(rf"(?<![{_LETTER}])([{_LETTER}]*)’(?=([{_LETTER}]*))")
 _QUOTATION_MARKS = re.compile("[“”„]")
-# The words before an apostrophe, and the endings behind one.
+# Words that precede an apostrophe, as in d’Angelo, and below, endings that follow it, as in Ann’s.
 _ELIDED = frozenset(
     (
         *("d", "l", "o", "n", "m", "s", "t", "c", "j", "qu", "dell", "nell", "sant", "all", "ch"),
@@ -83,15 +83,15 @@ _ELIDED = frozenset(
 _ENDINGS = frozenset({"s", "t", "ll", "re", "ve"})
 _MIN_OWNER_CHARACTERS = 3
 _MIN_ELIDED_CHARACTERS = 4
-# Prefixes with a capital behind them.
+# Prefixes of names that a capital letter follows, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
-# Letters that a French keyboard leaves small while Caps Lock is on, and ß.
+# Letters that stay small among capitals: with Caps Lock on a French keyboard, and ß.
 _SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
 _MIN_ALL_CAPITALS = 2
 
 
 def is_western(text: str) -> bool:
-    """Return whether all words fit a Western language; ``text`` was read as Windows-1252."""
+    """Return whether text that was decoded as Windows-1252 fits Western European languages."""
     if _MISPLACED_SYMBOLS.search(text) or not _has_paired_marks(text):
         return False
     for before, after in _APOSTROPHE.findall(text):
@@ -101,13 +101,16 @@ def is_western(text: str) -> bool:
 
 
 def _has_paired_marks(text: str) -> bool:
-    """Return whether quotation marks come in pairs: “Ann”, „Ann“, ”Ann” or «Ann»."""
+    """Return whether every opening quotation mark has a closing one: “Ann”, „Ann“, «Ann»."""
     is_even = len(_QUOTATION_MARKS.findall(text)) % 2 == 0
     return is_even and text.count("«") == text.count("»")
 
 
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
-    """Return whether the words around an apostrophe have one; in Mac Roman it is the letter í."""
+    """Return whether an apostrophe is plausible between these words.
+
+    If not, the byte may be the letter í in Mac Roman.
+    """
     if not before:
         return True
     if not after:
@@ -123,7 +126,7 @@ def _fits_apostrophe(before: str, after: str, text: str) -> bool:
 
 def _is_western_word(word: str) -> bool:
     letters = [letter for letter in word if not letter.isascii()]
-    # At least a third of a word is ASCII, except in words of one letter.
+    # Words have at least a third of ASCII letters, except words of one letter.
     if len(word) > 1 and (len(letters) * 3 > len(word) * 2):
         return False
     if not any(alphabet.issuperset(letters) for alphabet in _ALPHABETS):
@@ -134,7 +137,7 @@ def _is_western_word(word: str) -> bool:
 
 
 def _has_fitting_case(word: str) -> bool:
-    """Return whether the letters beyond ASCII are small or capital as in a name."""
+    """Return whether upper and lower case of the non-ASCII letters are usual for a name."""
     if word.islower() or word.isupper() or (word[0].isupper() and word[1:].islower()):
         return True
     capitals = sum(letter.isupper() for letter in word)

@@ -98,7 +98,7 @@ class LockedSubscription:
 
     @property
     def addresses(self) -> set[str]:
-        """The person's address, and the one by which the list's owner knows the person."""
+        """The address of the person's account, and the address that the list has for the person."""
         return addresses_of(self.person, self.record)
 
 

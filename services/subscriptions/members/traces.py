@@ -48,7 +48,7 @@ def new_delivery(uow: UnitOfWork) -> int:
 
 
 def revoke(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
-    """Revoke all trace ids that were mailed so far: they only leave the list from now on.
+    """Revoke all trace ids that were mailed so far. They then only work for leaving the list.
 
     Raises ``auth.login_again``.
     """

@@ -121,9 +121,9 @@ def leave(
 
 
 def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: Actor) -> None:
-    """Undo the last unsubscribing: the subscription gets back its earlier status.
+    """Undo the last unsubscription, and restore the status that the subscription had before.
 
-    Raises ``member.denied`` for a person who would be on the list again.
+    Raises ``member.denied`` if the person is on a deny list and would become a member again.
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id):
         return
