@@ -68,9 +68,9 @@ class AppliedChunk:
         counts: the number of rows with each verdict. ``left`` rows count as opted out.
         updated: how many active members the rows changed.
         left_out: the number of values that were left out of imported rows.
-        dropped_expiries: expiry dates that were dropped because the row has no paid tier. The keys
-            are line numbers.
-        not_added: the CSV lines of rows that were not added, or only in part.
+        dropped_expiries: expiry dates that were dropped because the member has no paid tier. The
+            keys are line numbers.
+        not_added: the CSV lines of rows that were added only in part or not at all.
     """
 
     counts: Counter[str]
@@ -314,7 +314,7 @@ class ChunksAtOnce:
         self._under_way.append((commit, self._threads.submit(copy_context().run, commit)))
 
     def end_all(self) -> bool:
-        """Wait for all started chunks to finish. Return whether there were any."""
+        """Wait until all started chunks are finished. Return whether there were any chunks."""
         had_some = bool(self._under_way)
         while self._under_way:
             self._end_oldest()

@@ -129,10 +129,10 @@ _NOT_OF_A_KEY = re.compile(r"[^a-z0-9]+")
 def match_fields(
     layout: ColumnLayout, columns: Collection[int], fields: Sequence[MemberField]
 ) -> None:
-    """Give these columns to the fields that the mapping or their own names name.
+    """Assign these columns to the owner's fields, by the mapping or by the headers.
 
-    A field takes one column; a column of exactly its key or label comes first. Raises
-    ``import.mapping_type``.
+    Each field gets at most one column. A header that equals the field's key or label has priority.
+    Raises ``import.mapping_type``.
     """
     by_key = {field.key: field for field in fields}
     for index in columns:

@@ -1,4 +1,4 @@
-"""The types for an imported file: its columns with their roles, and the rows read from it."""
+"""Types for the columns of an imported file, their roles, and the rows read from the file."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from services.subscriptions.imports.vocabulary import key, keys_of, load_words
 
 
 class SuppressionStatus(StrEnum):
-    """The subscription status that a row states for its person."""
+    """The subscription status that a row of an imported file states for a person."""
 
     WANTED = "wanted"
     MAY_PASS = "may_pass"  # noqa: S105 - a name
@@ -80,9 +80,9 @@ NO_EXTRAS = RowExtras({}, (), None, {}, ())
 
 
 class AbsentCell(str):
-    """The empty cell for a column that a record lacks.
+    """The placeholder for a cell that is missing from a record.
 
-    Unlike a cell that is empty in the file, it doesn't clear the stored value.
+    Unlike an empty cell in the file, the placeholder doesn't clear the stored value.
     """
 
     __slots__ = ()
@@ -105,8 +105,8 @@ class MemberRow(NamedTuple):
         line: the physical line where the record begins, from 1.
         tier: free, silver or gold; ``None`` when the file names none.
         cells: the original columns in the order of the header; a record may have fewer or more.
-        problem: why the row is not imported. If the address has several rows, such a row can still
-            be the strictest one, and then no row of the address is imported.
+        problem: why the row is not imported. If an address has several rows, the strictest row
+            decides, even if it has a problem.
         clears_expiry: whether an empty cell for the end of the paid tier clears the stored end.
     """
 
@@ -183,8 +183,8 @@ _SHARED_ROLES = ("ignore", "tags", "status", "subscribed", "unsubscribed", "conf
 MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
-# Roles that only one column may have. If the owner's mapping uses one of the roles on the right, no
-# header is matched with the role on the left.
+# Maps each role that only one column may have to the roles that exclude it. If the owner's mapping
+# uses one of these roles, no header is matched with the excluded role.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -197,8 +197,8 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
 _NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
-# Roles that any number of columns may have. If the owner's mapping uses the role on the right, no
-# header is matched with the role on the left.
+# Maps each role that any number of columns may have to the role that excludes it. If the owner's
+# mapping uses that role, no header is matched with the excluded role.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Roles that an owner is shown as another.
@@ -228,7 +228,7 @@ class ConsentSubject(StrEnum):
 class Basis(Enum):
     """How a column was recognised as a consent column.
 
-    The cells must confirm every basis except ``KNOWN``.
+    Unless the basis is ``KNOWN``, the cells of the column must confirm it.
     """
 
     KNOWN = "the mapping or the whole header"
@@ -244,7 +244,7 @@ class ConsentColumn(NamedTuple):
         reason: the status of a person who has a yes in an opt-out column, such as "bounced".
         may_be_tier: whether an unrecognised word in the column is treated as the name of a tier.
         is_time: whether the header names a time. A date in the column then counts as a yes.
-        product: the product that exported the file, if all cells are ``product_words``.
+        product: the product that exported the file, if all cells are in ``product_words``.
     """
 
     subject: ConsentSubject
@@ -261,8 +261,9 @@ class ColumnLayout:
     """The role of each column in a file. All attributes refer to columns by index.
 
     Attributes:
-        roles: maps each role of ``columns.toml`` to its columns. In a ``paid`` column, every cell
-            except a no means a paid tier. ``created_at`` is used if ``joined_at`` has no date.
+        roles: maps each role of ``columns.toml`` to its columns. In a ``paid`` column, any cell
+            means a paid tier unless it is empty or states a no. ``created_at`` is used if
+            ``joined_at`` has no date.
         mapped: maps each column in the owner's mapping to its role.
         consent: the consent columns.
         ignored_consent: consent columns to which the owner's mapping gives another role.

@@ -1,7 +1,7 @@
 """Reads the cells of consent columns, and returns the status that each cell states.
 
-The status depends on what the column is about and on what the cell means. For example, a no means
-unsubscribed in a column about consent, but nothing in an opt-out column.
+The status depends on what the column is about and on what the cell means. For example, "no"
+means unsubscribed in a column about consent, and nothing in an opt-out column.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,9 @@ ROW_PROBLEMS = {
     NOT_SUBSCRIBED: RowProblem(
         "row.not_subscribed", "The file says that this person is not subscribed."
     ),
-    MAY_PASS: RowProblem("row.may_pass", "The file says that mail may reach this address again."),
+    MAY_PASS: RowProblem(
+        "row.may_pass", "The file reports no permanent delivery failure for this address."
+    ),
 }
 # The statuses that an owner can assign to the values of a consent column.
 STATUS_VALUES = {
@@ -63,8 +65,9 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
     **dict.fromkeys((Meaning.NO, Meaning.REFUSED), UNSUBSCRIBED),
     Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
 }
-# The status that a cell states, by the subject of its column and the meaning of the cell. A missing
-# meaning is unrecognised. In an opt-out column, a yes or a date means the ``reason`` of the column.
+# The status that a cell states, by the subject of its column and the meaning of the cell. Meanings
+# that are missing here count as unrecognised. In an opt-out column, a yes or a date means the
+# ``reason`` of the column.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
     ConsentSubject.OPTING_OUT: {
         **_OPT_OUT_ANSWERS,
@@ -105,7 +108,7 @@ class StatusValues:
         return self._statuses.get(folded_value(value))
 
     def check(self, product: str | None) -> None:
-        """Raise ``import.status_values`` if an opt-out was assigned the status "subscribed".
+        """Raise ``import.status_values`` if the owner assigned "subscribed" to an opt-out value.
 
         ``product``: the product that exported the file. Some products use their own opt-out words.
         """
@@ -116,7 +119,10 @@ class StatusValues:
 
 
 def check_status_values(statuses: Mapping[str, str]) -> None:
-    """Raise ``import.status_values`` for an unknown status, or for "subscribed" on an opt-out."""
+    """Check the statuses that an owner assigned to values in the file.
+
+    Raises ``import.status_values`` for an unknown status, or for an opt-out made "subscribed".
+    """
     for value, status in statuses.items():
         if status not in STATUS_VALUES:
             reason = f"{status[:MAX_WORD_CHARACTERS]!r} is not one of {', '.join(STATUS_VALUES)}."
@@ -128,7 +134,7 @@ def check_status_values(statuses: Mapping[str, str]) -> None:
 def read_cell(
     cell: str, column: ConsentColumn, product: str | None, values: StatusValues
 ) -> Answer:
-    """Return the strictest status that the items of a cell state.
+    """Return the strictest status in a cell, which may hold a list of values.
 
     ``product``: the product that exported the file, if it was recognised.
     """
@@ -153,7 +159,7 @@ def strictest(answers: Iterable[Answer]) -> Answer:
 
 
 def read_as(answer: Answer) -> str:
-    """Return the word for this status in the result of an import."""
+    """Return the name of this status for ``read_as`` in the result of an import."""
     if answer is None:
         return "nothing"
     return "subscribed" if answer is WANTED else answer.value

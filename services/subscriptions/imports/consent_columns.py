@@ -121,7 +121,7 @@ def refuse_unclear(layout: ColumnLayout, indexes: Iterable[int]) -> None:
 
 
 def read_header(name: str) -> ConsentColumn | Unclear | None:
-    """Return the consent column that a header describes; ``None`` if it isn't about consent."""
+    """Return the consent column that a header describes, or ``None`` for other headers."""
     return _read_beginning(name[:MAX_TEXT_CHARACTERS])
 
 

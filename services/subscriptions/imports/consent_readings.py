@@ -40,9 +40,9 @@ from services.subscriptions.imports.vocabulary import MAX_WORD_CHARACTERS, key
 
 MAX_VALUES_SHOWN = 50
 MAX_VALUES_COUNTED = 1_000
-# A column with an unrecognised header can be a status column only with at most this many words.
+# The maximum number of different words in a status column whose header isn't recognised.
 MAX_STATUS_WORDS = 20
-# At most this many columns with unrecognised headers are searched for statuses.
+# The maximum number of columns with unrecognised headers that are searched for status words.
 MAX_COLUMNS_WATCHED = 100
 # Most rows repeat a few combinations of cells in the consent columns, so results are cached.
 MAX_CACHED_ROWS = 1_024
@@ -63,7 +63,7 @@ _NOTHING_SAID = ConsentAnswer(WANTED)
 
 
 class ColumnEvidence:
-    """Collects evidence from the cells of a column on whether it is a consent column."""
+    """Decides from the cells of a column whether it is a consent column."""
 
     def __init__(self, column: ConsentColumn, values: StatusValues) -> None:
         self._column = column
@@ -103,7 +103,7 @@ class ColumnEvidence:
 
     @property
     def is_consent(self) -> bool:
-        """Return whether the cells so far make this column a consent column."""
+        """Return whether this is a consent column, judging by the cells so far."""
         column = self._column
         if column.product is not None:
             return self._has_only_product_words and (
@@ -158,10 +158,10 @@ class ConsentReadings:
                 yield index
 
     def decide(self, layout: ColumnLayout, sample: Records) -> None:
-        """Decide by the cells of the first rows which columns are consent columns.
+        """Decide from the cells of the first rows which columns are consent columns.
 
         Remove columns with unsuitable cells from ``layout.consent``, and add columns with status
-        words. Raises ``import.status_values`` if the owner made an opt-out "subscribed".
+        words. Raises ``import.status_values`` if "subscribed" was assigned to an opt-out.
         """
         self._watch_unknown_columns(layout, sample)
         for index, column in layout.consent.items():
@@ -220,7 +220,7 @@ class ConsentReadings:
         return self._final_decisions() != self._decisions
 
     def values_by_column(self) -> dict[int, list[dict[str, Any]]]:
-        """Return the values of each consent column, with their numbers of rows and their statuses.
+        """Return the values of each consent column, each with its number of rows and its status.
 
         Unrecognised values come first, then the most frequent values.
         """
@@ -366,7 +366,7 @@ class ConsentReader:
 
 
 class _EqualRows:
-    """The status and the number of rows that have equal cells in the consent columns."""
+    """A group of rows that have equal cells in the consent columns, and so the same status."""
 
     __slots__ = ("answer", "answers", "count")
 
@@ -377,7 +377,7 @@ class _EqualRows:
 
 
 def _may_be_status(sample: Records, index: int) -> bool:
-    """Return whether every cell of the column in the sample is a status word or empty."""
+    """Return whether each cell of this column in the sample is empty or a status word."""
     cells = (_cell(record, index).strip() for record in sample)
     return all(not cell or all(map(is_exact_word, items_of(cell))) for cell in cells)
 

@@ -78,15 +78,15 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# With other characters, such as an asterisk, a known word may have another meaning.
+# The characters that keep the meaning of a known word. A question mark, for example, changes it.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
-# The years of real opt-outs. Programs write "never" as a date far before or after them.
+# The years of real opt-outs. Programs write "never" as a date far outside these years.
 _YEARS = range(1980, 2100)
 
 
 def items_of(cell: str) -> Iterator[str]:
-    """Yield the items of a cell with a list, such as ``['HARD_BOUNCE']``; otherwise the cell."""
+    """Yield the items of a list such as ``['HARD_BOUNCE']``, or the cell if it isn't a list."""
     text = bare_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
     # PostgreSQL writes a list in braces. Braces around colons are a JSON object.
@@ -149,7 +149,7 @@ def _sign(text: str) -> Meaning | None:
         return Meaning.BLANK
     if _NUMBER.match(text):
         return _number(text)
-    # "Active?" is a question, and the minus sign makes "-1 active" ambiguous.
+    # "Active?" is a question. The minus sign in "-1 active" makes the meaning unclear.
     return Meaning.UNKNOWN if text[0] in "+-" or "?" in text else None
 
 

@@ -250,9 +250,10 @@ def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     return entry
 
 
-# A byte-order mark decides the encoding. Without one, many zeros in either half of the byte pairs
-# mean UTF-16. Otherwise the file is UTF-8, unless most characters beyond ASCII are invalid UTF-8.
-# Then the module ``encodings`` detects the encoding, at first from the beginning of the file.
+# A byte-order mark decides the encoding. Without one, the file is UTF-16 if many bytes at even
+# positions, or many at odd positions, are zero. Otherwise the file is UTF-8, unless most characters
+# beyond ASCII are invalid UTF-8. Then the module ``encodings`` detects the encoding, at first from
+# the beginning of the file.
 #
 # A few invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can
 # detect them in an address. In names, ``repair_text`` reads these bytes as Windows-1252.
@@ -286,10 +287,10 @@ def repair_text(text: str) -> str:
 
 
 class DecodedText:
-    """Decodes the bytes of a file, and removes zero characters from the text.
+    """Decodes the bytes of a file, and removes null characters from the text.
 
     ``damaged`` becomes true at the first bytes that are invalid in the encoding. ``is_binary`` is
-    true if the first line has control characters, because text files don't have them.
+    true if the first line has control characters, as in a binary file.
 
     ``encoding`` is the ``named`` one, if any. Otherwise it is detected in the first ``head_bytes``
     bytes of the file. After the last chunk, ``settled_encoding`` may correct it.
@@ -305,7 +306,7 @@ class DecodedText:
         self._evidence = EncodingEvidence()
         head, chunks = take_head(iter(chunks), head_bytes)
         found, mark = _detect_unicode(head, named)
-        # A byte-order mark proves the encoding, and so do the zeros of UTF-16.
+        # A byte-order mark proves the encoding, and so do the zero bytes of UTF-16.
         self._is_certain = mark > 0 or (found is not None and found != "utf-8")
         self.encoding = named or found or WINDOWS_1252
         first_line = head[mark:].decode(self.encoding, "replace").lstrip().partition("\n")[0]
@@ -347,7 +348,7 @@ class DecodedText:
             self._evidence.note(data)
 
     def settled_encoding(self) -> str:
-        """Return the encoding that was detected in the whole file, after the last chunk.
+        """Return the encoding as detected from the whole file. Call this after the last chunk.
 
         Raises ``EncodingUnclear``.
         """
@@ -358,7 +359,7 @@ class DecodedText:
         return self._evidence.decide()
 
     def reads_like(self, encoding: str) -> bool:
-        """Return whether names would be decoded to the same text with the other ``encoding``.
+        """Return whether decoding with ``encoding`` instead would give the same names.
 
         Addresses may differ, because bytes that are invalid UTF-8 are repaired only in names.
         """
@@ -403,5 +404,5 @@ def _encoding_of_head(head: bytes, *, is_whole: bool) -> str:
     except EncodingUnclear:
         if is_whole:
             raise
-        # Decode the file provisionally, because its later parts may settle the encoding.
+        # Start with a provisional encoding, because later parts of the file may settle it.
         return WINDOWS_1252

@@ -103,8 +103,8 @@ _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _AS_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# The number of cells to collect for each byte beyond ASCII. A limit per byte bounds the memory, but
-# still includes letters that first appear late in a large file.
+# The maximum number of cells to collect for each byte value beyond ASCII. This bounds the memory.
+# Letters that first appear late in a large file are still included.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
 _MAX_ROW_BYTES = 400
@@ -112,7 +112,7 @@ ROWS_SHOWN = 3
 
 
 class EncodingEvidence:
-    """Collects cells with bytes beyond ASCII from a file: a limited number for each byte."""
+    """Collects cells with bytes beyond ASCII from a file, up to a limit for each byte value."""
 
     def __init__(self) -> None:
         self._cells: dict[bytes, None] = {}
@@ -158,14 +158,20 @@ class EncodingEvidence:
                     self._pattern = self._pattern_for(self._counts)
 
     def _pattern_for(self, counts: Mapping[int, int]) -> re.Pattern[bytes] | None:
-        """Return a pattern for the bytes beyond ASCII for which more cells should be collected."""
+        """Return a pattern for the byte values beyond ASCII that need more cells.
+
+        Return ``None`` if there are enough cells for every byte value.
+        """
         open_bytes = [byte for byte, count in counts.items() if count < _MAX_CELLS_PER_BYTE]
         if not open_bytes:
             return None
         return re.compile(b"[%b]" % re.escape(bytes(open_bytes)))
 
     def decide(self) -> str:
-        """Return the encoding of the file; raises ``EncodingUnclear`` if the result is unclear."""
+        """Return the encoding of the file.
+
+        Raises ``EncodingUnclear`` if no encoding is clearly the best.
+        """
         cells = list(self._cells)
         readings = _readings(cells)
         if WINDOWS_1252 in readings and all(map(is_western, readings[WINDOWS_1252].cells)):
@@ -253,7 +259,7 @@ def _readings(cells: Sequence[bytes]) -> dict[str, _Reading]:
 
 
 def _possible(readings: Mapping[str, _Reading]) -> dict[str, _Reading]:
-    """Return the readings in which nearly all words are plausible."""
+    """Return the encodings in which nearly all words are plausible, with their readings."""
     best = max((reading.share for reading in readings.values()), default=0.0)
     least = max(_MIN_PLAUSIBLE_SHARE, best - _SHARE_MARGIN)
     return {name: reading for name, reading in readings.items() if reading.share >= least}
@@ -303,9 +309,9 @@ def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
 
 
 def _is_mostly_western(readings: Mapping[str, _Reading], possible: Mapping[str, _Reading]) -> bool:
-    """Return whether the file is in Windows-1252, except for a few cells.
+    """Return whether the file is probably in Windows-1252, despite a few unusual cells.
 
-    The cells that read differently in another possible encoding must nearly all look Western.
+    Nearly all cells whose text differs in another possible encoding must look Western.
     """
     western = readings.get(WINDOWS_1252)
     if western is None or WINDOWS_1252 not in possible:
@@ -328,7 +334,7 @@ _FEW, _SOME = 3, 20
 _MIN_NAME_SHARE = 0.34
 _RIVAL_NAME_SHARE = 0.25
 _MULTI_BYTE_MARGIN = 1.5
-# Cyrillic and Greek encodings. With these, a script without capitals may look like small letters.
+# Cyrillic and Greek encodings. Hebrew text may look like small letters when decoded with them.
 _WITH_CAPITALS = frozenset({"cp1251", "koi8-r", "cp1253"})
 _MIN_WORDS_OF_SMALL_LETTERS = 10
 

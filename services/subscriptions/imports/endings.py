@@ -217,8 +217,7 @@ class JudgedRow(NamedTuple):
             the same address is used instead.
         paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end. ``None`` means
             that the row states no end.
-        left: the reason in the file why the person gets no mail: unsubscribed, cleaned, bounced or
-            complained.
+        left: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), if any.
         cells: the original columns.
     """
 
