@@ -16,9 +16,9 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
 from core.process.linux import hide_memory, refuse_new_privileges
 
-# The kernel kills a child process that uses more CPU time than this. A normal child never reaches
-# this limit: it exits after a message if it has used 60 s, and a message takes at most 30 s. Only
-# hostile code keeps computing between two messages.
+# The kernel kills a child process that uses more CPU time than this. A normal child exits after the
+# message with which it exceeds 60 s of CPU time, and a message takes at most 30 s. Only hostile
+# code keeps computing between two messages.
 MAX_CPU_SECONDS = 120
 
 _REQUESTS_AND_ANSWERS = ("read", "pread64", "write", "close", "pselect6")

@@ -41,7 +41,7 @@ class _Primaries:
 class _Colours:
     """A colour space: its primaries and its transfer function.
 
-    The transfer function maps a pixel's level to linear light. Level and light are from 0 to 1.
+    The transfer function maps a pixel's level, from 0 to 1, to linear light, from 0 to 1.
     """
 
     primaries: _Primaries
@@ -85,7 +85,7 @@ def _cinema(level: float) -> float:
 
 # PQ and HLG are the transfer functions of HDR images, which can be brighter than white paper. ITU-R
 # BT.2408 sets the white of paper in HDR images to 203 cd/m². The range of sRGB ends at this white.
-# All light above 80% of it is therefore compressed into the upper 20% of sRGB's range.
+# Light above 80% of this white is therefore compressed into the upper 20% of sRGB's range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
@@ -266,8 +266,8 @@ def _product(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
     return tuple(sum(map(float.__mul__, row, vector)) for row in matrix)
 
 
-# The header of an ICC.1 profile. It has the size, the version (4.3), the profile class, the pixels'
-# colour space, the connection space, the signature, and the white point.
+# The header of an ICC.1 profile. It contains the size, the version (4.3), the profile class, the
+# pixels' colour space, the connection space, the signature, and the white point.
 _HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
 _VERSION = 0x04300000
 _TAG = struct.Struct(">4sII")

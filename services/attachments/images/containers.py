@@ -197,8 +197,8 @@ def _places(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _entry(data: bytes, offset: int, size: int) -> _Entry:
-    # Use the width and height in the image's own header. In the icon's directory they have one byte
-    # each, and they are often wrong.
+    # Use the width and height in the image's own header. The icon's directory stores each in only
+    # one byte, and is often wrong.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:
@@ -220,8 +220,8 @@ def _entry(data: bytes, offset: int, size: int) -> _Entry:
 _MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
 _START, _END, _TEMPORARY = 0xD8, 0xD9, 0x01
 _APP0, _APP1, _APP2, _APP14, _APP15, _COMMENT = 0xE0, 0xE1, 0xE2, 0xEE, 0xEF, 0xFE
-# The JPEG decoder needs these segments to interpret the pixels' colours. Each has its prefix and
-# its minimum length. A shorter segment is broken, so it is dropped.
+# The JPEG decoder needs these segments to interpret the pixels' colours. Maps the marker of each
+# segment to its prefix and its minimum length. A shorter segment is broken, so it is dropped.
 _NEEDED_APPS = {_APP0: (b"JFIF\0", 14), _APP14: (b"Adobe", 12)}
 _EXIF, _JPEG_XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
 _PROFILE = b"ICC_PROFILE\0"

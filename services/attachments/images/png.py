@@ -64,7 +64,7 @@ class _Cut:
 class _Found:
     """
     Attributes:
-        shared: the palette and transparency chunks by name, which each frame gets a copy of.
+        shared: the palette and transparency chunks by name. All frames use these chunks.
         colours: the chunks that describe the colour space, by name.
         profile: the ICC profile that was built from ``colours``.
         metadata: may say how the picture is turned, named as in the `info` of Pillow's images.
@@ -205,7 +205,7 @@ def _note_key(found: _Found, body: bytes) -> None:
 
 
 def _note_animation(found: _Found, body: bytes) -> None:
-    # Use the first `acTL` chunk, and ignore any with a wrong length.
+    # Use the first animation header (`acTL` chunk), and ignore headers with a wrong length.
     if not (found.data or found.is_animated) and len(body) == _ANIMATION_HEADER.size:
         frames, plays = _ANIMATION_HEADER.unpack(body)
         found.is_animated, found.plays = frames > 0, min(plays, outcome.MAX_PLAYS)

@@ -49,7 +49,7 @@ _FAR_AWAY = -900
 class Visibility:
     """The visibility of an element's text. ``None`` means that the element inherits the value."""
 
-    # The element is hidden with all its content. Styles of inner elements can't unhide it.
+    # The element is hidden with all its content. Styles of inner elements can't make it visible.
     is_hidden: bool = False
     # Inner elements inherit these two values, but can override them.
     is_invisible: bool | None = None
@@ -108,7 +108,7 @@ def _has_no_size(style: Mapping[str, str]) -> bool | None:
     length = _length(size)
     if length is not None and length[0] == 0:
         return True
-    # A relative font size can't make text visible or invisible, because multiples of 0 are 0.
+    # A relative font size doesn't change whether the size is 0, because every multiple of 0 is 0.
     is_relative = size in _RELATIVE_SIZES or (length is not None and length[1] in _RELATIVE_UNITS)
     return None if is_relative else False
 

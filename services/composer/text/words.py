@@ -77,7 +77,7 @@ def _word() -> re.Pattern[str]:
 
 # In Catalan, Danish and Occitan, the library that splits sentences takes a quarter of a millisecond
 # per character that can end a sentence. A text that is full of such characters has no real
-# sentences. The faster rules for English are good enough for it.
+# sentences. The faster rules for English are good enough for such a text.
 _ENDS = ".!?。"
 _MAX_ENDS = 50
 _CHARACTERS_AN_END = 10
