@@ -2,7 +2,7 @@
 
 A module runs as a child process by calling `serve`. `child_process.ChildProcess` starts the module
 as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with status 0 only between
-two messages. After this status, the parent may therefore resend a message that has no answer yet.
+two messages. After exit status 0, the parent can therefore resend an unanswered message safely.
 """
 
 import json
@@ -20,8 +20,8 @@ from core.process.linux import end_with_parent, give_memory_back
 # A request or an answer consists of a header with two lengths, a JSON text, and binary data.
 HEAD = struct.Struct(">IQ")
 
-# A function that receives the JSON fields and the binary data of a request, and returns the fields
-# and the data of the answer.
+# The type of a function that answers requests. Its arguments are the JSON fields and the binary
+# data of a request. Its result is the fields and the data of the answer.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0
@@ -40,21 +40,21 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
     The loop also ends when this process reaches its limit of CPU time or memory.
 
     Args:
-        confine: the function that restricts this process before the first message. Its argument is
-            the memory limit in bytes.
-        max_resident_bytes: the memory limit after a message. The process exits if it still uses
-            more.
+        confine: a function that restricts the rights of this process before the first message. The
+            function receives the memory limit in bytes.
+        max_resident_bytes: the process exits if it uses more memory than this after a message.
     """
     parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
     end_with_parent(parent)
-    # Move the pipes to private descriptors, so that a library that prints can't corrupt an answer.
+    # Move the pipes to private file descriptors, so that output printed by a library can't corrupt
+    # an answer.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    # The parent reads stderr only after this process has exited. Drop output that doesn't fit into
-    # the pipe, because waiting for the parent would block forever.
+    # The parent reads stderr only after this process has exited. If the pipe of stderr is full,
+    # drop further output, because waiting for the parent would block forever.
     os.set_blocking(2, False)
     sizes = os.open("/proc/self/statm", os.O_RDONLY)
     confine(memory_bytes)
@@ -66,7 +66,8 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
             give_memory_back()
             if _resident_bytes(sizes) > max_resident_bytes:
                 return
-        # Keeping memory speeds up the next message. Return the memory to the system when idle.
+        # Unused memory is kept at first, because it speeds up the next message. An idle process
+        # returns its unused memory to the operating system.
         if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
             give_memory_back()
 
@@ -74,7 +75,7 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
 def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: BinaryIO) -> None:
     """Read a message and answer it.
 
-    This code is a separate function so that no variable keeps the message in memory afterwards.
+    This is a separate function so that its variables, which hold the message, are freed on return.
     """
     text_length, data_length = HEAD.unpack(head)
     text, data = requests.read(text_length), requests.read(data_length)

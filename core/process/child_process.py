@@ -44,7 +44,7 @@ class ChildProcess:
     Args:
         max_messages: the number of messages before the child is replaced.
         timeout: the time limit for one message, in seconds.
-        memory_bytes: the limit of the child's address space.
+        memory_bytes: the limit of the child's address space, in bytes.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ChildProcess:
         self._child = None
 
     def _ask(self, message: Sequence[bytes]) -> tuple[Any, bytes] | None:
-        """Return the child's answer; None if the child exited before it read the message."""
+        """Return the child's answer; ``None`` if the child exited before it read the message."""
         child = self._usable()
         deadline = time.monotonic() + self._timeout
         self._messages += 1
@@ -102,8 +102,8 @@ class ChildProcess:
         except BrokenPipeError:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
-            # A job's time limit can interrupt this method anywhere. Kill the child, because the
-            # unread part of its answer would be taken for the answer to the next message.
+            # A job's time limit can interrupt this method at any point. Kill the child, because the
+            # next call would read the rest of this answer as its own answer.
             self._kill(child)
             raise
         if status == 0:
@@ -113,7 +113,7 @@ class ChildProcess:
 
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
-            # This process was forked, so the child belongs to our parent. Start a separate child.
+            # After a fork, the existing child belongs to our parent process. Start another child.
             self._child, self._owner = None, os.getpid()
         child = self._child
         if child is not None and (child.poll() is not None or self._messages >= self._max_messages):
@@ -139,7 +139,8 @@ class ChildProcess:
         for pipe in (child.stdin, child.stdout, child.stderr):
             os.set_blocking(_descriptor(pipe), False)
         for pipe in (child.stdin, child.stdout):
-            # A larger pipe is only faster. Linux refuses one to a user who has many pipes.
+            # A larger pipe transfers data faster, but is optional. Linux refuses to enlarge pipes
+            # of a user who has too many of them.
             with suppress(OSError):
                 fcntl.fcntl(_descriptor(pipe), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._child, self._messages = child, 0

@@ -2,7 +2,8 @@
 
 A hostile image can run code by exploiting a fault in a codec. Such code can only compute, read
 requests and write answers. seccomp, a filter in the kernel, refuses all other system calls, even to
-root. A process can't remove the filter. A kernel without seccomp still enforces the limits.
+root. A process can't remove this filter. If the kernel has no seccomp, only the limits of memory,
+CPU time and files restrict the child process.
 """
 
 import errno
@@ -15,9 +16,9 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
 from core.process.linux import hide_memory, refuse_new_privileges
 
-# The kernel kills a child that uses more CPU time. A child normally exits between two messages when
-# it has used 60 s, and one message may take up to 30 s. Only hostile code reaches this limit, for
-# example code that keeps computing between two messages.
+# The kernel kills a child process that uses more CPU time than this. A normal child exits after the
+# message with which it exceeds 60 s of CPU time, and a message takes at most 30 s. Only hostile
+# code keeps computing between two messages.
 MAX_CPU_SECONDS = 120
 
 _REQUESTS_AND_ANSWERS = ("read", "pread64", "write", "close", "pselect6")
@@ -42,7 +43,7 @@ def confine(memory_bytes: int) -> None:
 def limit(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> None:
     """Protect this process's memory from other processes, and limit its resources.
 
-    The limits are for memory, CPU time, open files, file sizes and child processes.
+    This limits memory, CPU time, open files, file sizes and child processes.
     """
     hide_memory()
     refuse_new_privileges()

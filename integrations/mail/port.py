@@ -11,7 +11,7 @@ class Mail:
     subject: str
     text: str
     html: str
-    # Additional headers, such as List-Unsubscribe. The adapter itself sets From, To, Subject, Date,
+    # Additional headers, such as List-Unsubscribe. The mail adapter sets From, To, Subject, Date,
     # Message-ID, and the headers that suppress automatic replies.
     headers: Mapping[str, str] = field(default_factory=dict)
     # The same at every attempt, so that a recipient who gets the mail twice can tell. Letters,

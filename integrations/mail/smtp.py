@@ -32,8 +32,9 @@ from integrations.mail.port import Mail
 _KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*\Z")
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-# These headers suppress automatic replies, such as out-of-office messages. The first is from RFC
-# 3834, section 5. The second is for Exchange, where `All` would also suppress bounces.
+# These headers suppress automatic replies, such as out-of-office messages. `Auto-Submitted`
+# is defined by RFC 3834, section 5. `X-Auto-Response-Suppress` is for Exchange. The value
+# `All` would also suppress bounces.
 _AUTOMATIC = {
     "Auto-Submitted": "auto-generated",
     "X-Auto-Response-Suppress": "OOF, AutoReply",

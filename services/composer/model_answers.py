@@ -7,8 +7,8 @@ from typing import Any
 
 from services.composer.text.characters import visible_line
 
-# Reasoning models put their drafts between such tags, for example `<think>` and `</think>`. If the
-# prompt already ends with the opening tag, the answer contains only the closing tag.
+# Reasoning models put drafts between such tags, for example `<think>` and `</think>`. If the prompt
+# already ends with the opening tag, the answer contains only the closing tag.
 _DRAFTS = "think|thinking|thoughts?|reason|reasoning|reflection|analysis|scratchpad"
 _OPENING_MARK = (
     rf"<(?:\w+:)?(?:{_DRAFTS})(?:\s[^<>]*)?(?<!/)>|\[think\]|◁think▷"
@@ -23,7 +23,8 @@ _CLOSING_MARK = (
 _OBJECT_OR_MARK = re.compile(
     rf'(?P<object>\{{(?=\s*["}}]))|(?P<closing>{_CLOSING_MARK})|{_OPENING_MARK}', re.IGNORECASE
 )
-# The parser may scan the rest of the answer for each broken object. This limits the time for that.
+# The parser may scan the rest of the answer for each broken JSON object. This maximum limits the
+# total time for parsing an answer.
 _MAX_BROKEN_OBJECTS = 100
 _MAX_ANSWER_TEXTS = 50
 _MAX_ANSWER_TEXT_CHARACTERS = 5000
@@ -32,14 +33,14 @@ _MIN_ECHOED_WORDS = 3
 
 
 class UnreadableAnswer(Exception):
-    """The answer doesn't match the requested schema. The error message never quotes the answer."""
+    """The model's answer doesn't match the schema. The error message never quotes the answer."""
 
 
 def remove_drafts(text: str) -> str:
     """Remove the model's drafts: all text between an opening and a closing tag.
 
     If the opening tag is missing, all text before the closing tag is a draft. If the closing tag is
-    missing, all text after the opening tag is a draft. Tags inside a JSON object stay.
+    missing, all text after the opening tag is a draft. Tags inside JSON objects are not removed.
     """
     pieces: list[str] = []
     start, is_draft = 0, False
@@ -80,7 +81,7 @@ def read_answer(
 
 
 def _objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
-    """Yield each JSON object with its parsed value, and each draft tag with ``None``."""
+    """Yield each JSON object with its parsed value, and each tag of a draft with ``None``."""
     at = broken = 0
     while match := _OBJECT_OR_MARK.search(text, at):
         at = match.end()
@@ -120,7 +121,7 @@ def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> 
 def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
     """Return whether the model filled in a placeholder instead of real text.
 
-    A placeholder is the field's type, the field's name, dots, or a part of the instructions.
+    Placeholders are the type or the name of the field, dots, and parts of the instructions.
     """
     words = {text.strip(_BRACKETS_AND_DOTS).lower() for text in texts} - {""}
     kinds = {each.rstrip("0123456789 _-") or each for each in words}

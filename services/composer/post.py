@@ -39,7 +39,7 @@ class PlainPost:
     listed: frozenset[int] = frozenset()
 
     def to_payload(self) -> dict[str, Any]:
-        """Return the post as JSON fields, which are sent to another process."""
+        """Convert the post to JSON fields, to send it to another process."""
         return {
             "title": self.title,
             "paragraphs": self.paragraphs,
@@ -52,7 +52,7 @@ class PlainPost:
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> "PlainPost":
-        """Restore a post from the JSON fields of `to_payload`, whose texts are free of markup."""
+        """Restore a post from the JSON fields that `to_payload` returned."""
         return cls(
             title=CleanText(payload["title"]),
             paragraphs=tuple(map(CleanText, payload["paragraphs"])),
@@ -95,10 +95,11 @@ class PostMetadata:
         return {name: text for name, text in fields.items() if text is not None}
 
 
-# The separator between tweets in the API's answer. A tweet is one line, so it can't contain this.
+# The separator between tweets in the API's answer. A tweet has only one line, so it can't contain
+# this separator.
 _TWEETS_APART = "\n\n"
 
 
 def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
-    """Join the tweets into the one field that the API returns."""
+    """Join all tweets into one text, which the API returns in the field `tweets`."""
     return {"tweets": _TWEETS_APART.join(tweets)}

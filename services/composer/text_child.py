@@ -1,8 +1,9 @@
 """The child process that parses posts and runs the offline writer.
 
-A hostile post can keep the parser busy for a long time, or exploit it. In a separate process, such
-a post can't delay the worker's other jobs or read the worker's secrets. `text_processes` starts
-this process.
+The offline writer generates summaries and tweets without a language model. A hostile post can keep
+the parser busy for a long time, or exploit a fault in the parser. In a separate process, such a
+post can't delay the worker's other jobs or read the worker's secrets. `text_processes` starts this
+process.
 """
 
 import os
@@ -14,16 +15,18 @@ from services.composer import offline
 from services.composer.post import MetadataField, Post, join_tweets
 from services.composer.text import markup
 
-# The models of all languages and a post of the maximum length take 265 MB together.
+# This is enough for the models of all languages and a post of the maximum length, which take 265 MB
+# together.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
-# The process must open files after its restriction, because dictionaries are loaded on demand.
-# Language detection unpacks its model into a temporary file of 68 MB.
+# A restricted process must still be able to open files, because dictionaries are loaded on demand.
+# The language detector unpacks its model into a temporary file of 68 MB.
 _MAX_OPEN_FILES = 64
 _MAX_FILE_BYTES = 128 * 1024 * 1024
 
 
 def main() -> None:
-    # OpenBLAS would start a thread per core, but this process isn't allowed to start threads.
+    # By default, OpenBLAS starts a thread per core, but this process isn't allowed to start
+    # threads.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     child_loop.serve(_answer, confine=_confine, max_resident_bytes=_MAX_RESIDENT_BYTES)
 

@@ -12,10 +12,10 @@ from services.composer.requests import MetadataRequest, SecondsLeft
 log = get_logger(__name__)
 
 MAX_POST_SECONDS = 20.0
-# A post of the maximum length was measured to need 514 MB of address space with all models loaded.
+# With all models loaded, a post of the maximum length needed 514 MB of address space in a test.
 _MEMORY_BYTES = 1024 * 1024 * 1024
-# The second child works while a slow post occupies the first. With all models loaded, both children
-# take 500 MB together.
+# With two child processes, a slow post doesn't block all others. Both processes take 500 MB
+# together when all models are loaded.
 _MAX_CHILDREN = 2
 _POSTS_PER_CHILD = 5_000
 _MODULE = "services.composer.text_child"
@@ -24,13 +24,14 @@ _MODULE = "services.composer.text_child"
 class TextProcesses:
     """A pool of child processes that parse posts and run the offline writer.
 
-    All threads of the worker share the pool. If all children are busy, a thread waits for one, but
-    only as long as a caller waits for the result. Children are started on demand and then reused.
+    All threads of the worker share the pool. If all children are busy, a thread waits for a free
+    child, but only while a caller waits for the result. Children are started on demand and reused.
     """
 
     def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
         self._timeout = timeout
-        # Last in, first out: reuse a running child, and start another one only if it is busy.
+        # Last in, first out: the child that was used last is reused first. Another child is started
+        # only if the first is busy.
         self._free = LifoQueue[ChildProcess]()
         for _ in range(_MAX_CHILDREN):
             self._free.put(
@@ -59,7 +60,7 @@ class TextProcesses:
         return PlainPost.from_payload(self._ask(payload, seconds_left))
 
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> dict[str, str]:
-        """Return the fields that the offline writer generates. Raises the errors of ``read``."""
+        """Generate the requested fields with the offline writer. Raises the errors of ``read``."""
         fields: dict[str, str] = self._ask(request.to_payload(), seconds_left)
         return fields
 
@@ -81,7 +82,7 @@ class TextProcesses:
     def _take(self, seconds_left: SecondsLeft) -> ChildProcess:
         """Wait for an idle child and return it.
 
-        If the caller has gone, ``seconds_left`` raises an error, which ends the wait.
+        If the caller no longer waits for the result, ``seconds_left`` raises an error.
         """
         while True:
             try:

@@ -54,9 +54,9 @@ class MetadataWriter:
     def load(self) -> None:
         """Load the offline writer's models in advance if it is the fallback for a language model.
 
-        Loading takes a second, or several on a busy machine. A caller whose language model was too
-        slow can't wait that long for the fallback. Without a language model, the first call has
-        enough time to load the models itself.
+        Loading takes one second, or several on a busy machine. After a language model has timed
+        out, a caller has too little time left for that. Without a language model, nothing is loaded
+        in advance, because the first call has enough time to load the models.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)
@@ -69,8 +69,8 @@ class MetadataWriter:
     ) -> MetadataResult:
         """Generate the result with the writer that the settings select.
 
-        Raises the errors of ``TextProcesses.read``. Without a fallback, also raises the errors of
-        the language model.
+        Raises the errors of ``TextProcesses.read``. If the settings disable the fallback, also
+        raises the errors of the language model.
 
         Args:
             payment: the charge for the model's answers; ``None`` if they are free.

@@ -1,7 +1,8 @@
 """Builds the ICC profile of a PNG from its colour chunks, for the conversion to sRGB.
 
 A PNG can describe its colour space in four ways. The PNG specification defines their priority:
-`cICP`, `iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a chunk is invalid, the next one is used.
+`cICP`, `iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a chunk is invalid, the next one in this order
+is used.
 """
 
 import math
@@ -40,7 +41,7 @@ class _Primaries:
 class _Colours:
     """A colour space: its primaries and its transfer function.
 
-    The transfer function maps a pixel's level to linear light. Both are numbers from 0 to 1.
+    The transfer function maps a pixel's level, from 0 to 1, to linear light, from 0 to 1.
     """
 
     primaries: _Primaries
@@ -67,7 +68,7 @@ def _power(exponent: float) -> _Curve:
 
 
 def _with_toe(slope: float, start: float, offset: float, exponent: float) -> _Curve:
-    """Return a power function that is replaced by a straight line below ``start``."""
+    """Return a transfer function: a straight line below ``start``, and a power function above."""
     return lambda level: (
         level / slope if level < start else math.pow((level + offset) / (1 + offset), exponent)
     )
@@ -82,9 +83,9 @@ def _cinema(level: float) -> float:
     return min(1.0, 52.37 / 48 * math.pow(level, 2.6))
 
 
-# PQ and HLG are the transfer functions of HDR images, which are brighter than white paper. ITU-R
-# BT.2408 defines their white as 203 cd/m². To fit into sRGB, all light above 80% of this white is
-# compressed into the remaining 20%.
+# PQ and HLG are the transfer functions of HDR images, which can be brighter than white paper. ITU-R
+# BT.2408 sets the white of paper in HDR images to 203 cd/m². The range of sRGB ends at this white.
+# Light above 80% of this white is therefore compressed into the upper 20% of sRGB's range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
@@ -113,7 +114,7 @@ def _hlg(level: float) -> float:
 _D65, _C = (0.3127, 0.3290), (0.310, 0.316)
 _SRGB_PRIMARIES = _Primaries(_D65, (0.640, 0.330), (0.300, 0.600), (0.150, 0.060))
 _NTSC = _Primaries(_D65, (0.630, 0.340), (0.310, 0.595), (0.155, 0.070))
-# The primaries by their code in ITU-T H.273. Codes that are missing here are reserved or mean
+# Maps the codes of ITU-T H.273 to primaries. Codes that are missing here are reserved or mean
 # "unspecified".
 _CODED_PRIMARIES = {
     1: _SRGB_PRIMARIES,
@@ -153,7 +154,7 @@ def _coded(body: bytes) -> _Colours | None:
 
 
 def _narrow(curve: _Curve) -> _Curve:
-    """Return the transfer function for narrow range, where black is level 16 and white is 235."""
+    """Adapt a transfer function to narrow-range pixels, where black is 16 and white is 235."""
     return lambda level: curve(min(1.0, max(0.0, (level * 255 - 16) / 219)))
 
 
@@ -161,7 +162,7 @@ def _embedded(body: bytes, *, is_grey: bool) -> bytes | None:
     """Return the profile in an `iCCP` chunk; ``None`` if it is broken or doesn't fit the pixels."""
     _, _, rest = body.partition(b"\0")
     if rest[:1] != b"\0":
-        return None  # The compression method is unknown.
+        return None  # The profile has an unknown compression method.
     try:
         profile = zlib.decompressobj().decompress(rest[1:], _MAX_PROFILE_BYTES + 1)
     except zlib.error:
@@ -172,12 +173,12 @@ def _embedded(body: bytes, *, is_grey: bool) -> bytes | None:
     return profile if is_usable else None
 
 
-# `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma outside of these bounds is
-# ignored as a mistake.
+# The chunks `gAMA` and `cHRM` contain integers in units of 1/100,000. A gamma value outside of
+# these bounds is ignored, because it must be a mistake.
 _UNIT = 100_000
 _MIN_GAMMA, _MAX_GAMMA = 1_000, 10_000_000
-# Encoders describe sRGB by a gamma of 0.45455 and by its primaries, which some of them round. As in
-# libpng, a gamma within 5% of 0.45455 therefore means the exact transfer function of sRGB.
+# Encoders describe sRGB by its primaries and by a gamma value of about 0.45455, which some encoders
+# round. As in libpng, a gamma within 5% of this value means the exact transfer function of sRGB.
 _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
@@ -228,7 +229,7 @@ _MAX_COLUMN = 10.0
 def _columns(primaries: _Primaries) -> Sequence[_Vector] | None:
     """Return the X, Y and Z values of each primary, adapted to the white point D50.
 
-    Returns ``None`` if no real light can have these primaries.
+    Returns ``None`` if the primaries are physically impossible.
     """
     points = [(x, y, 1 - x - y) for x, y in (primaries.red, primaries.green, primaries.blue)]
     x, y = primaries.white
@@ -265,7 +266,7 @@ def _product(matrix: Sequence[_Vector], vector: _Vector) -> _Vector:
     return tuple(sum(map(float.__mul__, row, vector)) for row in matrix)
 
 
-# The header of an ICC.1 profile. Its fields are the size, the version (4.3), the profile class, the
+# The header of an ICC.1 profile. It contains the size, the version (4.3), the profile class, the
 # pixels' colour space, the connection space, the signature, and the white point.
 _HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
 _VERSION = 0x04300000

@@ -68,7 +68,7 @@ def read_gif(data: bytes) -> Animation:
             outcome.check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0" and frames:
-            break  # As in browsers, keep the frames before the invalid block.
+            break  # As in browsers, keep the frames before an invalid block.
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
     if not frames:
@@ -124,7 +124,8 @@ _BITMAP_HEADER = struct.Struct("<IiiHH24x")
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
-# A hostile icon can list thousands of large images. This limits the time spent on decoding them.
+# A hostile icon can list thousands of large images. This maximum limits the time that decoding
+# takes.
 _MAX_DECODED_ENTRIES = 8
 
 
@@ -143,7 +144,8 @@ def decode_best(data: bytes) -> Image.Image:
     """Decode the best image: the one with the most pixels.
 
     Among images of the same size, the one with the most bits per pixel is the best. If the best
-    image can't be decoded, try the next best. If no image can be decoded, raise the first error.
+    image can't be decoded, the next best one is tried. If none can be decoded, the first error is
+    raised.
     """
     entries, failures = list[_Entry](), list[Exception]()
     for offset, size in dict.fromkeys(_places(data)):
@@ -176,7 +178,10 @@ def _decode_entry(entry: _Entry, body: bytes) -> Image.Image:
 
 
 def _places(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the offset and the size of each image; raise an error if the file was cut short."""
+    """Yield the offset and the size of each image in an icon.
+
+    Raises an error if the file was cut short.
+    """
     if len(data) < _COUNT.size:
         raise truncated("The ICO stops before its directory.")
     (count,) = _COUNT.unpack_from(data)
@@ -192,8 +197,8 @@ def _places(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _entry(data: bytes, offset: int, size: int) -> _Entry:
-    # Use the size in the image's own header. The icon's directory stores width and height in one
-    # byte each, and is often wrong.
+    # Use the width and height in the image's own header. The icon's directory stores each in only
+    # one byte, and is often wrong.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:
@@ -215,8 +220,8 @@ def _entry(data: bytes, offset: int, size: int) -> _Entry:
 _MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
 _START, _END, _TEMPORARY = 0xD8, 0xD9, 0x01
 _APP0, _APP1, _APP2, _APP14, _APP15, _COMMENT = 0xE0, 0xE1, 0xE2, 0xEE, 0xEF, 0xFE
-# These segments define how the decoder converts colours. They are broken if they are shorter than
-# these lengths.
+# The JPEG decoder needs these segments to interpret the pixels' colours. Maps the marker of each
+# segment to its prefix and its minimum length. A shorter segment is broken, so it is dropped.
 _NEEDED_APPS = {_APP0: (b"JFIF\0", 14), _APP14: (b"Adobe", 12)}
 _EXIF, _JPEG_XMP = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0"
 _PROFILE = b"ICC_PROFILE\0"
@@ -247,7 +252,8 @@ def read_jpeg(data: bytes) -> Picture:
             if marker == _APP2 and body.startswith(_PROFILE):
                 profile.append(body.removeprefix(_PROFILE))
             elif marker == _APP1 and body.startswith(_EXIF):
-                # Long EXIF data is split over several segments. Each segment repeats the prefix.
+                # Long EXIF data is split into several segments, and each of them repeats the
+                # prefix.
                 metadata["exif"] = metadata.get("exif", _EXIF) + body.removeprefix(_EXIF)
             elif marker == _APP1 and body.startswith(_JPEG_XMP):
                 metadata["xmp"] = body.removeprefix(_JPEG_XMP)
@@ -263,7 +269,7 @@ def _is_droppable(marker: int, body: bytes) -> bool:
 def _joined_profile(pieces: list[bytes]) -> bytes | None:
     """Join the pieces of an ICC profile; return ``None`` if one is missing.
 
-    The first two bytes of each piece are its number, counted from 1, and the number of pieces.
+    Each piece begins with two bytes: its number, counted from 1, and the total number of pieces.
     """
     ordered = sorted(pieces, key=lambda piece: piece[:1])
     heads = [(number, len(pieces)) for number in range(1, len(pieces) + 1)]
@@ -298,7 +304,7 @@ def read_webp(data: bytes) -> WebpFile:
     if end > len(data):
         raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
     found, pieces = WebpFile(), list[bytes]()
-    # As in browsers, ignore metadata in a file without an extended header.
+    # As in browsers, ignore metadata in a WebP file without an extended header (`VP8X`).
     is_extended = data[12:16] == b"VP8X"
     for name, body in _chunks(data, 12, end):
         if name in _PIXEL_CHUNKS:
@@ -326,7 +332,7 @@ def read_webp(data: bytes) -> WebpFile:
 
 def _webp_chunk(name: bytes, body: bytes) -> bytes:
     if name == b"VP8X":
-        # Clear the flags for metadata chunks, because those chunks are dropped.
+        # The metadata chunks are dropped, so clear the flags that announce them.
         body = bytes([body[0] & (_ALPHA | _MOTION)]) + body[1:] if body else body
     return name + len(body).to_bytes(4, "little") + body + bytes(len(body) % 2)
 
@@ -352,7 +358,7 @@ def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
         start = at + 8
         stop = start + int.from_bytes(data[at + 4 : start], "little")
         if stop > end and data[at : at + 4] in _METADATA:
-            # The file isn't cut short, so this metadata chunk states a wrong length.
+            # The length of this metadata chunk is wrong, because the file itself is complete.
             return
         if stop > end:
             raise truncated(f"The WebP chunk at byte {at:,} runs past the end of the file.")

@@ -34,13 +34,13 @@ def _fits(body: bytes, canvas: tuple[int, int], *, is_still: bool) -> bool:
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PALETTE, _KEY = b"PLTE", b"tRNS"
-# A wrong checksum in one of these chunks makes the picture unreadable. Other chunks with a wrong
-# checksum are ignored.
+# A wrong checksum in one of these chunks makes the PNG unreadable. All other chunks are ignored if
+# their checksum is wrong.
 _ESSENTIAL = (b"IHDR", _PALETTE, b"IDAT")
 _ANIMATED = (b"fcTL", b"fdAT")
 _BEFORE_PIXELS = {_PALETTE, _KEY, *COLOUR_CHUNKS}
-# The bytes of a `tRNS` chunk that contains a transparent colour, by the picture's colour type.
-# Palette pictures have one alpha value per entry instead, and other types have an alpha channel.
+# Maps a PNG's colour type to the size of its `tRNS` chunk, which contains one transparent colour.
+# In PNGs with a palette, the chunk has one alpha value per palette entry instead.
 _KEY_BYTES = {0: 2, 2: 6}
 _DISPOSALS = {1: Disposal.CLEAR, 2: Disposal.RESTORE}
 _GREY, _TRUE_COLOUR, _INDEXED, _GREY_WITH_ALPHA = 0, 2, 3, 4
@@ -64,7 +64,7 @@ class _Cut:
 class _Found:
     """
     Attributes:
-        shared: the palette and transparency chunks by name. Each frame gets a copy of them.
+        shared: the palette and transparency chunks by name. All frames use these chunks.
         colours: the chunks that describe the colour space, by name.
         profile: the ICC profile that was built from ``colours``.
         metadata: may say how the picture is turned, named as in the `info` of Pillow's images.
@@ -129,7 +129,7 @@ def read(data: bytes) -> Animation:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield each chunk's name and body. The body is ``None`` if its checksum is wrong."""
+    """Yield the name and the body of each chunk. A body with a wrong checksum is ``None``."""
     at = len(SIGNATURE)
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")
@@ -164,7 +164,7 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         if found.is_animated and not found.is_faulty:
             found.is_faulty = not _note_frame(found, name, body)
     elif name in _BEFORE_PIXELS:
-        # As in browsers, ignore these chunks if they come after the pixels.
+        # As in browsers, ignore chunks about colours and transparency that come after the pixels.
         if not found.data:
             _note_meaning(found, name, body)
     else:
@@ -172,7 +172,10 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
 
 
 def _note_meaning(found: _Found, name: bytes, body: bytes) -> None:
-    """Store a chunk about transparency or colours. Only the first chunk of each name is used."""
+    """Store a chunk about transparency or colours.
+
+    If a PNG has several chunks with the same name, only the first one is used.
+    """
     if name == _KEY:
         _note_key(found, body)
     elif name == _PALETTE:
@@ -192,7 +195,8 @@ def _note_key(found: _Found, body: bytes) -> None:
         is_valid = 0 < len(body) <= len(found.shared.get(_PALETTE, b"")) // 3
     else:
         is_valid = len(body) == _KEY_BYTES.get(found.colour_type)
-        # Clear the bits above the picture's depth, because some encoders leave garbage in them.
+        # Some encoders write garbage into the bits above the picture's bit depth, so clear those
+        # bits.
         levels = struct.unpack(f">{len(body) // 2}H", body) if is_valid else ()
         depth = found.header[8] if found.header else _DEEP
         body = struct.pack(f">{len(levels)}H", *(level & 2**depth - 1 for level in levels))
@@ -201,7 +205,7 @@ def _note_key(found: _Found, body: bytes) -> None:
 
 
 def _note_animation(found: _Found, body: bytes) -> None:
-    # Use the first animation header, and ignore headers of a wrong length.
+    # Use the first animation header (`acTL` chunk), and ignore headers with a wrong length.
     if not (found.data or found.is_animated) and len(body) == _ANIMATION_HEADER.size:
         frames, plays = _ANIMATION_HEADER.unpack(body)
         found.is_animated, found.plays = frames > 0, min(plays, outcome.MAX_PLAYS)

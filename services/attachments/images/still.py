@@ -101,8 +101,8 @@ DECODER_ERRORS = (
     zlib.error,
     Image.DecompressionBombError,
 )
-# The EXIF orientation of an upright image. Other values tell viewers how to turn or mirror it. For
-# example, 6 means a quarter turn clockwise.
+# The EXIF orientation of an upright image. Other orientations tell viewers how to rotate or mirror
+# the image. For example, 6 means a quarter turn clockwise.
 _UPRIGHT_ORIENTATION = 1
 
 
@@ -140,7 +140,9 @@ def open_only(data: bytes, format_name: str) -> Image.Image:
 
 @dataclass(slots=True)
 class Picture:
-    """An image file, separated from its metadata so that the decoder can't fail on the metadata.
+    """An image file that is separated from its metadata.
+
+    The decoder gets only the file without metadata, so broken metadata can't make it fail.
 
     Attributes:
         data: the file without its metadata.

@@ -17,7 +17,7 @@ from services.attachments.images.outcome import (
 
 
 def answer_parts(outcome: ConvertedImage | UnreadableImage) -> tuple[Any, Sequence[bytes]]:
-    """Return the JSON fields and the image files of an answer, without copying the files."""
+    """Split a result into JSON fields and image files, without copying the files."""
     fields = asdict(outcome)
     with_data = [each for each in (fields, *fields.get("renditions", ())) if "data" in each]
     files: list[bytes] = [each.pop("data") for each in with_data]

@@ -9,8 +9,8 @@ from services.attachments.isolation.child import outcome
 
 # The largest legal image, two WebP frames of 49 MP, needed 2.24 GB of address space as measured.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
-# Replacing the child limits an exploit, because hostile code in the child could read and change the
-# images that follow.
+# The child process is replaced after this number of images. After an exploit, hostile code in the
+# child could read and change all later images.
 _IMAGES_PER_CHILD = 500
 _MODULE = "services.attachments.isolation.child"
 _log = get_logger(__name__)

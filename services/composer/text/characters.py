@@ -94,7 +94,7 @@ def _limit_marks(characters: Iterable[str]) -> str:
     """Remove combining marks, such as accents, after the first 30 in a row.
 
     The limit is from Unicode's Stream-Safe Text Format, and no language comes near it. Unicode
-    normalisation sorts the marks of a run, which takes quadratic time in the length of the run.
+    normalisation sorts consecutive marks in quadratic time, so a long run would take too long.
     """
     kept = []
     marks = 0

@@ -4,12 +4,12 @@ import json
 import re
 
 _MAX_CHARACTERS = 50_000
-# Maps the line that begins front matter to the lines that may end it.
+# Maps each opening line of front matter to the lines that may close the front matter.
 _FENCES = {"---": ("---", "..."), "+++": ("+++",), ";;;": (";;;",)}
 _FORMAT = re.compile(r"[a-z]{0,5}")
 _YAML_KEY = re.compile(r"""["']?[^\W\d][\w .-]{0,60}["']?\s?:(?:\s|$)""")
-# The first character of YAML lines without a key: lines that continue the value above them, and
-# comments.
+# Matches the first character of YAML lines that have no key of their own, such as comments and
+# continuation lines.
 _YAML_MORE = re.compile(r"[\s#\]})'\"-]")
 
 
@@ -36,7 +36,7 @@ def remove_front_matter(text: str) -> str:
 def _is_yaml(lines: list[str]) -> bool:
     """Return whether the lines are YAML keys with values.
 
-    The check is needed because a post can also begin with `---` as a horizontal rule.
+    This check is needed because the `---` at the start of a post can also be a horizontal rule.
     """
     filled = [line for line in lines if line.strip()]
     keys = [line for line in filled if not _YAML_MORE.match(line)]
@@ -49,6 +49,6 @@ def _without_json(text: str, head: str, start: int) -> str:
     except (ValueError, RecursionError):
         return text
     rest = text[start + end :]
-    # A JSON object at the start is the post's own text if no text follows it, or if text follows it
-    # in the same line.
+    # The JSON object is front matter only if text follows it on a later line. Otherwise it belongs
+    # to the text of the post.
     return rest if fields and rest[:1] in {"\n", "\r"} and rest.strip() else text

@@ -11,8 +11,8 @@ Token = tuple[str, Any]
 VOID = frozenset(
     "area base br col embed hr img input link meta param source track wbr keygen".split()
 )
-# HTML lets authors omit the end tags of some elements. This maps such a start tag to the open
-# elements that it closes. For example, `<dt>` closes an open `<dd>`.
+# HTML lets authors omit some end tags. This maps start tags to the open elements that they close
+# implicitly. For example, `<dt>` closes an open `<dd>`.
 _ENDED_BY = {
     "li": ("li",),
     "dt": ("dt", "dd"),
@@ -29,11 +29,11 @@ _ENDED_BY = {
     "body": ("head",),
 }
 _OPTIONAL_END = frozenset(_ENDED_BY) | {"p", "html", "head"}
-# A tag inside one of these elements can't close an element outside of it.
+# These elements are scopes: a tag inside one of them can't close an element outside of it.
 _SCOPES = frozenset("table td th caption ul ol dl object ruby".split())
 _CELLS = frozenset({"td", "th", "caption"})
 _PARTS_OF_TABLES = _CELLS | {"tr", "tbody", "thead", "tfoot", "colgroup"}
-# The end tags of these elements also close all scopes that are still open inside them.
+# The end tag of such an element also closes all scopes that are still open inside the element.
 _ENDS_SCOPES = _SCOPES | _PARTS_OF_TABLES | {"body", "html"}
 
 _COMMENT = re.compile(r"/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/|\Z)")
@@ -47,9 +47,9 @@ _FAR_AWAY = -900
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The visibility of an element's text. ``None`` means that its style has no such rule."""
+    """The visibility of an element's text. ``None`` means that the element inherits the value."""
 
-    # The element is hidden with everything in it. Styles of inner elements can't change that.
+    # The element is hidden with all its content. Styles of inner elements can't make it visible.
     is_hidden: bool = False
     # Inner elements inherit these two values, but can override them.
     is_invisible: bool | None = None
@@ -78,7 +78,8 @@ def visibility_of(attributes: Mapping[str, str | None]) -> Visibility:
 def _declarations(style: str) -> dict[str, str]:
     """Parse a `style` attribute into lower-case values by property.
 
-    If a property occurs more than once, its last value wins. `!important` values win over others.
+    If a property occurs more than once, its last value wins. Values with
+    `!important` win over other values.
     """
     plain: dict[str, str] = {}
     important: dict[str, str] = {}
@@ -107,7 +108,7 @@ def _has_no_size(style: Mapping[str, str]) -> bool | None:
     length = _length(size)
     if length is not None and length[0] == 0:
         return True
-    # A relative size has no effect here, because a multiple of size zero is still zero.
+    # A relative font size doesn't change whether the size is 0, because every multiple of 0 is 0.
     is_relative = size in _RELATIVE_SIZES or (length is not None and length[1] in _RELATIVE_UNITS)
     return None if is_relative else False
 
@@ -122,7 +123,7 @@ def _is_clipped(style: Mapping[str, str]) -> bool:
 
 
 def _is_far_away(style: Mapping[str, str]) -> bool:
-    """Return whether the style moves the text far beyond the left or top edge of the screen."""
+    """Return whether the style moves the text far outside the left or top edge of the screen."""
     is_moved = style.get("position") in {"absolute", "fixed"}
     sides = ("text-indent", *(("left", "top", "margin-left") if is_moved else ()))
     lengths = (_length(style.get(side)) for side in sides)
@@ -132,10 +133,10 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
 def element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
     """Return the index of the token that ends each element, by the index of its start tag.
 
-    An element ends at its end tag. If HTML lets authors omit the end tag, the element ends at the
-    tag that implicitly closes it. Other elements without an end tag end at the next block's tag, so
-    that a forgotten end tag of a hidden element doesn't hide the rest of the post. Void elements,
-    such as `<br>`, are not in the result.
+    An element normally ends at its end tag. If HTML lets authors omit the end tag, the element ends
+    at the tag that implicitly closes it. If a required end tag is missing, the element ends at the
+    next tag of a block. Otherwise, a forgotten end tag would hide the rest of the post. Void
+    elements, such as `<br>`, are not in the result.
     """
     elements = _OpenElements()
     for place, (kind, data) in enumerate(tokens):
@@ -198,7 +199,7 @@ class _OpenElements:
             self._note_end(tag, start, place)
 
     def _pop(self, tag: str, place: int) -> None:
-        """Remove the open elements from the scope, up to the innermost one with this tag."""
+        """Close elements from the inside out, until an element with this tag is closed."""
         scope = self._scopes[-1]
         popped = ""
         while popped != tag:

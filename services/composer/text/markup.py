@@ -30,7 +30,8 @@ _SILENT = frozenset(
     "noframes noscript object pre rp rt s script select strike style svg template textarea title "
     "video xmp".split()
 )
-# HTML parsers ignore the slash in `<span/>`, but its author meant an element without content.
+# HTML parsers ignore the slash in `<span/>` and leave the element open. The author meant an empty
+# element, so an end tag is added.
 _SELF_CLOSED = re.compile(r"<([a-z][a-z0-9-]*+)([^<>]*+)(?<=/)>", re.I)
 _LISTS = frozenset({"ol", "ul", "dl"})
 _FOOTNOTES = ("footnote-reference", "footnote-definition")
@@ -59,8 +60,8 @@ class HtmlBlocks:
         self._lists = 0
         self._open = 0
         # A stack of the open elements whose style affects the visibility of text. Each entry has
-        # the index of the element's end token, whether its text is invisible, and whether its font
-        # size is 0.
+        # the index of the element's end, whether the text is invisible, and whether its font size
+        # is 0.
         self._around: list[tuple[int, bool, bool]] = []
         tokens: list[Token] = list(stream(_SELF_CLOSED.sub(_with_end_tag, html)))
         self._ends = element_ends(tokens, BLOCKS)
@@ -84,8 +85,8 @@ class HtmlBlocks:
         elif kind == "start":
             if self._start(place, *data[:2]):
                 end = self._ends[place]
-                # Skip the hidden element's end tag too. If the element was ended by another tag,
-                # read that tag next.
+                # Skip the end tag of the hidden element too. If another tag closed the element
+                # implicitly, don't skip that tag.
                 return end + (tokens[end : end + 1] == [("end", data[0])])
         elif kind == "end" and data in BLOCKS:
             self._close_block()
@@ -120,7 +121,7 @@ class HtmlBlocks:
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Store whether text in this element is visible. Inner elements inherit this value."""
+        """Store whether the text in an element is visible, because inner elements inherit this."""
         is_invisible, has_no_size = visibility.is_invisible, visibility.has_no_size
         if is_invisible is None and has_no_size is None:
             return
@@ -166,11 +167,10 @@ _MAX_CLEANING_ROUNDS = 6
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REREAD_CHARACTERS = 200_000
 _MARKS = re.compile(r"[<>&\[\]*_`~\\]")
-# Characters of markup, and of template marks such as `{{ name }}` and `%%name%%`.
+# Characters that begin or end markup or template marks, such as `{{ name }}` and `%%name%%`.
 _STRIPPED = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
-# Fragments that look like markup, but that the parsers treat as text because they are incomplete.
-# The pattern matches a run of equal characters only as a whole, because retrying from each
-# character would take quadratic time.
+# Incomplete markup, which the parsers treat as ordinary text. The pattern matches a run of equal
+# characters only as a whole, because retrying from each character would take quadratic time.
 _LEFT_OVER = re.compile(
     r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
@@ -237,18 +237,17 @@ def _without_markup(text: str) -> str:
 
 
 def _without_left_over(mark: re.Match[str]) -> str:
-    """Return the text that replaces a fragment of markup."""
+    """Return the text that replaces incomplete markup."""
     run = mark[0]
     if run[0] in "*_~`":
-        # Emphasis marks can be inside a word, so no space replaces them. Other fragments stand
-        # between words.
+        # No space replaces emphasis marks, because they can be inside a word.
         return ""
     if mark["tag"] is None:
         return " "
     if run[-1] not in "</!?":
         return f" {run[-1]}"
-    # No word follows, so the fragment isn't a tag. Remove only the part before the last `!` or `?`,
-    # which is punctuation.
+    # Without a word, characters such as `<!` aren't a tag. Keep the last `!` or `?`, which is
+    # punctuation, and remove the characters before it.
     last = max(run.rfind("!"), run.rfind("?"))
     return f" {run[last:]}" if last > 0 else run
 

@@ -1,7 +1,7 @@
 """Removes template marks, such as shortcodes and merge tags, from posts.
 
-Publishing and mailing programs replace these marks before readers see the post. A shortcode inserts
-an element, such as `[gallery]`. A merge tag inserts a field, such as `{{ first_name }}`.
+Publishing and mailing programs replace these marks before readers see the post. Shortcodes, such as
+`[gallery]`, insert elements. Merge tags, such as `{{ first_name }}`, insert fields of the reader.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import NamedTuple
 _NAME = r"[^\W\d][\w-]{0,60}"
 _QUOTED = r"""(?:"[^"]{0,2000}+"|'[^']{0,2000}+'|[”“„″][^”“„″]{0,2000}+[”“„″])"""
 _FIELD_NAME = r"[^\W\d][\w .:=-]{0,60}"
-# A fallback in a merge tag: the text for readers whose field is empty.
+# The fallback in a merge tag, which is the text for readers whose field is empty.
 _FALLBACK = (
     r"(?: ?(?:\|[^\[\]{}\n]{0,100}|, ?(?:fallback|default)=[^\[\]{}\n]{0,100}"
     r"|, ?\"[^\"\n]{0,100}\"|%%[^\[\]{}\n]{0,100}))?"
@@ -46,9 +46,9 @@ _KINDS = (_PERSON, "other")
 
 
 class _Surroundings:
-    """The names of end tags and link references in the text.
+    """The names of all end tags and link references in a text.
 
-    They help to decide whether brackets are a template mark or ordinary text.
+    These names help to decide whether brackets are a template mark or ordinary text.
     """
 
     def __init__(self, text: str) -> None:
@@ -78,14 +78,14 @@ Decide = Callable[[re.Match[str], _Surroundings], str | None]
 class _Form:
     """A syntax of template marks, such as `{{ … }}`."""
 
-    # Each repetition in the pattern is bounded or stops at the next mark, so that a search never
-    # takes quadratic time.
+    # Each repetition in a pattern is bounded or stops at the next mark. Otherwise, a hostile text
+    # could make the search take quadratic time.
     pattern: re.Pattern[str]
     decide: Decide = lambda _match, _surroundings: ""
 
 
 def _wiki_link(match: re.Match[str], _: _Surroundings) -> str | None:
-    """Return the text of a wiki link, or an empty text for a merge tag."""
+    """Return the visible text of a wiki link. For a merge tag, return an empty text."""
     field = match["field"]
     if _is_field(field) or re.search(r"[_:]| OR ", field):
         return ""
@@ -145,39 +145,39 @@ def _known_field(match: re.Match[str], _: _Surroundings) -> str | None:
 
 
 _FORMS = (
-    # Liquid and Twig: comments.
+    # Comments in Liquid and Twig.
     _Form(
         re.compile(
             r"\{%-? ?comment ?-?%\}(?:[^{]|\{(?!%)){0,5000}+\{%-? ?endcomment ?-?%\}", re.IGNORECASE
         )
     ),
-    # Mustache, Handlebars, Liquid, Jinja, Twig, Hugo.
+    # Templates of Mustache, Handlebars, Liquid, Jinja, Twig and Hugo.
     _Form(re.compile(r"\{\{\{?(?P<field>(?:[^{}]|\{(?!\{)|\}(?!\})){0,1000}+)\}\}\}?")),
     _Form(re.compile(r"\{%(?:[^{%]|%(?!\})|\{(?!%)){0,1000}+%\}")),
     _Form(re.compile(r"\{#(?:[^{#]|#(?!\})|\{(?!#)){0,1000}+#\}")),
-    # ERB, EJS and PHP.
+    # Code in ERB, EJS and PHP.
     _Form(re.compile(r"<%(?:[^<%]|%(?!>)|<(?!%)){0,2000}+%>")),
     _Form(re.compile(r"<\?(?:[^<?]|\?(?!>)|<(?!\?)){0,2000}+\?>")),
-    # Mailchimp.
+    # Merge tags of Mailchimp.
     _Form(re.compile(r"\*\|(?P<field>[^|*\n]{1,200})\|\*")),
-    # Salesforce, Pardot, Ghost.
+    # Merge tags of Salesforce, Pardot and Ghost.
     _Form(re.compile(r"%%(?P<field>\[(?:[^%]|%(?!%)){0,2000}+|[\w={(][^%\n]{0,200}+)%%")),
-    # ActiveCampaign, Mailgun.
+    # Merge tags of ActiveCampaign and Mailgun.
     _Form(re.compile(r"(?<![\w%])%(?P<field>[^\W\d][\w.:-]{1,60})%(?![\w%\\/])"), _percent),
-    # Iterable, Emma.
+    # Merge tags of Iterable and Emma.
     _Form(re.compile(r"\[%(?P<field>[^\[\]\n]{1,200})%\]")),
-    # Zoho.
+    # Merge tags of Zoho.
     _Form(re.compile(r"\$\[(?P<field>[^\[\]\n]{1,200})\]\$")),
-    # MODX.
+    # Tags of MODX.
     _Form(re.compile(r"\[\[[!*+$~]{1,2}\w[^\[\]\n]{0,200}\]\]")),
-    # Mailjet, GetResponse, and wiki links.
+    # Merge tags of Mailjet and GetResponse, and links in wikis.
     _Form(re.compile(r"(?<![\w\])])\[\[(?P<field>[^\W\d][^\[\]\n]{0,200})\]\](?!\()"), _wiki_link),
-    # MailPoet, Drupal, phpList, Sendy.
+    # Merge tags of MailPoet, Drupal, phpList and Sendy.
     _Form(
         re.compile(rf"(?<![\w\])!])\[(?P<field>{_FIELD_NAME}?){_FALLBACK}\](?![(:\[])"),
         _square_field,
     ),
-    # WordPress, its page builders, and BBCode.
+    # Shortcodes of WordPress and its page builders, and BBCode.
     _Form(
         re.compile(
             rf"(?<!!)\[(?P<name>{_NAME})"
@@ -189,7 +189,8 @@ _FORMS = (
         _shortcode,
     ),
     _Form(re.compile(rf"\[/(?P<name>{_NAME})\s?\](?!\()")),
-    # Smarty, MailerLite, AWeber, CleverReach, Mautic, Joomla, JavaScript and Ruby.
+    # Merge tags of Smarty, MailerLite, AWeber, CleverReach, Mautic and Joomla, and placeholders in
+    # JavaScript and Ruby.
     _Form(
         re.compile(
             r"(?<!\{)(?P<sigil>[$#@](?=\{)|(?=\{[$!]))?"
@@ -198,13 +199,13 @@ _FORMS = (
         _brace_field,
     ),
     _Form(re.compile(rf"\{{/{_NAME}\}}")),
-    # Kramdown and Pandoc.
+    # Attributes in Kramdown and Pandoc.
     _Form(re.compile(r"\{:? ?[.#][^\W\d][^{}\n]{0,200}\}")),
     _Form(re.compile(r"\{::?[^\W\d/][^{}\n]{0,200}\}")),
-    # Moosend, Keap.
+    # Merge tags of Moosend and Keap.
     _Form(re.compile(r"(?<![\w#&])#(?P<field>[a-z]{1,20}:[\w .-]{1,60})#(?!\w)"), _known_field),
     _Form(re.compile(r"(?<!\w)~(?P<field>[A-Z]\w{0,40}\.\w{1,40})~(?!\w)")),
-    # Dotdigital, Word and others.
+    # Merge tags of Dotdigital, Word and other programs.
     _Form(re.compile(r"(?P<mark>##|__|[#$~@])(?P<field>[A-Z][A-Z_]{2,40})(?P=mark)"), _known_field),
     _Form(re.compile(r"(?<![\w|])\|(?P<field>[A-Z][A-Z_]{2,40})\|(?![\w|])"), _known_field),
     _Form(re.compile(r"(?:<<|«)(?P<field>[^\W\d][\w ]{1,40})(?:>>|»)"), _known_field),
@@ -239,7 +240,8 @@ def _removals(form: _Form, text: str, surroundings: _Surroundings) -> Iterator[_
         if rest is None:
             continue
         groups = match.groupdict()
-        # The pattern includes the character after a shortcode only to detect links. Keep it.
+        # The pattern matches the character after a shortcode only to detect links, so keep that
+        # character.
         end = match.end() - len(groups.get("target") or "")
         is_person = not rest and _is_person(groups.get("field") or "")
         yield _Removal(match.start(), end, rest, is_person, groups.get("name") in _INLINE)
@@ -255,9 +257,9 @@ _MAX_GREETING_CHARACTERS = 60
 
 
 def _pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
-    """Yield the parts of the text that stay.
+    """Yield the parts of the text that remain without the marks.
 
-    If a mark for a person's name is removed, its greeting and its comma are removed too.
+    If a mark inserts a person's name, the greeting and the comma next to the mark are removed too.
     """
     at = 0
     for removal in _joined(text, removals):
@@ -279,7 +281,7 @@ def _pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
 
 
 def _are_words_apart(left: str, right: str) -> bool:
-    """Return whether a space must replace a mark between these two characters."""
+    """Return whether a mark between these two characters must be replaced by a space."""
     is_left_open = not left.strip() or left in _LEFT_OPEN
     return not (is_left_open or not right.strip() or right in _RIGHT_CLOSED)
 
@@ -298,10 +300,10 @@ def _joined(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
 
 
 def _without_comma(text: str, left: str, removal: _Removal) -> tuple[str, int, bool]:
-    """Remove the comma next to a removed mark if the comma no longer makes sense.
+    """Remove the comma next to a removed mark if the comma is no longer needed.
 
-    If the mark is a person's name, a greeting before it is removed too. Returns the text before the
-    mark, the position of the text after it, and whether that text begins a sentence.
+    If the mark inserts a person's name, a greeting before the mark is removed too. Returns the text
+    before the mark, the position of the text after the mark, and whether a sentence begins there.
     """
     comma = _COMMA.match(text, removal.end)
     own_left = left.rstrip()
@@ -336,14 +338,14 @@ def _greeting() -> re.Pattern[str]:
 
 @cache
 def _names(kind: str) -> frozenset[str]:
-    """The known field names of one kind: fields with a person's name, or other fields."""
+    """Load the known field names of a kind: ``person`` for names of people, or ``other``."""
     lines = Path(__file__).with_name("field_names.txt").read_text("utf-8").splitlines()
     parts = (line.partition(": ") for line in lines)
     return frozenset(name for each, _, names in parts if each == kind for name in names.split())
 
 
 def _path(field: str) -> list[str]:
-    """Split a field's name: `Subscriber:first_name` has the parts `subscriber` and `firstname`."""
+    """Split a field's name. `Subscriber:first_name` becomes `subscriber` and `firstname`."""
     return [_SEPARATORS.sub("", part.casefold()) for part in re.split(r"[.:=]", field)]
 
 

@@ -75,9 +75,9 @@ def _word() -> re.Pattern[str]:
     return re.compile(rf"[^\W_](?:[^\W_]|[{marks}]|['’·\u200c\u200d-](?=[^\W_]))*")
 
 
-# For Catalan, Danish and Occitan, the library takes a quarter of a millisecond for each character
-# that may end a sentence. A text that is full of such characters is split by the faster English
-# rules, because it has no real sentences.
+# In Catalan, Danish and Occitan, the library that splits sentences takes a quarter of a millisecond
+# per character that can end a sentence. A text that is full of such characters has no real
+# sentences. The faster rules for English are good enough for such a text.
 _ENDS = ".!?。"
 _MAX_ENDS = 50
 _CHARACTERS_AN_END = 10
