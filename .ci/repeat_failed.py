@@ -1,16 +1,18 @@
-"""Repeats the failed tests of a run, without any other tests.
+"""Repeats only those tests that failed in an earlier test run.
 
 Usage: repeat_failed.py RECORD TIER BASE
 
-RECORD is the file that `tests/failed_tests.py` wrote, TIER the tier of the run (an option of pytest
-here), and BASE the commit that the change starts from. The exit status is 0 if each of these tests
-passes now. Their ids are then added to `repeated.txt` in the folder of the record.
+RECORD is the JSON file in which `tests/failed_tests.py` recorded the failed tests. TIER is the tier
+of that run, which is passed to pytest as `--tier`. BASE is the commit that the change is based on.
 
-Nothing is repeated, and the exit status is 1, if
+If every repeated test passes, the exit status is 0, and the ids of these tests are appended to
+`repeated.txt` in the folder of RECORD.
 
-- the run ended for another reason than failed tests, or some file could not be collected;
-- more than ten tests failed, because the cause is then hardly chance;
-- the change adds or alters one of the failed tests, because its author must see this failure.
+In these cases no test is repeated, and the exit status is 1:
+
+- The run ended for a reason other than failed tests, or pytest could not collect a file.
+- More than ten tests failed, which is hardly a coincidence.
+- The change adds or edits one of the failed tests. The author of a new test must see its failure.
 """
 
 import ast
@@ -41,7 +43,7 @@ def main(record: Path, tier: str, base: str) -> int:
 
 
 def find_obstacle(exit_status: int | None, node_ids: list[str], base: str) -> str | None:
-    """Return why the failed tests must not be repeated, or ``None``."""
+    """Return the reason not to repeat the failed tests, or ``None`` if they may be repeated."""
     if exit_status != TESTS_FAILED or not node_ids:
         return "the run did not end by failed tests"
     if len(node_ids) > MAX_REPEATED_TESTS:
@@ -58,10 +60,10 @@ def find_obstacle(exit_status: int | None, node_ids: list[str], base: str) -> st
 
 
 def is_altered(node_id: str, base: str) -> bool:
-    """Return whether the commit ``base`` has another source of a test, or none.
+    """Return whether the code of a test is new or has changed since the commit ``base``.
 
-    The source of a test includes all definitions of its module that it uses, such as the list of
-    its parameters.
+    The code of a test includes the definitions in its module that the test uses, such as fixtures
+    and lists of parameters.
     """
     file, name = node_id.split("::")[:2]
     name = name.partition("[")[0]
@@ -72,7 +74,7 @@ def is_altered(node_id: str, base: str) -> bool:
 
 
 def source_of_test(module: bytes, name: str) -> dict[str, str]:
-    """Return the definition of a test and the definitions that the test uses, by name."""
+    """Return the code of a test and of each definition that the test uses, by name."""
     definitions: dict[str, list[ast.stmt]] = {}
     for statement in ast.parse(module).body:
         for defined in names_defined_by(statement):
@@ -89,13 +91,13 @@ def source_of_test(module: bytes, name: str) -> dict[str, str]:
             if isinstance(node, ast.Name):
                 pending.append(node.id)
             elif isinstance(node, ast.arg):
-                # A parameter may be a fixture of the module.
+                # The parameter may be the name of a fixture in this module.
                 pending.append(node.arg)
     return sources
 
 
 def names_defined_by(statement: ast.stmt) -> list[str]:
-    """Return the names that a statement of a module defines; imports are left out."""
+    """Return the names that a top-level statement defines. An import defines none here."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
     if isinstance(statement, ast.Import | ast.ImportFrom):

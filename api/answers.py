@@ -69,16 +69,17 @@ def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResp
 
 
 def _error_with_readings(state: State, job: Job) -> DomainError:
-    """Return the error of a job; an unclear encoding has rows of the file in each possible one."""
+    """Return the error of a failed job; an unclear encoding is explained with sample rows."""
     error = error_of(job)
     problems = [FieldProblem(**each) for each in readings_of(state, job)]
     return replace(error, problems=tuple(problems)) if problems else error
 
 
 def readings_of(state: State, job: Job) -> list[dict[str, str]]:
-    """Return rows of an import's file in each possible encoding, as problems of the query.
+    """Return sample rows of an imported file, decoded with each possible encoding.
 
-    Empty unless the job failed because its encoding is unclear. It reads: call it in a thread.
+    Each entry is an error about the query parameter ``encoding``. The list is empty unless the job
+    failed because the encoding is unclear. Call this in a thread, because it queries the database.
     """
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:
@@ -155,10 +156,10 @@ def list_response(uow: UnitOfWork, state: State, mailing_list: MailingList) -> C
 
 
 def import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
-    """Return the URL of the rows of an import that were not added; its signature expires.
+    """Return the URL of the file of rows that an import didn't add; its signature expires.
 
-    A caller without a recent login gets the URL without a signature, which opens nothing. It is not
-    ``None``, because released clients rely on a URL here.
+    A caller without a recent login gets the URL without its signature, so it can't be opened. The
+    result is never ``None``, because released clients expect a URL.
     """
     path = f"/imports/{import_id}/errors.csv"
     if not has_recent_login:
@@ -174,9 +175,9 @@ def export_url(state: State, export_id: int, form: str) -> str:
 def result_with_links(
     state: State, job: Job, *, has_recent_login: bool = True
 ) -> dict[str, Any] | None:
-    """Return a job's result, with fresh signed URLs of the files that the job made.
+    """Return a job's result, with newly signed URLs of the files that the job wrote.
 
-    These files hold addresses. A caller without a recent login gets no URL that opens one.
+    These files contain e-mail addresses. A caller without a recent login gets no working URL.
     """
     result = job.result
     if result is None:

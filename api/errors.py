@@ -147,21 +147,22 @@ async def _validation_error(_: Request, error: RequestValidationError) -> Respon
     return problem_response(request_error(error.errors()))
 
 
-# The largest number of errors that an answer names.
+# The largest number of validation errors that a response lists.
 MAX_PROBLEMS = 100
-# The names in a place come from the caller, so they may be long.
+# The path of a wrong value is cut off here, because it can contain long names from the caller.
 MAX_PLACE_CHARACTERS = 64
 _CUT = "…"
 
 
 def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainError:
-    """Return the error of a request that Pydantic refused; it names the first places.
+    """Return the error for a request that failed validation. It lists the first wrong values.
 
-    The status is 422 for a bad body, and 400 for the rest: a path, a query, or a body without JSON.
+    The status is 422 for an invalid body. It is 400 for an invalid path or query, and for a body
+    that isn't JSON.
 
     Args:
-        errors: the errors of Pydantic, or the first of them.
-        count: the number of all errors, if ``errors`` has only the first.
+        errors: Pydantic's validation errors, or at least the first of them.
+        count: the total number of errors, if ``errors`` doesn't contain them all.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))
     omitted = (len(errors) if count is None else count) - len(problems)

@@ -40,10 +40,10 @@ Transaction = Annotated[UnitOfWork, Depends(_unit_of_work)]
 
 
 def id_of(text: str) -> int | None:
-    """Return the id that a text names; ``None`` unless it is an unsigned 64-bit integer.
+    """Parse an id; return ``None`` unless the text is an unsigned 64-bit integer.
 
-    A number above all ids becomes 0, and nothing has the id 0. Forms use this reader too, because
-    Python refuses to read an integer of thousands of digits.
+    A number above the largest possible id becomes 0, so that no record is found. Forms need this
+    function too, because ``int`` raises an error for thousands of digits.
     """
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
         return None

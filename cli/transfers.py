@@ -47,10 +47,10 @@ def import_members(
     ] = None,
     status_values: Annotated[
         str | None,
-        typer.Option(help='What values about consent mean, as JSON: {"2": "unsubscribed"}.'),
+        typer.Option(help='The status of each consent value, as JSON: {"2": "unsubscribed"}.'),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="The file's encoding, such as cp1250; detected without it.")
+        str | None, typer.Option(help="The file's encoding, such as cp1250; detected by default.")
     ] = None,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")

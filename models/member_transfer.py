@@ -65,13 +65,14 @@ class MemberImport(Model):
     create_fields: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # dmy or mdy, for columns of dates that don't show it.
     date_order: Mapped[str | None]
-    # The encoding of the file, as the owner named it, or as the whole file shows it.
+    # The encoding that the owner set, or that was detected in the whole file.
     encoding: Mapped[str | None]
     # How columns write dates and numbers, by their indexes, as the whole file shows it.
     column_forms: Mapped[dict[str, Any] | None]
-    # The columns that depend on their cells: by index, whether the column is about consent.
+    # For columns whose names leave open whether they state consent: maps the index of the column
+    # to true if its cells show that it states consent.
     consent_columns: Mapped[dict[str, Any] | None]
-    # The owner's meanings of values in columns of consent.
+    # Maps each consent value in the file to the status that the owner assigned.
     status_values: Mapped[dict[str, Any] | None]
     # Made by a command of the operator, which no quota bounds.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
@@ -84,13 +85,13 @@ class MemberImport(Model):
     columns: Mapped[dict[str, Any] | None]
     # Cells and rows that the owner is shown, sealed; gone with the files.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
-    # Chunks of rows: how many there are, of how many bytes, whether the file was read to its end,
-    # and how many are applied. ``chunks`` is 0 until the whole file was read.
+    # The number of chunks of rows, their total size, whether the whole file has been split into
+    # chunks, and the number of applied chunks. ``chunks`` is 0 until the whole file has been read.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
     chunk_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     applied: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The numbers of the chunks with opt-outs. They are applied before all other chunks.
+    # The numbers of the chunks with opt-outs. These chunks are applied before all others.
     opt_out_chunks: Mapped[list[int]] = mapped_column(default=list, server_default="{}")
     # Its chunks are applied at the same time, as those of one import into a list may be.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
@@ -107,7 +108,7 @@ class MemberImport(Model):
     updated: Mapped[int] = mapped_column(default=0, server_default="0")
     # Values of rows that were taken over without them, since they don't fit their fields.
     left_out: Mapped[int] = mapped_column(default=0, server_default="0")
-    # Rows that are invalid because a value about consent is not known.
+    # Rows that are invalid because their consent value isn't recognised.
     unknown_status: Mapped[int] = mapped_column(default=0, server_default="0")
     # Rows that the plan had no room for: once there is one, the import adds no person.
     over_quota: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -222,7 +223,7 @@ class MemberExport(Model):
     filter: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     statuses: Mapped[list[str] | None]
     format: Mapped[str] = mapped_column(default="csv", server_default="csv")
-    # True: the CSV file begins with a byte-order mark.
+    # True if the CSV file begins with a byte-order mark.
     bom: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # dmy or mdy, for columns of dates that don't show it.
     date_order: Mapped[str | None]

@@ -55,15 +55,16 @@ class DeniedEntry(Model):
 
 
 class ErasedDenial(Model):
-    """A denied address whose person was erased: an HMAC of the address in place of the entry.
+    """A denied address of an erased person, stored as an HMAC instead of the address.
 
-    The owner's denial outlives the erasure, so that nobody lifts it by their own erasure.
+    An owner's denial stays in force after the erasure. Otherwise people could remove the denial of
+    their address by having themselves erased.
     """
 
     __tablename__ = "erased_denials"
     __table_args__ = (CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),)
 
-    # The owner who denied the address.
+    # The owner whose deny list contained the address.
     user_id: Mapped[int] = mapped_column(
         ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
     )

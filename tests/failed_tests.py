@@ -1,7 +1,7 @@
-"""Records the failed tests of a run for `.ci/run`, which repeats them once.
+"""Records the failed tests of a test run in a file, so that `.ci/run` can repeat them once.
 
-The environment variable ``PRESSROOM_FAILED_TESTS`` names the record, a JSON file. Without this
-variable nothing is recorded.
+The environment variable ``PRESSROOM_FAILED_TESTS`` is the path of this JSON file. If the variable
+is missing, nothing is recorded.
 """
 
 import json
@@ -38,7 +38,7 @@ class FailureRecorder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Neither the processes of pytest-xdist nor a pytest that a test starts may write the record.
+    # Only the main process writes the file: no worker of pytest-xdist, and no pytest run by a test.
     record = os.environ.pop(RECORD_VARIABLE, None)
     if record is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailureRecorder(Path(record)), "failure-recorder")

@@ -44,7 +44,7 @@ _READY_WITHIN_SECONDS = 90.0
 
 # In the ring of every stack behind its own key, as after a rotation.
 RETIRED = Key("retired", b"r" * 32)
-# A domain on the operator's deny list.
+# This domain is on the deny list of the operator.
 DENIED_BY_OPERATOR = "denied-by-operator.example"
 LIMITS = tuple(f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name)
 # Tests make owners on the paid plan, some of whom have more jobs at once than people do. The free

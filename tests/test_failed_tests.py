@@ -1,4 +1,4 @@
-"""`.ci/repeat_failed.py` repeats the failed tests of a small repository."""
+"""Tests of `.ci/repeat_failed.py`, which repeats failed tests, in a small repository."""
 
 import json
 import os
@@ -65,7 +65,7 @@ class Repository:
         return self._run_python(str(script), str(self.record), "fast", "HEAD")
 
     def _run_python(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        # Loading pytest's installed plugins would take most of the time.
+        # Don't load pytest plugins, because loading them would take most of the time of the test.
         extra = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
         return subprocess.run(
             [sys.executable, *arguments],

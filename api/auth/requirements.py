@@ -168,7 +168,7 @@ class Access:
             request.scope.setdefault(_PASSED, {})[self] = caller
 
     async def pass_before_refusal(self, request: Request) -> None:
-        """Check the credentials and count the call before the request is refused."""
+        """Check the credentials and count the call against the rate limit, before a refusal."""
         if self.check is not None:
             await self._passed(request, self.check)
         elif self.or_trace:
@@ -197,7 +197,7 @@ def _trace_or_caller(request: Request) -> None:
 
 
 def _count_trace_or_caller(request: Request) -> None:
-    """Count the call. The body may have a trace id, but is not read yet."""
+    """Count the call against the rate limit. A trace id in the body isn't read yet."""
     trace = request.query_params.get("trace_id")
     if trace is None or not count_trace(request, trace):
         identify_and_count(request)

@@ -60,7 +60,7 @@ _DECODERS: dict[bytes, type[Base64Decoder] | type[QuotedPrintableDecoder]] = {
 
 
 class _FormReader:
-    """Callbacks for ``MultipartParser`` that keep all parts of a form in memory."""
+    """Callbacks for ``MultipartParser`` that collect all parts of a form in memory."""
 
     def __init__(self) -> None:
         self.form = MultipartForm()
@@ -120,10 +120,10 @@ async def read_form(request: Request) -> MultipartForm:
 
 
 def file_named(form: MultipartForm, name: str) -> FilePart:
-    """Return the one file with that name.
+    """Return the only file in the form field with this name.
 
-    A browser sends an empty file name if no file was chosen. Raises ``attachment.file_missing``
-    and ``attachment.several_files``.
+    If the user chose no file, browsers send a part with an empty file name. Raises
+    ``attachment.file_missing`` and ``attachment.several_files``.
     """
     files = [part for part in form.files if part.name == name and part.filename]
     if len(files) > 1:
@@ -134,7 +134,7 @@ def file_named(form: MultipartForm, name: str) -> FilePart:
 
 
 MAX_FORM_FIELDS = 100
-# RFC 8058, 3.1: what a mail client's own unsubscribe button posts, in lower case.
+# The form field that a mail client's unsubscribe button posts (RFC 8058, 3.1), in lower case.
 _ONE_CLICK = ("list-unsubscribe", "one-click")
 
 BodyFields = list[tuple[str, Any]]
@@ -192,10 +192,11 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
 async def body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """Return the fields in order, and whether the body is a form; a name may repeat.
+    """Return the fields of the body in order, and whether the body is a form.
 
-    A mail system may send the one-click pair as plain text or without a type, so any type but JSON
-    counts as a form if the body holds this pair.
+    A name may occur several times. Some mail systems post ``List-Unsubscribe=One-Click`` as plain
+    text or without a Content-Type. Any body with this field counts as a form, unless its type is
+    JSON.
     """
     content_type = request.headers.get("content-type", "")
     kind = media_type(content_type)
@@ -223,9 +224,9 @@ async def body_fields(request: Request) -> tuple[BodyFields, bool]:
 
 
 def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
-    """Return whether a form holds the one-click pair.
+    """Return whether a form has the field ``List-Unsubscribe=One-Click``.
 
-    Mail systems leave the line end of the mail's header, or blanks, around the name or the value.
+    Some mail systems copy the field from the mail's header together with spaces or a line break.
     """
     return any(
         (name.strip().lower(), value.strip().lower()) == _ONE_CLICK
@@ -242,9 +243,10 @@ def nested_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
 
 
 def form_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a form, repeated ones too; raises ``ValueError``.
+    """Return all fields of a form, including repeated ones; raises ``ValueError``.
 
-    Blanks and line ends around the body belong to no value, because a form encodes its own.
+    Whitespace around the body is removed. It can't belong to a value, because a form encodes the
+    whitespace in its values.
     """
     text = body.decode().strip()
     return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)

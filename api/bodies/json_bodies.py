@@ -26,12 +26,12 @@ from core.errors import DomainError, FieldProblem, requests
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DIGITS_OF_64_BITS = 20
-# In a body whose numbers are money.
+# The largest number of numbers in a body whose numbers are read exactly, as amounts of money.
 MAX_EXACT_NUMBERS = 10_000
 
-# The largest number of unknown names in an error.
+# The largest number of unknown names that an error lists.
 MAX_NAMED = 20
-# Names are looked up no deeper than this. The route itself refuses a filter that is nested deeper.
+# The depth to which a body is searched for unknown names. Routes refuse filters that are deeper.
 MAX_PLACE_PARTS = 20
 _HANDLING = re.compile(r"\s*handling\s*=\s*\"?(\w+)\"?\s*\Z", re.IGNORECASE)
 # The operation of the OpenAPI document by which a request is checked.
@@ -102,9 +102,9 @@ def _parsed(body: bytes, *, exact: bool = False) -> Any:
 
 
 class _ExactNumbers:
-    """Reads the numbers of one body, and refuses a body with more of them than ``meta`` holds.
+    """Parses the numbers in one JSON body exactly, and refuses a body with too many numbers.
 
-    An exact number takes thirty times the memory of its text.
+    Their count is limited because a ``Decimal`` takes thirty times the memory of its digits.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class _ExactNumbers:
 
     def integer(self, text: str) -> int | Decimal:
         self._add_one()
-        # JSON allows thousands of digits, and Python reads no such integer.
+        # JSON allows integers of thousands of digits, but Python's ``int`` refuses them.
         return int(text) if len(text) <= _DIGITS_OF_64_BITS else Decimal(text)
 
     def fraction(self, text: str) -> Decimal:
@@ -120,7 +120,7 @@ class _ExactNumbers:
         try:
             return Decimal(text)
         except InvalidOperation:
-            # JSON, but with an exponent that no number here has.
+            # This is valid JSON, but its exponent is too large for a ``Decimal``.
             return Decimal("Infinity")
 
     def _add_one(self) -> None:
@@ -155,7 +155,7 @@ class BeforeBody(Protocol):
     async def pass_before_body(self, request: Request) -> None: ...
 
     async def pass_before_refusal(self, request: Request) -> None:
-        """Check the credentials and count the call, so that no refusal is free of charge."""
+        """Check the credentials and count the call, so that refused calls are rate-limited too."""
 
 
 class ThreadedRoute(APIRoute):
@@ -210,7 +210,7 @@ async def _begin_strict(request: Request, path: str, accesses: Iterable[BeforeBo
     """Refuse unknown names in the query now, and have those in a body refused when it is read.
 
     Where the document has no such operation, nothing is checked, and the answer does not say that
-    the preference was applied. Raises ``request.unknown``, and what the accesses raise.
+    the preference was applied. Raises ``request.unknown``, and the errors of ``accesses``.
     """
     document = request.app.openapi_schema or await STORAGE.run(request.app.openapi)
     method = "get" if request.method == "HEAD" else request.method.lower()
@@ -253,14 +253,14 @@ def _check_names(request: Request, parsed: object) -> None:
         raise unknown(places)
 
 
-# A place is written as its steps, for example ``("body", "members", 3, "tags")``.
+# The path to a value in a request, for example ``("body", "members", 3, "tags")``.
 Place = tuple[str | int, ...]
 
 
 def unknown_names(
     schema: Schema, value: object, place: Place, schemas: dict[str, Schema]
 ) -> Iterator[Place]:
-    """Yield the places in a value that its schema doesn't name."""
+    """Yield the path of each property in a value that its schema doesn't define."""
     if len(place) > MAX_PLACE_PARTS:
         return
     if "$ref" in schema:

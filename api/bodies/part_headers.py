@@ -1,7 +1,7 @@
-"""Reads the headers of multipart parts: names, and file names in all the forms that libraries send.
+"""Parses the headers of the parts of a multipart body: the field name and the file name.
 
-RFC 7578 wants raw UTF-8 in a file name. Libraries also send `filename*` (RFC 8187), its numbered
-pieces (RFC 2231), encoded words (RFC 2047), backslash escapes, and names in Latin-1.
+RFC 7578 requires raw UTF-8 in a file name. Some libraries send `filename*` (RFC 8187), `filename*`
+in numbered sections (RFC 2231), encoded words (RFC 2047), backslash escapes or Latin-1 instead.
 """
 
 import re
@@ -18,13 +18,14 @@ _ESCAPED = re.compile(r'\\(["\\])')
 _PIECE = re.compile(r"filename\*([0-9]{1,3})(\*?)")
 _WORD = r"=\?[^?\s]+\?[bq]\?[^?]*\?="
 _WORDS = re.compile(rf"{_WORD}(?:[ \t]+{_WORD})*", re.IGNORECASE)
-# Python caches each unknown charset name that is looked up, so callers must not choose the names.
+# Look up only these charsets. Python caches every name that is looked up, even an unknown one, so
+# callers could fill the memory.
 _CHARSETS = frozenset({*aliases, *aliases.values()})
 
 
 @dataclass(frozen=True)
 class PartHead:
-    """A part's name, and the file name that only files have. ``name`` is ``None`` if missing."""
+    """The headers of a part. ``name`` is ``None`` if missing, ``filename`` unless it is a file."""
 
     name: str | None = None
     filename: str | None = None
@@ -61,7 +62,7 @@ class PartHeaders:
 
 
 def read_disposition(header: bytes) -> tuple[str | None, str | None]:
-    """Return the part's name and file name; each is ``None`` where the header doesn't have it."""
+    """Return the part's name and file name; each is ``None`` if the header doesn't contain it."""
     pairs = _PARAMETER.findall(header.decode("latin-1"))
     parameters = {name.lower(): _unquote(value) for name, value in pairs}
     name = parameters.get("name")
@@ -76,7 +77,7 @@ def _unquote(value: str) -> str:
 
 
 def _filename(parameters: Mapping[str, str]) -> str | None:
-    """Return ``filename*`` where its charset fits, because RFC 6266 prefers it to ``filename``."""
+    """Return ``filename*`` if it can be decoded, because RFC 6266 prefers it to ``filename``."""
     plain, extended = parameters.get("filename"), _extended_value(parameters)
     if extended is None:
         return None if plain is None else _decode_plain(plain)
@@ -88,7 +89,7 @@ def _filename(parameters: Mapping[str, str]) -> str | None:
 
 
 def _extended_value(parameters: Mapping[str, str]) -> str | None:
-    """Return the value of ``filename*``, put together from its numbered pieces if need be."""
+    """Return the value of ``filename*``, or of its numbered sections ``filename*0``, … joined."""
     whole = parameters.get("filename*")
     if whole is not None:
         return whole
@@ -101,7 +102,7 @@ def _extended_value(parameters: Mapping[str, str]) -> str | None:
 
 
 def _split_extended(value: str) -> tuple[str, bytes]:
-    """Return the charset and the bytes of ``charset'language'percent-encoded``."""
+    """Return the charset and the decoded bytes of ``charset'language'percent-encoded``."""
     charset, _, rest = value.partition("'")
     _, mark, encoded = rest.partition("'")
     if not mark:
@@ -110,14 +111,14 @@ def _split_extended(value: str) -> tuple[str, bytes]:
 
 
 def _decode_plain(value: str) -> str:
-    # Browsers escape these three characters so, and no others.
+    # Browsers percent-encode these three characters in a file name, and no others.
     for escape, character in (("%22", '"'), ("%0D", "\r"), ("%0A", "\n")):
         value = value.replace(escape, character)
     return _WORDS.sub(lambda words: _decode_words(words[0]), _decode_raw(value))
 
 
 def _decode_words(words: str) -> str:
-    """Decode adjacent encoded words, or return them as they are if they are broken."""
+    """Decode adjacent encoded words; return them unchanged if they are malformed."""
     try:
         chunks = decode_header(words)
     except (HeaderParseError, ValueError):
@@ -133,18 +134,18 @@ def _decode_raw(value: str) -> str:
 
 
 def _decode_bytes(data: bytes) -> str:
-    """Decode UTF-8, or else Windows-1252, which extends Latin-1."""
+    """Decode bytes as UTF-8, or otherwise as Windows-1252, which extends Latin-1."""
     return _decode(data, "utf-8") or data.decode("cp1252", "replace")
 
 
 def _decode(data: bytes, charset: str) -> str | None:
-    """Return ``None`` for an unknown charset, and for bytes that it doesn't have."""
+    """Decode bytes; return ``None`` if the charset is unknown or the bytes are invalid in it."""
     codec = normalize_encoding(charset).lower()
     if codec not in _CHARSETS:
         return None
     try:
         text = data.decode(codec)
-        text.encode()  # UTF-7 can hold half a character
+        text.encode()  # fails for half a surrogate pair, which UTF-7 allows
     except (LookupError, ValueError):
         return None
     return text

@@ -264,21 +264,21 @@ class RequestMiddleware:
 
 
 def _loggable(path: str) -> str:
-    """Return the path for the log, with ``{address}`` for each part that names a member."""
+    """Return the path for the log, with ``{address}`` in place of e-mail addresses."""
     parts = path.split("/")
     shown = "/".join("{address}" if "@" in each else each for each in parts)
     return shown[:MAX_LOGGED_PATH_CHARACTERS]
 
 
-# No route needs a longer path: its longest part is an address with escapes.
+# No route needs a longer path. The longest segment is a percent-encoded e-mail address.
 MAX_PATH_BYTES = 2048
 
 
 class PathLengthMiddleware:
-    """Refuses a path that is too long, before any other layer searches it.
+    """Refuses a request whose path is too long, before other code searches the path.
 
-    Only the layers outside of this one may see such a path. They add the headers of every answer,
-    and the line of the log.
+    Only the middleware around this class handles such a path: it adds the response headers and
+    logs the request.
     """
 
     def __init__(self, app: ASGIApp) -> None:

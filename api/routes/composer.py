@@ -48,7 +48,7 @@ _PHOTO_ERRORS = (
 
 
 def _answers(source: str, *errors: ErrorType) -> Responses:
-    """Return the answers of a call: its header, how the wait may end, and these errors."""
+    """Return the documented responses of a composer call, including these errors."""
     header = {"description": source, "schema": {"type": "string"}, "example": "offline"}
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},

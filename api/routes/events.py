@@ -48,9 +48,9 @@ def list_events(
     """What happened to what the caller has, oldest first, of the last 30 days and the types that
     the credential may see.
 
-    Ask again with `next_cursor`, even after an empty page: no event is left out, and none comes
-    twice. A bulk action is one event with its counts. A session gets 200 at a time at most, and
-    each page counts as a page of members.
+    To get the next page, pass `next_cursor` as `cursor`, even after an empty page. No event is
+    skipped or repeated. A bulk action is one event with its counts. A session gets at most 200
+    events per page. Its pages count towards the hourly number of pages of members, too.
     """
     limit = page_sessions.bounded_members(caller, PageRequest(limit)).limit
     with state.resources.unit_of_work() as uow:

@@ -69,7 +69,7 @@ Mapping = Annotated[
 StatusValues = Annotated[
     str | None,
     Query(
-        description="JSON object: values of columns about consent, and what each of them means: "
+        description="JSON object that maps each consent value in the file to a status: "
         "subscribed, unsubscribed, bounced, complained or not_subscribed",
         examples=['{"1": "subscribed", "2": "unsubscribed"}'],
     ),
@@ -88,7 +88,7 @@ EncodingOf = Annotated[
     str | None,
     Query(
         description="The encoding of the file: " + ", ".join(ENCODINGS) + ". Without it, the "
-        "encoding is detected, and a file that leaves it open fails with import.encoding_needed",
+        "encoding is detected; if it is uncertain, the import fails with import.encoding_needed",
         examples=["cp1250"],
     ),
 ]
@@ -205,7 +205,8 @@ def list_imports(
 ) -> Envelope[Page[ImportRecord]]:
     """The caller's imports, newest first.
 
-    For a session whose login is older than 15 minutes each `errors_url` opens nothing.
+    If the login of a session is older than 15 minutes, each `errors_url` lacks its signature, so it
+    can't be opened.
     """
     is_recent = has_recent_login(uow, caller)
 
@@ -221,7 +222,8 @@ def read_import(
 ) -> Envelope[ImportRecord]:
     """Return one of the caller's imports: its options, its progress and its counts.
 
-    For a session whose login is older than 15 minutes the `errors_url` opens nothing.
+    If the login of a session is older than 15 minutes, `errors_url` lacks its signature, so it
+    can't be opened.
     """
     task = records.get(uow, caller, import_id)
     return envelope(_record(state, task, has_recent_login=has_recent_login(uow, caller)))

@@ -57,8 +57,8 @@ def list_jobs(
 def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
     """One of the caller's jobs, with its progress.
 
-    For a session whose login is older than 15 minutes the `url` of an export is null, and the
-    `errors_url` of an import opens nothing.
+    If the login of a session is older than 15 minutes, the `url` of an export is null, and the
+    `errors_url` of an import lacks its signature, so it can't be opened.
     """
     return envelope(_read(state, caller, job_id)[1])
 

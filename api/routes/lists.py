@@ -198,8 +198,8 @@ def replace_deny_list(
 ) -> Envelope[int]:
     """Replace the whole deny list; the answer is how many entries came or went.
 
-    No new member with such an address gets onto a list of the caller. Members stay. Denied
-    addresses of erased people stay denied: only a PATCH that names the address removes one.
+    People with a denied address can't join a list of the caller. Existing members stay. Denied
+    addresses of erased people stay denied. To remove one, name the address in a PATCH.
     """
     entries = deny_lists.normalised(body.addresses, body.domains)
     return envelope(deny_lists.replace(uow, caller.user_id, entries))

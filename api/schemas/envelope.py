@@ -79,19 +79,19 @@ class Schema(BaseModel):
         return cls(**stored, **others)
 
 
-# The bound of each text in a request that has none of its own. A service checks the exact length,
-# and refuses the text with its own code. This bound protects the service's searches.
+# The maximum length of each text in a request whose schema has no other maximum. A service may
+# require a shorter text, and reports that with its own code. This maximum keeps its searches fast.
 MAX_TEXT_CHARACTERS = 10_000
-# A longer list stops at its first wrong item, because each wrong item becomes an error.
+# In a list with a larger maximum, only the first wrong item is reported, to bound the errors.
 MAX_ITEMS_WITH_ERRORS = 100
 
 
 @dataclass(frozen=True)
 class AtMost:
-    """The largest number of items in a list, or in a dictionary, of a request.
+    """The maximum number of items in a list or dictionary in a request.
 
-    The items are counted before any of them is read. Pydantic's own ``max_length`` counts the items
-    of a dictionary only after it has read them all.
+    The items are counted before any item is validated. Pydantic's own ``max_length`` counts the
+    items of a dictionary only after it has validated them all.
     """
 
     items: int
@@ -101,7 +101,7 @@ class AtMost:
     ) -> CoreSchema:
         schema: dict[str, Any] = {**handler(source)}
         assert schema["type"] in {"list", "dict"}, f"{source} is no list and no dictionary"
-        # The document shows this number.
+        # This becomes ``maxItems`` or ``maxProperties`` in the OpenAPI document.
         schema["max_length"] = self.items
         if schema["type"] == "list":
             schema["fail_fast"] = self.items > MAX_ITEMS_WITH_ERRORS
@@ -119,7 +119,7 @@ class AtMost:
 
 @dataclass(frozen=True)
 class OneError:
-    """Makes one error of all the errors of a union, which would have one for each of its types."""
+    """Reports one error for a value of a union. Pydantic would report one error per type."""
 
     code: str
     rule: str
@@ -143,7 +143,7 @@ class Body(BaseModel):
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Document ``MAX_TEXT_CHARACTERS``, which Pydantic itself leaves out."""
+        """Add ``MAX_TEXT_CHARACTERS`` to the OpenAPI document, because Pydantic omits it."""
         documented = handler(schema)
         for field in handler.resolve_ref_schema(documented).get("properties", {}).values():
             _bound_texts(field)
@@ -240,11 +240,11 @@ class Problem(BaseModel):
     request_id: str
     errors: list[InvalidField] = Field(
         default_factory=list,
-        description="Of a request that breaks rules, the first 100; else left out",
+        description="The first 100 errors of an invalid request; omitted for other problems",
     )
     omitted_errors: int = Field(
         default=0,
-        description="How many more errors the request has; left out if `errors` has all of them",
+        description="How many more errors the request has; omitted if `errors` lists them all",
     )
 
 

@@ -64,7 +64,7 @@ class FieldRecord(Schema):
     created_at: Timestamp
 
 
-# A service refuses the hundred and first choice with its own code.
+# The service allows 100 choices, and refuses more of them with an error code of its own.
 _MAX_CHOICES = 1_000
 
 

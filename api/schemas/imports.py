@@ -26,8 +26,8 @@ class ImportColumn(Schema):
     )
     consent: str | None = Field(
         default=None,
-        description="Of a column about consent: unsubscribed, subscribed or confirmed, as a yes "
-        "says, or status",
+        description="Only for a consent column. unsubscribed, subscribed or confirmed: the meaning "
+        "of a yes in this column; status: the cells are statuses",
         examples=["unsubscribed"],
     )
     creates: str | None = Field(
@@ -61,8 +61,8 @@ class ImportRecord(Schema):
         description="dmy or mdy, for columns of dates that don't show it", examples=[None]
     )
     encoding: str | None = Field(
-        description="The encoding of the file, as the owner named it, or as the whole file showed "
-        "it after its beginning had been read in another one",
+        description="The encoding that the owner set, or that was detected in the whole file after "
+        "the beginning of the file had suggested another one",
         examples=[None],
     )
     status: str = Field(
@@ -98,7 +98,8 @@ class ImportRecord(Schema):
         examples=[0],
     )
     unknown_status: int = Field(
-        description="Invalid rows with an unknown value about consent", examples=[0]
+        description="Rows that are invalid because their consent value isn't recognised",
+        examples=[0],
     )
     over_quota: int = Field(
         description="Not added, since the plan has no room for more members", examples=[0]

@@ -101,7 +101,7 @@ class Channel(Schema):
 
 
 FieldKeys = Annotated[list[str], AtMost(MAX_FIELDS)]
-# A service refuses the eleventh origin with its own code.
+# The service allows 10 origins, and refuses more of them with an error code of its own.
 _MAX_ORIGINS = 100
 
 
@@ -268,8 +268,8 @@ class DenyListRecord(Schema):
         description="*.example.org stands for all subdomains of example.org", examples=[_DOMAINS]
     )
     erased: int = Field(
-        description="How many more addresses are denied whose person was erased; nobody can read "
-        "them",
+        description="The number of denied addresses of erased people; these can't be listed, "
+        "because only hashes of them are stored",
         examples=[0],
     )
 

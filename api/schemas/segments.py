@@ -162,7 +162,7 @@ class MemberChoice(Body):
 
 
 StatusName = Annotated[SubscriptionStatus, Field(strict=False)]
-# A caller may name a value twice.
+# This exceeds the number of different values, because a caller may repeat a value.
 _MAX_STATUSES = 100
 
 
@@ -179,8 +179,8 @@ class NewExport(MemberChoice):
     )
     bom: bool = Field(
         default=False,
-        description="Begin the file with a byte-order mark, so that Excel reads it as UTF-8; only "
-        "for CSV of kind members",
+        description="Whether the file begins with a byte-order mark, so that Excel reads it as "
+        "UTF-8; only for a CSV file of kind members",
     )
 
 

@@ -13,7 +13,7 @@ from services.security_events import EventType
 ScopeName = Annotated[Scope, Field(strict=False)]
 
 
-# A caller may name a value twice.
+# This exceeds the number of different values, because a caller may repeat a value.
 _MAX_SCOPES = 100
 
 

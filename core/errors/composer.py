@@ -19,7 +19,7 @@ COMPOSER_ANSWER_UNUSABLE = provider_failed(
 )
 COMPOSER_POST_TOO_SLOW = too_slow(
     "composer.post_too_slow",
-    "A post may take {seconds:g} seconds to read; this one took longer.",
+    "Reading the post took longer than {seconds:g} seconds.",
     seconds=20,
 )
 COMPOSER_POST_UNREADABLE = invalid(

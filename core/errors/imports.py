@@ -109,8 +109,8 @@ IMPORT_DATE_ORDER_NEEDED = invalid(
 )
 IMPORT_ENCODING_NEEDED = invalid(
     "import.encoding_needed",
-    "The encoding of the file is not certain. Look at the rows in each possible encoding, and name "
-    "the right one: {encodings}.",
+    "The encoding of the file is not certain. Compare the rows in each possible encoding, and "
+    "choose the right one: {encodings}.",
     encodings="encoding=cp1250, encoding=mac-roman",
 )
 IMPORT_ENCODING = invalid_at(
@@ -125,13 +125,13 @@ IMPORT_MAPPING_TYPE = invalid(
 )
 IMPORT_COLUMN_AMBIGUOUS = invalid(
     "import.column_ambiguous",
-    "The column {column!r} is about consent or opting out, but its name doesn't say what a yes "
+    "The column {column!r} states consent or opting out, but its name doesn't say what a yes "
     "means. Map it to subscribed, unsubscribed, confirmed, status or ignore.",
     column="Opt-in/Opt-out",
 )
 IMPORT_STATUS_VALUES = invalid(
     "import.status_values",
-    "status_values must be a JSON object of values and statuses. {reason}",
+    "status_values must be a JSON object that maps each value to a status. {reason}",
     reason="'unsubscribed' is an opt-out and can't become subscribed.",
 )
 IMPORT_NO_EMAIL_COLUMN = invalid(

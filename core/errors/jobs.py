@@ -45,8 +45,8 @@ JOB_ROWS_FAILED = damaged(
 )
 JOB_OPT_OUTS_FAILED = damaged(
     "job.rows_failed",
-    "Lines {first} to {last} have opt-outs that could not be imported because of an internal "
-    "error. So no member was added.",
+    "The opt-outs in lines {first} to {last} could not be imported because of an internal "
+    "error. Therefore no member was added.",
     first=10_002,
     last=20_001,
 )

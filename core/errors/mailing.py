@@ -302,7 +302,7 @@ EXPORT_STATUS_OF_ROSTER = invalid_at(
     "body.status", "export.status_of_roster", "a roster holds active members alone"
 )
 EXPORT_BOM = invalid_at(
-    "body.bom", "export.bom", "only a CSV file of members has a byte-order mark"
+    "body.bom", "export.bom", "only a CSV file of members can have a byte-order mark"
 )
 
 MAIL_UNWRITABLE = provider_failed(

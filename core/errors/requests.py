@@ -36,7 +36,7 @@ BODY_TOO_MANY_UNFINISHED = rate_limited(
     retry_after=5,
 )
 BODY_TOO_LARGE = too_large(
-    "body.too_large", "The body of this request has at most {most}.", most="2 MB"
+    "body.too_large", "The body of this request may have at most {most}.", most="2 MB"
 )
 BODY_NO_JSON_TYPE = unsupported_type(
     "body.unsupported_type", "Send JSON, with 'Content-Type: application/json'."
@@ -67,7 +67,7 @@ REQUEST_TOO_SLOW = too_slow("request.too_slow", "No answer within {seconds:g} se
 REQUEST_FAILED = provider_failed("request.failed", "The work failed unexpectedly.")
 
 PATH_TOO_LONG = path_too_long(
-    "request.path_too_long", "The path of an address has at most {most} bytes.", most=2048
+    "request.path_too_long", "The path of a URL may have at most {most} bytes.", most=2048
 )
 
 VERSION_UNKNOWN = malformed(

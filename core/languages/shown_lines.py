@@ -19,7 +19,7 @@ _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ANY_DIRECTION = re.compile(f"{_TURNING.pattern}|[{_DIRECTION_MARKS}]")
 # Letters and symbols by their category, which are shown as nothing.
 _FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-# The first and the last character of each range of controls, blanks and format characters.
+# Ranges of control characters, whitespace and invisible format characters: the first and the last.
 _UNSEEN_RANGES = (
     *((0x0, 0x20), (0x7F, 0xA0), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x1680, 0x1680)),
     *((0x180B, 0x180F), (0x2000, 0x200F), (0x2028, 0x202F), (0x205F, 0x206F), (0x3000, 0x3000)),
@@ -32,7 +32,8 @@ _UNSEEN = "".join(
     )
 )
 _ANY_UNSEEN = re.compile(f"[{re.escape(_UNSEEN)}]")
-# Typing and copying leave blanks and the old mark of a file's end, but no other control characters.
+# The invisible characters that typing and copying add around a text: no control characters except
+# whitespace and Ctrl+Z, the end-of-file character of DOS.
 _STRIPPED = "".join(
     each for each in _UNSEEN if category(each) != "Cc" or each.isspace() or each == "\x1a"
 )
@@ -62,17 +63,17 @@ def is_plain(text: str) -> bool:
 
 
 def strip_unseen(text: str) -> str:
-    """Return the text without the blanks and invisible characters around it."""
+    """Remove whitespace and invisible characters from both ends of the text."""
     return text.strip(_STRIPPED)
 
 
 def has_unseen(text: str) -> bool:
-    """Return whether the text has a character that nobody can see, such as a blank."""
+    """Return whether the text contains whitespace or an invisible character."""
     return _ANY_UNSEEN.search(text) is not None
 
 
 def caseless(text: str) -> str:
-    """Return the text without regard to case and composition, for comparisons."""
+    """Return a form of the text for comparisons that ignore case and Unicode composition."""
     return normalize("NFC", normalize("NFC", text).casefold())
 
 

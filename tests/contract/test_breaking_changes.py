@@ -197,7 +197,8 @@ DECLARED: dict[str, str] = {
     )
     for operation in operations
 }
-# The bound of each text that had no documented bound. The server refused shorter texts before.
+# The change that documents a maximum for texts without one. It breaks no program, because the
+# server had already refused even shorter texts.
 DECLARED_BOUND = f" has the maxLength {MAX_TEXT_CHARACTERS}"
 
 

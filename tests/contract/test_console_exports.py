@@ -42,7 +42,7 @@ def ordered(console: OwnerAtConsole, list_id: Any, **typed: str) -> str:
 def downloaded(console: OwnerAtConsole, path: str) -> list[dict[str, str]]:
     reply = console.visitor.get(f"{path}/file")
     assert reply.status_code == 303, reply.text
-    # Excel needs the byte-order mark.
+    # Excel recognises UTF-8 only by the byte-order mark.
     file = gzip.decompress(httpx2.get(reply.headers["location"]).content)
     assert file.startswith(codecs.BOM_UTF8)
     return unpacked(reply.headers["location"])

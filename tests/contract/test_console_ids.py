@@ -1,4 +1,4 @@
-"""Forms of the console in which a field names an id, sent with a number that is no id."""
+"""Console forms with an id field are sent with numbers that aren't valid ids."""
 
 import httpx2
 import pytest
@@ -8,10 +8,10 @@ from tests.consoles import OwnerAtConsole, at_operators_console
 from tests.contract.subscribers import new_list
 from tests.stack import Stack
 
-# Python refuses to read an integer of more than 4,300 digits. The others are no digits of ASCII.
+# Python's ``int`` refuses more than 4,300 digits, but accepts a non-ASCII digit and an underscore.
 NUMBERS = ("1" * 5_000, str(MAX_UINT64 + 1), str(MAX_UINT64), "0", "-1", "٣", "1_0")
 _LIST = "/console/lists/{list_id}"
-# The form, the field that names an id, and what else the form needs.
+# The path of the form, its id field, and the other required fields.
 FIELDS: list[tuple[str, str, dict[str, str]]] = [
     (f"{_LIST}/export", "segment_id", {"format": "csv"}),
     (f"{_LIST}/members/1/move", "list", {}),
@@ -49,7 +49,7 @@ def test_number_that_is_no_id_is_refused(
     address = path.format(list_id=new_list(console.api)["id"])
     for number in NUMBERS:
         reply = posts.post(address, data={**others, field: number})
-        # Nothing is done, for instance with all members instead of a segment's.
+        # The form must not act on all members, for example, if no segment has this id.
         assert reply.status_code in {404, 422}, (number[:30], reply.text)
 
 

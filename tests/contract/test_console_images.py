@@ -91,7 +91,7 @@ def test_an_encrypted_image_is_seen_by_its_owner_and_by_a_link(console: OwnerAtC
         assert "Markdown" not in text
         assert "A link for others" in text
         made = shown(console.send(f"{path}/link", lasts="3600"))
-        link = to_copy(made)["Anyone who has it sees the image"]
+        link = to_copy(made)["Anyone with this link can see the image"]
         assert anybody.get(link).status_code == 200
     assert "in 59 minutes" in made
     refused = console.send(f"{path}/link", lasts="31536000")

@@ -367,7 +367,7 @@ def test_owner_assigns_statuses_to_unknown_values_in_the_preview(console: OwnerA
     assert "Choose one of these statuses." in wrong_beside(text, "value_0")
     console.send(path, value_0="subscribed", value_1="unsubscribed", act="look")
     assert numbers(ended(console, path))["would be added"] == "1"
-    # Going on to import keeps what was chosen.
+    # The import that follows the dry run uses the chosen statuses.
     console.send(path, act="start")
     ended(console, path)
     assert everybody(console.api, list_id).keys() == {wanted}
@@ -380,7 +380,7 @@ def test_owner_says_what_a_yes_means_in_an_ambiguous_column(console: OwnerAtCons
     content = sheet(["E-mail", "Name", "Mailing"], [wanted, "Ada", "no"], [gone, "Ben", "yes"])
     path = looked_at(console, list_id, content)
     assert "doesn&#39;t say what a yes means" in console.see(path)
-    # The other columns keep the roles that their names suggest.
+    # The other columns are still recognised by their names.
     console.send(path, column_2="ignore", act="look")
     text = ended(console, path)
     assert numbers(text)["would be added"] == "2"

@@ -228,7 +228,7 @@ def test_members_stay_and_do_as_they_like(
     assert data(client.patch(path, json={"name": "Ann"}))["name"] == "Ann"
     reader.wants_mail(list_id, enabled=False)
     reader.wants_mail(list_id, enabled=True)
-    # A denied member can leave, too.
+    # A member whose address is denied can still unsubscribe.
     trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
     assert data(client.delete(f"/subscriptions/{list_id}", params=trace)) == 1
     assert reader.stands(list_id)[0] == "unsubscribed"
@@ -276,7 +276,7 @@ def test_an_owners_denial_outlives_the_erasure_of_the_person(
     erase(stack.resources, reader.email)
     after = {"addresses": ["stays@example.net"], "domains": [], "erased": 1}
     assert data(client.get(PATH)) == after
-    # No way leads onto the list: a form, an owner's act, or a mailed link.
+    # The person can't join through a sign-up form, an action of the owner, or a link in a mail.
     data(subscribe(stranger, list_id, reader.email))
     path = f"/lists/{list_id}/members/{reader.email}"
     problem(client.put(path, json={}), 409, "member.denied")
@@ -285,7 +285,7 @@ def test_an_owners_denial_outlives_the_erasure_of_the_person(
     waiting = subscribe_pending(stack, new_list(client, confirm_required=True)["id"])
     stack.query("UPDATE users SET email = %s WHERE id = %s", reader.email, waiting.user_id)
     assert stranger.post(waiting.confirm_url()).status_code == 409
-    # The owner puts all entries that they know, which does not lift the denial by mistake.
+    # The owner replaces the list by all entries that they can read. This keeps the denial.
     assert data(client.put(PATH, json=EMPTY)) == 1
     assert data(client.get(PATH)) == {**EMPTY, "erased": 1}
     problem(client.put(path, json={}), 409, "member.denied")

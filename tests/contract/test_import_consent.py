@@ -1,4 +1,4 @@
-"""What files say about consent: who becomes a member or an opt-out, and what the owner is told."""
+"""Consent columns of imported files: who becomes a member or opt-out, and what is reported."""
 
 import secrets
 from typing import Any
@@ -189,7 +189,7 @@ def test_unclear_column_is_asked_about_and_an_ignored_one_says_whom_it_concerns(
 def test_last_row_of_a_long_file_shows_that_a_column_is_the_status(
     client: httpx2.Client, list_id: int
 ) -> None:
-    # Longer than what is looked at before the file is read.
+    # The file is longer than the sample by which columns are first recognised.
     emails = addresses(1_500)
     rows = [[email, ""] for email in emails[:-2]] + [[emails[-2], "2"], [emails[-1], "bounced"]]
     result = imported(client, list_id, sheet(["Email", "Global status"], *rows))

@@ -8,7 +8,7 @@ from tests.contract.replies import data, problem
 from tests.contract.subscribers import new_list
 from tests.contract.test_console_imports import looked_at
 
-# Three names that several encodings make plausible.
+# The bytes of these names are plausible in several encodings.
 UNCLEAR = ("Marić", "Kovačić", "Anđela")
 
 

@@ -242,7 +242,7 @@ def test_errors_can_be_mended_and_uploaded_again_and_again(
     client: httpx2.Client, list_id: int, mixed: dict[str, Any]
 ) -> None:
     sent = httpx2.get(mixed["errors_url"]).content
-    # Excel reads a file without a byte-order mark as Windows-1252.
+    # Without a byte-order mark, Excel would decode the file as Windows-1252.
     assert (sent.startswith(codecs.BOM_UTF8), sent.count(codecs.BOM_UTF8)) == (True, 1)
     again = imported(client, list_id, sent, "errors.csv")
     # The one that came twice in one file is a member by now.

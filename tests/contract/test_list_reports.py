@@ -128,8 +128,8 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
     assert re.match(r"(\w+)=", asks.headers.pop("set-cookie"))[1].endswith("_form")  # type: ignore[index]
     assert heading(asks) == "Report this page"
     [token, foreign] = (hidden(each)["csrf_token"] for each in (asks, other_page))
-    # No other site's page can have its visitors report a list, even by a form that was made in the
-    # same network.
+    # Another website can't make its visitors report a list, even with the CSRF token of a form that
+    # was loaded in the same network.
     for forged in (token[:-1] + "!", foreign, ""):
         assert stranger.post(path, data={"csrf_token": forged}).status_code == 403
     assert reports(stack, list_id) == []

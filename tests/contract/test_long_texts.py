@@ -1,4 +1,4 @@
-"""Texts of lists and fields that are longer than they may be."""
+"""Texts of mailing lists and fields that exceed their maximum length."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ from tests.contract.replies import problem
 from tests.openapi import openapi_document
 from tests.stack import Owner, Stack
 
-# Numbers take longest to search for an address.
+# The search for addresses in a text takes longest on digits.
 LONGEST_TEXT = "1" * 1_900_000
 LONG_TEXT = "1" * 9_000
-# A text and the code with which it is refused.
+# Valid bodies of the requests that create a mailing list and a field.
 OF_LIST = {"title": "A list", "slug": "a-list"}
 OF_FIELD = {"key": "city", "label": "City", "type": "text"}
 
@@ -57,7 +57,7 @@ def test_text_of_a_list_or_field_is_measured_before_it_is_searched(
             client.request(method, path.format(list_id), json=body), 422, "body.invalid"
         )
         assert [each["field"] for each in refused["errors"]] == [f"body.{name}"]
-        # Of a text that is shorter, the service says with a code of its own how long it may be.
+        # A text below the general maximum is refused by the service, with a more specific code.
         reply = client.request(method, path.format(list_id), json={**right, name: LONG_TEXT})
         assert reply.json()["errors"][0]["field"] == f"body.{name}"
         assert reply.json()["code"] != "text.leads_away"

@@ -61,7 +61,7 @@ def test_readers_pages_lead_to_their_own_host(
         shown = pages.get(path)
         assert shown.status_code == 200, shown.text
         cookie = shown.headers.pop("set-cookie", None)
-        # Only the form of a report is tied to the browser.
+        # Only the report form sets a cookie, which ties the form to the browser.
         assert (cookie is not None) == path.endswith("/report")
         assert heading(shown)
         assert str(main.base_url) not in shown.text

@@ -65,7 +65,7 @@ REMOVAL = {"filter": EVERYBODY, "action": "remove"}
 _LIST, _IMAGE = "/console/lists/{list_id}", "/console/images/{hash_id}"
 _HOOK, _OPERATORS = "/console/developers/webhooks", "/console/operators"
 BULK_FORM = f"POST {_LIST}/bulk-actions/new"
-# In the order in which an owner can do all of it.
+# The order matters, because the test makes one owner perform all of these actions in turn.
 RECENT_ACTS = (
     RecentAct(
         "making API keys",
@@ -199,7 +199,7 @@ def test_the_table_has_each_route_that_asks_for_a_recent_login() -> None:
     checked = {name for name, route in named if depends_on_recent_login(route.dependant)}
     documented = {name for name, route in named if "auth.login_again" in str(route.responses)}
     assert anonymous(documented) == anonymous(API)
-    # These find their person, or what is asked of them, without that dependency.
+    # These routes require a recent login without this dependency.
     others = {"GET /oauth/authorize", "POST /oauth/authorize", BULK_FORM}
     assert anonymous(checked | others) == anonymous(PAGES)
 
@@ -276,13 +276,13 @@ def test_an_old_session_does_none_of_these_acts_by_the_api_or_by_a_page(attempts
     for route in PAGES:
         reply = attempts.visit(route, csrf_token)
         if route == BULK_FORM:
-            # The form is shown again, so that it keeps the chosen members.
+            # The response is the form itself, so that the selection of members isn't lost.
             assert "This needs a login of the last 15 minutes" in shown(reply, 403)
         else:
             assert reply.status_code == 303, route
             assert "/login?again=yes&next=" in reply.headers["location"], route
     assert attempts.made() == before
-    # An old URL of the page of an image has the lifetime of a link in its query.
+    # Old URLs of an image page state the lifetime of a link in the query. They create no link now.
     image = attempts.owner.see(f"/console/images/{attempts.values['hash_id']}", link="604800")
     assert "signature=" not in image
 
@@ -307,7 +307,7 @@ def test_programs_and_newer_sessions_do_all_of_these_acts(attempts: Attempts) ->
                 data(reply, 200, 202)
     csrf_token = attempts.owner.visitor.csrf_token()
     for route in PAGES:
-        # Forms of the account would end this session.
+        # Submitting the account forms would end this session.
         if not route.startswith("POST /account"):
             reply = attempts.visit(route, csrf_token)
             assert reply.status_code < 500

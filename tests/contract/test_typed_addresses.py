@@ -1,4 +1,4 @@
-"""Addresses as people type and copy them, at each entry of the API."""
+"""E-mail addresses with stray whitespace or invisible characters, in each call that accepts one."""
 
 import secrets
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.contract.bulk import add, imported, of_addresses
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import members, subscribe
 
-# Blanks, a no-break space, a zero-width space, a byte-order mark, and a line end.
+# Spaces, a no-break space, a zero-width space, a byte-order mark, and a line break.
 AROUND = ("{} ", "\u00a0{}", "{}\u200b", "\ufeff{}", " {}\n")
 
 

@@ -1,4 +1,4 @@
-"""Every way onto a list: nobody who is denied or opted out becomes active."""
+"""Each way to join a list: people who are denied or opted out never become active members."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -92,13 +92,13 @@ def block_people(place: Place) -> None:
     unsubscribe.opt_out(place.stack.resources, mailing_list, person, OptOutKind.LIST, OF_PERSON)
 
 
-# The buttons by which a person comes back, and whether one makes who left active.
+# The buttons with which a person returns to a list. True: someone who left becomes active again.
 RETURNING = {"undo": True, "resume_mail": False}
 OF_PERSON = Actor(ActorKind.USER, Via.LOGIN)
 OF_OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 
 
-# -- how the people stand on the list before they are blocked -----------------------------------
+# -- membership of the people before they are denied or opted out -------------------------------
 
 
 def put_on_list(place: Place, list_id: int) -> None:
@@ -153,7 +153,7 @@ def be_removed_in_bulk(place: Place) -> None:
     place.notes["bulk_id"] = finished(place.api, job["id"])["result"]["bulk_id"]
 
 
-# -- the ways, which all of these people then try ------------------------------------------------
+# -- the ways to join, each tried by all of these people ------------------------------------------
 
 
 def sign_up_by_json(place: Place) -> None:

@@ -7,7 +7,7 @@ from models import MemberImport
 from tests.importing import Importing, counts_of, csv_of
 from tests.stack import Owner, Running
 
-# An opt-out comes so many rows after the row that it outdoes.
+# The number of rows between a row of a subscribed person and a later opt-out of the same person.
 LATE = 11_000
 
 
@@ -59,7 +59,7 @@ def prepare(importing: Importing, list_id: int, rows: int) -> Sent:
             case 42 if n // 100 < len(left):
                 address, code = left[n // 100], "member.opted_out"
             case 77 if LATE < n <= 2 * LATE:
-                # An earlier row of this address wants mail.
+                # In an earlier row, this address is subscribed.
                 address, code, status = f"m{n - LATE}.{tag}@example.com", "member.left", "bounced"
                 sent.members.discard(address)
                 sent.codes[n - LATE + 2] = "row.duplicate"

@@ -1,4 +1,4 @@
-"""The compiled patterns of the product, how it calls them, and texts that keep a pattern busy."""
+"""Finds the regular expressions in the product, and generates texts on which they may be slow."""
 
 import ast
 import dataclasses
@@ -16,9 +16,9 @@ from tests.test_packaging import OURS
 
 Pattern = re.Pattern[Any]
 
-# Only the program itself can import these modules, because they read its settings at once.
+# These modules read the settings when they are imported, so tests can't import them.
 _NEED_SETTINGS = frozenset({"api.main", "storage.migrations.env"})
-# These methods try each place of a text; the others try only its beginning.
+# These methods try to match at each position of a text. The others try only its beginning.
 SCANS = frozenset({"search", "finditer", "findall", "sub", "subn", "split"})
 _METHODS = SCANS | {"match", "fullmatch"}
 
@@ -126,8 +126,8 @@ def _resolved(module: ModuleType, node: ast.expr) -> object:
     return None
 
 
-# Runs of these are tried where a pattern names a class of characters. The first ones that the class
-# has stand for it.
+# The characters to try for a character class in a pattern. The first ones that belong to the class
+# represent the class.
 _CANDIDATES = "a0 _A.@<&\"'/-,;:!?#([{~\n\té中あ가×\x01\u2028😀1"
 _MAX_PAIRED_CHARACTERS = 6
 

@@ -1,4 +1,4 @@
-"""Paths that are longer than any route needs."""
+"""Requests whose URL path exceeds the maximum length."""
 
 import json
 import tracemalloc
@@ -14,9 +14,9 @@ from tests.stack import Stack
 def test_path_above_two_kilobytes_is_refused(stranger: httpx2.Client) -> None:
     longest = "/" + "a" * (MAX_PATH_BYTES - 1)
     problem(stranger.get(longest), 404, "route.not_found")
-    # The query has its own place, and does not count.
+    # The length of the query doesn't count.
     problem(stranger.get(f"{longest}?q={'a' * MAX_PATH_BYTES}"), 404, "route.not_found")
-    # An escape counts as it is sent.
+    # A percent-encoded character counts as three bytes.
     for path in (f"{longest}a", "/a" * MAX_PATH_BYTES, "/" + "%61" * (MAX_PATH_BYTES // 3 + 1)):
         refused = stranger.get(path)
         problem(refused, 414, "request.path_too_long")

@@ -10,17 +10,17 @@ import pytest
 
 from tests.security.patterns import SCANS, Pattern, product_patterns, repeated_texts
 
-# 12,000 characters take four times as long as 3,000 where the time grows with the length, and
-# sixteen times as long where it grows with the square of the length.
+# If the time grows in proportion to the length, 12,000 characters take 4 times as long as 3,000. If
+# it grows with the square of the length, they take 16 times as long.
 MAX_RATIO = 10
-# Shorter times are not compared, because a clock is too coarse for them.
+# Shorter times can't be measured exactly, so they are not compared.
 MIN_SECONDS = 0.002
 ROUNDS = 5
-# A call that takes longer is ended, and counts as slow.
+# A call that exceeds this time is aborted, and counts as slow.
 MAX_SECONDS = 0.3
 
 
-# The reader of posts is about to replace this pattern.
+# Known to be slow. This pattern is going to be replaced.
 KNOWN = {"services.composer.text.markup._LEFT_OVER"}
 
 
@@ -36,12 +36,12 @@ def test_no_pattern_of_the_product_is_slow_on_runs_of_its_own_characters() -> No
 @pytest.mark.parametrize(
     ("pattern", "method"),
     [
-        # An at sign that no address has, a number that no IP address ends, and a tag that no name
-        # begins.
+        # Slow searches for an address without an at sign, for an unfinished IP address, and for a
+        # tag without a name.
         ("[^/]*@[^/]*", "sub"),
         (r"//|@|\d+(?:\.\d+){3}", "search"),
         (r"<[</!?]*(?=[\w!?])|&+(?=#?\w+;)|!+(?=\[)", "sub"),
-        # What is slow stands after a literal, before the end, or in a repetition.
+        # The slow part follows a literal, precedes the end of the text, or is inside a repetition.
         ("<!--.*?-->", "search"),
         (r"\s+\Z", "sub"),
         (r"(?:[a-z]+,?)*\Z", "match"),
@@ -66,14 +66,14 @@ def test_the_search_for_slow_patterns_passes_a_fast_one(pattern: str, method: st
 
 def slow_texts(pattern: Pattern, methods: Iterable[str]) -> Iterator[str]:
     """Yield the texts on which a method of the pattern takes time with the square of the length."""
-    # A method that tries each place of a text costs at most what `finditer` costs.
+    # `finditer` is at least as slow as the other methods that search the whole text.
     for name in sorted({"finditer" if method in SCANS else method for method in methods}):
         for label, write in repeated_texts(pattern):
 
             def seconds(size: int, rounds: int, name: str = name, write: Any = write) -> float:
                 return _best_seconds(partial(_call, pattern, name, write(size)), rounds)
 
-            # Most texts are cheap, and few calls show that.
+            # Skip texts that are fast to search, after a few calls.
             first = seconds(3_000, 1)
             if first * 16 < MIN_SECONDS or first < 5 * seconds(750, 3):
                 continue

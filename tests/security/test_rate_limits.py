@@ -140,7 +140,7 @@ def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
     [
         ("GET", "/lists", RateLimitName.ANONYMOUS),
         ("POST", "/lists", RateLimitName.ANONYMOUS),
-        # These look at credentials later than others do.
+        # These routes check the credentials later than other routes do.
         ("POST", "/auxilia/credits/consume", RateLimitName.ANONYMOUS),
         ("DELETE", "/subscriptions/1", RateLimitName.ANONYMOUS),
         ("POST", "/auxilia/credits/topup", RateLimitName.LOGIN),

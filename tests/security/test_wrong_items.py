@@ -1,4 +1,4 @@
-"""Bodies of which every list and dictionary is full of wrong items."""
+"""Requests in which a list or dictionary contains as many invalid items as fit into the body."""
 
 import sys
 import threading
@@ -24,7 +24,7 @@ from tests.stack import Stack
 
 MAX_BODY_BYTES = 2_000_000
 MAX_ANSWER_BYTES = 64 * 1024
-# The worst case before errors were bounded was 15 seconds.
+# Before the number of errors was limited, the slowest health check took 15 seconds.
 MAX_HEALTH_SECONDS = 3
 JSON = {"Content-Type": "application/json"}
 
@@ -97,7 +97,7 @@ def list_id(client: httpx2.Client) -> int:
     return int(new_list(client)["id"])
 
 
-# Signed by the payment provider, or of any form. The rest of the body has its own bounds.
+# The payment provider signs the first body, and ``meta`` may contain any JSON. Other limits apply.
 UNCOUNTED = {("POST /webhooks/stripe", ()), ("POST /auxilia/credits/consume", ("meta",))}
 
 
@@ -148,7 +148,7 @@ def test_errors_name_the_first_hundred_places_and_the_number_of_the_others(
 
 
 def test_long_names_are_cut_in_errors(stranger: httpx2.Client, list_id: int) -> None:
-    # JSON writes a control character in six bytes.
+    # In JSON, a control character takes six bytes.
     body = {"email": "a@example.org", "fields": {f"{n}" + "\1" * 200: [] for n in range(50)}}
     reply = stranger.post(f"/subscriptions/{list_id}", json=body)
     problem(reply, 422, "body.invalid")

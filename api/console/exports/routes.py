@@ -148,9 +148,10 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
-        # Any other text finds no segment, because the whole list must not be exported.
+        # An invalid id becomes 0, so that no segment is found. Otherwise the whole list would
+        # be exported.
         "segment_id": (id_of(segment) or 0) if segment else None,
-        # Most people open the file in a spreadsheet.
+        # Most people open the file in Excel, which needs the byte-order mark.
         "bom": form.get("format") == ExportFormat.CSV,
     }
     try:

@@ -227,13 +227,16 @@ def change_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
 
 @router.get("/{hash_id}/link")
 def show_new_link(visit: RecentVisit, hash_id: str, form: EmptyForm) -> Response:
-    """Show the form for a link; a person who had to log in again returns to this page."""
+    """Show the form that creates a link. Someone who has to log in first returns to this page."""
     return _link_page(visit, hash_id, form, None)
 
 
 @router.post("/{hash_id}/link")
 def make_link(visit: RecentFormVisit, hash_id: str) -> Response:
-    """Create a link to an encrypted image and show the link, because no URL may hold it."""
+    """Create a link to an encrypted image, and show it without a redirect.
+
+    The URL of a redirect would reveal the link in logs.
+    """
     lasts = visit.form.get("lasts", "")
     try:
         if lasts not in LINK_LIFETIMES:
@@ -248,7 +251,7 @@ def make_link(visit: RecentFormVisit, hash_id: str) -> Response:
 def _link_page(
     visit: ConsoleVisit, hash_id: str, form: TypedForm, link: tuple[str, datetime] | None
 ) -> Response:
-    """Return the page for links to an encrypted image, with the link that was just created."""
+    """Return the page that creates links to an encrypted image, with the new link if any."""
     with visit.unit_of_work() as uow:
         image = _shown(visit, records.get(uow, visit.caller, hash_id))
     if not image.record.encrypted:

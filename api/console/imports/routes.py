@@ -254,7 +254,7 @@ def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, 
         "first_column": first,
         "columns_on_page": COLUMNS_ON_PAGE,
         "date_orders": DATE_ORDERS,
-        "encodings": [("", "As the file shows"), *ENCODINGS.items()],
+        "encodings": [("", "Detect automatically"), *ENCODINGS.items()],
         "field_types": FIELD_TYPES,
         "status_choices": STATUS_CHOICES,
     }

@@ -1,4 +1,7 @@
-"""The values about consent in an imported file, and the form that assigns a status to each."""
+"""The consent values in an imported file, and the form that assigns statuses to them.
+
+A consent value is a cell of a column that states consent, opting out, confirmation or a status.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,20 +29,20 @@ _WORDS = {
     "complained": "Opted out: complained",
     "not_subscribed": "Not subscribed: not imported",
     "may_pass": "Soft bounce: not imported",
-    _UNKNOWN: "Unknown: not imported",
-    "nothing": "Says nothing",
+    _UNKNOWN: "Not recognised: not imported",
+    "nothing": "No effect",
 }
 
 
 @dataclass(frozen=True)
 class StatusValue:
-    """A value of a column, as the preview of an import shows it.
+    """A consent value that the preview of an import lists.
 
     Attributes:
-        rows: how many rows have the value.
-        meaning: how the file's reader understands the value, in words.
-        box: the name of the select box; ``None`` if the owner can't change the meaning.
-        chosen: the status that the owner assigned; empty for the recognised meaning.
+        rows: the number of rows with this value.
+        meaning: the recognised meaning of the value, in words.
+        box: the name of its select box; ``None`` if the owner can't change its status.
+        chosen: the status that the owner assigned; empty if the owner assigned none.
     """
 
     column: str
@@ -51,17 +54,18 @@ class StatusValue:
 
 
 def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[StatusValue]:
-    """Return the values about consent in a result, by the columns of the file.
+    """Return the consent values in the result of a dry run, in the order of the columns.
 
-    The owner can change unknown values and values with an assigned status. A value of several
-    columns has one select box, because it has one status in the whole file.
+    The owner can assign a status to each value that isn't recognised, and change a status that was
+    assigned. A value that occurs in several columns has one select box, because an assigned status
+    applies to the whole file.
     """
     statuses = {folded_value(value): status for value, status in (task.status_values or {}).items()}
     values: list[StatusValue] = []
     changeable: set[str] = set()
     for column, value, rows, meaning in _listed_values(task, result):
         folded = folded_value(value)
-        # A longer value is cut off, so the whole of it can't be assigned.
+        # The result contains only the beginning of a longer value, so no status can be assigned.
         is_whole = 0 < len(value) < MAX_WORD_CHARACTERS
         is_open = meaning == _UNKNOWN or folded in statuses
         box = None
@@ -77,14 +81,14 @@ def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[Stat
 def _listed_values(
     task: MemberImport, result: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, int, str]]:
-    """Yield column, value, number of rows and recognised meaning of each value in a result."""
+    """Yield the column, value, number of rows and recognised meaning of each consent value."""
     listed = set()
     for column in result.get("columns", ()):
         for each in column.get("values", ()):
             listed.add(folded_value(each["value"]))
             yield column["name"], each["value"], each["rows"], each["read_as"]
     if task.kind != ImportKind.MEMBERS:
-        # A file of suppressions lists only its unknown values.
+        # For a file of suppressions, the result lists only the values that aren't recognised.
         for each in result.get("unknown_values", ()):
             listed.add(folded_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
@@ -96,9 +100,9 @@ def _listed_values(
 def read_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return the statuses that the owner assigns to values; ``None`` if there are none.
+    """Return the statuses that the owner assigned to consent values; ``None`` without any.
 
-    A value without a box on the form keeps its status. Raises ``body.invalid``.
+    A value that has no select box keeps its assigned status. Raises ``body.invalid``.
     """
     chosen = dict(task.status_values or {})
     for each in values:

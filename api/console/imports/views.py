@@ -83,7 +83,7 @@ class ColumnChoice:
         creates: the type of the field that is made of it.
         written: how it writes dates or numbers, in words.
         chosen: the value of its select box.
-        ignored_opt_outs: how many rows the ignored column calls opted out; ``None`` of any other.
+        ignored_opt_outs: the number of opt-outs in an ignored column; ``None`` for other columns.
     """
 
     index: int
@@ -109,17 +109,20 @@ class ColumnChoice:
         if self.creates is not None:
             return None
         if self.becomes == IGNORED:
-            return "What its name suggests" if self.chosen == AS_RECOGNISED else None
+            return "Recognise by name" if self.chosen == AS_RECOGNISED else None
         return ", ".join(_words(role) for role in self.becomes.split(", "))
 
 
 def column_choices(
     task: MemberImport, shown: Sequence[Mapping[str, Any]], fields: Sequence[MemberField]
 ) -> list[ColumnChoice]:
-    """Return the columns of a dry run. ``shown``: its columns with some of their cells.
+    """Return the select boxes for the columns of a dry run.
 
-    A file that was refused because of one column has no recognised columns at all. Its columns are
-    left to their names, so that the owner changes only the one in question.
+    If one ambiguous column stopped the import, no column was recognised yet. The other columns then
+    keep the choice "Recognise by name", so that the owner has to choose only for the ambiguous one.
+
+    Args:
+        shown: the columns in the result of the dry run, with some of their cells.
     """
     names = [str(each["name"]) for each in shown]
     is_recognised = any(each["becomes"] != IGNORED for each in shown)
@@ -228,10 +231,10 @@ class ShownImport:
     Attributes:
         job: the job that works on it now.
         choices: the columns of a dry run that can be read again.
-        status_values: the values about consent in these columns.
+        status_values: the consent values in these columns.
         preview: the first rows of a dry run as they would be.
         problems: what does not fit in the file, by column and rule.
-        readings: some rows in each encoding that is possible, if no encoding is clearly the best.
+        readings: sample rows in each possible encoding, if the encoding is unclear.
         fields: the owner's.
     """
 
@@ -289,13 +292,13 @@ class ShownImport:
 
     @property
     def encoding_matters(self) -> bool:
-        """Return whether the file isn't Unicode, so that its owner may correct the encoding."""
+        """Return whether the owner can choose an encoding, because the file isn't Unicode."""
         found = (self.task.description or {}).get("encoding", "utf-8")
         return bool(self.readings) or self.task.encoding is not None or not found.startswith("utf")
 
     @property
     def encoding_words(self) -> str | None:
-        """Return the encoding in which the file was read, in words; ``None`` for Unicode."""
+        """Return the display name of the encoding of the file; ``None`` for Unicode."""
         return ENCODINGS.get((self.task.description or {}).get("encoding", ""))
 
     @property

@@ -149,9 +149,9 @@ def _check_members(request: Request, body: bytes) -> None:
 
 
 def _parts(parsed: object, members: object) -> Iterator[tuple[int, object]]:
-    """Yield the body in parts, each with the number of its first row.
+    """Yield the body in parts of 1,000 rows, each with the index of its first row.
 
-    A body with a hundred thousand wrong rows would otherwise become as many errors at once.
+    Validating the whole body at once could create hundreds of thousands of errors in memory.
     """
     if not isinstance(members, list) or not members:
         yield 0, parsed
@@ -161,7 +161,7 @@ def _parts(parsed: object, members: object) -> Iterator[tuple[int, object]]:
 
 
 def _place(part: tuple[int | str, ...], first: int) -> tuple[int | str, ...]:
-    """Return the place in the body of a place in a part of it."""
+    """Convert the path of a value within a part to the path within the whole body."""
     return ("body", *(each + first if isinstance(each, int) else each for each in part))
 
 

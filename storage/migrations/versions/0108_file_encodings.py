@@ -1,6 +1,6 @@
 """Add exports.bom and imports.encoding.
 
-Both are added with a default or as NULL, so that release 1.0.0 goes on inserting rows.
+The columns have a default or are nullable, so that release 1.0.0 can still insert rows.
 """
 
 from alembic import op

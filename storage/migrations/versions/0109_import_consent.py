@@ -1,4 +1,4 @@
-"""Add to imports the meanings of values, the columns of consent and the rows with unknown values."""
+"""Add imports.status_values, imports.consent_columns and imports.unknown_status."""
 
 from alembic import op
 

@@ -1,4 +1,4 @@
-"""Imports know which of their chunks have opt-outs, because these are applied first."""
+"""Add imports.opt_out_chunks: the numbers of the chunks with opt-outs, which are applied first."""
 
 from alembic import op
 

@@ -1,6 +1,6 @@
 """Add the table erased_denials.
 
-Release 1.0.0 neither reads nor writes the table: its erasures go on deleting denied entries.
+Release 1.0.0 doesn't use the table. It still deletes the denied entry when it erases a person.
 """
 
 from alembic import op

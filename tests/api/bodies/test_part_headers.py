@@ -1,4 +1,4 @@
-"""File names of multipart parts in the forms that libraries, browsers and attackers send."""
+"""Parsing of file names in multipart bodies, as libraries, browsers and attackers encode them."""
 
 import pytest
 

@@ -155,7 +155,7 @@ def test_endless_address_is_refused_without_being_examined() -> None:
     assert "254" in verdict.reason
 
 
-# Blanks, line ends, a byte-order mark, and characters of no width.
+# Whitespace, line breaks, a byte-order mark, and zero-width characters.
 UNSEEN = (
     *" \t\n\r\v\f\x1a\x85\xa0\xad\u034f\u115f\u1680\u180e\u2003\u2009\u200b\u200c\u200d",
     *"\u200e\u200f\u2028\u2029\u202a\u202f\u205f\u2060\u2064\u2069\u2800\u3000\u3164\ufe0f\ufeff",

@@ -1,4 +1,4 @@
-"""Text that no reader sees, such as the preheader of a mail, is left out, and nothing else is."""
+"""The composer ignores hidden text, such as the preheader of a mail, and keeps all visible text."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_text_that_a_style_shows_stays(style: str) -> None:
         (f"<p hidden>{PREHEADER}</p><p>{VISIBLE}</p>", (VISIBLE,)),
         (f"<div aria-hidden=true>Of today.</div><p>{VISIBLE}</p>", ("Of today.", VISIBLE)),
         (f"<div class=hidden data-hidden>Of today.</div>{VISIBLE}", ("Of today.", VISIBLE)),
-        # Mails set the size of their cells to 0, and that of the text in them to another.
+        # Mails set the font size of table cells to 0, and set another size for the text inside.
         (f"<div style='font-size:0'><p style='font-size:13px'>{VISIBLE}</p></div>", (VISIBLE,)),
         (f"<div style='font-size:0'><p style='font-size:2em'>x</p></div>{VISIBLE}", (VISIBLE,)),
         (f"<div style='visibility:hidden'>x<b style='visibility:visible'>{VISIBLE}</b></div>",
@@ -86,7 +86,7 @@ def test_text_that_a_style_shows_stays(style: str) -> None:
         (f"<div hidden>x<div>x</div>x</div><p>{VISIBLE}</p>", (VISIBLE,)),
         (f"<br hidden><img hidden><input style='display:none'><p>{VISIBLE}</p>", (VISIBLE,)),
         (f"<div hidden/><script src=x/><p>{VISIBLE}</p>", (VISIBLE,)),
-        # Elements whose end tag is missing.
+        # The end tag of an element is missing.
         (f"<p hidden>{PREHEADER}<p>{VISIBLE}", (VISIBLE,)),
         (f"<div hidden>{PREHEADER}<p>{VISIBLE}</p>", (VISIBLE,)),
         (f"<body><div><span hidden>{PREHEADER}<p>{VISIBLE}</p></div></body>", (VISIBLE,)),

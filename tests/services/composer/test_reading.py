@@ -102,7 +102,7 @@ def test_time_to_read_a_paragraph_grows_with_its_length(mark: str) -> None:
     """Four times as long takes sixteen times as long if a mark is tried again and again."""
 
     def seconds(length: int) -> float:
-        # Marks of emphasis have the paragraph read again.
+        # Emphasis such as ``**a**`` makes the reader parse the paragraph a second time.
         post = Post("", f"**a** {mark * (length // len(mark))}")
         return min(_processor_seconds(post) for _ in range(3))
 

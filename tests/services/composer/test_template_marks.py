@@ -1,4 +1,4 @@
-"""Marks of programs that publish and mail posts are left out; brackets that are text stay."""
+"""The composer removes shortcodes and template tags from posts, and keeps brackets in the text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A post that takes too long to read, or crashes its child process, harms no other post."""
+"""A post that takes too long to read, or crashes its child process, doesn't affect other posts."""
 
 import os
 import signal
@@ -70,7 +70,7 @@ def test_child_that_hangs_or_crashes_fails_its_post_only(
     with ThreadPoolExecutor(2) as threads:
         failing = threads.submit(texts.read, POST, forever)
         eventually(lambda: texts._free.qsize() == 1, what="the post in the stopped child")
-        # Another thread's post has a child of its own meanwhile.
+        # Meanwhile another child process reads a post of another thread.
         assert threads.submit(texts.read, POST, forever).result().title == "Bread"
         assert not failing.done()
         os.kill(hung, number)
@@ -106,7 +106,7 @@ def test_child_has_no_secret_and_no_connection(
     process = Path(f"/proc/{started_child(texts)}")
     limits = (process / "limits").read_text()
     assert [line.split()[-3] for line in limits.splitlines() if "processes" in line] == ["0"]
-    if os.geteuid() == 0:  # Of a hidden process only root may see these.
+    if os.geteuid() == 0:  # Only root may read these files of a protected process.
         assert b"do-not-pass-on" not in (process / "environ").read_bytes()
         links = {str(link.readlink()) for link in (process / "fd").iterdir()}
         others = {link for link in links if not link.startswith("pipe:")}

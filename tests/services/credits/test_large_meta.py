@@ -21,7 +21,7 @@ MAX_HELD_BYTES = 2_000_000
     ],
 )
 def test_meta_that_is_too_long_is_refused_before_it_is_written(meta: dict[str, Any]) -> None:
-    # The refusal comes before the first statement.
+    # The call is refused before it uses the database.
     database = cast("Database", None)
     caller = Caller(1, frozenset(), unrestricted=True)
     tracemalloc.start()

@@ -62,7 +62,7 @@ def test_the_denial_of_an_erased_person_holds_under_each_key_of_the_ring(
     keys = current.secret_keys.get_secret_value().split(",")
     assert len(keys) == 2
     swapped = current.model_copy(update={"secret_keys": SecretStr(",".join(keys[::-1]))})
-    # The copy has the keyring of the original.
+    # Discard the cached keyring, which the copy took over from the original settings.
     swapped.__dict__.pop("keyring", None)
     with replace(stack.resources, settings=swapped).unit_of_work() as uow:
         deny_lists.change(uow, owner.user_id, add=[address], remove=[])

@@ -1,6 +1,6 @@
-"""Colours that a PNG states by `cICP`, `iCCP`, `sRGB`, or `gAMA` with `cHRM`: stored as sRGB.
+"""Conversion of PNG colours to sRGB, from the chunks `cICP`, `iCCP`, `sRGB`, or `gAMA` and `cHRM`.
 
-The expected levels were calculated in floating point from the published curves and primaries.
+The expected colour levels were calculated from the published transfer curves and primaries.
 """
 
 import struct
@@ -137,7 +137,7 @@ def test_the_first_valid_statement_in_the_specifications_order_counts(
     converter: ConverterProcess, extra: bytes, expected: Levels
 ) -> None:
     *levels, _ = stored(converter, extra, GREEN)
-    # The swapped primaries are no exact exchange of levels.
+    # Swapping the primaries doesn't swap the levels exactly.
     tolerance = 60 if expected == SWAPPED else ROUNDING
     assert max(abs(a - b) for a, b in zip(levels, expected, strict=True)) <= tolerance
 

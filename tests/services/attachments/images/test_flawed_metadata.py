@@ -1,4 +1,4 @@
-"""Flaws in parts of a file that are dropped or only refine its colours, in each format."""
+"""Images with damaged metadata or colour profiles are accepted, in each image format."""
 
 import struct
 import zlib
@@ -242,7 +242,7 @@ def test_frames_of_a_gif_before_the_first_unknown_block_are_shown() -> None:
         convert(data[:at] + b"junk" + data[at:])
 
 
-# A length of 99 runs past the end of the file.
+# A chunk with a length of 99 extends beyond the end of the file.
 WEBP_FLAWS = [(b"what", 3)] + [(n, m) for n in (b"EXIF", b"XMP ", b"ICCP") for m in (0, 3, 99)]
 
 

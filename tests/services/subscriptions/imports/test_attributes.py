@@ -53,7 +53,7 @@ def test_column_of_consent_by_its_words_may_also_hold_a_field_of_its_name() -> N
     assert ada.extras is not None
     assert ada.extras.fields == {"1": True}
     assert ben.suppression == "not_subscribed"
-    # A field in our own export is only a field.
+    # In a file that Pressroom exported, the column of a field never states consent.
     header = "email,paid_expiry,email_enabled,fields.verified"
     [row] = rows(f"{header}\na@example.com,,true,no\n", find_fields=among(own))
     assert row.extras is not None

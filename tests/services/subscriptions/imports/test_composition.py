@@ -1,4 +1,4 @@
-"""Texts in composed and in decomposed form (Unicode NFC and NFD) are equal."""
+"""Imports treat texts in composed and in decomposed form (Unicode NFC and NFD) as equal."""
 
 from typing import Literal
 from unicodedata import normalize
@@ -37,7 +37,7 @@ def test_composition_makes_no_difference_to_an_update_or_a_filter(
         return task.updated
 
     bring(stored)
-    # Rows of earlier releases have names as they came.
+    # Earlier releases stored names without normalising them.
     rename = "UPDATE subscriptions SET name = %s WHERE list_id = %s RETURNING 1"
     importing.stack.query(rename, normalize(stored, VALUES[0]), list_id)
 

@@ -1,4 +1,4 @@
-"""What each cell about consent says: opted out, nothing, unknown or not subscribed."""
+"""Meanings of cells in consent columns: opted out, not subscribed, no effect or unrecognised."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.services.subscriptions.imports.forms import opened
 
 OPTED_OUT, NOTHING, UNKNOWN = "unsubscribed", "wanted", "unknown"
 NOT_SUBSCRIBED, MAY_PASS = "not_subscribed", "may_pass"
-# One header of each subject of a column.
+# One header for each kind of consent column.
 OPT_OUT, CONSENT, OPT_IN = "Unsubscribed", "Accepts marketing", "Opted in"
 CONFIRMATION, STATUS = "Confirmed", "Status"
 
@@ -147,7 +147,7 @@ def test_kind_of_a_bounce_is_read_in_a_column_of_bounces() -> None:
         ("Confirmed,Status", "no,perhaps", UNKNOWN, "row.status_unknown"),
         ("Confirmed,Status", "no,active", NOT_SUBSCRIBED, "row.not_subscribed"),
         ("Confirmed,Status", "yes,soft bounce", MAY_PASS, "row.may_pass"),
-        # An opt-in says how a person came, where a confirmation says that they agreed.
+        # Next to a confirmation column, a no in an opt-in column only states how the person joined.
         ("Confirmed,optedin", "1,0", "wanted", None),
         ("Confirmed,optedin", "0,0", NOT_SUBSCRIBED, "row.not_subscribed"),
         ("Confirmed,optedin", ",0", NOT_SUBSCRIBED, "row.not_subscribed"),
@@ -205,10 +205,10 @@ def test_owner_says_what_values_mean() -> None:
             UNKNOWN,
         )
     ]
-    # A yes in a column of opting out stays one.
+    # In an opt-out column, a yes remains an opt-out, whatever the owner assigns to the value.
     readings = ConsentReadings(None, {"1": "subscribed", "2": "subscribed", "-1": "unsubscribed"})
     assert read(OPT_OUT, "1", "2", "-1", readings=readings) == [OPTED_OUT, NOTHING, OPTED_OUT]
-    # With a meaning for its values, a column named by its words is a status.
+    # The owner assigned a status to a value of the column, so the column is a status.
     readings = ConsentReadings(None, {"9": "unsubscribed"})
     assert read("Kontaktstatus", "9", "8", readings=readings) == [OPTED_OUT, UNKNOWN]
 

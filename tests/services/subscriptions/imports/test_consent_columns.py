@@ -1,4 +1,4 @@
-"""Which columns of a file state opting out, consent, confirmation or a status."""
+"""Recognition of the columns that state opting out, consent, confirmation or a status."""
 
 import pytest
 
@@ -106,26 +106,26 @@ def test_unclear_column_is_refused_by_its_name_until_it_is_mapped(header: str) -
 @pytest.mark.parametrize(
     ("header", "cells", "statuses"),
     [
-        # Links, addresses and counts say nothing about consent.
+        # A column of links, addresses or counts doesn't state consent.
         ("Unsubscribe here", ["https://example.com/u/1", "www.example.com/2"], ["wanted"] * 2),
         ("Bounces", ["0", "1", "7"], ["wanted"] * 3),
         ("Mailing", ["12", "", "80"], ["wanted"] * 3),
         ("Verified contact", ["c@example.org", ""], ["wanted"] * 2),
-        # The time of a consent is a yes.
+        # A time in a consent column is a yes.
         (
             "Email Consent Timestamp",
             ["2024-01-02 10:00", "", "later"],
             ["wanted"] * 2 + ["unknown"],
         ),
         ("Email and SMS consent", ["no", "yes"], ["unsubscribed", "wanted"]),
-        # Numbers 0 and 1 and dates in any form do.
+        # A column of zeros and ones, or of dates in any format, states consent.
         ("Bounces", ["0", "1", "0.00"], ["wanted", "bounced", "wanted"]),
         ("Unsubscribe epoch", ["1704189600", "", "0"], ["unsubscribed", "wanted", "wanted"]),
-        # A status needs one known word.
+        # If a header merely contains the word status, at least one value must be recognised.
         ("Marital status", ["single", "married"], ["wanted"] * 2),
         ("Kontaktstatus", ["single", "unsubscribed"], ["unknown", "unsubscribed"]),
         ("Status", ["single", "married"], ["unknown"] * 2),
-        # The values alone make a column the status only if all of them are known words.
+        # If the header isn't recognised, all values must be recognised.
         ("Zustand", ["unsubscribed", "active", ""], ["unsubscribed", "wanted", "wanted"]),
         ("Comment", ["unsubscribed", "great"], ["wanted"] * 2),
         ("Two-factor login", ["enabled", "disabled"], ["wanted"] * 2),
@@ -186,7 +186,7 @@ def test_mapping_wins_over_the_header() -> None:
     assert [row.suppression for row in found if isinstance(row, MemberRow)] == [
         *("unsubscribed", "not_subscribed")
     ]
-    # The owner is told whom an ignored column calls opted out.
+    # The opt-outs in an ignored column are reported to the owner.
     assert readings.ignored_opt_outs() == {1: 1}
 
 

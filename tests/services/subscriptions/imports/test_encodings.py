@@ -1,4 +1,4 @@
-"""Files in encodings other than Unicode: recognised, or left to their owner."""
+"""Detection of encodings other than Unicode. The owner chooses if the encoding is uncertain."""
 
 import gzip
 from collections.abc import Sequence
@@ -109,7 +109,7 @@ def test_file_in_another_encoding_is_recognised(encoding: str) -> None:
 def test_name_in_another_encoding_is_right_or_left_to_the_owner(encoding: str) -> None:
     for name in FILES[encoding]:
         assert read([name], encoding) in ([name], None)
-    # A name of one language may have the bytes of another one.
+    # Its bytes may also be a name of another language, in another encoding.
     for name in CZECH:
         assert read([name], "cp1250") in ([name], None)
 
@@ -121,7 +121,7 @@ def test_western_file_may_have_a_few_other_names() -> None:
 
 
 def test_few_names_of_another_language_decide_among_names_that_look_alike() -> None:
-    # German names have the same bytes in both encodings.
+    # German names have the same bytes in cp1250 and in cp1252.
     german = [f"{name} {letter}" for name in ("Jörg", "Müller", "Günther") for letter in "ABCDEFG"]
     polish = ["Łukasz Wójcik", "Małgorzata Zając", "Paweł Wiśniewski", "Michał Dąbrowski"]
     assert read(german + polish, "cp1250") == german + polish
@@ -136,7 +136,7 @@ def test_owner_is_shown_rows_in_each_possible_encoding() -> None:
         *("m1@example.com;Marić", "m3@example.com;Kovačić", "m4@example.com;Anđela")
     }
     assert all(len(each) == ROWS_SHOWN for each in readings.values())
-    # Encodings that read the file in the same way are offered once.
+    # Of several encodings that decode the file identically, only one is offered.
     assert len({tuple(each) for each in readings.values()}) == len(readings) > 1
 
 

@@ -126,7 +126,7 @@ def test_any_file_on_any_list_does_what_the_rules_say_and_is_taken_back(
     for task in (tried, done):
         assert (counts_of(task), task.left_out) == (outcome.counts(), len(outcome.left_out))
         found = [(int(line), code) for *_, line, code, _ in importing.not_added(task.id)]
-        # The opt-outs of a long file have chunks of their own.
+        # Sort the rows, because the opt-outs of a long file are in separate chunks.
         assert sorted(found) == outcome.not_added()
     _require(importing, owner, list_id, after)
     added = outcome.counts()["added"]

@@ -120,7 +120,7 @@ def test_members_are_read_alike_from_every_form(
 @settings(max_examples=80, deadline=None)
 @given(people(LATIN), forms(["cp1252", "latin-1"], HEADERS[:6]), st.integers(1, 300))
 def test_members_are_read_from_latin_1(members: list[Person], form: Form, read_bytes: int) -> None:
-    # Random letters are names of no language.
+    # Set the encoding. It can't be detected, because random letters aren't names of any language.
     check(members, form, read_bytes, "cp1252")
 
 

@@ -180,7 +180,7 @@ def test_two_rows_that_name_one_member_are_one_row_and_one_duplicate_in_two_chun
     for before, after in ((known, moved_on), (gone, now)):
         move(importing, before, after)
     rows = [[known, "One", ""], ["x@example.com", "", ""], [moved_on, "Two", ""], [gone, "", ""]]
-    # The last chunk says that one of them gets no mail. It is applied first.
+    # The last row is an opt-out of one of them. The chunk with this row is applied first.
     rows += [[now, "", "unsubscribed"]]
     job_id = importing.begin(
         owner, list_id, csv_of(rows, ("email", "name", "status")), on_existing="update"

@@ -1,4 +1,4 @@
-"""Names that a file has in one column or in several."""
+"""Imports of names from one column, or from several columns such as first and last name."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def names(header: str, *records: str, **options: object) -> list[str]:
         ("First Name;Last Name", "伟;王", "王伟"),
         ("姓;名", "Yamada;Taro", "Taro Yamada"),
         ("姓;名", "スミス;ジョン", "ジョン スミス"),
-        # A column with the whole name repeats nothing.
+        # A part that the full name already contains is not added again.
         ("Full Name;First Name;Last Name", "Ann Lee;Ann;Lee", "Ann Lee"),
         ("Full Name;Last Name", "Ann Lee;Lee", "Ann Lee"),
         ("Name;Surname", "Ann Lee;Lee", "Ann Lee"),

@@ -1,4 +1,4 @@
-"""Several rows of one person: the strictest row counts, and opt-outs are applied first."""
+"""Files with several rows of one person: the strictest counts, and opt-outs are applied first."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ HEADER = ("email", "status")
 def _rows_per_chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
         monkeypatch.setattr(split, "ROWS_PER_CHUNK", request.param)
-        # All addresses are kept on the disk.
+        # Store all addresses on disk instead of in memory.
         monkeypatch.setattr(split, "MAX_ADDRESSES_IN_MEMORY", 0)
 
 
@@ -90,7 +90,7 @@ def test_a_no_under_one_address_of_a_person_counts_for_their_other_addresses(
         assert (task.added, task.duplicate, task.opted_out + task.invalid) == (4, 1, 1)
     importing.bring(owner, list_id, csv_of(rows, HEADER))
     assert importing.active(list_id) == {*others}
-    # A later file names only the other address.
+    # A later file contains only the other address of the person.
     later = importing.bring(owner, list_id, csv_of([[now]], ["email"]))
     assert (later.added, later.opted_out) == ((0, 1) if no == "unsubscribed" else (1, 0))
 

@@ -130,7 +130,7 @@ def test_answers_of_interfaces_are_read_as_they_are(
                 "e@example.com": "row.kind_unknown",
             },
         ),
-        # Only the row's own reason counts, unless the file has no column for it.
+        # If the file has a column of reasons, each row needs a recognised reason.
         (
             "email,reason\na@example.com,bounce\nb@example.com,spam\nc@example.com,\n",
             "suppressions",
@@ -144,7 +144,7 @@ def test_answers_of_interfaces_are_read_as_they_are(
             "suppressions",
             {"a@example.com": BOUNCED, "c@example.com": MAY_PASS},
         ),
-        # A soft bounce, or a code that begins with 4, wins over a bounce.
+        # A soft bounce, or a code that begins with 4, overrides a bounce in the same row.
         (
             (
                 "email,bounceType,bounceSubType,diagnostic\n"
@@ -166,7 +166,7 @@ def test_answers_of_interfaces_are_read_as_they_are(
                 "g@example.com": KIND_UNKNOWN,
             },
         ),
-        # Postmark's numbers are no codes of SMTP.
+        # Postmark's type codes are not SMTP codes.
         (
             (
                 "Email,TypeCode,BouncedAt\na@example.com,1,2024\nd@example.com,512,2024\n"
@@ -190,13 +190,13 @@ def test_answers_of_interfaces_are_read_as_they_are(
                 "f@example.com": KIND_UNKNOWN,
             },
         ),
-        # Without a header, the cells show which column decides.
+        # Without a header, the column of reasons is recognised by its cells.
         (
             "a@example.com,BOUNCE\nb@example.com,COMPLAINT\nc@example.com,WHAT\n",
             "suppressions",
             {**A_AND_B, "c@example.com": KIND_UNKNOWN},
         ),
-        # A postal code and the time of an event decide nothing.
+        # Postal codes and event times are not reasons.
         (
             "email,zip code,event time,expires\nb@example.com,45123,2024-01-02,soon\n",
             "complaints",

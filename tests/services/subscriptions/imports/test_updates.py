@@ -1,4 +1,4 @@
-"""Updates of existing members: a file changes only what it has a column for."""
+"""Imports that update existing members change only values for which the file has a column."""
 
 import json
 from typing import Any
@@ -79,11 +79,11 @@ def stored(importing: Importing, list_id: int, addresses: list[str]) -> list[Pai
                 (GOLD, ("", ""), GOLD),
                 (GOLD, ("", "2041-01-01"), ("gold", 2041)),
                 (GOLD, ("free", "2041-01-01"), FREE),
-                # The row ends before its cell of the end.
+                # The row is too short and has no cell for the expiry date.
                 (GOLD, ("gold",), GOLD),
             ],
         ),
-        # Ghost has a column for the tier, but not for the end.
+        # Ghost's export has a column for the tier, but not for the expiry date.
         (
             ("complimentary_plan", "stripe_customer_id", "subscribed_to_emails"),
             [(SILVER, ("true", "", "true"), SILVER), (GOLD, ("false", "", "true"), GOLD)],

@@ -8,7 +8,7 @@ INVALID, DUPLICATE, LEFT, DENIED = "invalid", "duplicate", "left", "denied"
 NOT_SUBSCRIBED = "not_subscribed"
 HEADER = ("email", "name", "tier", "paid_expiry", "status", "Company", "Age", "tags", "created_at")
 PASSED = "2020-01-01T00:00:00.000000Z"
-# The statuses of rows, the weakest first.
+# The statuses of rows, from the least strict to the strictest.
 STATUSES = ("subscribed", "unconfirmed", "unsubscribed", "cleaned", "bounced", "complained")
 CODES = {
     ALREADY: "member.already",
