@@ -210,7 +210,7 @@ async def _begin_strict(request: Request, path: str, accesses: Iterable[BeforeBo
     """Refuse unknown names in the query now, and have those in a body refused when it is read.
 
     Where the document has no such operation, nothing is checked, and the answer does not say that
-    the preference was applied. Raises ``request.unknown``, and the errors of ``accesses``.
+    the preference was applied. Raises ``request.unknown``, and whatever ``accesses`` raises.
     """
     document = request.app.openapi_schema or await STORAGE.run(request.app.openapi)
     method = "get" if request.method == "HEAD" else request.method.lower()
@@ -260,7 +260,7 @@ Place = tuple[str | int, ...]
 def unknown_names(
     schema: Schema, value: object, place: Place, schemas: dict[str, Schema]
 ) -> Iterator[Place]:
-    """Yield the path of each property in a value that its schema doesn't define."""
+    """Yield the path of each property that is in the value but not in its schema."""
     if len(place) > MAX_PLACE_PARTS:
         return
     if "$ref" in schema:

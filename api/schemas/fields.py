@@ -64,7 +64,7 @@ class FieldRecord(Schema):
     created_at: Timestamp
 
 
-# The service allows 100 choices, and refuses more of them with an error code of its own.
+# The service allows 100 choices. More choices have a separate error code.
 _MAX_CHOICES = 1_000
 
 

@@ -23,7 +23,7 @@ COMPOSER_POST_TOO_SLOW = too_slow(
     seconds=20,
 )
 COMPOSER_POST_UNREADABLE = invalid(
-    "composer.post_unreadable", "The process that read the post crashed."
+    "composer.post_unreadable", "The post could not be read, because the process crashed."
 )
 
 LLM_FAILED = provider_failed("llm.failed", "The language model gave no usable answer.")

@@ -52,7 +52,7 @@ class MetadataWriter:
         return cls(resources.settings, cache, TextProcesses(), llm)
 
     def load(self) -> None:
-        """Load the offline writer's models in advance if it is the fallback for a language model.
+        """Preload the models of the offline writer if it is the fallback for a language model.
 
         Loading takes one second, or several on a busy machine. After a language model has timed
         out, a caller has too little time left for that. Without a language model, nothing is loaded

@@ -240,7 +240,7 @@ def _without_left_over(mark: re.Match[str]) -> str:
     """Return the text that replaces incomplete markup."""
     run = mark[0]
     if run[0] in "*_~`":
-        # No space replaces emphasis marks, because they can be inside a word.
+        # Emphasis marks are removed without a space, because they can be inside a word.
         return ""
     if mark["tag"] is None:
         return " "

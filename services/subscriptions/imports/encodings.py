@@ -1,4 +1,4 @@
-"""Detects the encoding of an imported file from its bytes beyond ASCII.
+"""Detects the encoding of an imported file from its non-ASCII bytes.
 
 The module ``western`` recognises Western European names in Windows-1252 by rules, because
 statistics are unreliable for a single name. For other files, the library chardet ranks the
@@ -103,7 +103,7 @@ _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _AS_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# The maximum number of cells to collect for each byte value beyond ASCII. This bounds the memory.
+# The maximum number of cells to collect per non-ASCII byte value. This bounds the memory.
 # Letters that first appear late in a large file are still included.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
@@ -112,7 +112,7 @@ ROWS_SHOWN = 3
 
 
 class EncodingEvidence:
-    """Collects cells with bytes beyond ASCII from a file, up to a limit for each byte value."""
+    """Collects cells with non-ASCII bytes from a file, up to a limit per byte value."""
 
     def __init__(self) -> None:
         self._cells: dict[bytes, None] = {}
@@ -158,7 +158,7 @@ class EncodingEvidence:
                     self._pattern = self._pattern_for(self._counts)
 
     def _pattern_for(self, counts: Mapping[int, int]) -> re.Pattern[bytes] | None:
-        """Return a pattern for the byte values beyond ASCII that need more cells.
+        """Return a pattern that matches the non-ASCII byte values that need more cells.
 
         Return ``None`` if there are enough cells for every byte value.
         """
@@ -181,12 +181,12 @@ class EncodingEvidence:
             return WINDOWS_1252
         # Cells with the same text in all possible encodings can't help to choose one.
         texts = zip(*(reading.cells for reading in possible.values()), strict=True)
-        telling = [cell for cell, read in zip(cells, texts, strict=False) if len({*read}) > 1]
-        if telling:
-            of_telling = _readings(telling)
-            possible = _possible({name: of_telling[name] for name in possible})
-        ranks = _ranks(telling or cells)
-        best = _best(possible, ranks, len(telling))
+        ambiguous = [cell for cell, read in zip(cells, texts, strict=False) if len({*read}) > 1]
+        if ambiguous:
+            decoded = _readings(ambiguous)
+            possible = _possible({name: decoded[name] for name in possible})
+        ranks = _ranks(ambiguous or cells)
+        best = _best(possible, ranks, len(ambiguous))
         if best is None:
             raise EncodingUnclear(self._shown(possible or readings, ranks))
         return best
@@ -201,7 +201,7 @@ class EncodingEvidence:
         shown: dict[str, list[str]] = {}
         for encoding in sorted(readings, key=lambda each: -ranks.get(each, 0.0)):
             rows = [row.decode(encoding, "replace") for row in self._rows]
-            # Prefer rows with many letters beyond ASCII, in which the encodings differ most.
+            # Prefer rows with many non-ASCII letters, because the encodings differ most there.
             rows.sort(key=lambda row: sum(not letter.isascii() for letter in row), reverse=True)
             if rows[:ROWS_SHOWN] not in shown.values():
                 shown[encoding] = rows[:ROWS_SHOWN]
@@ -218,7 +218,7 @@ def _cell_around(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 class _Reading(NamedTuple):
-    """The cells decoded with one encoding, and their words that have characters beyond ASCII.
+    """The cells decoded with one encoding, and the words in them that aren't plain ASCII.
 
     ``plausible``: the number of these words that look like real words.
     """
@@ -311,7 +311,8 @@ def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
 def _is_mostly_western(readings: Mapping[str, _Reading], possible: Mapping[str, _Reading]) -> bool:
     """Return whether the file is probably in Windows-1252, despite a few unusual cells.
 
-    Nearly all cells whose text differs in another possible encoding must look Western.
+    A cell is ambiguous if its text differs between the two encodings. Windows-1252 is accepted only
+    if nearly all ambiguous cells look like Western European names.
     """
     western = readings.get(WINDOWS_1252)
     if western is None or WINDOWS_1252 not in possible:
@@ -321,16 +322,19 @@ def _is_mostly_western(readings: Mapping[str, _Reading], possible: Mapping[str, 
         if name in _MULTI_BYTE or name == WINDOWS_1252:
             continue
         pairs = zip(western.cells, rival.cells, fits, strict=True)
-        telling = [is_fitting for own, other, is_fitting in pairs if own != other]
-        if sum(telling) < _MIN_WESTERN_SHARE * len(telling):
+        verdicts = [is_fitting for own, other, is_fitting in pairs if own != other]
+        if sum(verdicts) < _MIN_WESTERN_SHARE * len(verdicts):
             return False
     return any(fits)
 
 
-# The number of bytes that chardet analyses, and the limits for the choice of the best encoding. The
-# fewer words a file has, the further the best encoding must be ahead of the others.
+# The number of bytes that chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
+# chardet's confidence in the best encoding must exceed that in the second by a factor. The factor
+# depends on the number of ambiguous cells: below the first limit, from the second limit, or between.
 _FEW, _SOME = 3, 20
+# An East Asian encoding is chosen, or is at least possible, if this share of its characters is
+# frequent in names.
 _MIN_NAME_SHARE = 0.34
 _RIVAL_NAME_SHARE = 0.25
 _MULTI_BYTE_MARGIN = 1.5
@@ -355,10 +359,12 @@ def _ranks(cells: Iterable[bytes]) -> dict[str, float]:
     return ranks
 
 
-def _best(possible: Mapping[str, _Reading], ranks: Mapping[str, float], telling: int) -> str | None:
+def _best(
+    possible: Mapping[str, _Reading], ranks: Mapping[str, float], ambiguous_cells: int
+) -> str | None:
     """Return the encoding that is clearly the best; ``None`` if there is none.
 
-    ``telling``: the number of cells whose text depends on which possible encoding is used.
+    ``ambiguous_cells``: the number of cells whose text differs between the possible encodings.
     """
     words = max((len(reading.words) for reading in possible.values()), default=0)
     others = sorted(
@@ -386,8 +392,8 @@ def _best(possible: Mapping[str, _Reading], ranks: Mapping[str, float], telling:
         return None
     best, rank = others[0], ranks.get(others[0], 0.0)
     # The rules in ``western`` have already rejected Windows-1252, so demand a larger lead.
-    is_doubtful = telling < _FEW or best == WINDOWS_1252
-    margin = 1.2 if telling >= _SOME else 3.0 if is_doubtful else 2.0
+    is_doubtful = ambiguous_cells < _FEW or best == WINDOWS_1252
+    margin = 1.2 if ambiguous_cells >= _SOME else 3.0 if is_doubtful else 2.0
     rivals = (ranks.get(n, 0.0) for n in others if possible[n].cells != possible[best].cells)
     if not rank or rank < margin * max(rivals, default=0.0):
         return None

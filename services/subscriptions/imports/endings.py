@@ -239,7 +239,7 @@ class JudgedRow(NamedTuple):
 
     @property
     def strictness(self) -> int:
-        """The rank of the row's status in ``STRICTNESS``, for a row without a ``code``."""
+        """The rank of the row's status in ``STRICTNESS``. The row must not have a ``code``."""
         return STRICTNESS[SuppressionStatus(self.left or SuppressionStatus.WANTED)]
 
 

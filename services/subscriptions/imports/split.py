@@ -81,8 +81,8 @@ MAX_SEEN_BYTES = 1024**3
 class SeenAddresses:
     """The addresses of one file, each with the strictness of its strictest row so far.
 
-    Memory holds a limited number of addresses. The others go to a temporary SQLite database of
-    limited size, in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. The database is deleted as soon as
+    A limited number of addresses is kept in memory. The others go to a temporary SQLite database
+    of limited size, in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. The database is deleted as soon as
     it is closed.
 
     Attributes:
