@@ -74,7 +74,7 @@ def test_owner_chooses_the_encoding_in_the_console(console: OwnerAtConsole) -> N
     assert wrong_beside(shown(reply, 422), "encoding")
 
     console.send(path, act="look", encoding="cp1250")
-    assert "It was read as Central Europe (Windows-1250)" in ended(console, path)
+    assert "The file was read as Central Europe (Windows-1250)" in ended(console, path)
     console.send(path, act="start")
     ended(console, path)
 
