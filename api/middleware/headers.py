@@ -108,7 +108,7 @@ class VersionMiddleware:
 
 
 class PlainCookiesMiddleware:
-    """Drops cookies with a quotation mark, because none of ours has one.
+    """Drops cookies with a quotation mark, because our cookies have none.
 
     Some versions of Python read a quoted value in time that grows with the square of its length.
     FastAPI reads the cookies of every request.
