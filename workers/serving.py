@@ -37,8 +37,9 @@ class QueuesDontMix(ValueError):
 class Serving:
     """The queues of one process.
 
-    Each queue has a limit of its own and the pool has room for all of them, so work that is stuck
-    in one queue holds up no other.
+    Each queue has a limit of its own and the pool has room for all of them. A server that hangs
+    therefore delays only the queue that calls it. Computing in a thread delays every queue of the
+    process. Work that computes belongs into the pool of processes or into child processes.
     """
 
     pool: Pool

@@ -48,7 +48,7 @@ def _say_ready(process: ProcessContext, **_: Any) -> None:
     served = process.serves.limits
     if Queue.MEDIA in served:
         # Imported here, since workers of other queues don't need the library behind it.
-        from services.attachments.isolation.confinement import filter_error
+        from core.process.confinement import filter_error
 
         if error := filter_error():
             _log.warning("converter.unfiltered", reason=str(error))

@@ -15,6 +15,7 @@ from api.schemas import composer as schemas
 from api.schemas.envelope import Envelope, envelope
 from core import ids
 from core.errors import access, composer, money, requests
+from core.errors.catalogue import ErrorType
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.composer.photos import PhotoSearch, PhotoUse
@@ -46,19 +47,26 @@ _PHOTO_ERRORS = (
 )
 
 
-def _answers(source: str) -> Responses:
-    """Return the answers of a call: its header beside the data, and how the wait may end."""
+def _answers(source: str, *errors: ErrorType) -> Responses:
+    """Return the answers of a call: its header, how the wait may end, and these errors."""
     header = {"description": source, "schema": {"type": "string"}, "example": "offline"}
     return {
         200: {"description": "Successful Response", "headers": {_SOURCE: header}},
         **refuses(
-            access.QUOTA_EXCEEDED, *_QUEUE_ERRORS, requests.REQUEST_TOO_SLOW.filled(seconds=45)
+            access.QUOTA_EXCEEDED,
+            *_QUEUE_ERRORS,
+            requests.REQUEST_TOO_SLOW.filled(seconds=45),
+            *errors,
         ),
     }
 
 
 _WRITTEN = {
-    **_answers("Who wrote it: `offline` or `openai/<model>`; with `; fallback` or `; cached`"),
+    **_answers(
+        "Who wrote it: `offline` or `openai/<model>`; with `; fallback` or `; cached`",
+        composer.COMPOSER_POST_TOO_SLOW,
+        composer.COMPOSER_POST_UNREADABLE,
+    ),
     **refuses(
         requests.IDEMPOTENCY_KEY_INVALID, money.CREDITS_INSUFFICIENT, money.CHARGE_IN_PROGRESS
     ),

@@ -1,6 +1,13 @@
 """The composer, its language model and its stock photos."""
 
-from core.errors.catalogue import malformed, not_found, provider_failed, too_slow, unavailable
+from core.errors.catalogue import (
+    invalid,
+    malformed,
+    not_found,
+    provider_failed,
+    too_slow,
+    unavailable,
+)
 
 COMPOSER_UNKNOWN_PART = malformed(
     "composer.unknown_part",
@@ -9,6 +16,14 @@ COMPOSER_UNKNOWN_PART = malformed(
 )
 COMPOSER_ANSWER_UNUSABLE = provider_failed(
     "composer.answer_unusable", "The language model's answer breaks the rules of this output."
+)
+COMPOSER_POST_TOO_SLOW = too_slow(
+    "composer.post_too_slow",
+    "A post may take {seconds:g} seconds to read; this one took longer.",
+    seconds=20,
+)
+COMPOSER_POST_UNREADABLE = invalid(
+    "composer.post_unreadable", "The process that read the post crashed."
 )
 
 LLM_FAILED = provider_failed("llm.failed", "The language model gave no usable answer.")

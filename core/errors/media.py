@@ -115,4 +115,3 @@ IMAGE_TIMEOUT = invalid(
     "image.timeout", "An image may take {seconds:g} seconds; this one took longer.", seconds=30
 )
 IMAGE_CRASHED = invalid("image.crashed", "The converter ended by {cause}.", cause="signal SIGSEGV")
-IMAGE_CRASHED_TWICE = invalid("image.crashed", "The converter left twice without an answer.")

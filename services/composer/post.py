@@ -1,8 +1,10 @@
 """A post as its author sent it, the text that is read from it, and what is written about it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 from services.composer.text import hyperlinks
 from services.composer.text.characters import CleanText
@@ -36,6 +38,31 @@ class PlainPost:
     # The places of those paragraphs that are items of a list.
     listed: frozenset[int] = frozenset()
 
+    def to_payload(self) -> dict[str, Any]:
+        """Return the post for another process."""
+        return {
+            "title": self.title,
+            "paragraphs": self.paragraphs,
+            "headings": self.headings,
+            "links": sorted(self.links),
+            "mentions": sorted(self.mentions),
+            "content_hash": self.content_hash,
+            "listed": sorted(self.listed),
+        }
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> "PlainPost":
+        """Return the post that `text_child` read; its texts are clean."""
+        return cls(
+            title=CleanText(payload["title"]),
+            paragraphs=tuple(map(CleanText, payload["paragraphs"])),
+            headings=tuple(map(CleanText, payload["headings"])),
+            links=frozenset(payload["links"]),
+            mentions=frozenset(payload["mentions"]),
+            content_hash=payload["content_hash"],
+            listed=frozenset(payload["listed"]),
+        )
+
     @property
     def text(self) -> str:
         return "\n".join((self.title, *self.headings, *self.paragraphs)).strip()
@@ -60,3 +87,18 @@ class PostMetadata:
     slug: str | None = None
     summary: str | None = None
     tags: tuple[str, ...] | None = None
+
+    def to_fields(self) -> dict[str, str]:
+        """Return the fields of the answer by name."""
+        tags = None if self.tags is None else ",".join(self.tags)
+        fields = {"slug": self.slug, "summary": self.summary, "tags": tags}
+        return {name: text for name, text in fields.items() if text is not None}
+
+
+# Separates the tweets of an answer. A tweet is one line, so it can't contain this.
+_TWEETS_APART = "\n\n"
+
+
+def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
+    """Return the field of the answer."""
+    return {"tweets": _TWEETS_APART.join(tweets)}

@@ -82,8 +82,6 @@ MAX_TAG_CHARACTERS = 60
 MAX_TWEETS = 5
 # The length of a tweet or tag before it is fitted: room for the longest URLs.
 _MAX_CONSIDERED_CHARACTERS = 4_000
-# Between tweets in the answer. A tweet is one line, so it can't hold this.
-TWEETS_APART = "\n\n"
 
 _SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _APOSTROPHES = re.compile(r"(?<=\w)['’ʼ`´](?=\w)")

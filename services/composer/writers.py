@@ -13,11 +13,11 @@ from core.logging import get_logger
 from core.settings import Settings
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
 from integrations.llm.registry import language_model
-from services.composer import call_charges, model_writer, offline, requests, rules
+from services.composer import call_charges, model_writer, requests
 from services.composer.call_charges import IS_CHARGED, RunPayment
-from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
+from services.composer.post import MetadataField, Post, join_tweets
 from services.composer.requests import OFFLINE, MetadataRequest, MetadataResult
-from services.composer.text import markup
+from services.composer.text_processes import MAX_POST_SECONDS, TextProcesses
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
 
@@ -42,23 +42,24 @@ class MetadataWriter:
 
     settings: Settings
     cache: requests.MetadataCache
+    texts: TextProcesses
     llm: LanguageModel | None
 
     @classmethod
     def of_process(cls, resources: Resources) -> "MetadataWriter":
         llm = language_model(resources.settings, partial(call_charges.note_usage, resources.redis))
         cache = requests.MetadataCache(resources.settings, resources.keyring, resources.cache)
-        return cls(resources.settings, cache, llm)
+        return cls(resources.settings, cache, TextProcesses(), llm)
 
     def load(self) -> None:
-        """Load what the offline writer's first post needs, where a model's failure asks for it.
+        """Load what the offline writer's first post needs, if a model's failure asks for it.
 
-        Loading takes half a second, and several times as long on a busy machine: more than a model
-        that was too slow leaves of a short wait. Where the offline writer is the settings' choice,
-        its first post has all of the wait.
+        Loading takes a second, and several on a busy machine: more than a model that was too slow
+        leaves of a short wait. Where the offline writer is the settings' choice, its first post has
+        all of the wait.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
-            _offline(_SAMPLE, markup.read(_SAMPLE.post))
+            self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)
 
     def write(
         self,
@@ -66,37 +67,40 @@ class MetadataWriter:
         seconds_left: requests.SecondsLeft,
         payment: RunPayment | None = None,
     ) -> MetadataResult:
-        """Raises what the language model's port raises, where the settings want it told.
+        """Write the result with the writer of the settings.
 
-        ``payment``: where an answer of the model costs something.
+        Raises what ``TextProcesses.read`` raises, and what the language model's port raises if the
+        settings have no fallback.
+
+        Args:
+            payment: where an answer of the model costs something.
         """
         # The API has looked too, but an equal request may have ended since: its model call was
         # paid for. The key is computed anew, since the API may have other settings or rules.
         key, result = self.cache.look_up(request)
         if result is not None:
             return result
-        seconds_left()
-        plain = markup.read(request.post)
         if self.llm is None:
-            result = MetadataResult(_offline(request, plain), OFFLINE)
+            result = MetadataResult(self.texts.write(request, seconds_left), OFFLINE)
         else:
+            plain = self.texts.read(request.post, seconds_left)
             attended = _AttendedModel(self.llm, seconds_left, payment)
             try:
                 left = min(seconds_left(), request.max_seconds)
                 seconds = left - min(_MAX_SPARE_SECONDS, left * _SPARE_SHARE)
                 if request.wanted:
                     written = model_writer.metadata(plain, request.wanted, attended, seconds)
-                    fields = _fields(written)
+                    fields = written.to_fields()
                 else:
-                    fields = _tweets(model_writer.tweets(plain, attended, seconds))
+                    fields = join_tweets(model_writer.tweets(plain, attended, seconds))
             except DomainError as error:
                 if payment is not None:
                     payment.is_due = False
                 if self.settings.llm_fallback == "error" or error.kind not in _FAILURES:
                     raise
                 log.warning("composer.fell_back", code=error.code)
-                seconds_left()
-                return MetadataResult(_offline(request, plain), f"{OFFLINE}; fallback")
+                fields = self.texts.write(request, seconds_left)
+                return MetadataResult(fields, f"{OFFLINE}; fallback")
             finally:
                 if payment is not None:
                     payment.end()
@@ -134,22 +138,3 @@ def answer(resources: Resources, lease: RequestLease) -> dict[str, Any]:
         payment = RunPayment(resources.database, lease.request_id, lease.worker, is_owed)
     writer = resources.shared(MetadataWriter.of_process)
     return writer.write(request, lease.seconds_left, payment).to_payload()
-
-
-def _offline(request: MetadataRequest, plain: PlainPost) -> dict[str, str]:
-    if request.wanted:
-        return _fields(offline.metadata(plain, request.wanted, plain.content_hash))
-    return _tweets(offline.tweets(plain))
-
-
-def _fields(metadata: PostMetadata) -> dict[str, str]:
-    fields = {
-        "slug": metadata.slug,
-        "summary": metadata.summary,
-        "tags": None if metadata.tags is None else ",".join(metadata.tags),
-    }
-    return {name: text for name, text in fields.items() if text is not None}
-
-
-def _tweets(tweets: tuple[str, ...]) -> dict[str, str]:
-    return {"tweets": rules.TWEETS_APART.join(tweets)}

@@ -1,5 +1,6 @@
 """Metadata and tweets over HTTP: what may be asked, and what every answer keeps to."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -17,6 +18,7 @@ from tests.contract.composing import (
 )
 from tests.contract.replies import data, problem
 from tests.stack import Stack, eventually
+from tests.visiting import Visitor, new_address
 
 PATHS = (METADATA, TWEETS)
 
@@ -137,6 +139,19 @@ def test_a_wait_of_nothing_is_504_unless_it_is_kept(client: httpx2.Client, path:
     problem(ask(client, path, post, headers={"Prefer": "wait=0"}), 504, "request.too_slow")
     assert data(ask(client, path, post))
     assert data(ask(client, path, post, headers={"Prefer": "wait=0"}))
+
+
+def test_a_post_of_hostile_marks_holds_up_no_mail(
+    client: httpx2.Client, stack: Stack, visitor: Visitor
+) -> None:
+    marks = "<&![*_`~{<&"
+    post = Post("Hostile", "\n\n".join(f"**a** {mark * 19_900}" for mark in marks))
+    email = new_address()
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(ask, client, TWEETS, post)
+        visitor.fill_in("/register", email=email)
+        eventually(lambda: stack.mails(email), within=10, what="the mail")
+        assert tweets_faults(post, data(asked.result())) == []
 
 
 @pytest.mark.parametrize("prefer", ["respond-async", "respond-async, wait=30", "wait=60"])

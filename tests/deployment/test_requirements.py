@@ -55,6 +55,7 @@ PRODUCTION = (
         "cli.lists",
         "storage.migrations.run",
         "services.attachments.isolation.child",
+        "services.composer.text_child",
     ),
     *("kombu.transport.redis", "celery.bin.worker", "celery.bin.celery"),
     *("celery.concurrency.prefork", "celery.concurrency.thread", "flower.command", "uvloop"),

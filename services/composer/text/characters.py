@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -52,6 +52,7 @@ def _syllables() -> dict[str, str]:
 # mislead: bidirectional overrides, tags, zero-width spaces, private use, broken halves.
 _JOINERS = "\u200c\u200d"
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co"})
+_MAX_MARKS_IN_A_ROW = 30
 ELLIPSIS = "…"
 _BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
 # These never begin a character of their own: joiners, variation selectors, shades of skin.
@@ -76,7 +77,7 @@ class CleanText(str):
 
 
 def normalise_visible(text: str) -> str:
-    """The text in composed form (NFC), without invisible characters; white space stays."""
+    """Return the text in composed form (NFC), without invisible characters; white space stays."""
     if text.isascii() and text.isprintable():
         return text
     visible = (
@@ -86,7 +87,22 @@ def normalise_visible(text: str) -> str:
         or character.isspace()
         or unicodedata.category(character) not in _INVISIBLE
     )
-    return unicodedata.normalize("NFC", "".join(visible))
+    return unicodedata.normalize("NFC", _limit_marks(visible))
+
+
+def _limit_marks(characters: Iterable[str]) -> str:
+    """Return the characters, at most 30 combining marks in a row.
+
+    Unicode's Stream-Safe Text Format has this limit, and no language comes near it. Sorting the
+    marks of a longer run would take the square of its length.
+    """
+    kept = []
+    marks = 0
+    for character in characters:
+        marks = marks + 1 if unicodedata.combining(character) else 0
+        if marks <= _MAX_MARKS_IN_A_ROW:
+            kept.append(character)
+    return "".join(kept)
 
 
 def one_line(text: str) -> str:

@@ -2,8 +2,6 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
-from typing import Any
 
 import pyromark
 from justhtml import stream
@@ -11,6 +9,15 @@ from justhtml import stream
 from services.composer.post import PlainPost, Post
 from services.composer.text import hyperlinks
 from services.composer.text.characters import CleanText, normalise_visible, one_line, visible_line
+from services.composer.text.front_matter import remove_front_matter
+from services.composer.text.hidden_text import (
+    VOID,
+    Token,
+    Visibility,
+    element_ends,
+    visibility_of,
+)
+from services.composer.text.template_marks import remove_marks
 
 HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 BLOCKS = HEADINGS | frozenset(
@@ -23,12 +30,15 @@ _SILENT = frozenset(
     "noframes noscript object pre rp rt s script select strike style svg template textarea title "
     "video xmp".split()
 )
-_VOID = frozenset(
-    "area base br col embed hr img input link meta param source track wbr keygen".split()
-)
+# HTML ignores the slash of `<span/>`, but its author meant an empty element.
+_SELF_CLOSED = re.compile(r"<([a-z][a-z0-9-]*+)([^<>]*+)(?<=/)>", re.I)
 _LISTS = frozenset({"ol", "ul", "dl"})
 _FOOTNOTES = ("footnote-reference", "footnote-definition")
 _MAX_HREF_CHARACTERS = 2048
+
+
+def _with_end_tag(tag: re.Match[str]) -> str:
+    return tag[0] if tag[1].lower() in VOID else f"<{tag[1]}{tag[2][:-1]}></{tag[1]}>"
 
 
 class HtmlBlocks:
@@ -48,46 +58,53 @@ class HtmlBlocks:
         self._tables = 0
         self._lists = 0
         self._open = 0
-        self._silent = ""
-        self._depth = 0
-        tokens: Iterable[tuple[str, Any]] = stream(html)
-        for kind, data in tokens:
-            if self._silent:
-                if kind == "start":
-                    self._depth += data[0] == self._silent
-                elif kind == "end":
-                    self._depth -= data == self._silent
-                if not self._depth:
-                    self._silent = ""
-            elif kind == "text":
-                self._pieces.append(data)
-                if not self._open and not data.isspace():
-                    self.loose = True
-            elif kind == "start":
-                self._start(*data[:2])
-            elif kind == "end" and data in BLOCKS:
-                self._close_block()
-                self._heading = False
-                self._open = max(self._open - 1, 0)
-                self._tables = max(self._tables - (data == "table"), 0)
-                self._lists = max(self._lists - (data in _LISTS), 0)
+        # The elements around a token that set whether text is visible: the place of their end, and
+        # whether it is invisible and without size.
+        self._around: list[tuple[int, bool, bool]] = []
+        tokens: list[Token] = list(stream(_SELF_CLOSED.sub(_with_end_tag, html)))
+        self._ends = element_ends(tokens, BLOCKS)
+        place = 0
+        while place < len(tokens):
+            place = self._read(tokens, place)
         self._close_block()
 
-    def _start(self, tag: str, attributes: dict[str, str | None]) -> None:
+    def _read(self, tokens: list[Token], place: int) -> int:
+        """Read a token; return the place of the next one, which is behind a hidden element."""
+        kind, data = tokens[place]
+        while self._around and self._around[-1][0] <= place:
+            self._around.pop()
+        if kind == "text" and not (self._around and any(self._around[-1][1:])):
+            self._pieces.append(data)
+            if not self._open and not data.isspace():
+                self.loose = True
+        elif kind == "start":
+            if self._start(place, *data[:2]):
+                end = self._ends[place]
+                # Another tag at that place belongs to the next element.
+                return end + (tokens[end : end + 1] == [("end", data[0])])
+        elif kind == "end" and data in BLOCKS:
+            self._close_block()
+            self._heading = False
+            self._open = max(self._open - 1, 0)
+            self._tables = max(self._tables - (data == "table"), 0)
+            self._lists = max(self._lists - (data in _LISTS), 0)
+        return place + 1
+
+    def _start(self, place: int, tag: str, attributes: dict[str, str | None]) -> bool:
+        """Begin an element; return whether all of it is left out."""
         # A line break within a paragraph is a space, two end it.
         if tag in BLOCKS or (tag == "br" and self._pieces[-1:] == ["\n"]):
             self._close_block()
         elif tag == "br":
             self._pieces.append("\n")
-        if tag in _VOID:
-            return
-        style = (attributes.get("style") or "").replace(" ", "").casefold()
+        if tag in VOID:
+            return False
+        visibility = visibility_of(attributes)
         classes = attributes.get("class") or ""
-        is_hidden = "hidden" in attributes or "display:none" in style
         is_footnote = any(name in classes for name in _FOOTNOTES)
-        if tag in _SILENT or is_hidden or is_footnote:
-            self._silent, self._depth = tag, 1
-            return
+        if tag in _SILENT or visibility.is_hidden or is_footnote:
+            return True
+        self._inherit(place, visibility)
         self._open += tag in BLOCKS
         self._tables += tag == "table"
         self._lists += tag in _LISTS
@@ -95,6 +112,23 @@ class HtmlBlocks:
         href = attributes.get("href") if tag == "a" else None
         if href and len(href) <= _MAX_HREF_CHARACTERS:
             self.urls.append(href.strip())
+        return False
+
+    def _inherit(self, place: int, visibility: Visibility) -> None:
+        """Note what the element's style says about the text in it and in its elements."""
+        is_invisible, has_no_size = visibility.is_invisible, visibility.has_no_size
+        if is_invisible is None and has_no_size is None:
+            return
+        _, invisible_around, no_size_around = (
+            self._around[-1] if self._around else (0, False, False)
+        )
+        self._around.append(
+            (
+                self._ends[place],
+                invisible_around if is_invisible is None else is_invisible,
+                no_size_around if has_no_size is None else has_no_size,
+            )
+        )
 
     def _close_block(self) -> None:
         text = one_line("".join(self._pieces))
@@ -127,12 +161,17 @@ _MAX_CLEANING_ROUNDS = 6
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REREAD_CHARACTERS = 200_000
 _MARKS = re.compile(r"[<>&\[\]*_`~\\]")
+# With these, no mark of another program has its beginning or its end either.
+_STRIPPED = re.compile(r"[<>&\[\]*_`~\\{}|«»]|%{2,}")
 # Fragments that the parsers leave as text because they aren't quite markup, and that still look
-# like it.
+# like it. A run of a character is tried once as a whole: trying it again from each of its
+# characters would take the square of its length.
 _LEFT_OVER = re.compile(
-    r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|<[</!?]*(?=[\w!?])|&+(?=#?\w+;)|!+(?=\[)"
+    r"\*{2,}|_{2,}|~{2,}|`+|(?<=\])[(\[]|(?<!&)&++(?=#?\w+;)|(?<!!)!++(?=\[)|(?P<tag><[</!?]*+\w?)"
 )
 _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.I | re.M)
+# The first and the last line of a container of Pandoc and Docusaurus.
+_CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
 # Private characters stand in for URLs while their text is read again, and one begins it, so that
 # the line isn't taken for a heading, a list or a rule; no post has any of them.
@@ -142,13 +181,14 @@ _FIRST = "\ue002"
 
 def read(post: Post) -> PlainPost:
     """Never fails: markup that can't be understood is text, or is left out."""
-    content = normalise_visible(post.content)
+    content = remove_marks(remove_front_matter(normalise_visible(post.content)))
     blocks = HtmlBlocks(content) if content.lstrip().startswith("<") else None
     # Text outside all blocks is Markdown that follows some HTML.
     if blocks is None or blocks.loose:
         # Markdown would take indented HTML for code.
         is_indented = _INDENTED_BLOCK.search(content)
         markdown = _INDENT.sub("", content) if is_indented else content
+        markdown = _CONTAINER.sub("", markdown)
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean(post.title)
     texts = _each_clean(blocks.paragraphs)
@@ -177,21 +217,38 @@ def _clean_line(text: str) -> CleanText:
     if len(text) > _MAX_PARAGRAPH_CHARACTERS:
         return strip_markup(text)
     for _ in range(_MAX_CLEANING_ROUNDS):
-        if not _MARKS.search(text):
-            return CleanText(text)
-        before, text = text, _read_again(text)
+        before = text
+        text = visible_line(remove_marks(text))
+        if _MARKS.search(text):
+            text = _without_markup(text)
         if text == before:
-            # Marks of emphasis stand within words, brackets between them.
-            text = _LEFT_OVER.sub(lambda mark: "" if mark[0][0] in "*_~`" else " ", text)
-            text = visible_line(text)
-            if text == before:
-                return CleanText(text)
+            return CleanText(text)
     return strip_markup(text)
 
 
+def _without_markup(text: str) -> str:
+    again = _read_again(text)
+    return again if again != text else visible_line(_LEFT_OVER.sub(_without_left_over, text))
+
+
+def _without_left_over(mark: re.Match[str]) -> str:
+    """Return the replacement of a fragment that looks like markup."""
+    run = mark[0]
+    if run[0] in "*_~`":
+        # Marks of emphasis stand within words, all others between them.
+        return ""
+    if mark["tag"] is None:
+        return " "
+    if run[-1] not in "</!?":
+        return f" {run[-1]}"
+    # Without a word behind it, only what stands before a `!` or `?` looks like a tag.
+    last = max(run.rfind("!"), run.rfind("?"))
+    return f" {run[last:]}" if last > 0 else run
+
+
 def strip_markup(text: str) -> CleanText:
-    """The text without any character that may be markup; for texts too long to be read again."""
-    return CleanText(visible_line(_MARKS.sub(" ", text)))
+    """Return the text without any character that may be markup, as for texts of great length."""
+    return CleanText(visible_line(_STRIPPED.sub(" ", remove_marks(text))))
 
 
 def _each_clean(blocks: list[str]) -> list[CleanText]:

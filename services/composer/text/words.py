@@ -75,11 +75,21 @@ def _word() -> re.Pattern[str]:
     return re.compile(rf"[^\W_](?:[^\W_]|[{marks}]|['’·\u200c\u200d-](?=[^\W_]))*")
 
 
+# In Catalan, Danish and Occitan, the library takes a quarter of a millisecond for each mark that
+# may end a sentence. Text that consists of such marks has no sentences, so English rules will do.
+_ENDS = ".!?。"
+_MAX_ENDS = 50
+_CHARACTERS_AN_END = 10
+_FAST_LANGUAGE = "en"
+
+
 def sentences_of(text: str, language: str) -> list[str]:
-    """The text's sentences in their order, without the white space around them."""
+    """Return the text's sentences in their order, without the white space around them."""
     # Workers of other queues have no rules of languages (`pressroom[languages]`).
     from sentencex import segment
 
+    if sum(map(text.count, _ENDS)) > _MAX_ENDS + len(text) // _CHARACTERS_AN_END:
+        language = _FAST_LANGUAGE
     return [stripped for found in segment(language, text) if (stripped := found.strip())]
 
 

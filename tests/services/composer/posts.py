@@ -14,7 +14,10 @@ _MARKS = (
     "<script> </script> <style> <!-- --> <![CDATA[ <? &amp; &lt; &gt; &#60; &#x3c;script&#62; & "
     "&amp;lt;b&amp;gt; <table> <tr> <td> </table> |a|b| |-|-| <pre> </pre> <textarea> <svg> "
     '<a href="https://good.example/a?b=c&d=e"> </a> <a href="javascript:alert(1)"> <h1> </h1> '
-    "<img src=x onerror=alert(1)> [^1] [^1]: $ \\ \\* {{ }} %s <hidden hidden> <!DOCTYPE html>"
+    "<img src=x onerror=alert(1)> [^1] [^1]: $ \\ \\* {{ }} %s <hidden hidden> <!DOCTYPE html> "
+    '[x_y] [/x_y] [b [[ ]] {{a}} {% %} *|F| |* %NAME% %% {/a} {a_b} {$a [a="b" #{ @NAME@ '
+    "::: --- +++ <p/> <i/> <% %> <? «name» <td> <span style=font-size:0> "
+    "<p style=visibility:hidden> </span>"
 ).split()
 _HARM = (
     "https://good.example/path_(a)_b http://x www.evil.example evil.com/x @handle @имя ＠wide "

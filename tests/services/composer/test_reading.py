@@ -1,9 +1,11 @@
+import string
 import time
 
 import pytest
 
 from services.composer.post import PlainPost, Post
 from services.composer.text.markup import clean, read
+from services.composer.text.words import sentences_of
 from tests.sizes import sized
 
 # A million in `make test-full SIZE=full`.
@@ -90,6 +92,30 @@ def test_very_many_hostile_characters_end(piece: str) -> None:
     plain = of((piece * (MANY // len(piece) + 1))[:MANY])
     assert time.process_time() - began < MOST_SECONDS
     assert all(clean(str(text)) == text for text in plain.paragraphs[:3])
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [*string.punctuation, "{{a", "[a ", "{%", "&a", "<!", "](", "a.", "\u0301\u0316", "é"],
+)
+def test_time_to_read_a_paragraph_grows_with_its_length(mark: str) -> None:
+    """Four times as long takes sixteen times as long if a mark is tried again and again."""
+
+    def seconds(length: int) -> float:
+        # Marks of emphasis have the paragraph read again.
+        post = Post("", f"**a** {mark * (length // len(mark))}")
+        return min(_processor_seconds(post) for _ in range(3))
+
+    longer = seconds(19_000)
+    assert longer < 0.1 or longer < 10 * seconds(4_750)
+
+
+def _processor_seconds(post: Post) -> float:
+    began = time.process_time()
+    plain = read(post)
+    for paragraph in plain.paragraphs:
+        sentences_of(paragraph, "da")
+    return time.process_time() - began
 
 
 def test_very_many_attributes_end() -> None:

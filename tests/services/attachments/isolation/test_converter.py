@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -18,11 +19,11 @@ import psutil
 import pytest
 from PIL import Image
 
+from core.process import confinement
 from services.attachments.images.conversion import convert
 from services.attachments.images.outcome import UnreadableImage
-from services.attachments.isolation import confinement
 from services.attachments.isolation import converter as process_module
-from services.attachments.isolation.child import ANSWER, answer_parts, outcome
+from services.attachments.isolation.child import answer_parts, outcome
 from services.attachments.isolation.converter import ConverterProcess
 from tests.services.attachments.images.samples import encoded, one_of_each, picture, png, rgba_rows
 from tests.stack import eventually
@@ -75,17 +76,16 @@ def test_child_gives_what_the_function_gives(converter: ConverterProcess, name: 
 
 def test_answer_with_a_rendition_that_is_not_known_is_none(converter: ConverterProcess) -> None:
     """Code in the child's place could name a file as it likes."""
-    text = b"".join(answer_parts(convert(one_of_each()["png"], with_renditions=True)))
-    head, rest = text[: ANSWER.size], text[ANSWER.size :]
-    (length, _) = ANSWER.unpack(head)
-    told = json.loads(rest[:length])
-    told["fields"]["renditions"] *= 2
-    told["sizes"] += told["sizes"][1:]
+    answer, files = answer_parts(convert(one_of_each()["png"], with_renditions=True))
+    answer = json.loads(json.dumps(answer))
+    answer["fields"]["renditions"] *= 2
+    answer["sizes"] += answer["sizes"][1:]
+    data = b"".join((*files, *files[1:]))
     with pytest.raises(ValueError, match="the same name"):
-        outcome(json.dumps(told).encode(), rest[length:])
-    told["fields"]["renditions"][0]["name"] = "../mail"
+        outcome(deepcopy(answer), data)
+    answer["fields"]["renditions"][0]["name"] = "../mail"
     with pytest.raises(ValueError, match="not a valid RenditionName"):
-        outcome(json.dumps(told).encode(), rest[length:])
+        outcome(answer, data)
 
 
 def test_five_megabytes_go_both_ways_without_a_deadlock(converter: ConverterProcess) -> None:
@@ -124,7 +124,7 @@ def test_child_that_hangs_is_killed_in_time(size: int, monkeypatch: pytest.Monke
         hung = pid_of(converter)
         os.kill(hung, signal.SIGSTOP)
         with monkeypatch.context() as patched:
-            patched.setattr(converter, "_timeout", 0.5)
+            patched.setattr(converter._child, "_timeout", 0.5)
             with pytest.raises(UnreadableImage) as caught:
                 converter.convert(bytes(size))
         assert caught.value.code == "image.timeout"
@@ -168,8 +168,8 @@ def test_child_is_replaced_after_its_share_of_images(monkeypatch: pytest.MonkeyP
 def test_child_that_has_computed_enough_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     real = subprocess.Popen
     tired = (
-        "from services.attachments.isolation import child;"
-        " child._MAX_CPU_SECONDS = 0.0; child.main()"
+        "from core.process import child_loop; from services.attachments.isolation import child;"
+        " child_loop._MAX_CPU_SECONDS = 0.0; child.main()"
     )
 
     def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":

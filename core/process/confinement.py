@@ -1,4 +1,4 @@
-"""The rights that the converter's process gives up before it sees an upload.
+"""The rights that a child process gives up before it sees what a stranger sent.
 
 Code that a hostile image smuggles in through a hole of a codec can compute, read requests and write
 answers. A filter of the kernel's, seccomp, refuses it everything else, to root too, and can't be
@@ -15,8 +15,8 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 
 from core.process.linux import hide_memory, refuse_new_privileges
 
-# A child is replaced once it has computed for 60 s, and an image may take 30 s more. This ends code
-# that computes for itself between two images.
+# A child is replaced once it has computed for 60 s, and a message may take 30 s more. This limit
+# ends code that computes for itself between two messages.
 MAX_CPU_SECONDS = 120
 
 _REQUESTS_AND_ANSWERS = ("read", "pread64", "write", "close", "pselect6")
@@ -29,23 +29,28 @@ _OF_PILLOW = ("getcwd",)
 
 def confine(memory_bytes: int) -> None:
     """Give up all but decoding. Open files, and import modules, before this."""
-    hide_memory()
-    refuse_new_privileges()
     with suppress(OSError):
         # At its first call the library looks for the C library by a process, which is given up.
         supported()
-    for limit, most in (
-        (resource.RLIMIT_AS, memory_bytes),
-        (resource.RLIMIT_CPU, MAX_CPU_SECONDS),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, 0),
-        (resource.RLIMIT_NPROC, 0),
-    ):
-        resource.setrlimit(limit, (most, most))
+    limit(memory_bytes)
     with suppress(OSError):
         # Where this fails, the worker has said so at its start.
         decoding_filter().load()
+
+
+def limit(memory_bytes: int, *, open_files: int = 0, file_bytes: int = 0) -> None:
+    """Hide this process, and limit its memory, its time, its files and its children."""
+    hide_memory()
+    refuse_new_privileges()
+    for kind, most in (
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_CPU, MAX_CPU_SECONDS),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, file_bytes),
+        (resource.RLIMIT_NOFILE, open_files),
+        (resource.RLIMIT_NPROC, 0),
+    ):
+        resource.setrlimit(kind, (most, most))
 
 
 def filter_error() -> OSError | None:

@@ -1,0 +1,49 @@
+"""Front matter: the settings of a site generator, in YAML, TOML or JSON, before a post."""
+
+import json
+import re
+
+_MAX_CHARACTERS = 50_000
+# The lines that may end what each line begins.
+_FENCES = {"---": ("---", "..."), "+++": ("+++",), ";;;": (";;;",)}
+_FORMAT = re.compile(r"[a-z]{0,5}")
+_YAML_KEY = re.compile(r"""["']?[^\W\d][\w .-]{0,60}["']?\s?:(?:\s|$)""")
+# Lines of YAML that belong to the key above them, and comments.
+_YAML_MORE = re.compile(r"[\s#\]})'\"-]")
+
+
+def remove_front_matter(text: str) -> str:
+    """Return the text behind its front matter; the text itself if it has none."""
+    head = text[:_MAX_CHARACTERS].lstrip()
+    start = min(len(text), _MAX_CHARACTERS) - len(head)
+    if head.startswith("{"):
+        return _without_json(text, head, start)
+    opening, _, rest = head.partition("\n")
+    ends = _FENCES.get(opening[:3])
+    if ends is None or not _FORMAT.fullmatch(opening[3:].strip()):
+        return text
+    lines: list[str] = []
+    end = start + len(opening) + 1
+    for line in rest.splitlines(keepends=True):
+        end += len(line)
+        if line.rstrip() in ends:
+            return text[end:] if "..." not in ends or _is_yaml(lines) else text
+        lines.append(line)
+    return text
+
+
+def _is_yaml(lines: list[str]) -> bool:
+    """Return whether the lines are keys with values: a post may also begin with a rule."""
+    filled = [line for line in lines if line.strip()]
+    keys = [line for line in filled if not _YAML_MORE.match(line)]
+    return all(map(_YAML_KEY.match, keys)) and bool(keys or not filled)
+
+
+def _without_json(text: str, head: str, start: int) -> str:
+    try:
+        fields, end = json.JSONDecoder().raw_decode(head)
+    except (ValueError, RecursionError):
+        return text
+    rest = text[start + end :]
+    # An object is the text of the post if nothing follows, or if the same line continues.
+    return rest if fields and rest[:1] in {"\n", "\r"} and rest.strip() else text

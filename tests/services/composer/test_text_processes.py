@@ -1,0 +1,113 @@
+"""A post that takes too long to read, or crashes its child process, harms no other post."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core.errors import DomainError
+from services.composer.post import MetadataField, Post
+from services.composer.requests import MetadataRequest
+from services.composer.text import markup
+from services.composer.text_processes import TextProcesses
+from tests.stack import eventually
+
+pytestmark = pytest.mark.stack
+
+POST = Post("Bread", "# Bread\n\nWe *bake* with @anna, see https://good.example/a.\n\n- salt")
+
+
+class CallersLeft(Exception):
+    """Stands in for the worker's own."""
+
+
+def forever() -> float:
+    return 60.0
+
+
+@pytest.fixture
+def texts() -> Iterator[TextProcesses]:
+    with closing(TextProcesses(timeout=3.0)) as processes:
+        yield processes
+
+
+def child_pids() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
+
+
+def started_child(texts: TextProcesses) -> int:
+    before = child_pids()
+    texts.read(POST, forever)
+    [pid] = child_pids() - before
+    return pid
+
+
+def test_child_reads_what_the_function_reads_and_is_kept(texts: TextProcesses) -> None:
+    child = started_child(texts)
+    children = child_pids()
+    assert texts.read(POST, forever) == markup.read(POST)
+    hash_of_words = MetadataRequest(Post("", "…"), frozenset({MetadataField.SLUG}))
+    assert texts.write(hash_of_words, forever)["slug"].startswith("post-")
+    assert child_pids() == children
+    assert child in children
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGSTOP, "composer.post_too_slow"), (signal.SIGKILL, "composer.post_unreadable")],
+)
+def test_child_that_hangs_or_crashes_fails_its_post_only(
+    texts: TextProcesses, number: signal.Signals, code: str
+) -> None:
+    hung = started_child(texts)
+    os.kill(hung, signal.SIGSTOP)
+    with ThreadPoolExecutor(2) as threads:
+        failing = threads.submit(texts.read, POST, forever)
+        eventually(lambda: texts._free.qsize() == 1, what="the post in the stopped child")
+        # Another thread's post has a child of its own meanwhile.
+        assert threads.submit(texts.read, POST, forever).result().title == "Bread"
+        assert not failing.done()
+        os.kill(hung, number)
+        with pytest.raises(DomainError) as caught:
+            failing.result()
+    assert caught.value.code == code
+    assert not psutil.pid_exists(hung)
+    for _ in range(2):
+        assert texts.read(POST, forever) == markup.read(POST)
+
+
+def test_post_waits_for_a_child_only_while_a_caller_waits(texts: TextProcesses) -> None:
+    waits = iter((0.01, 0.01))
+
+    def patience() -> float:
+        if (left := next(waits, None)) is None:
+            raise CallersLeft
+        return left
+
+    taken = [texts._take(forever) for _ in range(texts._free.qsize())]
+    began = time.monotonic()
+    with pytest.raises(CallersLeft):
+        texts.read(POST, patience)
+    assert time.monotonic() - began < 2
+    for child in taken:
+        texts._free.put(child)
+
+
+def test_child_has_no_secret_and_no_connection(
+    texts: TextProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
+    process = Path(f"/proc/{started_child(texts)}")
+    limits = (process / "limits").read_text()
+    assert [line.split()[-3] for line in limits.splitlines() if "processes" in line] == ["0"]
+    if os.geteuid() == 0:  # Of a hidden process only root may see these.
+        assert b"do-not-pass-on" not in (process / "environ").read_bytes()
+        links = {str(link.readlink()) for link in (process / "fd").iterdir()}
+        others = {link for link in links if not link.startswith("pipe:")}
+        assert others == {os.devnull, str(process / "statm")}
