@@ -50,6 +50,12 @@ def id_of(text: str) -> int | None:
     return int(text) if int(text) <= ids.MAX_ID else 0
 
 
+def id_or_text(text: str | None) -> int | str | None:
+    """Return the id that a field of a form names; the schema of a body refuses any other text."""
+    number = id_of(text) if text else None
+    return (text or None) if number is None else number
+
+
 def _path_id(value: object) -> int:
     number = id_of(str(value))
     if number is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fastapi import Request
 from python_multipart import MultipartParser
-from python_multipart.exceptions import MultipartParseError
+from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 from starlette.types import Scope
 
@@ -162,7 +162,7 @@ async def _part(
                 await check(parts.texts())
             yield bytes(parts.data)
             parts.data.clear()
-    except MultipartParseError as error:
+    except FormParserError as error:
         raise requests.BODY_MALFORMED_UPLOAD() from error
     if not parts.ended:
         raise requests.BODY_CUT_SHORT()

@@ -107,6 +107,30 @@ class VersionMiddleware:
             await problem_response(refused)(scope, receive, send)
 
 
+class PlainCookiesMiddleware:
+    """Drops cookies with a quotation mark, because our cookies have none.
+
+    Some versions of Python read a quoted value in time that grows with the square of its length.
+    FastAPI reads the cookies of every request.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = scope["headers"]
+        if any(name == b"cookie" and b'"' in value for name, value in headers):
+            scope["headers"] = [
+                (name, _without_quoted(value) if name == b"cookie" else value)
+                for name, value in headers
+            ]
+        await self._app(scope, receive, send)
+
+
+def _without_quoted(cookies: bytes) -> bytes:
+    return b";".join(each for each in cookies.split(b";") if b'"' not in each)
+
+
 class FinalNewlineMiddleware:
     """Ends each JSON answer with a newline, so that a shell's prompt begins a line of its own."""
 

@@ -25,6 +25,7 @@ from api.middleware.headers import (
     ForwardingMiddleware,
     HeadersMiddleware,
     PathMiddleware,
+    PlainCookiesMiddleware,
     VersionMiddleware,
 )
 from api.waiting.waiters import CallerDisconnected
@@ -361,6 +362,7 @@ def request_layers(
         Middleware(FinalNewlineMiddleware),
         Middleware(RequestMiddleware),
         Middleware(PathLengthMiddleware),
+        Middleware(PlainCookiesMiddleware),
         Middleware(ApiCorsMiddleware, pages=pages, reader_pages=reader_pages, folders=folders),
         *own_host,
         Middleware(VersionMiddleware),

@@ -8,7 +8,7 @@ import httpx2
 from api.middleware.body_limits import body_limit_of
 from api.middleware.layers import MAX_LOGGED_PATH_CHARACTERS, MAX_PATH_BYTES
 from tests.contract.replies import problem
-from tests.stack import Stack
+from tests.stack import Stack, eventually
 
 
 def test_path_above_two_kilobytes_is_refused(stranger: httpx2.Client) -> None:
@@ -26,9 +26,14 @@ def test_path_above_two_kilobytes_is_refused(stranger: httpx2.Client) -> None:
 def test_log_cuts_a_long_path(stack: Stack, stranger: httpx2.Client) -> None:
     name = "logged-path-"
     request_id = stranger.get(f"/{name * 150}").headers["x-request-id"]
-    logs = "".join(running.log.read_text() for running in stack.processes)
-    [line] = [each for each in logs.splitlines() if request_id in each]
-    assert len(json.loads(line)["path"]) == MAX_LOGGED_PATH_CHARACTERS
+
+    def line() -> str | None:
+        logs = "".join(running.log.read_text() for running in stack.processes)
+        return next((each for each in logs.splitlines() if request_id in each), None)
+
+    # The line is written after the answer.
+    logged = json.loads(eventually(line, what="the line in the log"))
+    assert len(logged["path"]) == MAX_LOGGED_PATH_CHARACTERS
 
 
 def test_finding_the_limit_of_a_body_keeps_no_path_in_memory() -> None:

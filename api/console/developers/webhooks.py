@@ -20,7 +20,7 @@ from api.console.visits import (
     console_router,
 )
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, PathId, Transaction, id_of
+from api.parameters import Cursor, PathId, Transaction, id_or_text
 from api.schemas.webhooks import NewWebhookEndpoint, WebhookEndpointChange
 from core import clock
 from core.errors import DomainError
@@ -152,11 +152,10 @@ def show_new_endpoint(visit: RecentVisit, form: EmptyForm) -> Response:
 @router.post("/new")
 async def make_endpoint(visit: RecentFormVisit) -> Response:
     """Create the endpoint and show its secret, once."""
-    chosen = text_or_none(visit.form, "list_id")
     values = {
         "url": visit.form.get("url", "").strip(),
         "types": _ticked(visit.form),
-        "list_id": None if chosen is None else id_of(chosen) or 0,
+        "list_id": id_or_text(text_or_none(visit.form, "list_id")),
     }
     try:
         body = body_of_form(NewWebhookEndpoint, values)

@@ -21,7 +21,7 @@ from api.console.visits import (
 )
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, ListId, PathId, Transaction, id_of
+from api.parameters import Cursor, ListId, PathId, Transaction, id_or_text
 from api.schemas.segments import NewExport
 from core import clock
 from core.errors import DomainError
@@ -142,15 +142,12 @@ def show_new_export(visit: RecentVisit, list_id: ListId, form: EmptyForm) -> Res
 def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
     form = visit.form
     statuses = [status.value for status in SubscriptionStatus if _BOX + status in form]
-    segment = form.get("segment_id", "")
     values = {
         # A roster is for the app that sends.
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
-        # An invalid id becomes 0, so that no segment is found. Otherwise the whole list would
-        # be exported.
-        "segment_id": (id_of(segment) or 0) if segment else None,
+        "segment_id": id_or_text(form.get("segment_id")),
         # Most people open the file in Excel, which needs the byte-order mark.
         "bom": form.get("format") == ExportFormat.CSV,
     }

@@ -1,0 +1,28 @@
+import asyncio
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from api.middleware.headers import PlainCookiesMiddleware
+
+
+def cookies_behind(*headers: bytes) -> dict[str, str]:
+    """Return the cookies that a handler sees."""
+    seen: list[dict[str, str]] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(Request(scope).cookies)
+
+    async def unused(*_: object) -> None:
+        raise AssertionError
+
+    scope = {"type": "http", "headers": [(b"cookie", each) for each in headers]}
+    asyncio.run(PlainCookiesMiddleware(app)(scope, unused, unused))  # type: ignore[arg-type]
+    return seen[0]
+
+
+def test_cookie_with_a_quotation_mark_is_dropped_and_others_stay() -> None:
+    assert cookies_behind(b"a=1; b=2") == {"a": "1", "b": "2"}
+    assert cookies_behind(b'a=1; b="2"; c=3') == {"a": "1", "c": "3"}
+    assert cookies_behind(b'a="' + b"\\" * 60_000 + b'"; b=2', b'c="3"; d=4').keys() <= {"b", "d"}
+    assert cookies_behind(b'"') == {}
