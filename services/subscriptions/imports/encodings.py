@@ -330,8 +330,8 @@ def _is_mostly_western(readings: Mapping[str, _Reading], possible: Mapping[str, 
 
 # The number of bytes that chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# chardet's confidence in the best encoding must exceed that in the second by a factor. The factor
-# depends on the number of ambiguous cells: below the first limit, from the second limit, or between.
+# chardet's confidence in the best encoding must exceed that in the second by a factor, which
+# depends on the number of ambiguous cells. These are the limits for few and for enough cells.
 _FEW, _SOME = 3, 20
 # An East Asian encoding is chosen, or is at least possible, if this share of its characters is
 # frequent in names.

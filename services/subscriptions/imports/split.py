@@ -82,8 +82,7 @@ class SeenAddresses:
     """The addresses of one file, each with the strictness of its strictest row so far.
 
     A limited number of addresses is kept in memory. The others go to a temporary SQLite database
-    of limited size, in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. The database is deleted as soon as
-    it is closed.
+    of limited size, in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. Closing the database deletes it.
 
     Attributes:
         has_outdone: whether the file has a row that is stricter than an earlier row of its address.
