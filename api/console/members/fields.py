@@ -62,6 +62,9 @@ def show_field(visit: Visit, uow: Transaction, field_id: PathId) -> Response:
 @router.post("/{field_id}")
 def change_field(visit: FormVisit, field_id: PathId) -> Response:
     """Change the field, and with its type all values of it."""
+    with visit.unit_of_work() as uow:
+        # Look for the field first, so that an invalid form for a foreign field is 404 too.
+        fields.get(uow, visit.user_id, field_id)
     try:
         type_ = {"type": visit.form["type"]} if "type" in visit.form else {}
         body = body_of_form(FieldChanges, {**_typed(visit.form), **type_})
