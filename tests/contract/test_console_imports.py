@@ -372,6 +372,11 @@ def test_owner_assigns_statuses_to_unknown_values_in_the_preview(console: OwnerA
     ended(console, path)
     assert everybody(console.api, list_id).keys() == {wanted}
     assert import_of(console, path)["opted_out"] == 2
+    rows = [row for row in rows_of(console.see(path)) if row and row[0] == "Status"]
+    assert rows == [
+        *(["Status", "1", "1", "Subscribed"], ["Status", "2", "1", "Opted out: unsubscribed"]),
+        ["Status", "unsubscribed", "1", "Opted out: unsubscribed"],
+    ]
 
 
 def test_owner_says_what_a_yes_means_in_an_ambiguous_column(console: OwnerAtConsole) -> None:

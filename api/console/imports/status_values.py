@@ -54,11 +54,11 @@ class StatusValue:
 
 
 def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[StatusValue]:
-    """Return the consent values in the result of a dry run, in the order of the columns.
+    """Return the consent values in the result of an import, in the order of the columns.
 
-    The owner can assign a status to each value that isn't recognised, and change a status that was
-    assigned. A value that occurs in several columns has one select box, because an assigned status
-    applies to the whole file.
+    In a dry run, the owner can assign a status to each value that isn't recognised, and change a
+    status that was assigned. A value that occurs in several columns has one select box, because an
+    assigned status applies to the whole file.
     """
     statuses = {folded_value(value): status for value, status in (task.status_values or {}).items()}
     values: list[StatusValue] = []
@@ -67,7 +67,7 @@ def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[Stat
         folded = folded_value(value)
         # The result contains only the beginning of a longer value, so no status can be assigned.
         is_whole = 0 < len(value) < MAX_WORD_CHARACTERS
-        is_open = meaning == _UNKNOWN or folded in statuses
+        is_open = task.dry_run and (meaning == _UNKNOWN or folded in statuses)
         box = None
         if is_open and is_whole and folded not in changeable:
             changeable.add(folded)
@@ -93,7 +93,8 @@ def _listed_values(
             listed.add(folded_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
     for value in task.status_values or {}:
-        if folded_value(value) not in listed:
+        # The select box of a dry run lets the owner remove this status again.
+        if task.dry_run and folded_value(value) not in listed:
             yield "", value, 0, _UNKNOWN
 
 

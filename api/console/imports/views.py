@@ -367,7 +367,7 @@ def shown_import(visit: ConsoleVisit, import_id: int) -> ShownImport:
     return replace(
         shown,
         choices=column_choices(task, found.get("columns", ()), own) if task.dry_run else (),
-        status_values=status_values_of(task, found) if task.dry_run else (),
+        status_values=status_values_of(task, found),
         preview=found.get("preview", ()),
         problems=found.get("problems", ()),
         readings=[
