@@ -98,7 +98,8 @@ class LockedSubscription:
 
     @property
     def addresses(self) -> set[str]:
-        """The address of the person's account, and the address that the list has for the person."""
+        """The address of the person's account, and the address that is stored for them in the
+        list."""
         return addresses_of(self.person, self.record)
 
 
