@@ -99,7 +99,8 @@ def _in_one_spelling(name: str, text: str) -> str:
         return text.lower()
     if name not in TEXTS:
         return text
-    # A mail quotes the text in one line, so that no line of the text looks like part of the mail.
+    # A mail quotes this text in a single line. Otherwise a line of the text could look like part of
+    # the mail.
     end = "\n" if TEXTS[name] == MAX_PAGE_TEXT_CHARACTERS else " "
     return end.join(" ".join(each.split()) for each in text.splitlines())
 

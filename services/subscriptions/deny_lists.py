@@ -177,7 +177,7 @@ _FIND = text("SELECT entry FROM denied_entries WHERE user_id = :owner_id AND ent
 
 
 def _erased_among(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> dict[bytes, str]:
-    """Find the addresses that were denied before their person was erased.
+    """Find the addresses that are still denied although their person was erased.
 
     Returns a mapping from the stored HMAC of each such address to the address.
     """

@@ -85,8 +85,8 @@ class AppliedChunk:
 class PreparedChunk:
     """A chunk that is ready to be copied into the database.
 
-    ``already`` in ``verdicts`` is provisional: the database decides about these rows. ``lines``
-    holds them in COPY format.
+    In ``verdicts``, ``already`` is provisional, because the database makes the final decision about
+    these rows. ``lines`` holds these rows in COPY format.
     """
 
     number: int

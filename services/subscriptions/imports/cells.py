@@ -131,8 +131,8 @@ def match_fields(
 ) -> None:
     """Use the mapping or the headers to assign these columns to the owner's fields.
 
-    Each field gets at most one column. A header that equals the field's key or label has priority.
-    Raises ``import.mapping_type``.
+    At most one column is assigned to each field. A header that equals the field's key or label has
+    priority. Raises ``import.mapping_type``.
     """
     by_key = {field.key: field for field in fields}
     for index in columns:

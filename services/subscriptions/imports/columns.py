@@ -184,7 +184,7 @@ MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
 # Maps each role that only one column may have to the roles that exclude it. If the owner's mapping
-# uses one of these roles, no column gets an excluded role because of its header.
+# uses a role that excludes another role, no column gets the excluded role because of its header.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -198,7 +198,7 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
 }
 _NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
 # Maps each role that any number of columns may have to the role that excludes it. If the owner's
-# mapping uses one of these roles, no column gets the excluded role because of its header.
+# mapping uses the second role, no column gets the first role because of its header.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Roles that an owner is shown as another.
@@ -266,11 +266,11 @@ class ColumnLayout:
             ``joined_at`` has no date.
         mapped: maps each column in the owner's mapping to its role.
         consent: the consent columns.
-        ignored_consent: consent columns to which the owner's mapping gives another role.
+        ignored_consent: consent columns for which the owner's mapping has another role.
         unclear: columns whose header is about consent, but doesn't state what "yes" means.
         fields: columns that hold the owner's fields.
-        wanted: columns that the mapping assigns to fields. Each value holds the key of the field,
-            and the type of the field or "".
+        wanted: maps columns to the fields that the owner's mapping assigned. Each value holds the
+            key of the field, and the type of the field or "".
         passed_over: columns that the mapping ignores.
     """
 

@@ -34,7 +34,7 @@ STATUS_UNKNOWN = "row.status_unknown"
 # The status that a cell states, or ``None`` if the cell states no status.
 Answer = SuppressionStatus | None
 
-# The errors for rows that become neither members nor opt-outs.
+# The errors for rows that add neither a member nor an opt-out.
 ROW_PROBLEMS = {
     NOT_SUBSCRIBED: RowProblem(
         "row.not_subscribed", "The file says that this person is not subscribed."
@@ -92,7 +92,7 @@ _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
 
 
 class StatusValues:
-    """Maps each status value in the file to the status that the owner assigned.
+    """Maps each status value in the file to the status that the owner assigned to the value.
 
     Differences in case, accents and extra spaces are ignored when values are compared.
     """
@@ -195,7 +195,7 @@ def _meaning(item: str, column: ConsentColumn) -> Meaning:
     if meaning is Meaning.DATE and (is_opting_out or column.is_time):
         return Meaning.YES
     if meaning is Meaning.UNKNOWN and column.reason is BOUNCED:
-        # The cell may hold only the kind of bounce, such as "hard".
+        # The cell of a bounce column may hold only the kind of bounce, such as "hard".
         return read_words(f"{item} bounce")
     return meaning
 

@@ -105,7 +105,7 @@ def add_consent_columns(layout: ColumnLayout) -> None:
             layout.consent[index] = _BY_MAPPING[role]
             continue
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
-            # In our own exports, these columns hold the owner's fields.
+            # In files that Pressroom exported, these columns hold the owner's fields.
             continue
         column = read_header(name)
         if isinstance(column, ConsentColumn):

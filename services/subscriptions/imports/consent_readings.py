@@ -120,7 +120,7 @@ class ColumnEvidence:
 
     @property
     def may_be_status(self) -> bool:
-        """Return whether all cells seen so far are status words, with few different words."""
+        """Return whether all cells seen so far are status words, and few different words occur."""
         return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
 
 
@@ -182,7 +182,7 @@ class ConsentReadings:
         self.values.check(layout.product)
 
     def reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Return a reader for records with this layout. It replaces the previous reader."""
+        """Return a new reader for records with this layout. Discard the previous reader."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader

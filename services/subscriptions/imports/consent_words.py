@@ -180,7 +180,8 @@ def _phrase(text: str, words: list[str]) -> Meaning:
         meaning, rest = _longest_word(words[1:])
         if meaning in _MEMBER_WORDS and not rest:
             return Meaning.NOT_SUBSCRIBED
-        # "Not unsubscribed" denies that a person has opted out, but doesn't state consent.
+        # "Not unsubscribed" means that a person hasn't opted out, but doesn't state that they
+        # consented.
         return Meaning.BLANK if meaning in _WITH_TEXT and not rest else Meaning.UNKNOWN
     if meaning not in _WITH_TEXT:
         return Meaning.UNKNOWN

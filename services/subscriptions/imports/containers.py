@@ -250,13 +250,13 @@ def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     return entry
 
 
-# A byte-order mark decides the encoding. Without one, the file is UTF-16 if many bytes at even
-# positions, or many at odd positions, are zero. Otherwise the file is UTF-8, unless most characters
-# beyond ASCII are invalid UTF-8. In that case, the module ``encodings`` detects the encoding, at
-# first from the beginning of the file.
+# A byte-order mark decides the encoding. Without a byte-order mark, the file is UTF-16 if many
+# bytes at even positions, or many at odd positions, are zero. In all other files, the encoding is
+# UTF-8 unless most characters beyond ASCII are invalid UTF-8. In that case, the module
+# ``encodings`` detects the encoding, at first from the beginning of the file.
 #
 # A few invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can
-# detect them in an address. In names, ``repair_text`` decodes these bytes as Windows-1252.
+# detect these bytes in an address. In names, ``repair_text`` decodes these bytes as Windows-1252.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),

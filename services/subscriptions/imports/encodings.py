@@ -181,7 +181,7 @@ class EncodingEvidence:
         possible = _possible(readings)
         if _is_mostly_western(readings, possible):
             return WINDOWS_1252
-        # Cells with the same text in all possible encodings can't help to choose one.
+        # Cells with the same text in all possible encodings don't help to choose an encoding.
         texts = zip(*(reading.cells for reading in possible.values()), strict=True)
         ambiguous = [cell for cell, read in zip(cells, texts, strict=False) if len({*read}) > 1]
         if ambiguous:
@@ -198,7 +198,7 @@ class EncodingEvidence:
     ) -> dict[str, list[str]]:
         """Return some rows decoded with each possible encoding, the most probable encoding first.
 
-        If several encodings give the same text, only the most probable one is listed.
+        If several encodings give the same text, only the most probable encoding is listed.
         """
         shown: dict[str, list[str]] = {}
         for encoding in sorted(readings, key=lambda each: -ranks.get(each, 0.0)):

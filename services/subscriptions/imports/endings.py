@@ -214,8 +214,8 @@ class JudgedRow(NamedTuple):
 
     Attributes:
         line: the physical line where the row begins, from 1; in a request, the member's place.
-        email: the normalised address. The text is empty if the address is invalid, or if another
-            row with the same address is used instead.
+        email: the normalised address. This attribute is empty if the address is invalid, or if
+            another row with the same address is used instead.
         paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end. ``None`` means
             that the row doesn't state an end.
         left: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), if any.

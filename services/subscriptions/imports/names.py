@@ -104,7 +104,7 @@ def _joined(first: str, middle: str, last: str) -> str:
 def _contains(name: str, part: str) -> bool:
     """Return whether the name contains all words of the part."""
     if _EAST_ASIAN.match(part):
-        # These names are often written without spaces between their parts.
+        # Chinese, Japanese and Korean names are often written without spaces between their parts.
         return part in name
     return set(caseless(part).split()) <= set(caseless(name).split())
 
@@ -115,7 +115,7 @@ def tidy_cell(cell: str) -> str:
 
 
 def tidy_name(name: str) -> str:
-    """Return the name in one line and in Unicode's form NFC, without invisible characters."""
+    """Return the name as a single line in Unicode's NFC form, without invisible characters."""
     name = name if name.isascii() else normalize("NFC", name)
     if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
         return name.strip()

@@ -52,7 +52,8 @@ class ImportSamples(NamedTuple):
         preview: the first rows as they would be.
         problems: what does not fit, by column and rule, once the file has been read.
         consent: how consent values were interpreted. ``values`` and ``ignored_opt_outs`` have an
-            entry for each consent column, by its index. ``unknown`` lists the unrecognised values.
+            entry for each consent column, by its index. ``unknown`` lists the values that weren't
+            recognised.
         readings: some rows decoded with each possible encoding, if no encoding is clearly the best.
     """
 

@@ -481,7 +481,8 @@ class FileSplit:
     def read_next(self) -> int:
         """Read rows until a chunk is full, store it, and return the number of rows read.
 
-        After the end of the file, each call marks the duplicates in one stored chunk instead.
+        When the whole file has been read, each call instead marks the duplicates in one stored
+        chunk.
         """
         if self._unchecked:
             self._mark_outdone_rows(self._unchecked.pop())
@@ -556,8 +557,7 @@ class FileSplit:
         self.stored_bytes += len(encoded)
 
     def _mark_outdone_rows(self, number: int) -> None:
-        """Mark rows of a stored chunk as duplicates if the file has a stricter row of the
-        address."""
+        """Mark rows of a stored chunk as duplicates if their address also has a stricter row."""
         key = chunk_key(self._prefix, number)
         rows = decode(unseal(self._objects.get(key), self._key, key))
         strictest = self._seen.find([row.email for row in rows if row.code is None])
@@ -583,7 +583,7 @@ class FileSplit:
         }
 
     def settle(self) -> FileFacts:
-        """Return how the file must be interpreted; empty until the whole file has been read."""
+        """Return how to interpret the file. The result is empty until the file has been read."""
         if not self.is_complete:
             return FileFacts()
         try:
@@ -626,7 +626,7 @@ _OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
 
 
 def _keep_readings(resources: Resources, task: MemberImport, unclear: EncodingUnclear) -> None:
-    """Store some rows decoded with each possible encoding, so that the owner can choose one."""
+    """Store some rows decoded with each possible encoding, for the owner to choose from."""
     with resources.unit_of_work() as uow:
         kept = uow.session.get_one(MemberImport, task.id)
         shown_cells.keep(resources, kept, ImportSamples((), (), readings=_readings_of(unclear)))

@@ -114,8 +114,9 @@ SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # A member who changed their address has several addresses, so several rows may belong to them. The
 # strictest row is applied. The member's other rows are duplicates, even if they are in other
-# chunks. This works because chunks with opt-outs and with rows that must not add anyone are applied
-# first. Rows are sorted by person, so that the transactions of two chunks can't deadlock.
+# chunks. The strictest row is always applied first, because chunks with opt-outs and with rows that
+# must not add anyone are applied first. Rows are sorted by person, so that the transactions of two
+# chunks can't deadlock.
 _NAMED = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number

@@ -35,7 +35,7 @@ def _folded_key(text: str) -> str:
 
 def key(text: str) -> str:
     """Return a key for comparisons: "E-mail Address " and "email_address" have the same key."""
-    # Only short words are cached, so that the size of the cache is bounded.
+    # Only short words are cached, so that the cache doesn't use too much memory.
     return _folded_key(text) if len(text) <= MAX_WORD_CHARACTERS else ""
 
 
@@ -54,7 +54,8 @@ def split_words(text: str) -> list[str]:
     return [word for match in _WORD.findall(plain) if (word := _NOT_A_WORD.sub("", fold(match)))]
 
 
-# Maps accented letters to plain ones, because ``_WORD`` recognises only A to Z as capitals.
+# Maps accented letters to letters without accents, because ``_WORD`` recognises only A to Z as
+# capitals.
 _WITHOUT_ACCENTS = {
     number: letter
     for number in range(0xC0, 0x180)

@@ -1,6 +1,6 @@
 """Recognises Western European text that is encoded in Windows-1252.
 
-Almost any bytes can be decoded as Windows-1252. If the real encoding is another one, the decoded
+Almost any bytes can be decoded as Windows-1252. If Windows-1252 is the wrong encoding, the decoded
 text has symbols or capital letters inside words, or letters that no Western language combines.
 """
 
@@ -105,7 +105,7 @@ def is_western(text: str) -> bool:
 
 
 def _has_paired_marks(text: str) -> bool:
-    """Return whether every opening quotation mark has a closing one: “Ann”, „Ann“, «Ann»."""
+    """Return whether all quotation marks are in pairs, as in “Ann”, „Ann“ and «Ann»."""
     is_even = len(_QUOTATION_MARKS.findall(text)) % 2 == 0
     return is_even and text.count("«") == text.count("»")
 

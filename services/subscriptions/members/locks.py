@@ -98,8 +98,7 @@ class LockedSubscription:
 
     @property
     def addresses(self) -> set[str]:
-        """The address of the person's account, and the address that is stored for them in the
-        list."""
+        """The address of the person's account, and the address that the list stores for them."""
         return addresses_of(self.person, self.record)
 
 
