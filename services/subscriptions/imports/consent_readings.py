@@ -188,7 +188,8 @@ class ConsentReadings:
         return self._reader
 
     def watched_columns(self) -> list[int]:
-        """Return the columns whose cells may still change a decision."""
+        """Return the columns whose later cells may still change whether they are consent
+        columns."""
         return [
             index
             for index, column in self._columns.items()

@@ -333,11 +333,12 @@ def _is_mostly_western(readings: Mapping[str, _Reading], possible: Mapping[str, 
 
 # The maximum number of bytes that chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# chardet's confidence in the best encoding must exceed that in the second by a factor, which
-# depends on the number of ambiguous cells. These are the limits for few and for enough cells.
+# chardet's confidence in the best encoding must exceed its confidence in the second encoding by a
+# factor. With fewer ambiguous cells than the first number, the factor is largest. It is smallest if
+# there are at least as many ambiguous cells as the second number.
 _FEW, _SOME = 3, 20
-# An East Asian encoding is chosen, or is at least possible, if this share of its characters is
-# frequent in names.
+# The minimum share of decoded characters that must be frequent in names. With the first share, an
+# East Asian encoding can be chosen. With the second share, it only remains possible.
 _MIN_NAME_SHARE = 0.34
 _RIVAL_NAME_SHARE = 0.25
 _MULTI_BYTE_MARGIN = 1.5
@@ -395,8 +396,8 @@ def _best(
     if not others:
         return None
     best, rank = others[0], ranks.get(others[0], 0.0)
-    # The rules in ``western`` have already rejected Windows-1252, so require a larger lead over the
-    # second encoding.
+    # The rules in ``western`` have already rejected Windows-1252, so the best encoding needs a
+    # larger lead if it is Windows-1252.
     is_doubtful = ambiguous_cells < _FEW or best == WINDOWS_1252
     margin = 1.2 if ambiguous_cells >= _SOME else 3.0 if is_doubtful else 2.0
     rivals = (ranks.get(n, 0.0) for n in others if possible[n].cells != possible[best].cells)
@@ -409,7 +410,7 @@ def _best(
 
 
 def _name_share(reading: _Reading, encoding: str) -> float:
-    """Return the share of the characters that often occur in names of the encoding's language."""
+    """Return which share of the characters is frequent in names in the encoding's language."""
     letters = [each for word in reading.words for each in word if not each.isascii()]
     known = _NAME_CHARACTERS[_MULTI_BYTE[encoding]]
     # Kana also count as frequent characters, because only Japanese text contains kana.

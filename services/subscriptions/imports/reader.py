@@ -224,14 +224,15 @@ def open_rows(
     ``source`` needs ``seek`` and ``tell`` for a zip (see ``ranged_file``), otherwise only ``read``.
     ``mapping`` names columns, or their indexes from 0, and the role of each: one of
     ``columns.ROLES``, or a field. It wins over the header. ``forms`` learns how the columns write
-    dates and numbers, and ``readings`` how consent columns are read. ``of_members`` is false for
-    files of suppressions, bounces and complaints, which have no consent columns. If ``encoding`` is
-    ``None``, the reader detects the encoding.
+    dates and numbers, and ``readings`` how to interpret consent columns. ``of_members`` is false
+    for files of suppressions, bounces and complaints, which have no consent columns. If
+    ``encoding`` is ``None``, the reader detects the encoding.
 
     Raises ``EncodingUnclear``, ``import.empty``, ``import.no_email_column``,
     ``import.unknown_format``, ``import.mapping_…``, ``import.column_ambiguous``,
-    ``import.status_values``, ``import.json_array``, ``import.no_readable_row``, what
-    ``find_fields`` raises and, here or while rows are read, what ``open_container`` raises.
+    ``import.status_values``, ``import.json_array``, ``import.no_readable_row``, and the errors of
+    ``find_fields``. The errors of ``open_container`` may be raised here or later, while rows are
+    read.
     """
     container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES, encoding)
