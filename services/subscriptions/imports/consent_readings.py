@@ -188,8 +188,7 @@ class ConsentReadings:
         return self._reader
 
     def watched_columns(self) -> list[int]:
-        """Return the columns whose later cells may still change whether they are consent
-        columns."""
+        """Return the columns for which later cells may still change the decision."""
         return [
             index
             for index, column in self._columns.items()
