@@ -47,7 +47,7 @@ TEXTS = {
 }
 _MAX_CHARACTERS = {"sender_name": MAX_SENDER_CHARACTERS, **TEXTS}
 _LOOK = ("colour", "logo_hash_id", "sender_name", *TEXTS)
-# Texts of a list that strangers can read on pages and in mails.
+# The texts of a list that strangers can see on public pages and in mails.
 _SHOWN = frozenset({"title", "tagline", "consent_wording", "sender_name", *TEXTS})
 _MIXING_STEPS = 50
 
@@ -63,8 +63,9 @@ class Look:
 def checked(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
     """Check the values that an owner set for a list, and return them normalised.
 
-    Overlong texts are rejected before the slow search for links and misleading words. Raises
-    ``list.colour``, ``list.sender_name``, ``list.words``, ``text.leads_away``, ``text.misleading``.
+    Overlong texts are rejected first, because the search for links and misleading words is slow.
+    Raises ``list.colour``, ``list.sender_name``, ``list.words``, ``text.leads_away``,
+    ``text.misleading``.
     """
     checked = dict(values)
     for name in _LOOK:
@@ -98,7 +99,8 @@ def _in_one_spelling(name: str, text: str) -> str:
         return text.lower()
     if name not in TEXTS:
         return text
-    # A mail quotes the text in one line, so that no line of the text looks like part of the mail.
+    # A mail quotes this text in a single line. Otherwise a line of the text could look like part of
+    # the mail.
     end = "\n" if TEXTS[name] == MAX_PAGE_TEXT_CHARACTERS else " "
     return end.join(" ".join(each.split()) for each in text.splitlines())
 

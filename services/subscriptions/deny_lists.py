@@ -1,7 +1,8 @@
 """Deny lists: addresses and domains from which an owner or the operator accepts no new members.
 
 All code that adds a person to a list calls ``require_allowed`` or ``denied_of``. Unlike an opt-out,
-a deny list entry doesn't affect existing members. Once the entry is removed, the person can join.
+a deny list entry doesn't affect existing members. When the entry is removed, the person can join
+the list.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -73,9 +74,9 @@ def normalised(addresses: Sequence[str], domains: Sequence[str], *, verb: str = 
 
 
 def _domain(written: str) -> str | None:
-    """Return the normalised form of a domain or of ``*.`` and a domain.
+    """Return the normalised form of a domain, or of a pattern such as ``*.example.com``.
 
-    Returns ``None`` for any other text.
+    Returns ``None`` if the text is neither a domain nor such a pattern.
     """
     written = strip_unseen(written)
     if not written.startswith(_SUBDOMAINS):
@@ -101,8 +102,8 @@ def _entries_of(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
 def replace(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
     """Replace all entries that the owner can see; return the number of changed entries.
 
-    Erased people stay denied, because the owner can't see and resend their addresses. Raises
-    ``deny_list.too_long``.
+    Erased people stay denied, because the owner can't see their addresses and include them again.
+    Raises ``deny_list.too_long``.
     """
     uow.session.execute(_HOLD, {"owner_id": owner_id})
     before = set(_entries_of(uow, owner_id))
@@ -112,7 +113,7 @@ def replace(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
 def change(uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]) -> int:
     """Add and remove entries; return the number of changed entries.
 
-    Removing an address also works if the person was erased meanwhile. Raises
+    An address can also be removed if its person was erased after the address was added. Raises
     ``deny_list.too_long``.
     """
     uow.session.execute(_HOLD, {"owner_id": owner_id})
@@ -176,7 +177,7 @@ _FIND = text("SELECT entry FROM denied_entries WHERE user_id = :owner_id AND ent
 
 
 def _erased_among(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> dict[bytes, str]:
-    """Find the addresses that were denied before their person was erased.
+    """Find the addresses that are still denied although their person was erased.
 
     Returns a mapping from the stored HMAC of each such address to the address.
     """

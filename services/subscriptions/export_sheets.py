@@ -261,7 +261,7 @@ SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = AN
 
 
 def head(sheet: Sheet, form: ExportFormat, *, bom: bool) -> bytes:
-    """Return the header row of a CSV, after a byte-order mark if ``bom``; empty for JSON Lines."""
+    """Return a CSV's header row, with a byte-order mark if ``bom`` is set; "" for JSON Lines."""
     mark = codecs.BOM_UTF8 if bom else b""
     return mark + _csv([sheet.columns]) if form is ExportFormat.CSV else b""
 

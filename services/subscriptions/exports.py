@@ -77,8 +77,8 @@ class ExportOrder:
     """The order of a caller: the members of a segment, or of a filter that is written as JSON.
 
     Attributes:
-        statuses: the statuses of the members to export; ``None`` for the default statuses.
-        bom: whether the file begins with a byte-order mark, which makes Excel read it as UTF-8.
+        statuses: the statuses of the members to export, or ``None`` to use the default statuses.
+        bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
     """
 
     kind: ExportKind

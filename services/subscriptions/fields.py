@@ -214,7 +214,7 @@ def checked(values: Mapping[str, Any]) -> CheckedColumns:
     """Check the texts that an owner set, and strip whitespace around them.
 
     Call this before a transaction begins, because searching the texts for links and misleading
-    words takes time. Overlong texts are rejected before that search. Raises ``field.label``,
+    words takes time. Overlong texts are rejected before the search. Raises ``field.label``,
     ``field.choices``, ``text.leads_away``, ``text.misleading``.
     """
     columns = dict(values)

@@ -58,7 +58,7 @@ def checked(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     checked = branding.checked(settings, values)
-    # Mails contain the title. With a title of several lines, an owner could mail any text to
+    # Mails contain the title. If a title could have several lines, an owner could mail any text to
     # strangers.
     if "title" in checked and not is_shown(checked["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
@@ -117,7 +117,7 @@ def change(
     fields: CheckedValues,
     providers: Collection[str],
 ) -> None:
-    """Set columns of a list; raises ``list.busy``, ``list.logo``, and the columns' own errors."""
+    """Set columns of a list. Raises ``list.busy``, ``list.logo`` and the errors of the columns."""
     before = branding.texts_of(mailing_list)
     columns = {name: value for name, value in fields.items() if name not in {_WORDING, *_FIELDS}}
     with uow.session.no_autoflush:

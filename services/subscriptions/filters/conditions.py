@@ -140,7 +140,8 @@ def _of_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    # If the value is only whitespace, keep it: it matches no address. An empty value matches all.
+    # Keep a value that consists of whitespace, because this value matches no address. An empty
+    # value would match all addresses.
     lowered = unicodedata.normalize("NFC", strip_unseen(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(pattern(operator, lowered))

@@ -65,9 +65,10 @@ class AppliedChunk:
     """The result of one chunk.
 
     Attributes:
-        counts: the number of rows with each verdict. ``left`` rows count as opted out.
-        updated: how many active members the rows changed.
-        left_out: the number of values that were left out of imported rows.
+        counts: the number of rows with each verdict. Rows with the verdict ``left`` are counted as
+            opted out.
+        updated: the number of active members whose data the rows changed.
+        left_out: the number of invalid values that were omitted from imported rows.
         dropped_expiries: expiry dates that were dropped because the member has no paid tier. The
             keys are line numbers.
         not_added: the CSV lines of rows that were added only in part or not at all.
@@ -84,8 +85,8 @@ class AppliedChunk:
 class PreparedChunk:
     """A chunk that is ready to be copied into the database.
 
-    ``already`` in ``verdicts`` is provisional: the database decides about these rows. ``lines``
-    holds them in COPY format.
+    In ``verdicts``, ``already`` is provisional, because the database makes the final decision about
+    these rows. ``lines`` holds these rows in COPY format.
     """
 
     number: int
@@ -314,7 +315,7 @@ class ChunksAtOnce:
         self._under_way.append((commit, self._threads.submit(copy_context().run, commit)))
 
     def end_all(self) -> bool:
-        """Wait until all started chunks are finished. Return whether there were any chunks."""
+        """Wait until all started chunks are finished. Return whether any chunk had been started."""
         had_some = bool(self._under_way)
         while self._under_way:
             self._end_oldest()

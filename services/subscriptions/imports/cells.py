@@ -90,14 +90,14 @@ class TierReader:
         self._cached = lru_cache(1024)(self._tier)
 
     def read(self, cells: Sequence[str]) -> str | None:
-        """Return the tier of a record; ``None`` if the record names none.
+        """Return the tier of a record, or ``None`` if the record names no tier.
 
         ``cells`` must have a cell for every column of the file.
         """
         if self._pick is None:
             return None
         picked = self._pick(cells)
-        # Only short cells are cached, to bound the memory.
+        # Only short cells are cached, so that the cache doesn't use too much memory.
         is_short = max(map(len, picked)) <= MAX_WORD_CHARACTERS
         return self._cached(picked) if is_short else self._tier(picked)
 
@@ -129,10 +129,10 @@ _NOT_OF_A_KEY = re.compile(r"[^a-z0-9]+")
 def match_fields(
     layout: ColumnLayout, columns: Collection[int], fields: Sequence[MemberField]
 ) -> None:
-    """Assign these columns to the owner's fields, by the mapping or by the headers.
+    """Use the mapping or the headers to assign these columns to the owner's fields.
 
-    Each field gets at most one column. A header that equals the field's key or label has priority.
-    Raises ``import.mapping_type``.
+    At most one column is assigned to each field. A header that equals the field's key or label has
+    priority. Raises ``import.mapping_type``.
     """
     by_key = {field.key: field for field in fields}
     for index in columns:

@@ -92,7 +92,7 @@ ABSENT = AbsentCell()
 
 
 class RowProblem(NamedTuple):
-    """The reason why a row with an address is not imported, as an error code and a sentence."""
+    """The reason why a row with a valid address isn't imported: an error code and a sentence."""
 
     code: str
     reason: str
@@ -105,8 +105,8 @@ class MemberRow(NamedTuple):
         line: the physical line where the record begins, from 1.
         tier: free, silver or gold; ``None`` when the file names none.
         cells: the original columns in the order of the header; a record may have fewer or more.
-        problem: why the row is not imported. If an address has several rows, the strictest row
-            decides, even if it has a problem.
+        problem: why the row is not imported. If an address has several rows, only the strictest row
+            is used, even if this row has a problem.
         clears_expiry: whether an empty cell for the end of the paid tier clears the stored end.
     """
 
@@ -184,7 +184,7 @@ MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
 # Maps each role that only one column may have to the roles that exclude it. If the owner's mapping
-# uses one of these roles, no header is matched with the excluded role.
+# uses a role that excludes another role, no column gets the excluded role because of its header.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -198,7 +198,7 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
 }
 _NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
 # Maps each role that any number of columns may have to the role that excludes it. If the owner's
-# mapping uses that role, no header is matched with the excluded role.
+# mapping uses the second role, no column gets the first role because of its header.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Roles that an owner is shown as another.
@@ -228,7 +228,7 @@ class ConsentSubject(StrEnum):
 class Basis(Enum):
     """How a column was recognised as a consent column.
 
-    Unless the basis is ``KNOWN``, the cells of the column must confirm it.
+    Unless the basis is ``KNOWN``, the cells of the column must confirm that it is a consent column.
     """
 
     KNOWN = "the mapping or the whole header"
@@ -241,9 +241,9 @@ class ConsentColumn(NamedTuple):
     """A consent column, which states consent, opting out, confirmation or a status.
 
     Attributes:
-        reason: the status of a person who has a yes in an opt-out column, such as "bounced".
+        reason: the status that "yes" stands for in an opt-out column, for example "bounced".
         may_be_tier: whether an unrecognised word in the column is treated as the name of a tier.
-        is_time: whether the header names a time. A date in the column then counts as a yes.
+        is_time: whether the header names a time. If so, a date in the column means "yes".
         product: the product that exported the file, if all cells are in ``product_words``.
     """
 
@@ -261,16 +261,16 @@ class ColumnLayout:
     """The role of each column in a file. All attributes refer to columns by index.
 
     Attributes:
-        roles: maps each role of ``columns.toml`` to its columns. In a ``paid`` column, any cell
-            means a paid tier unless it is empty or states a no. ``created_at`` is used if
+        roles: maps each role of ``columns.toml`` to its columns. In a ``paid`` column, a cell means
+            a paid tier unless the cell is empty or means "no". ``created_at`` is used if
             ``joined_at`` has no date.
         mapped: maps each column in the owner's mapping to its role.
         consent: the consent columns.
-        ignored_consent: consent columns to which the owner's mapping gives another role.
-        unclear: columns whose header is about consent, but doesn't state what a yes means.
+        ignored_consent: consent columns for which the owner's mapping has another role.
+        unclear: columns whose header is about consent, but doesn't state what "yes" means.
         fields: columns that hold the owner's fields.
-        wanted: columns that the mapping assigns to fields. A value holds the field's key, and its
-            type or "".
+        wanted: maps columns to the fields that the owner's mapping assigned. Each value holds the
+            key of the field, and the type of the field or "".
         passed_over: columns that the mapping ignores.
     """
 
@@ -385,10 +385,10 @@ def index_of(header: Sequence[str], column: str) -> int:
 
 
 def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
-    """Give the column the roles that match its header.
+    """Assign the column to the roles that match its header.
 
-    Most roles go only to the first matching column. A part of a person's name, such as the last
-    name, may be in several columns. ``chosen``: the roles in the owner's mapping.
+    Most roles go only to the first matching column. But several columns may hold the same part of a
+    person's name, such as the last name. ``chosen``: the roles in the owner's mapping.
     """
     for role, rulers in _SINGLE_ROLES.items():
         is_free = not layout.of(role) or (role in _NAME_PARTS and role not in chosen)

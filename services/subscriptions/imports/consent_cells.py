@@ -1,7 +1,8 @@
-"""Reads the cells of consent columns, and returns the status that each cell states.
+"""Interprets the cells of consent columns: determines the subscription status that a cell states.
 
-The status depends on what the column is about and on what the cell means. For example, "no"
-means unsubscribed in a column about consent, and nothing in an opt-out column.
+The status depends on what the column is about and on what the cell means. For example, "no" in a
+column about consent means that the person is unsubscribed. In an opt-out column, "no" states
+nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,10 +31,10 @@ COMPLAINED, MAY_PASS = SuppressionStatus.COMPLAINED, SuppressionStatus.MAY_PASS
 NOT_SUBSCRIBED = SuppressionStatus.NOT_SUBSCRIBED
 STATUS_UNKNOWN = "row.status_unknown"
 
-# The status that a cell states; ``None`` if it states none.
+# The status that a cell states, or ``None`` if the cell states no status.
 Answer = SuppressionStatus | None
 
-# The errors for rows that become neither members nor opt-outs.
+# The errors for rows that add neither a member nor an opt-out.
 ROW_PROBLEMS = {
     NOT_SUBSCRIBED: RowProblem(
         "row.not_subscribed", "The file says that this person is not subscribed."
@@ -66,8 +67,8 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
     Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
 }
 # The status that a cell states, by the subject of its column and the meaning of the cell. Meanings
-# that are missing here count as unrecognised. In an opt-out column, a yes or a date means the
-# ``reason`` of the column.
+# that are missing here count as unrecognised. In an opt-out column, "yes" or a date stands for the
+# status in ``reason`` of the column.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
     ConsentSubject.OPTING_OUT: {
         **_OPT_OUT_ANSWERS,
@@ -91,9 +92,9 @@ _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
 
 
 class StatusValues:
-    """Maps each status value in the file to the status that the owner assigned.
+    """Maps each status value in the file to the status that the owner assigned to the value.
 
-    Case, accents and extra blanks are ignored.
+    Differences in case, accents and extra spaces are ignored when values are compared.
     """
 
     def __init__(self, statuses: Mapping[str, str] | None) -> None:
@@ -121,7 +122,8 @@ class StatusValues:
 def check_status_values(statuses: Mapping[str, str]) -> None:
     """Check the statuses that an owner assigned to values in the file.
 
-    Raises ``import.status_values`` for an unknown status, or for an opt-out made "subscribed".
+    Raises ``import.status_values`` if a status is unknown, or if "subscribed" was assigned to an
+    opt-out value.
     """
     for value, status in statuses.items():
         if status not in STATUS_VALUES:
@@ -148,18 +150,18 @@ def is_status(item: str) -> bool:
 
 
 def is_bare_no(cell: str) -> bool:
-    """Return whether the cell is a plain no, without a word such as "unsubscribed"."""
+    """Return whether the cell only means "no", without a word such as "unsubscribed"."""
     return all(read_words(item) is Meaning.NO for item in items_of(cell))
 
 
 def strictest(answers: Iterable[Answer]) -> Answer:
-    """Return the strictest of the statuses; ``None`` if no cell states one."""
+    """Return the strictest of these statuses, or ``None`` if no cell states a status."""
     statuses = [answer for answer in answers if answer is not None]
     return max(statuses, key=STRICTNESS.__getitem__, default=None)
 
 
 def read_as(answer: Answer) -> str:
-    """Return the name of this status for ``read_as`` in the result of an import."""
+    """Return the name that this status has in ``read_as`` in the result of an import."""
     if answer is None:
         return "nothing"
     return "subscribed" if answer is WANTED else answer.value
@@ -187,13 +189,13 @@ def _read_item(
 
 
 def _meaning(item: str, column: ConsentColumn) -> Meaning:
-    """Return the meaning of an item in this column. In some columns a date counts as a yes."""
+    """Return the meaning of an item in this column. In some columns a date means "yes"."""
     meaning = read_words(item)
     is_opting_out = column.subject is ConsentSubject.OPTING_OUT
     if meaning is Meaning.DATE and (is_opting_out or column.is_time):
         return Meaning.YES
     if meaning is Meaning.UNKNOWN and column.reason is BOUNCED:
-        # The cell may hold only the kind of bounce, such as "hard".
+        # The cell of a bounce column may hold only the kind of bounce, such as "hard".
         return read_words(f"{item} bounce")
     return meaning
 

@@ -1,4 +1,4 @@
-"""Recognises consent columns by the owner's mapping or by their headers.
+"""Uses the owner's mapping and the headers of a file to recognise its consent columns.
 
 A consent column states consent, opting out, confirmation or a status.
 """
@@ -58,7 +58,8 @@ _BY_MAPPING = {role: _KINDS[role] for role in ("status", "subscribed", "unsubscr
 _BY_HEADER = {
     key(name): _KINDS[kind] for kind, names in _WORDS["headers"].items() for name in names
 }
-# Complete headers with another known meaning. Their words are not searched for consent.
+# Headers that are known to have a meaning other than consent, although a word in them may suggest
+# consent.
 _KNOWN_AS_OTHERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
 
 
@@ -67,7 +68,8 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 _OPTING_OUT = {name: _pattern(name) for name in ("complained", "bounced", "unsubscribed")}
-# The first match decides, so ``status`` comes last: it also matches "consent status".
+# The first matching subject is used. ``status`` comes last because it also matches headers such as
+# "consent status".
 _OTHERS = {name: _pattern(name) for name in ("opted_in", "confirmed", "subscribed", "status")}
 _CONSENTS = frozenset({"opted_in", "subscribed"})
 _UNCLEAR = _pattern("unclear")
@@ -85,7 +87,7 @@ _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """Marks a header that is about consent, but doesn't state what a yes means."""
+    """Marks a header that is about consent, but doesn't state what "yes" means."""
 
     HEADER = "header"
 
@@ -95,7 +97,7 @@ def add_consent_columns(layout: ColumnLayout) -> None:
 
     ``layout.consent`` gets the columns that the mapping or their header marks as consent columns.
     ``layout.ignored_consent`` gets consent columns that the owner mapped to another role.
-    ``layout.unclear`` gets columns whose header doesn't state what a yes means.
+    ``layout.unclear`` gets columns whose header doesn't state what "yes" means.
     """
     for index, name in enumerate(layout.header):
         role = layout.mapped.get(index)
@@ -103,7 +105,7 @@ def add_consent_columns(layout: ColumnLayout) -> None:
             layout.consent[index] = _BY_MAPPING[role]
             continue
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
-            # In our own exports, these columns hold the owner's fields.
+            # In files that Pressroom exported, these columns hold the owner's fields.
             continue
         column = read_header(name)
         if isinstance(column, ConsentColumn):
@@ -115,7 +117,7 @@ def add_consent_columns(layout: ColumnLayout) -> None:
 
 
 def refuse_unclear(layout: ColumnLayout, indexes: Iterable[int]) -> None:
-    """Raise ``import.column_ambiguous`` for the first of these unclear columns, if any."""
+    """Raise ``import.column_ambiguous`` for the first column whose header is unclear, if any."""
     for index in indexes:
         raise IMPORT_COLUMN_AMBIGUOUS(column=layout.header[index].strip()[:MAX_WORD_CHARACTERS])
 
@@ -157,13 +159,13 @@ def _is_about_consent(text: str) -> bool:
 
 
 def _phrase(name: str) -> str:
-    """Return the words of a header, separated by single blanks."""
+    """Return the words of a header, separated by single spaces."""
     words = [part for word in split_words(name) for part in _parts_of(word)]
     return " ".join(words).replace("e mail", "email")
 
 
 def _parts_of(word: str) -> Sequence[str]:
-    """Split ``word`` into known words, as in "optout"; return only ``word`` if that fails."""
+    """Split a word such as "optout" into known words, or return only ``word`` if it has none."""
     if len(word) > MAX_WORD_CHARACTERS:
         return (word,)
     splits: dict[int, tuple[str, ...]] = {0: ()}

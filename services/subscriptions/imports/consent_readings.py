@@ -1,4 +1,4 @@
-"""Reads the consent columns of a file, and counts the values in them."""
+"""Interprets the consent columns of a file, and counts the values in these columns."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ Records = Sequence[Sequence[str]]
 
 
 class ConsentAnswer(NamedTuple):
-    """The status that a row states for its person, and the error if the row is not imported."""
+    """The status that a row states for a person, and the error if the row can't be imported."""
 
     status: SuppressionStatus
     problem: RowProblem | None = None
@@ -63,7 +63,7 @@ _NOTHING_SAID = ConsentAnswer(WANTED)
 
 
 class ColumnEvidence:
-    """Decides from the cells of a column whether it is a consent column."""
+    """Uses the cells of a column to decide whether the column is a consent column."""
 
     def __init__(self, column: ConsentColumn, values: StatusValues) -> None:
         self._column = column
@@ -71,7 +71,7 @@ class ColumnEvidence:
         self._has_status = self._has_opt_out = False
         self._has_number_or_link = self._has_address = self._has_text = False
         self._has_only_status_words = self._has_only_product_words = True
-        # The different words of the column, collected up to one word above the limit.
+        # The different words of the column. At most one word more than the limit is collected.
         self._words: set[str] = set()
 
     @classmethod
@@ -103,7 +103,7 @@ class ColumnEvidence:
 
     @property
     def is_consent(self) -> bool:
-        """Return whether this is a consent column, judging by the cells so far."""
+        """Return whether the cells seen so far indicate that this is a consent column."""
         column = self._column
         if column.product is not None:
             return self._has_only_product_words and (
@@ -120,18 +120,19 @@ class ColumnEvidence:
 
     @property
     def may_be_status(self) -> bool:
-        """Return whether all cells so far are status words, with only a few different words."""
+        """Return whether all cells seen so far are status words, and few different words occur."""
         return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
 
 
 class ConsentReadings:
-    """The consent columns of one file, and the values in them.
+    """The consent columns of one file, and the values in these columns.
 
-    Some consent columns can be recognised only by their cells. The first rows give a provisional
-    decision. If later rows contradict the decision, the file is read a second time.
+    Some consent columns can be recognised only by their cells. For these columns, the decision is
+    provisional at first, because it depends on the first rows of the file. If later rows contradict
+    the decision, the file is read a second time.
 
     Args:
-        settled: the decisions after the first reading of the same file, from ``settled``.
+        settled: what ``settled`` returned after the same file was read for the first time.
         status_values: maps each status value in the file to the status that the owner assigned.
     """
 
@@ -142,7 +143,8 @@ class ConsentReadings:
     ) -> None:
         self._settled = settled
         self.values = StatusValues(status_values)
-        # The columns whose cells decide whether they are consent columns, by index.
+        # The columns that can be recognised as consent columns only by their cells. The keys are
+        # the indexes of the columns.
         self._columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
         self._decisions: dict[int, bool] = {}
@@ -158,7 +160,7 @@ class ConsentReadings:
                 yield index
 
     def decide(self, layout: ColumnLayout, sample: Records) -> None:
-        """Decide from the cells of the first rows which columns are consent columns.
+        """Use the cells of the first rows to decide which columns are consent columns.
 
         Remove columns with unsuitable cells from ``layout.consent``, and add columns with status
         words. Raises ``import.status_values`` if "subscribed" was assigned to an opt-out.
@@ -180,13 +182,13 @@ class ConsentReadings:
         self.values.check(layout.product)
 
     def reader(self, layout: ColumnLayout) -> "ConsentReader":
-        """Return a reader for records with this layout. It replaces the previous reader."""
+        """Return a new reader for records with this layout. Discard the previous reader."""
         self._count_rows()
         self._reader = ConsentReader(self, layout)
         return self._reader
 
     def watched_columns(self) -> list[int]:
-        """Return the columns whose cells may still change a decision."""
+        """Return the columns for which later cells may still change the decision."""
         return [
             index
             for index, column in self._columns.items()
@@ -208,7 +210,7 @@ class ConsentReadings:
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def settled(self) -> dict[str, bool]:
-        """Return for each column that was judged by its cells whether it is a consent column."""
+        """Return which of the columns that were judged by their cells are consent columns."""
         return {
             str(index): is_consent
             for index, is_consent in self._final_decisions().items()
@@ -220,7 +222,7 @@ class ConsentReadings:
         return self._final_decisions() != self._decisions
 
     def values_by_column(self) -> dict[int, list[dict[str, Any]]]:
-        """Return the values of each consent column, each with its number of rows and its status.
+        """Return the values of each consent column, with the row count and status of each value.
 
         Unrecognised values come first, then the most frequent values.
         """
@@ -235,7 +237,7 @@ class ConsentReadings:
         return values
 
     def unknown_values(self, header: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the unrecognised values with their columns, the most frequent values first."""
+        """Return the unrecognised values and their columns, sorted by descending number of rows."""
         self._count_rows()
         return [
             {"column": header[index].strip()[:MAX_WORD_CHARACTERS], "value": value, "rows": rows}
@@ -325,7 +327,8 @@ class ConsentReader:
             self._choose_columns()
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
         if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
-            # To bound the memory, long cells are not stored. The row gets a unique key instead.
+            # Long cells are not cached, so that the cache doesn't use too much memory. A row with a
+            # long cell gets a unique key instead.
             picked = (str(len(self._rows)),)
         self._rows[picked] = rows
         return rows
@@ -340,7 +343,8 @@ class ConsentReader:
             for index, column in self._columns.items()
         }
         if self._is_confirmed(answers):
-            # If a person is confirmed, a "no" in an opt-in column only states how they joined.
+            # If a person has confirmed their subscription, "no" in an opt-in column only describes
+            # how they joined.
             for index, column in self._columns.items():
                 is_opt_in = column.subject is ConsentSubject.OPTING_IN
                 if is_opt_in and answers[index] is NOT_SUBSCRIBED and is_bare_no(cells[index]):
@@ -366,7 +370,7 @@ class ConsentReader:
 
 
 class _EqualRows:
-    """A group of rows that have equal cells in the consent columns, and so the same status."""
+    """A group of rows with the same status, because they have equal cells in consent columns."""
 
     __slots__ = ("answer", "answers", "count")
 

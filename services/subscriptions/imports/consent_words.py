@@ -19,7 +19,7 @@ from services.subscriptions.imports.written_forms import DateOrder, read_moment
 
 
 class Meaning(StrEnum):
-    """The meaning of a cell, regardless of the column that it is in.
+    """The meaning of a cell by itself, without regard to the header of its column.
 
     Each value except ``DATE`` and ``UNKNOWN`` is the name of a word list in ``consent.toml``.
     """
@@ -61,11 +61,13 @@ _NEGATIONS = keys_of(_WORDS["cell_phrases"]["negations"])
 _SOFT = keys_of(_WORDS["cell_phrases"]["soft"])
 _EXACT = keys_of(_WORDS["cell_phrases"]["exact"])
 _GENERIC = keys_of(_WORDS["cell_phrases"]["generic"])
-# More text may follow words with these meanings, as in "unsubscribed (2024-01-02)".
+# A word with one of these meanings is recognised even if more text follows, as in "unsubscribed
+# (2024-01-02)".
 _WITH_TEXT = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
 _MEMBER_WORDS = frozenset({Meaning.ALLOWED, Meaning.ACTIVE, Meaning.CUSTOMER})
 _STATUS_WORDS = _WITH_TEXT | _MEMBER_WORDS
-# A "no" after an opt-out word contradicts it only if at most this many words follow.
+# If more words than this follow an opt-out word, a "no" in these words doesn't contradict the
+# opt-out.
 _MAX_SHORT_ANSWER = 2
 _SIGNS = {
     **dict.fromkeys(("\\n", "#n/a"), Meaning.EMPTY),
@@ -78,10 +80,12 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# The characters that keep the meaning of a known word. A question mark, for example, changes it.
+# Characters that may be added to a known word without changing its meaning. A question mark, for
+# example, would change the meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
-# The years of real opt-outs. Programs write "never" as a date far outside these years.
+# The years in which a person can have opted out. Programs represent "never" as a date far outside
+# these years.
 _YEARS = range(1980, 2100)
 
 
@@ -89,7 +93,8 @@ def items_of(cell: str) -> Iterator[str]:
     """Yield the items of a list such as ``['HARD_BOUNCE']``, or the cell if it isn't a list."""
     text = bare_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
-    # PostgreSQL writes a list in braces. Braces around colons are a JSON object.
+    # PostgreSQL formats a list with braces. If there is a colon inside the braces, the text is a
+    # JSON object instead.
     if is_list or (text[:1] == "{" and text[-1:] == "}" and ":" not in text):
         yield from (each.strip(" '\"\t") for each in text[1:-1].split(","))
     else:
@@ -98,7 +103,7 @@ def items_of(cell: str) -> Iterator[str]:
 
 @lru_cache(4096)
 def read_words(text: str) -> Meaning:
-    """Return the meaning of a cell, or of one item if the cell holds a list."""
+    """Return the meaning of a cell that isn't a list, or of one item of a list."""
     folded = fold(text).strip(_BLANKS)
     meaning = _sign(folded)
     if meaning is not None:
@@ -142,14 +147,15 @@ def is_number(text: str) -> bool:
 
 
 def _sign(text: str) -> Meaning | None:
-    """Return the meaning of a text without words, such as a number; ``None`` for words."""
+    """Return the meaning of a text without words, such as a number, or ``None`` for other texts."""
     if not text or text in _SIGNS:
         return _SIGNS.get(text, Meaning.EMPTY)
     if _is_dash(text) or _ZERO_DATE.match(text):
         return Meaning.BLANK
     if _NUMBER.match(text):
         return _number(text)
-    # "Active?" is a question. The minus sign in "-1 active" makes the meaning unclear.
+    # "Active?" is a question and states nothing. In "-1 active", the minus sign makes the meaning
+    # unclear.
     return Meaning.UNKNOWN if text[0] in "+-" or "?" in text else None
 
 
@@ -166,7 +172,7 @@ def _number(text: str) -> Meaning:
 
 
 def _phrase(text: str, words: list[str]) -> Meaning:
-    """Return the meaning of a text that has a known word among other words."""
+    """Return the meaning of a text that contains a known word and other words."""
     while len(words) > 1 and words[0] in _FILLERS:
         words = words[1:]
     meaning, rest = _longest_word(words)
@@ -174,7 +180,8 @@ def _phrase(text: str, words: list[str]) -> Meaning:
         meaning, rest = _longest_word(words[1:])
         if meaning in _MEMBER_WORDS and not rest:
             return Meaning.NOT_SUBSCRIBED
-        # "Not unsubscribed" denies that a person has opted out, but doesn't state consent.
+        # "Not unsubscribed" means that a person hasn't opted out, but doesn't state that they
+        # consented.
         return Meaning.BLANK if meaning in _WITH_TEXT and not rest else Meaning.UNKNOWN
     if meaning not in _WITH_TEXT:
         return Meaning.UNKNOWN
@@ -184,7 +191,7 @@ def _phrase(text: str, words: list[str]) -> Meaning:
 
 
 def _longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
-    """Return the meaning of the longest known term at the beginning, and the remaining words."""
+    """Return the meaning of the longest known term that begins the text, and the other words."""
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         meaning = _MEANINGS.get(word)

@@ -250,13 +250,13 @@ def _only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     return entry
 
 
-# A byte-order mark decides the encoding. Without one, the file is UTF-16 if many bytes at even
-# positions, or many at odd positions, are zero. Otherwise the file is UTF-8, unless most characters
-# beyond ASCII are invalid UTF-8. Then the module ``encodings`` detects the encoding, at first from
-# the beginning of the file.
+# A byte-order mark decides the encoding. Without a byte-order mark, the file is UTF-16 if many
+# bytes at even positions, or many at odd positions, are zero. In all other files, the encoding is
+# UTF-8 unless most characters beyond ASCII are invalid UTF-8. In that case, the module
+# ``encodings`` detects the encoding, at first from the beginning of the file.
 #
 # A few invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can
-# detect them in an address. In names, ``repair_text`` reads these bytes as Windows-1252.
+# detect these bytes in an address. In names, ``repair_text`` decodes these bytes as Windows-1252.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -292,8 +292,9 @@ class DecodedText:
     ``damaged`` becomes true at the first bytes that are invalid in the encoding. ``is_binary`` is
     true if the first line has control characters, as in a binary file.
 
-    ``encoding`` is the ``named`` one, if any. Otherwise it is detected in the first ``head_bytes``
-    bytes of the file. After the last chunk, ``settled_encoding`` may correct it.
+    If ``named`` is set, ``encoding`` is that encoding. Otherwise the encoding is detected from the
+    first ``head_bytes`` bytes of the file. After the last chunk, ``settled_encoding`` may return a
+    different encoding.
 
     Raises ``EncodingUnclear`` for a short file whose encoding can't be detected.
     """
@@ -306,7 +307,8 @@ class DecodedText:
         self._evidence = EncodingEvidence()
         head, chunks = take_head(iter(chunks), head_bytes)
         found, mark = _detect_unicode(head, named)
-        # A byte-order mark proves the encoding, and so do the zero bytes of UTF-16.
+        # A byte-order mark proves the encoding. The zero bytes in UTF-16 text prove the encoding
+        # too.
         self._is_certain = mark > 0 or (found is not None and found != "utf-8")
         self.encoding = named or found or WINDOWS_1252
         first_line = head[mark:].decode(self.encoding, "replace").lstrip().partition("\n")[0]
@@ -339,7 +341,8 @@ class DecodedText:
         if self.encoding != "utf-8":
             self._evidence.note(data)
         elif is_valid:
-            # A character beyond ASCII has one to three extra bytes, so the count may be too high.
+            # In UTF-8, a character beyond ASCII has one to three extra bytes, so the count may be
+            # too high.
             self._beyond_ascii += max(0, len(data) - len(text))
             self._evidence.note(data if data.isascii() else b"\n")
         else:
@@ -348,7 +351,7 @@ class DecodedText:
             self._evidence.note(data)
 
     def settled_encoding(self) -> str:
-        """Return the encoding as detected from the whole file. Call this after the last chunk.
+        """Return the encoding found in the whole file. Call this method after the last chunk.
 
         Raises ``EncodingUnclear``.
         """
@@ -359,7 +362,7 @@ class DecodedText:
         return self._evidence.decide()
 
     def reads_like(self, encoding: str) -> bool:
-        """Return whether decoding with ``encoding`` instead would give the same names.
+        """Return whether the names would be the same if the file were decoded with ``encoding``.
 
         Addresses may differ, because bytes that are invalid UTF-8 are repaired only in names.
         """
@@ -373,7 +376,8 @@ _LENIENT = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
 def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
     """Return the Unicode encoding of a file, and the length of its byte-order mark in bytes.
 
-    The encoding is ``None`` if the file isn't Unicode. ``named``: the encoding that the owner set.
+    The encoding is ``None`` if the file doesn't have a Unicode encoding. ``named``: the encoding
+    that the owner set.
     """
     for mark, encoding in _MARKS:
         if head.startswith(mark) and named in (None, encoding):
@@ -391,7 +395,7 @@ def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
 
 
 def _encoding_of_head(head: bytes, *, is_whole: bool) -> str:
-    """Detect the encoding of a file that isn't Unicode from ``head``, its first bytes.
+    """Detect a file's non-Unicode encoding from ``head``, the first bytes of the file.
 
     Raises ``EncodingUnclear`` if the head is the whole file and several encodings remain possible.
     """
@@ -404,5 +408,6 @@ def _encoding_of_head(head: bytes, *, is_whole: bool) -> str:
     except EncodingUnclear:
         if is_whole:
             raise
-        # Start with a provisional encoding, because later parts of the file may settle it.
+        # The encoding is provisional, because later parts of the file may help to detect the right
+        # encoding.
         return WINDOWS_1252

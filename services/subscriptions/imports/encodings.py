@@ -2,7 +2,8 @@
 
 The module ``western`` recognises Western European names in Windows-1252 by rules, because
 statistics are unreliable for a single name. For other files, the library chardet ranks the
-encodings in which the words are plausible. If no encoding is clearly the best, the owner chooses.
+encodings in which the words are plausible. If no encoding is clearly the best, the owner chooses
+the encoding.
 """
 
 import re
@@ -61,9 +62,9 @@ _MULTI_BYTE = {
     "cp950": "traditional_chinese",
     "cp949": "korean",
 }
-# All encodings except the Unicode ones, which ``containers`` detects.
+# All encodings except the Unicode encodings, which ``containers`` detects.
 _CANDIDATES = tuple(each for each in ENCODINGS if not each.startswith("utf"))
-# Maps chardet's names of encodings to our names where they differ.
+# Maps chardet's name of an encoding to our name of the encoding, if the two names differ.
 _OF_CHARDET = {
     "shift_jis_2004": "cp932",
     "euc_jis_2004": "euc_jp",
@@ -78,7 +79,7 @@ _NAME_CHARACTERS = {
 
 
 def read_encoding(name: str) -> str | None:
-    """Return the encoding with this name in any spelling; ``None`` if the name is unknown."""
+    """Return the encoding with this name, in any spelling, or ``None`` if the name is unknown."""
     plain = _NOT_OF_A_NAME.sub("", name.lower())
     own = {_NOT_OF_A_NAME.sub("", encoding): encoding for encoding in ENCODINGS}
     return own.get(plain.replace("windows", "cp")) or _ALIASES.get(plain)
@@ -97,14 +98,15 @@ class EncodingUnclear(DomainError):
         self.readings = readings
 
 
-# The bytes that end a cell. All are below 0x40, because a higher byte may be the second byte of an
-# East Asian character. A blank doesn't end a cell, so that paired quotation marks stay together.
+# The bytes that end a cell. All of these bytes are below 0x40, because a higher byte may be the
+# second byte of an East Asian character. A space doesn't end a cell, so that paired quotation marks
+# stay in the same cell.
 _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _AS_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# The maximum number of cells to collect per non-ASCII byte value. This bounds the memory.
-# Letters that first appear late in a large file are still included.
+# The maximum number of cells to collect per non-ASCII byte value. The limit per value saves memory,
+# and still leaves room for letters that first appear late in a large file.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
 _MAX_ROW_BYTES = 400
@@ -126,7 +128,7 @@ class EncodingEvidence:
         return bool(self._cells)
 
     def note(self, data: bytes) -> None:
-        """Collect cells from the next part of the file. Parts in plain ASCII may be skipped."""
+        """Collect cells from the next part of the file, and skip the part if it is all ASCII."""
         if data.isascii() and self._begun.isascii():
             self._begun = (self._begun + data)[-_MAX_CELL_BYTES:]
             return
@@ -158,9 +160,9 @@ class EncodingEvidence:
                     self._pattern = self._pattern_for(self._counts)
 
     def _pattern_for(self, counts: Mapping[int, int]) -> re.Pattern[bytes] | None:
-        """Return a pattern that matches the non-ASCII byte values that need more cells.
+        """Return a pattern for non-ASCII byte values that still lack cells to detect the encoding.
 
-        Return ``None`` if there are enough cells for every byte value.
+        Return ``None`` if enough cells have been collected for every byte value.
         """
         open_bytes = [byte for byte, count in counts.items() if count < _MAX_CELLS_PER_BYTE]
         if not open_bytes:
@@ -179,7 +181,7 @@ class EncodingEvidence:
         possible = _possible(readings)
         if _is_mostly_western(readings, possible):
             return WINDOWS_1252
-        # Cells with the same text in all possible encodings can't help to choose one.
+        # Cells with the same text in all possible encodings don't help to choose an encoding.
         texts = zip(*(reading.cells for reading in possible.values()), strict=True)
         ambiguous = [cell for cell, read in zip(cells, texts, strict=False) if len({*read}) > 1]
         if ambiguous:
@@ -194,9 +196,9 @@ class EncodingEvidence:
     def _shown(
         self, readings: "Mapping[str, _Reading]", ranks: Mapping[str, float]
     ) -> dict[str, list[str]]:
-        """Return some rows in each encoding, the most probable encoding first.
+        """Return some rows decoded with each possible encoding, the most probable encoding first.
 
-        If several encodings give the same text, only the most probable one is listed.
+        If several encodings give the same text, only the most probable encoding is listed.
         """
         shown: dict[str, list[str]] = {}
         for encoding in sorted(readings, key=lambda each: -ranks.get(each, 0.0)):
@@ -233,7 +235,8 @@ class _Reading(NamedTuple):
 
 
 _WORD = re.compile(r"[^\s.,;:()&+/|\"<>@_-]+")
-# With a wrong encoding, the share of plausible words is usually below this limit.
+# If the cells are decoded with a wrong encoding, the share of plausible words is usually below this
+# limit.
 _MIN_PLAUSIBLE_SHARE = 0.9
 _SHARE_MARGIN = 0.02
 _MIN_WESTERN_SHARE = 0.97
@@ -259,7 +262,7 @@ def _readings(cells: Sequence[bytes]) -> dict[str, _Reading]:
 
 
 def _possible(readings: Mapping[str, _Reading]) -> dict[str, _Reading]:
-    """Return the encodings in which nearly all words are plausible, with their readings."""
+    """Return the encodings in which nearly all words are plausible, with the decoded cells."""
     best = max((reading.share for reading in readings.values()), default=0.0)
     least = max(_MIN_PLAUSIBLE_SHARE, best - _SHARE_MARGIN)
     return {name: reading for name, reading in readings.items() if reading.share >= least}
@@ -273,7 +276,7 @@ _NO_CHARACTERS = frozenset({"Cc", "Cn", "Co", "Cs"})
 
 @lru_cache(16_384)
 def _is_plausible(word: str, *, is_asian: bool) -> bool:
-    """Return whether a word looks real: it mixes no scripts and has no capitals inside."""
+    """Return whether a word looks real: in a single script, and without capitals inside it."""
     if any(not each.isascii() and unicodedata.category(each) in _NO_CHARACTERS for each in word):
         return False
     core = word.strip(_BESIDE_A_WORD)
@@ -328,24 +331,26 @@ def _is_mostly_western(readings: Mapping[str, _Reading], possible: Mapping[str, 
     return any(fits)
 
 
-# The number of bytes that chardet analyses.
+# The maximum number of bytes that chardet analyses.
 _MAX_SAMPLE_BYTES = 64 * 1024
-# chardet's confidence in the best encoding must exceed that in the second by a factor, which
-# depends on the number of ambiguous cells. These are the limits for few and for enough cells.
+# chardet's confidence in the best encoding must exceed its confidence in the second encoding by a
+# factor. With fewer ambiguous cells than the first number, the factor is largest. It is smallest if
+# there are at least as many ambiguous cells as the second number.
 _FEW, _SOME = 3, 20
-# An East Asian encoding is chosen, or is at least possible, if this share of its characters is
-# frequent in names.
+# The minimum share of decoded characters that must be frequent in names. With the first share, an
+# East Asian encoding can be chosen. With the second share, it only remains possible.
 _MIN_NAME_SHARE = 0.34
 _RIVAL_NAME_SHARE = 0.25
 _MULTI_BYTE_MARGIN = 1.5
-# Cyrillic and Greek encodings. Hebrew text may look like small letters when decoded with them.
+# Cyrillic and Greek encodings. If Hebrew text is decoded with one of these encodings, the result
+# may look like lower-case letters.
 _WITH_CAPITALS = frozenset({"cp1251", "koi8-r", "cp1253"})
 _MIN_WORDS_OF_SMALL_LETTERS = 10
 
 
 def _ranks(cells: Iterable[bytes]) -> dict[str, float]:
     """Return chardet's confidence in each encoding of these cells."""
-    # The import is here because chardet loads large models, which only few files need.
+    # chardet is imported only here, because it loads large models that few files need.
     import chardet
 
     sample = b"\n".join(cells)[:_MAX_SAMPLE_BYTES]
@@ -362,7 +367,7 @@ def _ranks(cells: Iterable[bytes]) -> dict[str, float]:
 def _best(
     possible: Mapping[str, _Reading], ranks: Mapping[str, float], ambiguous_cells: int
 ) -> str | None:
-    """Return the encoding that is clearly the best; ``None`` if there is none.
+    """Return the encoding that is clearly the best, or ``None`` if no encoding is.
 
     ``ambiguous_cells``: the number of cells whose text differs between the possible encodings.
     """
@@ -391,7 +396,8 @@ def _best(
     if not others:
         return None
     best, rank = others[0], ranks.get(others[0], 0.0)
-    # The rules in ``western`` have already rejected Windows-1252, so demand a larger lead.
+    # The rules in ``western`` have already rejected Windows-1252, so the best encoding needs a
+    # larger lead if it is Windows-1252.
     is_doubtful = ambiguous_cells < _FEW or best == WINDOWS_1252
     margin = 1.2 if ambiguous_cells >= _SOME else 3.0 if is_doubtful else 2.0
     rivals = (ranks.get(n, 0.0) for n in others if possible[n].cells != possible[best].cells)
@@ -404,9 +410,9 @@ def _best(
 
 
 def _name_share(reading: _Reading, encoding: str) -> float:
-    """Return the share of characters that are frequent in names in the encoding's language."""
+    """Return which share of the characters is frequent in names in the encoding's language."""
     letters = [each for word in reading.words for each in word if not each.isascii()]
     known = _NAME_CHARACTERS[_MULTI_BYTE[encoding]]
-    # Kana count as frequent too, because only Japanese has them.
+    # Kana also count as frequent characters, because only Japanese text contains kana.
     common = sum(letter in known or "\u3040" <= letter <= "\u30ff" for letter in letters)
     return common / max(1, len(letters))

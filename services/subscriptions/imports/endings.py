@@ -93,7 +93,8 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
         task.status, task.error, task.side_by_side = job.status, error_shown(job), False
         keep_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
-            # Keep the file, because the owner needs its rows to choose the encoding.
+            # Keep the file, because the owner must see some rows of the file to choose the
+            # encoding.
             keep_for = DRY_RUN_FILE_KEPT
         _finish(uow, task, job.id, keep_for=keep_for)
 
@@ -202,7 +203,7 @@ def chunk_key(prefix: str, number: int) -> str:
     return f"{prefix}/chunks/{number:06}"
 
 
-# The ``paid_expiry`` of a row that removes the stored end of the paid tier.
+# The value of ``paid_expiry`` in a row that removes the stored end of the paid tier.
 CLEARED = ""
 
 
@@ -213,10 +214,10 @@ class JudgedRow(NamedTuple):
 
     Attributes:
         line: the physical line where the row begins, from 1; in a request, the member's place.
-        email: the normalised address. It is empty if the address is invalid, or if another row with
-            the same address is used instead.
+        email: the normalised address. This attribute is empty if the address is invalid, or if
+            another row with the same address is used instead.
         paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end. ``None`` means
-            that the row states no end.
+            that the row doesn't state an end.
         left: the opt-out status in the file (unsubscribed, cleaned, bounced or complained), if any.
         cells: the original columns.
     """
@@ -234,7 +235,7 @@ class JudgedRow(NamedTuple):
 
     @property
     def is_withheld(self) -> bool:
-        """Return whether the row is rejected and also prevents its person from being added."""
+        """Return whether the row is rejected and also keeps other rows from adding the person."""
         return self.code is not None and bool(self.email)
 
     @property

@@ -10,7 +10,8 @@ written under both fences, the helper's and that of the import's job: when the i
 or a helper lost its lease, the chunk is rolled back. Chunks of one file have no address in common.
 An import that meets another one on its list has one helper, and they take turns.
 
-Chunks with opt-outs are applied first. The other chunks wait until all of them are applied.
+Chunks with opt-outs are applied first. The other chunks wait until all chunks with opt-outs have
+been applied.
 
 A chunk that kills its process is tried three times. From the second try on it is alone in its
 turn, so that another chunk loses at most one try. A chunk that was tried often enough, or that the
@@ -145,7 +146,7 @@ def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport, int
 
 
 def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
-    """Return the waiting chunks with opt-outs. If none is left, return all waiting chunks."""
+    """Return the waiting chunks with opt-outs, or all waiting chunks if none has opt-outs."""
     query = select(WaitingChunk).where(WaitingChunk.import_id == task.id)
     waiting = uow.session.scalars(query.order_by(WaitingChunk.number)).all()
     opt_outs = set(task.opt_out_chunks)
@@ -183,7 +184,8 @@ def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport,
                 lease.check_cancelled()
                 found = resources.database.rows(_TAKE, is_first=tries == 0, **may_take)
                 if not found and chunks.end_all():
-                    # The chunks that just ended may have had opt-outs, for which others waited.
+                    # The chunks that were just applied may have contained opt-outs. Other chunks
+                    # waited for these opt-outs.
                     continue
                 if not found:
                     break
@@ -247,7 +249,7 @@ def _leave(resources: Resources, lease: Lease) -> None:
 
 
 def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:
-    """Return the error of a chunk that can't be applied; ``None`` while others remain to try."""
+    """Return the error of a failed chunk, or ``None`` while other chunks may still be applied."""
     with resources.unit_of_work() as uow:
         of_import = select(Job.subject_id).where(Job.id == lease.subject_id)
         task = uow.session.get(MemberImport, uow.session.scalar(of_import))
@@ -263,7 +265,7 @@ def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:
 
 
 def _can_go_on(uow: UnitOfWork, chunk: WaitingChunk) -> bool:
-    """Return whether a helper is applying this chunk, or may still try to."""
+    """Return whether a helper is applying this chunk, or may still try to apply the chunk."""
     if chunk.tries < MAX_TRIES:
         return True
     is_held = Job.attempt == chunk.attempt, Job.status == JobStatus.RUNNING
@@ -281,7 +283,8 @@ INSERT INTO waiting_chunks (import_id, number)
 SELECT :import_id, number FROM ({_MISSING}) AS missing ON CONFLICT DO NOTHING
 """  # noqa: S608
 # Claims the first chunk that no helper has claimed. Chunks without opt-outs wait until all chunks
-# with opt-outs are applied. A chunk that was tried before can only be the first of a turn.
+# with opt-outs are applied. A chunk that was tried before can only be the first chunk in a helper's
+# turn.
 _TAKE = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (

@@ -145,8 +145,8 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
             elif split.received > task.received:
                 leases.progress(uow, lease, done=0)
             else:
-                # While the file is read again, no progress is recorded, so that the job fails if
-                # its process crashes repeatedly.
+                # While the file is read again, no progress is recorded. Otherwise a job whose
+                # process crashes repeatedly would never fail.
                 leases.renew(uow, lease)
             task = uow.session.get_one(MemberImport, task.id)
             new_bytes = max(0, split.stored_bytes - task.chunk_bytes)

@@ -1,4 +1,4 @@
-"""Reads members' names: finds the columns with names, and joins first, middle and last name."""
+"""Finds the columns that hold members' names, and joins first, middle and last name."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +24,9 @@ def settle_columns(
 ) -> None:
     """Decide whether a column such as ``Name`` holds the first, the last or the full name.
 
-    With the header ``Vorname;Name`` it is the last name, and with ``Name;Surname`` the first name.
-    If most rows of the sample repeat the other column's part in it, it is the full name.
+    With the header ``Vorname;Name``, ``Name`` is the last name. With the header ``Name;Surname``,
+    ``Name`` is the first name. If ``Name`` also contains the other column's text in most rows of
+    the sample, ``Name`` is the full name.
     """
     index = layout.first("name")
     first, last = layout.of("first_name"), layout.of("last_name")
@@ -57,7 +58,7 @@ class NameReader:
         self.indexes = [*own, *(index for indexes in self._parts for index in indexes)]
 
     def read(self, cells: Sequence[str]) -> str:
-        """Return the full name from the cells of all columns; empty if the record has no name."""
+        """Return the full name from the cells of all columns, or "" if the record has no name."""
         name = "" if self._name is None else tidy_cell(cells[self._name])
         if not self._has_parts or (name and self._is_whole):
             return name
@@ -77,7 +78,7 @@ class NameReader:
 
 
 def _without_repetition(cells: Iterable[str]) -> str:
-    """Join the cells of several columns for one part of the name, without repeated words."""
+    """Join the cells of several columns with the same part of a name; omit repeated words."""
     parts: list[str] = []
     for cell in cells:
         if cell and not any(_contains(part, cell) for part in parts):
@@ -103,18 +104,18 @@ def _joined(first: str, middle: str, last: str) -> str:
 def _contains(name: str, part: str) -> bool:
     """Return whether the name contains all words of the part."""
     if _EAST_ASIAN.match(part):
-        # These names are often written without spaces between their parts.
+        # Chinese, Japanese and Korean names are often written without spaces between their parts.
         return part in name
     return set(caseless(part).split()) <= set(caseless(name).split())
 
 
 def tidy_cell(cell: str) -> str:
-    """Return the name in a cell, without the apostrophe that keeps a cell from being a formula."""
+    """Return the name in a cell, without an apostrophe that prevents formulas in spreadsheets."""
     return tidy_name(bare_cell(cell) if "'" in cell else cell)
 
 
 def tidy_name(name: str) -> str:
-    """Return the name in one line and in Unicode's form NFC, without invisible characters."""
+    """Return the name as a single line in Unicode's NFC form, without invisible characters."""
     name = name if name.isascii() else normalize("NFC", name)
     if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
         return name.strip()

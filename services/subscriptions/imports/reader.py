@@ -51,7 +51,8 @@ from services.subscriptions.imports.written_forms import ColumnForms
 # Each object may have keys of its own. Keys beyond this number are not columns.
 MAX_JSON_KEYS = 300
 MAX_JSON_KEY_CHARACTERS = 200
-# Objects that are nested deeper aren't split into columns.
+# The maximum depth of nested objects. Objects that are nested more deeply aren't split into
+# columns.
 MAX_JSON_DEPTH = 5
 
 # The roles of columns in files of suppressions, bounces and complaints.
@@ -109,7 +110,7 @@ def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRe
 
 
 def _flat(found: dict[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
-    """Yield all values with their paths, such as ``person.name`` for a value of ``person``."""
+    """Yield each value with its path in the object, such as ``person.name``."""
     for name, value in found.items():
         if isinstance(value, dict) and value and depth < MAX_JSON_DEPTH:
             yield from _flat(value, f"{path}{name}.", depth + 1)
@@ -184,7 +185,7 @@ class MemberReader:
     """Rows and rejected records in the order of the file. Can be iterated once.
 
     ``sample`` has some of the file's records. In JSON Lines, later records may add columns to
-    ``header``, which the sample's records don't have.
+    ``header``. The records in the sample don't have these columns.
     """
 
     outcomes: Iterator[Outcome]
@@ -223,14 +224,15 @@ def open_rows(
     ``source`` needs ``seek`` and ``tell`` for a zip (see ``ranged_file``), otherwise only ``read``.
     ``mapping`` names columns, or their indexes from 0, and the role of each: one of
     ``columns.ROLES``, or a field. It wins over the header. ``forms`` learns how the columns write
-    dates and numbers, and ``readings`` how consent columns are read. ``of_members`` is false for
-    files of suppressions, bounces and complaints, which have no consent columns. If ``encoding`` is
-    ``None``, the reader detects the encoding.
+    dates and numbers, and ``readings`` how to interpret consent columns. ``of_members`` is false
+    for files of suppressions, bounces and complaints, which have no consent columns. If
+    ``encoding`` is ``None``, the reader detects the encoding.
 
     Raises ``EncodingUnclear``, ``import.empty``, ``import.no_email_column``,
     ``import.unknown_format``, ``import.mapping_…``, ``import.column_ambiguous``,
-    ``import.status_values``, ``import.json_array``, ``import.no_readable_row``, what
-    ``find_fields`` raises and, here or while rows are read, what ``open_container`` raises.
+    ``import.status_values``, ``import.json_array``, ``import.no_readable_row``, and the errors of
+    ``find_fields``. The errors of ``open_container`` may be raised here or later, while rows are
+    read.
     """
     container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES, encoding)

@@ -79,7 +79,7 @@ class ImportOptions:
 
 
 def read_encoding(name: str | None) -> str | None:
-    """Return the value for ``ImportOptions.encoding``; raises ``import.encoding``."""
+    """Return the value for ``ImportOptions.encoding``, or raise ``import.encoding``."""
     if name is None:
         return None
     encoding = encodings.read_encoding(name)
@@ -111,7 +111,7 @@ def read_status_values(text: str | None) -> dict[str, str] | None:
 
 
 def _read_texts(text: str) -> dict[str, str] | None:
-    """Parse a JSON object whose values are strings; return ``None`` if the text isn't one."""
+    """Parse a JSON object whose values are strings; return ``None`` for any other text."""
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -341,10 +341,10 @@ def undo_preview(uow: UnitOfWork, caller: Caller, import_id: int) -> UndoForecas
 
 
 def undo(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
-    """Start to undo an import, and return the job's id; ``None`` if nothing is left to undo.
+    """Start to undo an import. Return the job's id, or ``None`` if nothing is left to undo.
 
-    A failed or cancelled undo is restarted. An undo skips members who were changed later. Once
-    these changes are undone, another call can undo those members too. Raises
+    A failed or cancelled undo is restarted. An undo skips members who were changed later. After
+    these later changes are undone, another call can undo the import for those members too. Raises
     ``auth.login_again``, ``import.not_found``, ``import.running`` and ``import.undo_over``.
     """
     require_recent_login(uow, caller)

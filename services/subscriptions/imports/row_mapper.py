@@ -220,7 +220,7 @@ class RowMapper:
     def _row(
         self, line: int, email: str, name: str, cells: list[str], padded: list[str]
     ) -> MemberRow | RejectedRecord:
-        """Return the member's row. ``padded``: ``cells``, with empty cells at missing columns."""
+        """Return the member's row. ``padded``: ``cells`` plus an empty cell per missing column."""
         status, problem = self._consent.read(padded)
         if problem is not None:
             return MemberRow(line, email, name, None, None, status, cells, problem=problem)
@@ -230,7 +230,7 @@ class RowMapper:
         except ValueError as error:
             return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
         extras = self._attributes.read(padded) if self._attributes else None
-        # Positional arguments, because keyword arguments are slower.
+        # Use positional arguments here, because keyword arguments are slower.
         return MemberRow(
             line, email, name, tier, expiry, status, cells, extras, None, clears_expiry
         )
@@ -240,7 +240,7 @@ class RowMapper:
     ) -> tuple[datetime | None, bool]:
         """Return the end of the paid tier, and whether the row removes the stored end.
 
-        Raises ``ValueError`` if the end is unreadable and the row isn't an opt-out.
+        Raises ``ValueError`` if the end can't be parsed and the row isn't an opt-out.
         """
         if self._expiry is None or tier == "free":
             return None, False
@@ -249,10 +249,12 @@ class RowMapper:
             expiry = self._forms.moment(self._expiry, cell) if cell else None
         except ValueError:
             if status is not SuppressionStatus.WANTED:
-                # An opt-out must be imported even if its end is unreadable. It needs no end.
+                # An opt-out doesn't need an end of the paid tier, so it is imported even if the end
+                # can't be parsed.
                 return None, False
             raise ValueError(f"{bare_cell(cell).strip()[:60]!r} is no date.") from None
-        # If the file has a tier column, an empty end next to an empty tier changes nothing.
+        # If the file has a tier column and both the tier and the end are empty, the stored end
+        # stays.
         can_clear = tier is not None or not self._has_tiers
         return expiry, expiry is None and can_clear and not isinstance(cell, AbsentCell)
 

@@ -51,9 +51,10 @@ class ImportSamples(NamedTuple):
         examples: some cells of each column, in the order of the columns.
         preview: the first rows as they would be.
         problems: what does not fit, by column and rule, once the file has been read.
-        consent: how consent values were read. ``values`` and ``ignored_opt_outs`` have an entry for
-            each consent column, by its index. ``unknown`` lists the unrecognised values.
-        readings: some rows in each possible encoding, if no encoding is clearly the best.
+        consent: how consent values were interpreted. ``values`` and ``ignored_opt_outs`` have an
+            entry for each consent column, by its index. ``unknown`` lists the values that weren't
+            recognised.
+        readings: some rows decoded with each possible encoding, if no encoding is clearly the best.
     """
 
     examples: Sequence[Sequence[str]]
@@ -117,8 +118,8 @@ def keep(resources: Resources, task: MemberImport, samples: ImportSamples) -> No
 def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int, LeftOut]) -> None:
     """Add values that couldn't be imported to the stored problems of the file.
 
-    ``left_out`` maps line numbers to these values. The caller holds the lock under which chunks are
-    counted, so that two chunks can't overwrite each other's problems.
+    ``left_out`` maps line numbers to these values. The caller must hold the lock that is used to
+    count chunks. Otherwise two chunks could overwrite each other's problems.
     """
     samples = _read(resources, task)
     problems = Problems(samples.problems)
@@ -154,7 +155,7 @@ def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
-    """Return how the values of a consent column were read; empty for other columns."""
+    """Return how a consent column's values were interpreted; empty for other columns."""
     kept = {
         name: samples.consent.get(name, {}).get(str(index))
         for name in ("values", "ignored_opt_outs")
@@ -181,7 +182,7 @@ def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
 def mark_duplicates(
     preview: Iterable[Mapping[str, Any]], strictest: Mapping[str, int]
 ) -> list[Mapping[str, Any]]:
-    """Mark all rows of a preview as duplicates except the strictest row of each address.
+    """Mark the rows of a preview as duplicates, except the strictest row of each address.
 
     ``strictest``: maps each address to the strictness of its strictest row in the file.
     """

@@ -1,13 +1,14 @@
-"""Splits the file of an import into numbered chunks, and checks each row on the way.
+"""Splits the file of an import into numbered chunks, and validates each row of the file.
 
-The import's job works for a few seconds at a time. It stays in the same process until the whole
-file is split, because an open file reader can't be moved. If the process crashes or has too many
-open files, another process reads the file from the start and stores all chunks again.
+The job that splits the file runs for a few seconds at a time. It stays in the same process until
+the whole file is split, because an open file reader can't be moved. If the process crashes or has
+too many open files, another process reads the file from the start and stores all chunks again.
 
-If an address has several rows, only the strictest row is applied. Opt-outs, and rejected rows that
-keep their person from being added, have separate chunks that are applied first. A weaker row may
-already be stored when a stricter row of its address is read. After the whole file has been read,
-such weaker rows are marked as duplicates in their stored chunks.
+If an address has several rows, only the strictest row is applied. Some rejected rows also keep
+their person from being added. These rows and the opt-outs are stored in separate chunks, and these
+chunks are applied first. A weaker row may already be stored when a stricter row of its address is
+read. After the whole file has been read, such weaker rows are marked as duplicates in their stored
+chunks.
 """
 
 import dataclasses
@@ -81,8 +82,9 @@ MAX_SEEN_BYTES = 1024**3
 class SeenAddresses:
     """The addresses of one file, each with the strictness of its strictest row so far.
 
-    A limited number of addresses is kept in memory. The others go to a temporary SQLite database
-    of limited size, in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. Closing the database deletes it.
+    A limited number of addresses is kept in memory. All other addresses are stored in a temporary
+    SQLite database of limited size, in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. Closing the
+    database deletes it.
 
     Attributes:
         has_outdone: whether the file has a row that is stricter than an earlier row of its address.
@@ -104,7 +106,7 @@ class SeenAddresses:
     def add(self, rows: Mapping[str, int]) -> dict[str, int]:
         """Add the addresses of some rows, each with the strictness of its strictest row.
 
-        Returns the previous strictness of the addresses that earlier calls added. Raises
+        Returns, for addresses that earlier calls added, the strictness before this call. Raises
         ``import.too_many_addresses`` when memory and disk space are used up.
         """
         earlier = {address: self._first[address] for address in self._first.keys() & rows.keys()}
@@ -120,7 +122,7 @@ class SeenAddresses:
         return earlier
 
     def find(self, addresses: Collection[str]) -> dict[str, int]:
-        """Return the strictness of these addresses; omit addresses that weren't added."""
+        """Return the strictness of each of these addresses, except addresses that weren't added."""
         strictness = {each: self._first[each] for each in self._first.keys() & set(addresses)}
         others = [address for address in addresses if address not in strictness]
         return strictness | self._find_on_disk(others)
@@ -185,7 +187,7 @@ def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iter
     members = [row for row in batch if isinstance(row, MemberRow)]
     normalised = email_addresses.normalise_all([row.email for row in members])
     strictest = _find_strictest(members, normalised)
-    # Addresses for which the file already had a row that is used.
+    # The addresses for which an earlier row of the file is used.
     counted = set()
     for each, earlier in seen.add(strictest).items():
         if earlier >= strictest[each]:
@@ -352,21 +354,22 @@ class PendingChunk:
     characters: int = 0
 
     def is_full(self) -> bool:
-        """Return whether the next batch may exceed the maximum size of a chunk."""
+        """Return whether the chunk could exceed its maximum size with the next batch of rows."""
         has_no_room = len(self.rows) + min(MAX_BATCH_ROWS, ROWS_PER_CHUNK) > ROWS_PER_CHUNK
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """How to read a file: formats, consent columns and encoding, found in the whole file.
+    """How to interpret a file: the formats, consent columns and encoding found in the whole file.
 
     Attributes:
-        forms: maps the index of a column to its format of dates and numbers.
-        consent: maps the index of a column to whether it is a consent column.
-        encoding: the right encoding, if the file was read in a wrong one.
-        is_read_so: whether the file was already read in this way. If not, it is split again.
-        error: an error that asks the owner for the order of dates or for the encoding.
+        forms: maps the index of each column to the format of dates and numbers in the column.
+        consent: maps the index of each column to whether the column is a consent column.
+        encoding: the right encoding, if the file was decoded with a wrong encoding.
+        is_read_so: whether the file was already split according to these findings. If not, the file
+            is split again.
+        error: an error that asks the owner to choose the order of dates or the encoding.
     """
 
     forms: Mapping[str, str] = field(default_factory=dict)
@@ -377,13 +380,15 @@ class FileFacts:
 
 
 class FileSplit:
-    """The state of splitting an import into chunks: of an uploaded file, or of a JSON request.
+    """The state while the uploaded file or the JSON request of an import is split into chunks.
 
     Attributes:
-        number: the number of chunks so far, which is also the number of the next chunk.
+        number: how many chunks exist so far. The next chunk gets this number, because numbers begin
+            at 0.
         received: the number of rows that have been read.
-        rows: the rows of the last chunk of a request. They are applied without being stored.
-        total: the number of rows in a request. ``None`` for a file, because it isn't known.
+        rows: the rows in the last chunk of a request. These rows are applied but not stored.
+        total: the number of rows in a request, or ``None`` for a file, whose number of rows isn't
+            known.
         opt_out_chunks: the numbers of the chunks with opt-outs, which are applied first.
         stored_bytes: the size of the stored chunks of a file.
     """
@@ -408,7 +413,7 @@ class FileSplit:
         order = DateOrder(task.date_order) if task.date_order else None
         self._forms = ColumnForms(task.column_forms, order)
         self._readings = ConsentReadings(task.consent_columns, task.status_values)
-        # True if the file has a rejected row that may be readable in another encoding.
+        # True if the file has a rejected row that might be valid in another encoding.
         self._has_damaged_row = False
         self._text: DecodedText | None = None
         try:
@@ -420,7 +425,7 @@ class FileSplit:
         # Requests and other kinds of files have only members or only opt-outs.
         self._may_have_both = task.kind == ImportKind.MEMBERS and self.total is None
         self._opt_outs, self._others = PendingChunk(), PendingChunk()
-        # The numbers of stored chunks in which duplicates must still be marked.
+        # The numbers of the stored chunks in which duplicate rows must still be marked.
         self._unchecked: list[int] = []
 
     def _open(self, resources: Resources, task: MemberImport) -> Iterator[AnyRow]:
@@ -476,7 +481,8 @@ class FileSplit:
     def read_next(self) -> int:
         """Read rows until a chunk is full, store it, and return the number of rows read.
 
-        After the end of the file, each call marks the duplicates in one stored chunk instead.
+        When the whole file has been read, each call instead marks the duplicates in one stored
+        chunk.
         """
         if self._unchecked:
             self._mark_outdone_rows(self._unchecked.pop())
@@ -551,7 +557,7 @@ class FileSplit:
         self.stored_bytes += len(encoded)
 
     def _mark_outdone_rows(self, number: int) -> None:
-        """Mark rows of a stored chunk as duplicates if their address has a stricter row."""
+        """Mark rows of a stored chunk as duplicates if their address also has a stricter row."""
         key = chunk_key(self._prefix, number)
         rows = decode(unseal(self._objects.get(key), self._key, key))
         strictest = self._seen.find([row.email for row in rows if row.code is None])
@@ -566,7 +572,7 @@ class FileSplit:
             self._objects.put(key, seal(encode(rows), self._key, key), "application/octet-stream")
 
     def _consent_cells(self) -> dict[str, Any]:
-        """Return the consent values in the file and how they were read, for the owner."""
+        """Return the consent values in the file and how they were interpreted, for the owner."""
         if self._suppressions is not None:
             return {"unknown": self._suppressions.unknown_values()}
         readings = self._readings
@@ -577,7 +583,7 @@ class FileSplit:
         }
 
     def settle(self) -> FileFacts:
-        """Return how the whole file must be read; empty until it has been read completely."""
+        """Return how to interpret the file. The result is empty until the file has been read."""
         if not self.is_complete:
             return FileFacts()
         try:
@@ -594,7 +600,7 @@ class FileSplit:
         return FileFacts(forms, readings.settled(), is_read_so=is_read_so)
 
     def can_continue(self, task: MemberImport) -> bool:
-        """Return whether the import can continue with the chunks so far."""
+        """Return whether the import can continue with the chunks that are already stored."""
         if self.read_as != _read_as(task):
             # A dry run's file can be imported later with other options (``records.read_again``).
             return False
@@ -604,7 +610,7 @@ class FileSplit:
         return task.chunks == 0
 
     def _is_read_in(self, encoding: str) -> bool:
-        """Return whether reading the file in this encoding would give the same rows."""
+        """Return whether the rows would be the same if the file were decoded with this encoding."""
         assert self._text is not None
         if encoding == self._text.encoding:
             return True
@@ -615,12 +621,12 @@ class FileSplit:
         self._seen.close()
 
 
-# The error codes of rows that may be readable in another encoding.
+# The error codes of rejected rows that might be valid in another encoding.
 _OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
 
 
 def _keep_readings(resources: Resources, task: MemberImport, unclear: EncodingUnclear) -> None:
-    """Store some rows in each possible encoding, so that the owner can choose an encoding."""
+    """Store some rows decoded with each possible encoding, for the owner to choose from."""
     with resources.unit_of_work() as uow:
         kept = uow.session.get_one(MemberImport, task.id)
         shown_cells.keep(resources, kept, ImportSamples((), (), readings=_readings_of(unclear)))
@@ -645,7 +651,7 @@ def _read_as(task: MemberImport) -> tuple[Any, ...]:
 
 
 def note_facts(task: MemberImport, facts: FileFacts) -> None:
-    """Record formats, consent columns and encoding in the import, for the next reading."""
+    """Record the formats, consent columns and encoding, for when the file is read again."""
     task.encoding = facts.encoding or task.encoding
     task.column_forms = dict(facts.forms)
     task.consent_columns = None if facts.consent is None else dict(facts.consent)

@@ -113,7 +113,7 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
     prefix, key = task.object_prefix, bulk_files.data_key(resources, task)
 
     def pieces() -> Iterator[bytes]:
-        # Without a byte-order mark, Excel would read the file as Windows-1252.
+        # Without a byte-order mark, Excel would open the file as Windows-1252.
         yield codecs.BOM_UTF8 + header_line(header_of(task))
         chunks = select(ImportChunk).where(ImportChunk.import_id == import_id)
         number = -1
@@ -171,7 +171,7 @@ def escaped(value: str) -> str:
 
 
 def copy_lines(rows: Sequence[JudgedRow]) -> str:
-    """Return the rows in the format of Postgres' COPY, without rows that affect nobody."""
+    """Return the rows in the format of PostgreSQL's COPY, except rows that affect nobody."""
     fresh = ids.neighbouring_ids(len(rows))
     lines = []
     for number, row in enumerate(rows):

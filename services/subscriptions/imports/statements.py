@@ -36,7 +36,7 @@ SELECT count(*) FROM (
 
 
 def _new_expiry(row: str) -> str:
-    """Return SQL for the new end of the paid tier of member ``m``, given an imported row."""
+    """Return the SQL expression for the new end of member ``m``'s paid tier after an import."""
     return f"""CASE WHEN coalesce({row}.tier, m.type) = 'free' THEN NULL
         WHEN {row}.paid_expiry IS NOT NULL OR {row}.clears_expiry THEN {row}.paid_expiry
         WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
@@ -113,9 +113,10 @@ SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
 # nothing of it that is none: it would read all of them, by another index, for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # A member who changed their address has several addresses, so several rows may belong to them. The
-# strictest row is applied, and the others are duplicates, even in other chunks. This works because
-# chunks with opt-outs and with rows that must not add anyone are applied first. Rows are sorted by
-# person, so that two chunks can't deadlock.
+# strictest row is applied. The member's other rows are duplicates, even if they are in other
+# chunks. The strictest row is always applied first, because chunks with opt-outs and with rows that
+# must not add anyone are applied first. Rows are sorted by person, so that the transactions of two
+# chunks can't deadlock.
 _NAMED = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
@@ -198,7 +199,7 @@ SELECT number FROM {JUDGED} WHERE drops_expiry AND verdict IN ('added', 'already
 def dropped_expiries(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow]
 ) -> dict[int, LeftOut]:
-    """Return, by row number, ends that aren't stored because the member has no paid tier."""
+    """Return the ends that aren't stored because the member has no paid tier, by row number."""
     if not any(row.tier is None and row.paid_expiry for row in rows):
         return {}
     columns: Sequence[str] = (task.description or {}).get("columns", {}).get("paid_expiry", ())

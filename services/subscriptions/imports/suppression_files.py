@@ -1,7 +1,7 @@
-"""Reads files of suppressions, bounces and complaints: finds out why each person gets no mail.
+"""Interprets files of suppressions, bounces and complaints: finds why each person gets no mail.
 
-The reason comes only from the row's own type, event, reason or code. It must be right, because
-undoing the import of such a file doesn't reverse its opt-outs.
+Only the type, event, reason or code in a row determines the reason. The reason must be right,
+because an opt-out from such a file stays even if the import is undone.
 """
 
 import re
@@ -51,7 +51,8 @@ _MEANINGS = {
     for status, words in _WORDS["words"].items()
     for word in words
 }
-# In the order of the tables in the TOML file: if several reasons apply, the first one is used.
+# The statuses are in the same order as in the TOML file. If several reasons apply, the first reason
+# is used.
 _FIRST = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
 _EXACT = keys_of(_WORDS["exact"]["words"])
@@ -74,10 +75,10 @@ class SuppressionReader:
 
     Args:
         sample: some records of the file.
-        mapping: maps columns to the roles that the owner assigned. ``status`` marks a column with
-            the reason.
-        status_values: maps values in the file to the status that the owner assigned.
-        settled: the result of ``settled`` after the same file was read before.
+        mapping: maps columns to the roles that the owner assigned. A column with the role
+            ``status`` contains the reason. status_values: maps values in the file to the status
+            that the owner assigned. settled: what ``settled`` returned after the same file was read
+            for the first time.
     """
 
     def __init__(
@@ -118,19 +119,19 @@ class SuppressionReader:
                 yield row._replace(suppression=status, problem=ROW_PROBLEMS.get(status))
 
     def settled(self) -> dict[str, bool]:
-        """Return whether the file has a column with reasons; call this after reading the file."""
+        """Return whether the file has a column with reasons. Call this after reading the file."""
         return {_HAS_TYPES: bool(self._types) or self._has_types}
 
     def differs(self) -> bool:
         """Return whether the file must be read again.
 
-        This is so if a column with reasons appeared after rows had got the default reason of their
-        kind of file.
+        The file must be read again if earlier rows were given the default reason for this kind of
+        file, and a later row added a column with reasons.
         """
         return self._took_kind and bool(self._types)
 
     def unknown_values(self) -> list[dict[str, object]]:
-        """Return the unrecognised values with column and number of rows, most frequent first."""
+        """Return the unrecognised values with columns and row counts, the most frequent first."""
         return [
             {"column": column, "value": value, "rows": rows}
             for (column, value), rows in self._unknown.most_common(MAX_VALUES_SHOWN)
@@ -178,7 +179,7 @@ class SuppressionReader:
             self._unknown[value] += 1
 
     def _types_by_cells(self, free: Iterable[int]) -> list[int]:
-        """Return the columns with recognised reasons in at least half of their sampled cells."""
+        """Return the columns in which at least half of the sampled cells are recognised reasons."""
         found = []
         for index in free:
             cells = [cell for record in self._sample if (cell := _cell(record, index).strip())]
@@ -189,7 +190,7 @@ class SuppressionReader:
 
 
 def _is_type(name: str) -> bool:
-    """Return whether a column with this header has types, events, reasons or codes."""
+    """Return whether this header is the name of a column of types, events, reasons or codes."""
     words = split_words(name)
     return key(name) in _NUMBERS or (
         all(word in _OTHERS for word in words) and any(word in _SUBJECTS for word in words)
@@ -197,7 +198,7 @@ def _is_type(name: str) -> bool:
 
 
 def _code_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the SMTP code at the beginning of the cell; ``None`` without one."""
+    """Return the status for the SMTP code that begins the cell, or ``None`` without a code."""
     text = cell.strip()[:MAX_WORD_CHARACTERS]
     code = _CODE.match(text)
     if code is None:
@@ -208,7 +209,7 @@ def _code_status(cell: str) -> SuppressionStatus | None:
 
 
 def _word_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the words of a cell. If the cell is a list, read each item."""
+    """Return the status for the words of a cell. If the cell is a list, interpret each item."""
     statuses = [_item_status(split_words(item)) for item in items_of(cell)]
     return next((each for each in _FIRST if each in statuses), None)
 
@@ -228,7 +229,7 @@ def _item_status(words: Sequence[str]) -> SuppressionStatus | None:
 
 
 def _word(cell: str) -> str:
-    """Return the cell. If it is a JSON object, as in Brevo's files, return its ``code``."""
+    """Return the cell, or only its ``code`` if the cell is a JSON object, as in Brevo's files."""
     if len(cell) > MAX_WORD_CHARACTERS * 10 or not cell.startswith("{"):
         return cell
     try:

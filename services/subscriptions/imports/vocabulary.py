@@ -1,4 +1,4 @@
-"""Prepares headers and cells for comparison with known words: folds and splits their text."""
+"""Normalises headers and cells and splits them into words, to compare them with known words."""
 
 import re
 import tomllib
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_WORD_CHARACTERS = 60
-# Only this many characters of a longer header or cell are compared.
+# If a header or cell has more characters than this, only its beginning is compared.
 MAX_TEXT_CHARACTERS = 200
 
 _NOT_A_WORD = re.compile(r"[\W_]+")
@@ -34,8 +34,8 @@ def _folded_key(text: str) -> str:
 
 
 def key(text: str) -> str:
-    """Return the key of a header or cell: equal for "E-mail Address " and "email_address"."""
-    # Only short words are cached, so that the size of the cache is bounded.
+    """Return a key for comparisons: "E-mail Address " and "email_address" have the same key."""
+    # Only short words are cached, so that the cache doesn't use too much memory.
     return _folded_key(text) if len(text) <= MAX_WORD_CHARACTERS else ""
 
 
@@ -46,7 +46,7 @@ def keys_of(words: Iterable[str]) -> frozenset[str]:
 def split_words(text: str) -> list[str]:
     """Split the beginning of ``text`` into words, in lower case and without accents.
 
-    Whitespace and punctuation separate words. A number is a word of its own, and a capital letter
+    Whitespace and punctuation separate words. A number is a separate word, and a capital letter
     inside a word begins a new word.
     """
     composed = unicodedata.normalize("NFC", text[:MAX_TEXT_CHARACTERS])
@@ -54,7 +54,8 @@ def split_words(text: str) -> list[str]:
     return [word for match in _WORD.findall(plain) if (word := _NOT_A_WORD.sub("", fold(match)))]
 
 
-# Maps accented letters to plain ones, because ``_WORD`` recognises only A to Z as capitals.
+# Maps accented letters to letters without accents, because ``_WORD`` recognises only A to Z as
+# capitals.
 _WITHOUT_ACCENTS = {
     number: letter
     for number in range(0xC0, 0x180)
@@ -65,5 +66,5 @@ _NO = keys_of(load_words("columns.toml")["no"]) | {""}
 
 
 def is_no(cell: str) -> bool:
-    """Return whether a cell is a no, is empty, or is a date of zeros such as 0000-00-00."""
+    """Return whether a cell means "no", is empty, or is a date of zeros such as 0000-00-00."""
     return len(cell) <= MAX_WORD_CHARACTERS and key(cell).lstrip("0") in _NO

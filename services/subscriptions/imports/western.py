@@ -1,6 +1,6 @@
 """Recognises Western European text that is encoded in Windows-1252.
 
-Almost any bytes can be decoded as Windows-1252. If the real encoding is another one, the decoded
+Almost any bytes can be decoded as Windows-1252. If Windows-1252 is the wrong encoding, the decoded
 text has symbols or capital letters inside words, or letters that no Western language combines.
 """
 
@@ -24,7 +24,7 @@ _LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœŸŠšŽž"
 _CAPITAL = "A-ZÀ-ÖØ-ÞŒŸŠŽ"
 _SMALL = "a-zß-öø-ÿœšž"
 
-# Symbols in places where they don't occur in names.
+# Matches symbols in places where they don't occur in names.
 _MISPLACED_SYMBOLS = re.compile(
     "|".join(
         (
@@ -34,7 +34,8 @@ _MISPLACED_SYMBOLS = re.compile(
             rf"[§©£€™®°…²³](?=[{_LETTER}])|¶",
             rf"[{_LETTER}][¡¿€£§©]|(?<![mM])[²³]",
             rf"[{_LETTER}][™®°ºª](?=[{_LETTER}])",
-            # The dot of Catalan l·l and the ordinal signs of nº and M.ª are valid; others aren't.
+            # The dot of Catalan l·l and the ordinal signs of nº and M.ª are valid, but in other
+            # places these symbols are invalid.
             rf"(?<![lL])·|·(?![lL])|(?<=[{_LETTER}]{{2}})[ºª]|(?<![\w.])[ºª]",
             # A dash can join two names, but doesn't occur inside a name.
             rf"[{_LETTER}][–—](?![{_CAPITAL}])",
@@ -44,8 +45,9 @@ _MISPLACED_SYMBOLS = re.compile(
     )
 )
 
-# Accented letters next to letters with which Western languages don't combine them. It also rejects
-# Czech, Polish, Turkish and Baltic names, whose letters have the same bytes as Western letters.
+# Accented letters next to letters with which Western languages don't combine them. The pattern also
+# finds Czech, Polish, Turkish and Baltic names, whose letters have the same bytes as Western
+# letters.
 _MISPLACED_LETTERS = re.compile(
     "|".join(
         (
@@ -73,7 +75,8 @@ _MISPLACED_LETTERS = re.compile(
 _WORD = re.compile(rf"[{_LETTER}]+")
 _APOSTROPHE = re.compile(rf"(?<![{_LETTER}])([{_LETTER}]*)’(?=([{_LETTER}]*))")
 _QUOTATION_MARKS = re.compile("[“”„]")
-# Words that precede an apostrophe, as in d’Angelo, and below, endings that follow it, as in Ann’s.
+# Words that can precede an apostrophe, as in d’Angelo. The next constant has endings that can
+# follow an apostrophe, as in Ann’s.
 _ELIDED = frozenset(
     (
         *("d", "l", "o", "n", "m", "s", "t", "c", "j", "qu", "dell", "nell", "sant", "all", "ch"),
@@ -83,15 +86,16 @@ _ELIDED = frozenset(
 _ENDINGS = frozenset({"s", "t", "ll", "re", "ve"})
 _MIN_OWNER_CHARACTERS = 3
 _MIN_ELIDED_CHARACTERS = 4
-# Prefixes of names that a capital letter follows, as in McÉvoy.
+# Prefixes of names. The next letter of the name is a capital letter, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
-# Letters that stay small among capitals: with Caps Lock on a French keyboard, and ß.
+# Letters that may be lower case in a name in capitals: ß, and letters that Caps Lock doesn't affect
+# on a French keyboard.
 _SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
 _MIN_ALL_CAPITALS = 2
 
 
 def is_western(text: str) -> bool:
-    """Return whether text that was decoded as Windows-1252 fits Western European languages."""
+    """Return whether text decoded as Windows-1252 looks like a Western European language."""
     if _MISPLACED_SYMBOLS.search(text) or not _has_paired_marks(text):
         return False
     for before, after in _APOSTROPHE.findall(text):
@@ -101,7 +105,7 @@ def is_western(text: str) -> bool:
 
 
 def _has_paired_marks(text: str) -> bool:
-    """Return whether every opening quotation mark has a closing one: “Ann”, „Ann“, «Ann»."""
+    """Return whether all quotation marks are in pairs, as in “Ann”, „Ann“ and «Ann»."""
     is_even = len(_QUOTATION_MARKS.findall(text)) % 2 == 0
     return is_even and text.count("«") == text.count("»")
 
@@ -109,7 +113,7 @@ def _has_paired_marks(text: str) -> bool:
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
     """Return whether an apostrophe is plausible between these words.
 
-    If not, the byte may be the letter í in Mac Roman.
+    If the apostrophe isn't plausible, the byte may be the letter í in Mac Roman.
     """
     if not before:
         return True
@@ -126,7 +130,7 @@ def _fits_apostrophe(before: str, after: str, text: str) -> bool:
 
 def _is_western_word(word: str) -> bool:
     letters = [letter for letter in word if not letter.isascii()]
-    # Words have at least a third of ASCII letters, except words of one letter.
+    # In a Western European word of several letters, at least a third of the letters are ASCII.
     if len(word) > 1 and (len(letters) * 3 > len(word) * 2):
         return False
     if not any(alphabet.issuperset(letters) for alphabet in _ALPHABETS):
@@ -137,7 +141,7 @@ def _is_western_word(word: str) -> bool:
 
 
 def _has_fitting_case(word: str) -> bool:
-    """Return whether upper and lower case of the non-ASCII letters are usual for a name."""
+    """Return whether the non-ASCII letters of a name have the case that is usual in names."""
     if word.islower() or word.isupper() or (word[0].isupper() and word[1:].islower()):
         return True
     capitals = sum(letter.isupper() for letter in word)

@@ -98,7 +98,7 @@ class LockedSubscription:
 
     @property
     def addresses(self) -> set[str]:
-        """The address of the person's account, and the address that the list has for the person."""
+        """The address of the person's account, and the address that the list stores for them."""
         return addresses_of(self.person, self.record)
 
 

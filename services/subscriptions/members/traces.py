@@ -48,7 +48,7 @@ def new_delivery(uow: UnitOfWork) -> int:
 
 
 def revoke(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
-    """Revoke all trace ids that were mailed so far. They then only work for leaving the list.
+    """Revoke all mailed trace ids. After that, people can use them only to leave the list.
 
     Raises ``auth.login_again``.
     """
