@@ -51,7 +51,7 @@ def id_of(text: str) -> int | None:
 
 
 def id_or_text(text: str | None) -> int | str | None:
-    """Return the id that a field of a form names; the schema of a body refuses any other text."""
+    """Return the id in a field of a form. The schema of a body refuses any other text."""
     number = id_of(text) if text else None
     return (text or None) if number is None else number
 

@@ -195,7 +195,7 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
 async def body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """Return the fields of the body in order, and whether the body is a form.
+    """Return the fields of the body in their order, and whether the body is a form.
 
     A name may occur several times. Some mail systems post ``List-Unsubscribe=One-Click`` as plain
     text or without a Content-Type. Any body with this field counts as a form, unless its type is
@@ -248,8 +248,8 @@ def nested_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
 def form_pairs(body: bytes) -> list[tuple[str, str]]:
     """Return all fields of a form, including repeated ones; raises ``ValueError``.
 
-    Whitespace around the body is removed. It can't belong to a value, because a form encodes the
-    whitespace in its values.
+    Whitespace around the body is removed. Such whitespace can't belong to a value, because a
+    form encodes the whitespace in its values.
     """
     text = body.decode().strip()
     return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)

@@ -110,8 +110,8 @@ class VersionMiddleware:
 class PlainCookiesMiddleware:
     """Drops cookies with a quotation mark, because our cookies have none.
 
-    Some versions of Python read a quoted value in time that grows with the square of its length.
-    FastAPI reads the cookies of every request.
+    Some versions of Python take quadratic time to parse a quoted value. FastAPI parses the cookies
+    of every request.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -35,7 +35,7 @@ def pack(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:
 
 
 def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes: int) -> None:
-    """Answer messages until the parent closes the pipe.
+    """Answer the parent's messages until the parent closes the pipe.
 
     The loop also ends when this process reaches its limit of CPU time or memory.
 

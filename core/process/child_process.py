@@ -84,7 +84,7 @@ class ChildProcess:
         self._child = None
 
     def _ask(self, message: Sequence[bytes]) -> tuple[Any, bytes] | None:
-        """Return the child's answer; ``None`` if the child exited before it read the message."""
+        """Return the child's answer, or ``None`` if the child exited before it read the message."""
         child = self._usable()
         deadline = time.monotonic() + self._timeout
         self._messages += 1

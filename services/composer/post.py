@@ -95,7 +95,7 @@ class PostMetadata:
         return {name: text for name, text in fields.items() if text is not None}
 
 
-# The separator between tweets in the API's answer. A tweet has only one line, so it can't contain
+# The separator between tweets in the API's response. A tweet has only one line, so it can't contain
 # this separator.
 _TWEETS_APART = "\n\n"
 

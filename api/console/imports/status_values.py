@@ -1,6 +1,7 @@
 """The consent values in an imported file, and the form that assigns statuses to them.
 
-A consent value is a cell of a column that states consent, opting out, confirmation or a status.
+A consent value is the content of a cell in a column that states consent, opting out, confirmation
+or a status.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +42,8 @@ class StatusValue:
     Attributes:
         rows: the number of rows with this value.
         meaning: the recognised meaning of the value, in words.
-        box: the name of its select box; ``None`` if the owner can't change its status.
-        chosen: the status that the owner assigned; empty if the owner assigned none.
+        box: the name of its select box, or ``None`` if its status can't be changed.
+        chosen: the status that the owner assigned; empty if the owner assigned no status.
     """
 
     column: str
@@ -88,7 +89,7 @@ def _listed_values(
             listed.add(folded_value(each["value"]))
             yield column["name"], each["value"], each["rows"], each["read_as"]
     if task.kind != ImportKind.MEMBERS:
-        # For a file of suppressions, the result lists only the values that aren't recognised.
+        # For a file of suppressions, the result lists only the unrecognised values.
         for each in result.get("unknown_values", ()):
             listed.add(folded_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
@@ -100,7 +101,7 @@ def _listed_values(
 def read_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return the statuses that the owner assigned to consent values; ``None`` without any.
+    """Return the status that the owner assigned to each consent value, or ``None``.
 
     A value that has no select box keeps its assigned status. Raises ``body.invalid``.
     """

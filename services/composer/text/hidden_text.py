@@ -47,9 +47,13 @@ _FAR_AWAY = -900
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The visibility of an element's text. ``None`` means that the element inherits the value."""
+    """The visibility of an element's text.
 
-    # The element is hidden with all its content. Styles of inner elements can't make it visible.
+    ``None`` means that the element inherits the value from the element around it.
+    """
+
+    # The element is hidden with all its content. Styles of inner elements can't make this content
+    # visible.
     is_hidden: bool = False
     # Inner elements inherit these two values, but can override them.
     is_invisible: bool | None = None
@@ -131,7 +135,7 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
 
 
 def element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
-    """Return the index of the token that ends each element, by the index of its start tag.
+    """Map the index of each start tag to the index of the token that ends the element.
 
     An element normally ends at its end tag. If HTML lets authors omit the end tag, the element ends
     at the tag that implicitly closes it. If a required end tag is missing, the element ends at the
