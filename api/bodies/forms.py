@@ -135,7 +135,7 @@ def file_named(form: MultipartForm, name: str) -> FilePart:
 
 
 MAX_FORM_FIELDS = 100
-# A longer form is decoded in a thread, because its percent escapes can take a second.
+# A longer form is decoded in a thread, because decoding its percent escapes can take a second.
 MAX_FORM_BYTES_ON_LOOP = 64 * 1024
 # The form field that a mail client's unsubscribe button posts (RFC 8058, 3.1), in lower case.
 _ONE_CLICK = ("list-unsubscribe", "one-click")

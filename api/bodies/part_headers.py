@@ -92,7 +92,7 @@ def _filename(parameters: Mapping[str, str]) -> str | None:
 
 
 def _extended_value(parameters: Mapping[str, str]) -> str | None:
-    """Return the value of ``filename*``, or of its numbered sections ``filename*0``, … joined."""
+    """Return the value of ``filename*``, or join its numbered sections (``filename*0``, …)."""
     whole = parameters.get("filename*")
     if whole is not None:
         return whole

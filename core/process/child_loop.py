@@ -1,8 +1,9 @@
 """The main loop of a child process, which answers the messages of its parent one by one.
 
-A module runs as a child process by calling `serve`. `child_process.ChildProcess` starts the module
-as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with status 0 only between
-two messages. After exit status 0, the parent can therefore resend an unanswered message safely.
+A module that calls `serve` can run as a child process. `child_process.ChildProcess` starts the
+module as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with status 0 only
+between two messages. After exit status 0, the parent can therefore resend an unanswered message
+safely.
 """
 
 import json

@@ -45,7 +45,7 @@ def masked(email: str) -> str:
 
 
 def normalise(address: str) -> str:
-    """Return the normalised address: NFC, lower case, the domain in Unicode instead of Punycode.
+    """Return the address in NFC and lower case, with its domain in Unicode instead of Punycode.
 
     Invisible characters around the address are removed. Dots and plus tags stay as they are. No
     DNS request is made.

@@ -106,7 +106,8 @@ class _Asker:
     ) -> str:
         """Send the prompt to the model, and return the model's response without drafts.
 
-        ``repair``: the texts to append to the instructions and to the material.
+        ``repair`` asks the model to correct its last response. The first text is appended to the
+        instructions, the second to the material.
         """
         mark, given = _delimited(material)
         request = CompletionRequest(

@@ -66,7 +66,8 @@ def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[Stat
     changeable: set[str] = set()
     for column, value, rows, meaning in _listed_values(task, result):
         folded = folded_value(value)
-        # The result contains only the beginning of a longer value, so no status can be assigned.
+        # The result contains only the beginning of a long value, so the owner can't assign a status
+        # to this value.
         is_whole = 0 < len(value) < MAX_WORD_CHARACTERS
         is_open = meaning == _UNKNOWN or folded in statuses
         box = None

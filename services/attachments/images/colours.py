@@ -188,7 +188,7 @@ _POINT_TOLERANCE = 0.005
 
 
 def _measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
-    """Return the colour space in a `gAMA` chunk and, if the PNG has one, its `cHRM` chunk."""
+    """Return the colour space that a `gAMA` chunk and an optional `cHRM` chunk describe."""
     if len(gamma_body) != _GAMMA.size:
         return None
     (units,) = _GAMMA.unpack(gamma_body)

@@ -197,8 +197,8 @@ def _places(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _entry(data: bytes, offset: int, size: int) -> _Entry:
-    # Use the width and height in the image's own header. The icon's directory stores each in only
-    # one byte, and is often wrong.
+    # Use the width and height in the image's own header. The icon's directory stores each of these
+    # numbers in only one byte, and is often wrong.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:
@@ -358,7 +358,7 @@ def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
         start = at + 8
         stop = start + int.from_bytes(data[at + 4 : start], "little")
         if stop > end and data[at : at + 4] in _METADATA:
-            # The length of this metadata chunk is wrong, because the file itself is complete.
+            # The file itself is complete, so only the length of this metadata chunk is wrong.
             return
         if stop > end:
             raise truncated(f"The WebP chunk at byte {at:,} runs past the end of the file.")

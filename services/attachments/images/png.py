@@ -129,7 +129,7 @@ def read(data: bytes) -> Animation:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the name and the body of each chunk. A body with a wrong checksum is ``None``."""
+    """Yield the name and the body of each chunk. If the checksum is wrong, the body is ``None``."""
     at = len(SIGNATURE)
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")

@@ -80,7 +80,7 @@ def visibility_of(attributes: Mapping[str, str | None]) -> Visibility:
 
 
 def _declarations(style: str) -> dict[str, str]:
-    """Parse a `style` attribute into lower-case values by property.
+    """Return the value of each property in a `style` attribute, in lower case.
 
     If a property occurs more than once, its last value wins. Values with
     `!important` win over other values.
