@@ -12,7 +12,8 @@ In these cases no test is repeated, and the exit status is 1:
 
 - The run ended for a reason other than failed tests, or pytest could not collect a file.
 - More than ten tests failed, because the cause is then probably the change.
-- The change adds or edits one of the failed tests. The author of a new test must see its failure.
+- The change adds or edits one of the failed tests. The author of a test must see that the test is
+  unreliable.
 """
 
 import ast

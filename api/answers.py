@@ -159,7 +159,7 @@ def list_response(uow: UnitOfWork, state: State, mailing_list: MailingList) -> C
 def import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
     """Return the URL of the rows that an import didn't add. The URL's signature expires.
 
-    A caller without a recent login gets a URL without a signature, which can't be opened. The
+    A caller without a recent login gets a URL without a signature. Such a URL can't be opened. The
     result is never ``None``, because released clients expect a URL.
     """
     path = f"/imports/{import_id}/errors.csv"

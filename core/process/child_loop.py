@@ -67,8 +67,8 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
             give_memory_back()
             if _resident_bytes(sizes) > max_resident_bytes:
                 return
-        # Unused memory is kept at first, because it speeds up the next message. An idle process
-        # returns its unused memory to the operating system.
+        # The process keeps unused memory at first, because this memory speeds up the next message.
+        # An idle process returns its unused memory to the operating system.
         if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
             give_memory_back()
 

@@ -140,7 +140,7 @@ class ChildProcess:
             os.set_blocking(_descriptor(pipe), False)
         for pipe in (child.stdin, child.stdout):
             # A larger pipe transfers data faster, but is optional. Linux refuses to enlarge pipes
-            # of a user who has too many of them.
+            # of a user whose pipes already take too much memory.
             with suppress(OSError):
                 fcntl.fcntl(_descriptor(pipe), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._child, self._messages = child, 0

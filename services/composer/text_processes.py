@@ -14,7 +14,7 @@ log = get_logger(__name__)
 MAX_POST_SECONDS = 20.0
 # With all models loaded, a post of the maximum length needed 514 MB of address space in a test.
 _MEMORY_BYTES = 1024 * 1024 * 1024
-# With two child processes, a slow post doesn't block all others. Both processes take 500 MB
+# With two child processes, a slow post doesn't block all other posts. Both processes take 500 MB
 # together when all models are loaded.
 _MAX_CHILDREN = 2
 _POSTS_PER_CHILD = 5_000

@@ -42,7 +42,7 @@ class StatusValue:
     Attributes:
         rows: the number of rows with this value.
         meaning: the recognised meaning of the value, in words.
-        box: the name of its select box, or ``None`` if its status can't be changed.
+        box: the name of the value's select box, or ``None`` if its status can't be changed.
         chosen: the status that the owner assigned; empty if the owner assigned no status.
     """
 

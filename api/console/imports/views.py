@@ -123,7 +123,7 @@ def column_choices(
     ambiguous one.
 
     Args:
-        shown: the columns in the result of the dry run, with some of their cells.
+        shown: the columns in the result of the dry run, with sample cells.
     """
     names = [str(each["name"]) for each in shown]
     is_recognised = any(each["becomes"] != IGNORED for each in shown)

@@ -1,7 +1,7 @@
 """Builds the ICC profile of a PNG from its colour chunks, for the conversion to sRGB.
 
 A PNG can describe its colour space in four ways. The PNG specification defines their priority:
-`cICP`, `iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a chunk is invalid, the next one in this order
+`cICP`, `iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a chunk is invalid, the next chunk in this order
 is used.
 """
 

@@ -64,7 +64,7 @@ class _Cut:
 class _Found:
     """
     Attributes:
-        shared: the palette chunk and the transparency chunk, by name. All frames use them.
+        shared: the palette chunk and the transparency chunk, by name. All frames use these chunks.
         colours: the chunks that describe the colour space, by name.
         profile: the ICC profile that was built from ``colours``.
         metadata: may say how the picture is turned, named as in the `info` of Pillow's images.

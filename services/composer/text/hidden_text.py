@@ -154,7 +154,7 @@ def element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, i
 
 
 class _Scope:
-    """A scope and the elements that are open in it, outermost first.
+    """A scope and its open elements. The outermost element comes first.
 
     A scope is an element, such as a table, whose inner tags can't close elements outside of it.
     """

@@ -255,7 +255,7 @@ def _without_left_over(mark: re.Match[str]) -> str:
 def strip_markup(text: str) -> CleanText:
     """Remove all characters that can be markup.
 
-    This is faster than parsing, so it is used for very long texts.
+    Removing them is faster than parsing, so this function is used for very long texts.
     """
     return CleanText(visible_line(_STRIPPED.sub(" ", remove_marks(text))))
 
