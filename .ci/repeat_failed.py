@@ -11,8 +11,9 @@ If every repeated test passes, the exit status is 0, and the ids of these tests 
 In these cases no test is repeated, and the exit status is 1:
 
 - The run ended for a reason other than failed tests, or pytest could not collect a file.
-- More than ten tests failed, which is hardly a coincidence.
-- The change adds or edits one of the failed tests. The author of a new test must see its failure.
+- More than ten tests failed, because the cause is then probably the change.
+- The change adds or edits one of the failed tests. The author of a test must see that the test is
+  unreliable.
 """
 
 import ast
@@ -97,7 +98,7 @@ def source_of_test(module: bytes, name: str) -> dict[str, str]:
 
 
 def names_defined_by(statement: ast.stmt) -> list[str]:
-    """Return the names that a top-level statement defines. An import defines none here."""
+    """Return the names that a top-level statement defines. Imports are ignored."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
     if isinstance(statement, ast.Import | ast.ImportFrom):

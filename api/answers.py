@@ -69,7 +69,7 @@ def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResp
 
 
 def _error_with_readings(state: State, job: Job) -> DomainError:
-    """Return the error of a failed job; an unclear encoding is explained with sample rows."""
+    """Return the error of a failed job, with sample rows if a file's encoding is uncertain."""
     error = error_of(job)
     problems = [FieldProblem(**each) for each in readings_of(state, job)]
     return replace(error, problems=tuple(problems)) if problems else error
@@ -79,7 +79,8 @@ def readings_of(state: State, job: Job) -> list[dict[str, str]]:
     """Return sample rows of an imported file, decoded with each possible encoding.
 
     Each entry is an error about the query parameter ``encoding``. The list is empty unless the job
-    failed because the encoding is unclear. Call this in a thread, because it queries the database.
+    failed because the encoding is uncertain. Call this function in a thread, because it queries the
+    database.
     """
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:
@@ -156,9 +157,9 @@ def list_response(uow: UnitOfWork, state: State, mailing_list: MailingList) -> C
 
 
 def import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
-    """Return the URL of the file of rows that an import didn't add; its signature expires.
+    """Return the URL of the rows that an import didn't add. The URL's signature expires.
 
-    A caller without a recent login gets the URL without its signature, so it can't be opened. The
+    A caller without a recent login gets a URL without a signature. Such a URL can't be opened. The
     result is never ``None``, because released clients expect a URL.
     """
     path = f"/imports/{import_id}/errors.csv"

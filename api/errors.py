@@ -149,19 +149,20 @@ async def _validation_error(_: Request, error: RequestValidationError) -> Respon
 
 # The largest number of validation errors that a response lists.
 MAX_PROBLEMS = 100
-# The path of a wrong value is cut off here, because it can contain long names from the caller.
+# The path of a wrong value can contain long names from the caller, so it is cut off after this
+# number of characters.
 MAX_PLACE_CHARACTERS = 64
 _CUT = "…"
 
 
 def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainError:
-    """Return the error for a request that failed validation. It lists the first wrong values.
+    """Return the error for an invalid request. The error lists the first wrong values.
 
     The status is 422 for an invalid body. It is 400 for an invalid path or query, and for a body
     that isn't JSON.
 
     Args:
-        errors: Pydantic's validation errors, or at least the first of them.
+        errors: Pydantic's validation errors, or only the first of these errors.
         count: the total number of errors, if ``errors`` doesn't contain them all.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))

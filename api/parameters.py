@@ -43,7 +43,7 @@ def id_of(text: str) -> int | None:
     """Parse an id; return ``None`` unless the text is an unsigned 64-bit integer.
 
     A number above the largest possible id becomes 0, so that no record is found. Forms need this
-    function too, because ``int`` raises an error for thousands of digits.
+    function too, because ``int`` raises an error for a number with thousands of digits.
     """
     if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
         return None
@@ -51,7 +51,7 @@ def id_of(text: str) -> int | None:
 
 
 def id_or_text(text: str | None) -> int | str | None:
-    """Return the id that a field of a form names; the schema of a body refuses any other text."""
+    """Return the id in a field of a form. The schema of a body refuses any other text."""
     number = id_of(text) if text else None
     return (text or None) if number is None else number
 

@@ -69,8 +69,8 @@ class MemberImport(Model):
     encoding: Mapped[str | None]
     # How columns write dates and numbers, by their indexes, as the whole file shows it.
     column_forms: Mapped[dict[str, Any] | None]
-    # For columns whose names leave open whether they state consent: maps the index of the column
-    # to true if its cells show that it states consent.
+    # For columns whose names don't reveal whether they state consent. Maps the index of such a
+    # column to true if its cells prove that the column states consent.
     consent_columns: Mapped[dict[str, Any] | None]
     # Maps each consent value in the file to the status that the owner assigned.
     status_values: Mapped[dict[str, Any] | None]
@@ -86,7 +86,7 @@ class MemberImport(Model):
     # Cells and rows that the owner is shown, sealed; gone with the files.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)
     # The number of chunks of rows, their total size, whether the whole file has been split into
-    # chunks, and the number of applied chunks. ``chunks`` is 0 until the whole file has been read.
+    # chunks, and the number of applied chunks. ``chunks`` is 0 until the whole file has been split.
     chunks: Mapped[int] = mapped_column(default=0, server_default="0")
     chunk_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
     is_split: Mapped[bool] = mapped_column(default=False, server_default=text("false"))

@@ -38,9 +38,9 @@ class Serving:
     """The queues of one process.
 
     Each queue has its own limit of concurrent jobs, and the pool is large enough for all limits
-    together. A server that hangs therefore delays only the queue that calls it. Long computations
-    in a thread would delay all queues of the process, so they run in a process pool or a child
-    process.
+    together. A remote server that hangs therefore delays only the queue that calls it. Long
+    computations in a thread would delay all queues of the process, so they run in a process pool or
+    a child process.
     """
 
     pool: Pool

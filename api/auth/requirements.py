@@ -168,7 +168,7 @@ class Access:
             request.scope.setdefault(_PASSED, {})[self] = caller
 
     async def pass_before_refusal(self, request: Request) -> None:
-        """Check the credentials and count the call against the rate limit, before a refusal."""
+        """Check the credentials and count the call, so that refused calls are rate-limited too."""
         if self.check is not None:
             await self._passed(request, self.check)
         elif self.or_trace:
@@ -197,7 +197,7 @@ def _trace_or_caller(request: Request) -> None:
 
 
 def _count_trace_or_caller(request: Request) -> None:
-    """Count the call against the rate limit. A trace id in the body isn't read yet."""
+    """Count the call against the rate limit. Ignore a trace id in the body."""
     trace = request.query_params.get("trace_id")
     if trace is None or not count_trace(request, trace):
         identify_and_count(request)

@@ -135,7 +135,7 @@ def file_named(form: MultipartForm, name: str) -> FilePart:
 
 
 MAX_FORM_FIELDS = 100
-# A longer form is decoded in a thread, because its percent escapes can take a second.
+# A longer form is decoded in a thread, because decoding its percent escapes can take a second.
 MAX_FORM_BYTES_ON_LOOP = 64 * 1024
 # The form field that a mail client's unsubscribe button posts (RFC 8058, 3.1), in lower case.
 _ONE_CLICK = ("list-unsubscribe", "one-click")
@@ -195,7 +195,7 @@ FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
 
 
 async def body_fields(request: Request) -> tuple[BodyFields, bool]:
-    """Return the fields of the body in order, and whether the body is a form.
+    """Return the fields of the body in their order, and whether the body is a form.
 
     A name may occur several times. Some mail systems post ``List-Unsubscribe=One-Click`` as plain
     text or without a Content-Type. Any body with this field counts as a form, unless its type is
@@ -248,8 +248,8 @@ def nested_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
 def form_pairs(body: bytes) -> list[tuple[str, str]]:
     """Return all fields of a form, including repeated ones; raises ``ValueError``.
 
-    Whitespace around the body is removed. It can't belong to a value, because a form encodes the
-    whitespace in its values.
+    Whitespace around the body is removed. Such whitespace can't belong to a value, because a
+    form encodes the whitespace in its values.
     """
     text = body.decode().strip()
     return parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS)

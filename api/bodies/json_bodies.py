@@ -26,12 +26,13 @@ from core.errors import DomainError, FieldProblem, requests
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DIGITS_OF_64_BITS = 20
-# The largest number of numbers in a body whose numbers are read exactly, as amounts of money.
+# The maximum count of numbers in a body with amounts of money, which are parsed exactly.
 MAX_EXACT_NUMBERS = 10_000
 
 # The largest number of unknown names that an error lists.
 MAX_NAMED = 20
-# The depth to which a body is searched for unknown names. Routes refuse filters that are deeper.
+# The depth to which a body is searched for unknown names. Routes refuse filters that are nested
+# more deeply.
 MAX_PLACE_PARTS = 20
 _HANDLING = re.compile(r"\s*handling\s*=\s*\"?(\w+)\"?\s*\Z", re.IGNORECASE)
 # The operation of the OpenAPI document by which a request is checked.
@@ -104,7 +105,8 @@ def _parsed(body: bytes, *, exact: bool = False) -> Any:
 class _ExactNumbers:
     """Parses the numbers in one JSON body exactly, and refuses a body with too many numbers.
 
-    Their count is limited because a ``Decimal`` takes thirty times the memory of its digits.
+    The count of numbers is limited because a ``Decimal`` takes thirty times the memory of its
+    digits.
     """
 
     def __init__(self) -> None:
@@ -210,7 +212,7 @@ async def _begin_strict(request: Request, path: str, accesses: Iterable[BeforeBo
     """Refuse unknown names in the query now, and have those in a body refused when it is read.
 
     Where the document has no such operation, nothing is checked, and the answer does not say that
-    the preference was applied. Raises ``request.unknown``, and whatever ``accesses`` raises.
+    the preference was applied. Raises ``request.unknown``, and all errors of ``accesses``.
     """
     document = request.app.openapi_schema or await STORAGE.run(request.app.openapi)
     method = "get" if request.method == "HEAD" else request.method.lower()

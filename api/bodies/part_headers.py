@@ -25,7 +25,10 @@ _CHARSETS = frozenset({*aliases, *aliases.values()})
 
 @dataclass(frozen=True)
 class PartHead:
-    """The headers of a part. ``name`` is ``None`` if missing, ``filename`` unless it is a file."""
+    """The headers of a part.
+
+    ``name`` is ``None`` if the part has no name. ``filename`` is ``None`` if the part isn't a file.
+    """
 
     name: str | None = None
     filename: str | None = None
@@ -34,7 +37,7 @@ class PartHead:
 
 @dataclass
 class PartHeaders:
-    """Collects the headers of the current part as ``MultipartParser`` reads them."""
+    """Collects the headers of the current part as ``MultipartParser`` parses them."""
 
     on_head: Callable[[PartHead], None]
     _headers: dict[bytes, bytes] = field(default_factory=dict)
@@ -89,7 +92,7 @@ def _filename(parameters: Mapping[str, str]) -> str | None:
 
 
 def _extended_value(parameters: Mapping[str, str]) -> str | None:
-    """Return the value of ``filename*``, or of its numbered sections ``filename*0``, … joined."""
+    """Return the value of ``filename*``, or join its numbered sections (``filename*0``, …)."""
     whole = parameters.get("filename*")
     if whole is not None:
         return whole
@@ -145,7 +148,7 @@ def _decode(data: bytes, charset: str) -> str | None:
         return None
     try:
         text = data.decode(codec)
-        text.encode()  # fails for half a surrogate pair, which UTF-7 allows
+        text.encode()  # This fails for half of a surrogate pair, which UTF-7 can contain.
     except (LookupError, ValueError):
         return None
     return text

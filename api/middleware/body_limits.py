@@ -49,7 +49,8 @@ def _json_limit(path: str, megabytes: int) -> BodyLimit:
     return BodyLimit(re.compile(path), megabytes * MEGABYTE, error)
 
 
-# Anybody can send a sign-up. It contains only a name, an address and values of public fields.
+# Anybody can send a sign-up, so its body has a lower limit than other bodies. A sign-up contains
+# only a name, an address and values of public fields.
 MAX_SIGN_UP_BYTES = 64 * 1024
 
 # The first limit whose pattern matches the path counts.

@@ -108,10 +108,10 @@ class VersionMiddleware:
 
 
 class PlainCookiesMiddleware:
-    """Drops cookies with a quotation mark, because our cookies have none.
+    """Drops cookies that contain a quotation mark, because they can be slow to parse.
 
-    Some versions of Python read a quoted value in time that grows with the square of its length.
-    FastAPI reads the cookies of every request.
+    Some versions of Python take quadratic time to parse a quoted value. FastAPI parses the cookies
+    of every request. Our own cookies contain no quotation marks.
     """
 
     def __init__(self, app: ASGIApp) -> None:

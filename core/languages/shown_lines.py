@@ -19,7 +19,8 @@ _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ANY_DIRECTION = re.compile(f"{_TURNING.pattern}|[{_DIRECTION_MARKS}]")
 # Letters and symbols by their category, which are shown as nothing.
 _FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-# Ranges of control characters, whitespace and invisible format characters: the first and the last.
+# The first and the last character of each range of control characters, whitespace and invisible
+# format characters.
 _UNSEEN_RANGES = (
     *((0x0, 0x20), (0x7F, 0xA0), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x1680, 0x1680)),
     *((0x180B, 0x180F), (0x2000, 0x200F), (0x2028, 0x202F), (0x205F, 0x206F), (0x3000, 0x3000)),
@@ -32,8 +33,9 @@ _UNSEEN = "".join(
     )
 )
 _ANY_UNSEEN = re.compile(f"[{re.escape(_UNSEEN)}]")
-# The invisible characters that typing and copying add around a text: no control characters except
-# whitespace and Ctrl+Z, the end-of-file character of DOS.
+# The invisible characters that people accidentally add around a text when they type or copy it.
+# Most control characters are not included. The exceptions are whitespace and Ctrl+Z, the
+# end-of-file character of DOS.
 _STRIPPED = "".join(
     each for each in _UNSEEN if category(each) != "Cc" or each.isspace() or each == "\x1a"
 )

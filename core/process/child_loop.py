@@ -1,8 +1,9 @@
 """The main loop of a child process, which answers the messages of its parent one by one.
 
-A module runs as a child process by calling `serve`. `child_process.ChildProcess` starts the module
-as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with status 0 only between
-two messages. After exit status 0, the parent can therefore resend an unanswered message safely.
+A module that calls `serve` can run as a child process. `child_process.ChildProcess` starts the
+module as `python -m <module> <parent's pid> <memory in bytes>`. The child exits with status 0 only
+between two messages. After exit status 0, the parent can therefore resend an unanswered message
+safely.
 """
 
 import json
@@ -35,7 +36,7 @@ def pack(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:
 
 
 def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes: int) -> None:
-    """Answer messages until the parent closes the pipe.
+    """Answer the parent's messages until the parent closes the pipe.
 
     The loop also ends when this process reaches its limit of CPU time or memory.
 
@@ -66,8 +67,8 @@ def serve(answer: Answer, *, confine: Callable[[int], None], max_resident_bytes:
             give_memory_back()
             if _resident_bytes(sizes) > max_resident_bytes:
                 return
-        # Unused memory is kept at first, because it speeds up the next message. An idle process
-        # returns its unused memory to the operating system.
+        # The process keeps unused memory at first, because this memory speeds up the next message.
+        # An idle process returns its unused memory to the operating system.
         if not select.select([requests], [], [], _IDLE_SECONDS)[0]:
             give_memory_back()
 

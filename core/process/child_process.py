@@ -84,7 +84,7 @@ class ChildProcess:
         self._child = None
 
     def _ask(self, message: Sequence[bytes]) -> tuple[Any, bytes] | None:
-        """Return the child's answer; ``None`` if the child exited before it read the message."""
+        """Return the child's answer, or ``None`` if the child exited before it read the message."""
         child = self._usable()
         deadline = time.monotonic() + self._timeout
         self._messages += 1
@@ -140,7 +140,7 @@ class ChildProcess:
             os.set_blocking(_descriptor(pipe), False)
         for pipe in (child.stdin, child.stdout):
             # A larger pipe transfers data faster, but is optional. Linux refuses to enlarge pipes
-            # of a user who has too many of them.
+            # of a user whose pipes already take too much memory.
             with suppress(OSError):
                 fcntl.fcntl(_descriptor(pipe), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._child, self._messages = child, 0

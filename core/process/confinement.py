@@ -1,4 +1,4 @@
-"""Restricts a child process before it reads data from strangers.
+"""Restricts a child process before it receives untrusted data.
 
 A hostile image can run code by exploiting a fault in a codec. Such code can only compute, read
 requests and write answers. seccomp, a filter in the kernel, refuses all other system calls, even to

@@ -43,7 +43,7 @@ def instance(body: dict[str, Any]) -> dict[str, object]:
 
 
 def _post(content: str) -> str:
-    """Return the text between the first delimiter of a message and the end of the same name."""
+    """Return the text between a message's first delimiter and the matching end delimiter."""
     if (begin := _DELIMITER.search(content)) is None:
         return content
     text, end, _ = content[begin.end() :].partition(f"\n</{begin[1]}>")
@@ -80,7 +80,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return the text without its title's mark, URLs and mentions."""
+    """Return the text without the prefix of its title, and without URLs and mentions."""
     return _CHUNK.sub(_without_address, text.removeprefix(_TITLE))
 
 

@@ -71,7 +71,7 @@ _TEXT_PARTS = ("text", "output_text")
 
 
 def _text_of_parts(content: object) -> object:
-    """Join the text parts of an answer. Other parts, such as ``reasoning``, are dropped."""
+    """Join the text parts of a response. Other parts, such as ``reasoning``, are dropped."""
     if not isinstance(content, list):
         return content
     parts = [{"text": part} if isinstance(part, str) else part for part in content]

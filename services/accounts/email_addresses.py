@@ -2,8 +2,8 @@
 
 Whitespace and other invisible characters around an address are removed. Then the library
 email-validator decides whether the address is valid, and normalises it. The library is slow, so a
-regular expression recognises most valid addresses first. A test on generated addresses checks that
-both agree on these addresses.
+regular expression recognises most valid addresses first. A test with generated addresses checks
+that the library gives the same result for each address that the expression accepts.
 """
 
 import re
@@ -45,7 +45,7 @@ def masked(email: str) -> str:
 
 
 def normalise(address: str) -> str:
-    """Return the normalised address: NFC, lower case, the domain in Unicode instead of Punycode.
+    """Return the address in NFC and lower case, with its domain in Unicode instead of Punycode.
 
     Invisible characters around the address are removed. Dots and plus tags stay as they are. No
     DNS request is made.
@@ -89,7 +89,8 @@ def _normalise(text: str) -> str | InvalidAddress:
         return address.lower()
     if len(address) > MAX_ADDRESS_BYTES:
         return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
-    # The library would silently remove some of these characters from the domain.
+    # Refuse whitespace and invisible characters here, because the library would silently remove
+    # some of them from the domain.
     if has_unseen(address):
         return InvalidAddress("It has a blank or an invisible character inside.")
     try:

@@ -125,7 +125,7 @@ MAX_LINK_LIFETIME = timedelta(days=7)
 def create_link(
     uow: UnitOfWork, caller: Caller, hash_id: str, *, expires_in: int, filename: str | None = None
 ) -> tuple[str, datetime]:
-    """Return a signed URL that opens one file of an encrypted attachment, and the URL's expiry.
+    """Return a signed URL of one file in an encrypted attachment, and the URL's expiry time.
 
     Raises ``auth.login_again``, ``attachment.not_found``, ``link.expires_in``,
     ``link.not_encrypted`` and ``media.not_found``.

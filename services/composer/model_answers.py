@@ -1,4 +1,4 @@
-"""Parses the answer of a language model: removes drafts, and finds the requested JSON object."""
+"""Parses a language model's response: removes drafts, and finds the requested JSON object."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from services.composer.text.characters import visible_line
 
 # Reasoning models put drafts between such tags, for example `<think>` and `</think>`. If the prompt
-# already ends with the opening tag, the answer contains only the closing tag.
+# already ends with the opening tag, the response contains only the closing tag.
 _DRAFTS = "think|thinking|thoughts?|reason|reasoning|reflection|analysis|scratchpad"
 _OPENING_MARK = (
     rf"<(?:\w+:)?(?:{_DRAFTS})(?:\s[^<>]*)?(?<!/)>|\[think\]|◁think▷"
@@ -23,8 +23,8 @@ _CLOSING_MARK = (
 _OBJECT_OR_MARK = re.compile(
     rf'(?P<object>\{{(?=\s*["}}]))|(?P<closing>{_CLOSING_MARK})|{_OPENING_MARK}', re.IGNORECASE
 )
-# The parser may scan the rest of the answer for each broken JSON object. This maximum limits the
-# total time for parsing an answer.
+# The parser may scan the rest of the response for each broken JSON object. This maximum number of
+# broken objects limits the total time for parsing a response.
 _MAX_BROKEN_OBJECTS = 100
 _MAX_ANSWER_TEXTS = 50
 _MAX_ANSWER_TEXT_CHARACTERS = 5000
@@ -33,7 +33,7 @@ _MIN_ECHOED_WORDS = 3
 
 
 class UnreadableAnswer(Exception):
-    """The model's answer doesn't match the schema. The error message never quotes the answer."""
+    """The model's response doesn't match the schema. The message never quotes the response."""
 
 
 def remove_drafts(text: str) -> str:
@@ -119,7 +119,7 @@ def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> 
 
 
 def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
-    """Return whether the model filled in a placeholder instead of real text.
+    """Return whether the model wrote a placeholder into the field instead of real text.
 
     Placeholders are the type or the name of the field, dots, and parts of the instructions.
     """

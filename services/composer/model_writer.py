@@ -104,9 +104,10 @@ class _Asker:
         seconds: float,
         repair: tuple[str, str] = ("", ""),
     ) -> str:
-        """Send the prompt to the model, and return its answer without drafts.
+        """Send the prompt to the model, and return the model's response without drafts.
 
-        ``repair``: the texts to append to the instructions and to the material.
+        ``repair`` asks the model to correct its last response. The first text is appended to the
+        instructions, the second to the material.
         """
         mark, given = _delimited(material)
         request = CompletionRequest(
@@ -155,7 +156,7 @@ def split_by_tokens(text: str, max_tokens: int) -> Iterator[str]:
 
 
 def read_metadata(text: str, prompt: PromptSpec) -> PostMetadata:
-    """Parse the model's answer to a metadata prompt. Raises ``UnreadableAnswer``."""
+    """Parse the model's response to a metadata prompt. Raises ``UnreadableAnswer``."""
     values: dict[str, Any] = read_answer(text, prompt.schema, prompt.text)
     return PostMetadata(**values)
 

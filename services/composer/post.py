@@ -89,13 +89,13 @@ class PostMetadata:
     tags: tuple[str, ...] | None = None
 
     def to_fields(self) -> dict[str, str]:
-        """Return the requested fields by name, as the API returns them."""
+        """Return the requested fields by name, in the format of the API's response."""
         tags = None if self.tags is None else ",".join(self.tags)
         fields = {"slug": self.slug, "summary": self.summary, "tags": tags}
         return {name: text for name, text in fields.items() if text is not None}
 
 
-# The separator between tweets in the API's answer. A tweet has only one line, so it can't contain
+# The separator between tweets in the API's response. A tweet has only one line, so it can't contain
 # this separator.
 _TWEETS_APART = "\n\n"
 

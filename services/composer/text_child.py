@@ -15,8 +15,8 @@ from services.composer import offline
 from services.composer.post import MetadataField, Post, join_tweets
 from services.composer.text import markup
 
-# This is enough for the models of all languages and a post of the maximum length, which take 265 MB
-# together.
+# After a post, the process exits if it uses more memory than this limit. The models of all
+# languages and a post of the maximum length take only 265 MB together.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
 # A restricted process must still be able to open files, because dictionaries are loaded on demand.
 # The language detector unpacks its model into a temporary file of 68 MB.

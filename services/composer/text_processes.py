@@ -14,7 +14,7 @@ log = get_logger(__name__)
 MAX_POST_SECONDS = 20.0
 # With all models loaded, a post of the maximum length needed 514 MB of address space in a test.
 _MEMORY_BYTES = 1024 * 1024 * 1024
-# With two child processes, a slow post doesn't block all others. Both processes take 500 MB
+# With two child processes, a slow post doesn't block all other posts. Both processes take 500 MB
 # together when all models are loaded.
 _MAX_CHILDREN = 2
 _POSTS_PER_CHILD = 5_000
@@ -44,7 +44,7 @@ class TextProcesses:
             )
 
     def close(self) -> None:
-        """Stop the children. Call this method only while all of them are idle."""
+        """Stop the children. Call this method only while all child processes are idle."""
         for _ in range(_MAX_CHILDREN):
             child = self._free.get()
             child.close()
@@ -60,7 +60,10 @@ class TextProcesses:
         return PlainPost.from_payload(self._ask(payload, seconds_left))
 
     def write(self, request: MetadataRequest, seconds_left: SecondsLeft) -> dict[str, str]:
-        """Generate the requested fields with the offline writer. Raises the errors of ``read``."""
+        """Generate the requested fields with the offline writer.
+
+        Raises the same errors as ``read``.
+        """
         fields: dict[str, str] = self._ask(request.to_payload(), seconds_left)
         return fields
 

@@ -55,8 +55,8 @@ class MetadataWriter:
         """Preload the models of the offline writer if it is the fallback for a language model.
 
         Loading takes one second, or several on a busy machine. After a language model has timed
-        out, a caller has too little time left for that. Without a language model, nothing is loaded
-        in advance, because the first call has enough time to load the models.
+        out, the caller can't wait so long. Without a language model, nothing is loaded in advance,
+        because the first call has enough time to load the models.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)
@@ -69,11 +69,11 @@ class MetadataWriter:
     ) -> MetadataResult:
         """Generate the result with the writer that the settings select.
 
-        Raises the errors of ``TextProcesses.read``. If the settings disable the fallback, also
+        Raises the same errors as ``TextProcesses.read``. If the settings disable the fallback, also
         raises the errors of the language model.
 
         Args:
-            payment: the charge for the model's answers; ``None`` if they are free.
+            payment: the charge for the model's responses, or ``None`` if they are free.
         """
         # The API has looked too, but an equal request may have ended since: its model call was
         # paid for. The key is computed anew, since the API may have other settings or rules.

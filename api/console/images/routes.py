@@ -227,7 +227,10 @@ def change_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
 
 @router.get("/{hash_id}/link")
 def show_new_link(visit: RecentVisit, hash_id: str, form: EmptyForm) -> Response:
-    """Show the form that creates a link. Someone who has to log in first returns to this page."""
+    """Show the form that creates a link.
+
+    If a login is required, the browser returns to this page after the login.
+    """
     return _link_page(visit, hash_id, form, None)
 
 
@@ -251,7 +254,7 @@ def make_link(visit: RecentFormVisit, hash_id: str) -> Response:
 def _link_page(
     visit: ConsoleVisit, hash_id: str, form: TypedForm, link: tuple[str, datetime] | None
 ) -> Response:
-    """Return the page that creates links to an encrypted image, with the new link if any."""
+    """Return the page that creates links to an encrypted image, with any new link."""
     with visit.unit_of_work() as uow:
         image = _shown(visit, records.get(uow, visit.caller, hash_id))
     if not image.record.encrypted:

@@ -1,6 +1,7 @@
 """The consent values in an imported file, and the form that assigns statuses to them.
 
-A consent value is a cell of a column that states consent, opting out, confirmation or a status.
+A consent value is the content of a cell in a column that states consent, opting out, confirmation
+or a status.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +42,8 @@ class StatusValue:
     Attributes:
         rows: the number of rows with this value.
         meaning: the recognised meaning of the value, in words.
-        box: the name of its select box; ``None`` if the owner can't change its status.
-        chosen: the status that the owner assigned; empty if the owner assigned none.
+        box: the name of the value's select box, or ``None`` if its status can't be changed.
+        chosen: the status that the owner assigned; empty if the owner assigned no status.
     """
 
     column: str
@@ -65,7 +66,8 @@ def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[Stat
     changeable: set[str] = set()
     for column, value, rows, meaning in _listed_values(task, result):
         folded = folded_value(value)
-        # The result contains only the beginning of a longer value, so no status can be assigned.
+        # The result contains only the beginning of a long value, so the owner can't assign a status
+        # to this value.
         is_whole = 0 < len(value) < MAX_WORD_CHARACTERS
         is_open = task.dry_run and (meaning == _UNKNOWN or folded in statuses)
         box = None
@@ -88,7 +90,7 @@ def _listed_values(
             listed.add(folded_value(each["value"]))
             yield column["name"], each["value"], each["rows"], each["read_as"]
     if task.kind != ImportKind.MEMBERS:
-        # For a file of suppressions, the result lists only the values that aren't recognised.
+        # For a file of suppressions, the result lists only the unrecognised values.
         for each in result.get("unknown_values", ()):
             listed.add(folded_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
@@ -101,7 +103,7 @@ def _listed_values(
 def read_choices(
     task: MemberImport, values: Sequence[StatusValue], form: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """Return the statuses that the owner assigned to consent values; ``None`` without any.
+    """Return the status that the owner assigned to each consent value, or ``None``.
 
     A value that has no select box keeps its assigned status. Raises ``body.invalid``.
     """

@@ -118,11 +118,12 @@ def column_choices(
 ) -> list[ColumnChoice]:
     """Return the select boxes for the columns of a dry run.
 
-    If one ambiguous column stopped the import, no column was recognised yet. The other columns then
-    keep the choice "Recognise by name", so that the owner has to choose only for the ambiguous one.
+    If an ambiguous column stopped the import, no other column has been recognised yet. The other
+    columns then keep the choice "Recognise by name", so that the owner has to choose only for the
+    ambiguous one.
 
     Args:
-        shown: the columns in the result of the dry run, with some of their cells.
+        shown: the columns in the result of the dry run, with sample cells.
     """
     names = [str(each["name"]) for each in shown]
     is_recognised = any(each["becomes"] != IGNORED for each in shown)
@@ -234,7 +235,7 @@ class ShownImport:
         status_values: the consent values in these columns.
         preview: the first rows of a dry run as they would be.
         problems: what does not fit in the file, by column and rule.
-        readings: sample rows in each possible encoding, if the encoding is unclear.
+        readings: sample rows in each possible encoding, if the encoding is uncertain.
         fields: the owner's.
     """
 
@@ -292,13 +293,13 @@ class ShownImport:
 
     @property
     def encoding_matters(self) -> bool:
-        """Return whether the owner can choose an encoding, because the file isn't Unicode."""
+        """Return whether the owner can choose an encoding: only if the file isn't Unicode."""
         found = (self.task.description or {}).get("encoding", "utf-8")
         return bool(self.readings) or self.task.encoding is not None or not found.startswith("utf")
 
     @property
     def encoding_words(self) -> str | None:
-        """Return the display name of the encoding of the file; ``None`` for Unicode."""
+        """Return the display name of the file's encoding, or ``None`` if the file is Unicode."""
         return ENCODINGS.get((self.task.description or {}).get("encoding", ""))
 
     @property

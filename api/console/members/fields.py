@@ -63,7 +63,8 @@ def show_field(visit: Visit, uow: Transaction, field_id: PathId) -> Response:
 def change_field(visit: FormVisit, field_id: PathId) -> Response:
     """Change the field, and with its type all values of it."""
     with visit.unit_of_work() as uow:
-        # Look for the field first, so that an invalid form for a foreign field is 404 too.
+        # Look for the field first, so that another owner's field is 404 even if the form is
+        # invalid.
         fields.get(uow, visit.user_id, field_id)
     try:
         type_ = {"type": visit.form["type"]} if "type" in visit.form else {}

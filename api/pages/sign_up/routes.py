@@ -70,7 +70,7 @@ def show_report(
 def report_page(
     request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
 ) -> Response:
-    # Otherwise another website could make its visitors report a list without their knowledge.
+    # Without this check, another website could make its visitors report a list unknowingly.
     require_form_csrf(request, state, form)
     mailing_list = find_list(uow, slug)
     lists.report_page(uow, mailing_list, mail_source(request, state) or b"")

@@ -151,7 +151,7 @@ def _check_members(request: Request, body: bytes) -> None:
 def _parts(parsed: object, members: object) -> Iterator[tuple[int, object]]:
     """Yield the body in parts of 1,000 rows, each with the index of its first row.
 
-    Validating the whole body at once could create hundreds of thousands of errors in memory.
+    Validating the whole body in one step could create hundreds of thousands of errors in memory.
     """
     if not isinstance(members, list) or not members:
         yield 0, parsed

@@ -1,7 +1,7 @@
 """Builds the ICC profile of a PNG from its colour chunks, for the conversion to sRGB.
 
 A PNG can describe its colour space in four ways. The PNG specification defines their priority:
-`cICP`, `iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a chunk is invalid, the next one in this order
+`cICP`, `iCCP`, `sRGB`, then `gAMA` with `cHRM`. If a chunk is invalid, the next chunk in this order
 is used.
 """
 
@@ -18,7 +18,8 @@ _GAMMA = struct.Struct(">I")
 _POINTS = struct.Struct(">8I")
 COLOUR_CHUNKS = frozenset({b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"})
 
-# Profiles of screens have a few kilobytes. Profiles of printers have up to two megabytes.
+# The ICC profile of a screen takes a few kilobytes. The ICC profile of a printer takes up to two
+# megabytes.
 _MAX_PROFILE_BYTES = 4 * 1024 * 1024
 _MAX_RENDERING_INTENT = 3
 
@@ -49,7 +50,7 @@ class _Colours:
 
 
 def profile_of(chunks: Mapping[bytes, bytes], *, is_grey: bool) -> bytes | None:
-    """Return the ICC profile of the pixels; ``None`` if the pixels are already sRGB."""
+    """Return the ICC profile of the pixels, or ``None`` if the pixels are already sRGB."""
     coded = _coded(chunks.get(b"cICP", b""))
     if coded is not None:
         return _profile(coded, is_grey=is_grey)
@@ -84,8 +85,9 @@ def _cinema(level: float) -> float:
 
 
 # PQ and HLG are the transfer functions of HDR images, which can be brighter than white paper. ITU-R
-# BT.2408 sets the white of paper in HDR images to 203 cd/m². The range of sRGB ends at this white.
-# Light above 80% of this white is therefore compressed into the upper 20% of sRGB's range.
+# BT.2408 sets the white of paper in HDR images to 203 cd/m². Pixels in sRGB can't be brighter than
+# this white. Light above 80% of this white is therefore compressed into the upper 20% of sRGB's
+# range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000
@@ -143,7 +145,7 @@ _CODED_CURVES: Mapping[int, _Curve] = {
 
 
 def _coded(body: bytes) -> _Colours | None:
-    """Return the colour space in a `cICP` chunk; ``None`` if it is unspecified or invalid."""
+    """Return the colour space in a `cICP` chunk, or ``None`` if it is unspecified or invalid."""
     if len(body) != _CODES.size:
         return None
     primaries_code, curve_code, matrix, is_full_range = _CODES.unpack(body)
@@ -159,7 +161,7 @@ def _narrow(curve: _Curve) -> _Curve:
 
 
 def _embedded(body: bytes, *, is_grey: bool) -> bytes | None:
-    """Return the profile in an `iCCP` chunk; ``None`` if it is broken or doesn't fit the pixels."""
+    """Return the profile in an `iCCP` chunk, or ``None`` if it is unusable for the pixels."""
     _, _, rest = body.partition(b"\0")
     if rest[:1] != b"\0":
         return None  # The profile has an unknown compression method.
@@ -177,15 +179,16 @@ def _embedded(body: bytes, *, is_grey: bool) -> bytes | None:
 # these bounds is ignored, because it must be a mistake.
 _UNIT = 100_000
 _MIN_GAMMA, _MAX_GAMMA = 1_000, 10_000_000
-# Encoders describe sRGB by its primaries and by a gamma value of about 0.45455, which some encoders
-# round. As in libpng, a gamma within 5% of this value means the exact transfer function of sRGB.
+# An encoder can describe sRGB by its primaries and a gamma value of about 0.45455. Some encoders
+# round this value. Like libpng, we treat each gamma value within 5% of 0.45455 as the exact
+# transfer function of sRGB.
 _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
 
 
 def _measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
-    """Return the colour space in a `gAMA` chunk and, if the PNG has one, its `cHRM` chunk."""
+    """Return the colour space that a `gAMA` chunk and an optional `cHRM` chunk describe."""
     if len(gamma_body) != _GAMMA.size:
         return None
     (units,) = _GAMMA.unpack(gamma_body)
@@ -201,7 +204,8 @@ def _measured(gamma_body: bytes, primaries_body: bytes) -> _Colours | None:
 def _measured_primaries(body: bytes) -> _Primaries:
     """Return the primaries in a `cHRM` chunk.
 
-    If the chunk is missing or its primaries are impossible, return the primaries of sRGB.
+    If the chunk is missing or its primaries are physically impossible, return the primaries of
+    sRGB.
     """
     if len(body) != _POINTS.size:
         return _SRGB_PRIMARIES

@@ -68,7 +68,7 @@ def read_gif(data: bytes) -> Animation:
             outcome.check_frame_count(len(frames), "GIF")
             control = b""
         elif introducer != b"\0" and frames:
-            break  # As in browsers, keep the frames before an invalid block.
+            break  # Keep the frames before an invalid block, as browsers do.
         elif introducer != b"\0":
             raise unreadable(f"The GIF has no block at byte {reader.at - 1:,}.")
     if not frames:
@@ -124,8 +124,8 @@ _BITMAP_HEADER = struct.Struct("<IiiHH24x")
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
-# A hostile icon can list thousands of large images. This maximum limits the time that decoding
-# takes.
+# A hostile icon can list thousands of large images. This maximum number of images limits the
+# decoding time.
 _MAX_DECODED_ENTRIES = 8
 
 
@@ -144,8 +144,8 @@ def decode_best(data: bytes) -> Image.Image:
     """Decode the best image: the one with the most pixels.
 
     Among images of the same size, the one with the most bits per pixel is the best. If the best
-    image can't be decoded, the next best one is tried. If none can be decoded, the first error is
-    raised.
+    image can't be decoded, the next best one is tried. If no image can be decoded, the error of the
+    best image is raised.
     """
     entries, failures = list[_Entry](), list[Exception]()
     for offset, size in dict.fromkeys(_places(data)):
@@ -197,8 +197,8 @@ def _places(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _entry(data: bytes, offset: int, size: int) -> _Entry:
-    # Use the width and height in the image's own header. The icon's directory stores each in only
-    # one byte, and is often wrong.
+    # Use the width and height in the image's own header. The icon's directory stores each of these
+    # numbers in only one byte, and is often wrong.
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:
@@ -267,7 +267,7 @@ def _is_droppable(marker: int, body: bytes) -> bool:
 
 
 def _joined_profile(pieces: list[bytes]) -> bytes | None:
-    """Join the pieces of an ICC profile; return ``None`` if one is missing.
+    """Join the pieces of an ICC profile; return ``None`` if a piece is missing.
 
     Each piece begins with two bytes: its number, counted from 1, and the total number of pieces.
     """
@@ -304,7 +304,7 @@ def read_webp(data: bytes) -> WebpFile:
     if end > len(data):
         raise truncated(f"The RIFF header gives {end:,} bytes; the file has {len(data):,}.")
     found, pieces = WebpFile(), list[bytes]()
-    # As in browsers, ignore metadata in a WebP file without an extended header (`VP8X`).
+    # Ignore metadata in a WebP file without an extended header (`VP8X`), as browsers do.
     is_extended = data[12:16] == b"VP8X"
     for name, body in _chunks(data, 12, end):
         if name in _PIXEL_CHUNKS:
@@ -358,7 +358,7 @@ def _chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, bytes]]:
         start = at + 8
         stop = start + int.from_bytes(data[at + 4 : start], "little")
         if stop > end and data[at : at + 4] in _METADATA:
-            # The length of this metadata chunk is wrong, because the file itself is complete.
+            # The file itself is complete, so only the length of this metadata chunk is wrong.
             return
         if stop > end:
             raise truncated(f"The WebP chunk at byte {at:,} runs past the end of the file.")

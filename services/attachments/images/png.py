@@ -64,7 +64,7 @@ class _Cut:
 class _Found:
     """
     Attributes:
-        shared: the palette and transparency chunks by name. All frames use these chunks.
+        shared: the palette chunk and the transparency chunk, by name. All frames use these chunks.
         colours: the chunks that describe the colour space, by name.
         profile: the ICC profile that was built from ``colours``.
         metadata: may say how the picture is turned, named as in the `info` of Pillow's images.
@@ -129,7 +129,7 @@ def read(data: bytes) -> Animation:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the name and the body of each chunk. A body with a wrong checksum is ``None``."""
+    """Yield the name and the body of each chunk. If the checksum is wrong, the body is ``None``."""
     at = len(SIGNATURE)
     while at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")
@@ -164,7 +164,7 @@ def _note(found: _Found, name: bytes, body: bytes) -> None:
         if found.is_animated and not found.is_faulty:
             found.is_faulty = not _note_frame(found, name, body)
     elif name in _BEFORE_PIXELS:
-        # As in browsers, ignore chunks about colours and transparency that come after the pixels.
+        # Ignore chunks about colours and transparency after the pixels, as browsers do.
         if not found.data:
             _note_meaning(found, name, body)
     else:
@@ -187,7 +187,7 @@ def _note_meaning(found: _Found, name: bytes, body: bytes) -> None:
 def _note_key(found: _Found, body: bytes) -> None:
     """Store a `tRNS` chunk: the transparent colour, or the alpha values of the palette.
 
-    As in browsers, an invalid chunk is ignored.
+    An invalid chunk is ignored, as in browsers.
     """
     if _KEY in found.shared:
         return

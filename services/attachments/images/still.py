@@ -70,7 +70,7 @@ def _transform(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTra
 
 @lru_cache(maxsize=4)
 def _to_srgb(profile: bytes, source: str, target: str) -> ImageCms.ImageCmsTransform | None:
-    """Return the conversion to sRGB.
+    """Return the transform that converts pixels to sRGB.
 
     Returns ``None`` if the profile is sRGB itself or can't be used for pixels of this mode.
     """

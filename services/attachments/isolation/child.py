@@ -25,7 +25,7 @@ def answer_parts(outcome: ConvertedImage | UnreadableImage) -> tuple[Any, Sequen
 
 
 def outcome(answer: Any, data: bytes) -> ConvertedImage | UnreadableImage:
-    """Parse the child's answer; raise ValueError if its renditions are invalid."""
+    """Parse the child's answer. Raises ``ValueError`` if an image file is invalid."""
     fields = answer["fields"]
     if "code" in fields:
         return UnreadableImage(**fields)

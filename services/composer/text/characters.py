@@ -93,8 +93,9 @@ def normalise_visible(text: str) -> str:
 def _limit_marks(characters: Iterable[str]) -> str:
     """Remove combining marks, such as accents, after the first 30 in a row.
 
-    The limit is from Unicode's Stream-Safe Text Format, and no language comes near it. Unicode
-    normalisation sorts consecutive marks in quadratic time, so a long run would take too long.
+    The limit is from Unicode's Stream-Safe Text Format, and real text stays far below the limit.
+    Unicode normalisation sorts consecutive marks in quadratic time, so a long run would take too
+    long.
     """
     kept = []
     marks = 0

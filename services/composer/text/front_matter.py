@@ -49,6 +49,6 @@ def _without_json(text: str, head: str, start: int) -> str:
     except (ValueError, RecursionError):
         return text
     rest = text[start + end :]
-    # The JSON object is front matter only if text follows it on a later line. Otherwise it belongs
-    # to the text of the post.
+    # A JSON object is front matter only if text follows on a later line. Otherwise the object
+    # belongs to the text of the post.
     return rest if fields and rest[:1] in {"\n", "\r"} and rest.strip() else text

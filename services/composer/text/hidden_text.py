@@ -47,9 +47,13 @@ _FAR_AWAY = -900
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The visibility of an element's text. ``None`` means that the element inherits the value."""
+    """The visibility of an element's text.
 
-    # The element is hidden with all its content. Styles of inner elements can't make it visible.
+    ``None`` means that the element inherits the value from the element around it.
+    """
+
+    # The element is hidden with all its content. Styles of inner elements can't make this content
+    # visible.
     is_hidden: bool = False
     # Inner elements inherit these two values, but can override them.
     is_invisible: bool | None = None
@@ -76,7 +80,7 @@ def visibility_of(attributes: Mapping[str, str | None]) -> Visibility:
 
 
 def _declarations(style: str) -> dict[str, str]:
-    """Parse a `style` attribute into lower-case values by property.
+    """Return the value of each property in a `style` attribute, in lower case.
 
     If a property occurs more than once, its last value wins. Values with
     `!important` win over other values.
@@ -131,7 +135,7 @@ def _is_far_away(style: Mapping[str, str]) -> bool:
 
 
 def element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, int]:
-    """Return the index of the token that ends each element, by the index of its start tag.
+    """Map the index of each start tag to the index of the token that ends the element.
 
     An element normally ends at its end tag. If HTML lets authors omit the end tag, the element ends
     at the tag that implicitly closes it. If a required end tag is missing, the element ends at the
@@ -150,7 +154,7 @@ def element_ends(tokens: Sequence[Token], blocks: frozenset[str]) -> dict[int, i
 
 
 class _Scope:
-    """A scope and the elements that are open in it, outermost first.
+    """A scope and its open elements. The outermost element comes first.
 
     A scope is an element, such as a table, whose inner tags can't close elements outside of it.
     """

@@ -71,7 +71,7 @@ class HtmlBlocks:
         self._close_block()
 
     def _read(self, tokens: list[Token], place: int) -> int:
-        """Read a token, and return the index of the next one.
+        """Process a token, and return the index of the next token.
 
         Hidden elements are skipped as a whole.
         """
@@ -121,7 +121,7 @@ class HtmlBlocks:
         return False
 
     def _inherit(self, place: int, visibility: Visibility) -> None:
-        """Store whether the text in an element is visible, because inner elements inherit this."""
+        """Store the visibility of the text in an element, because inner elements inherit it."""
         is_invisible, has_no_size = visibility.is_invisible, visibility.has_no_size
         if is_invisible is None and has_no_size is None:
             return
@@ -246,8 +246,8 @@ def _without_left_over(mark: re.Match[str]) -> str:
         return " "
     if run[-1] not in "</!?":
         return f" {run[-1]}"
-    # Without a word, characters such as `<!` aren't a tag. Keep the last `!` or `?`, which is
-    # punctuation, and remove the characters before it.
+    # Characters such as `<!` aren't a tag if no word follows them. Keep the last `!` or `?`, which
+    # is punctuation, and remove the characters before it.
     last = max(run.rfind("!"), run.rfind("?"))
     return f" {run[last:]}" if last > 0 else run
 
@@ -255,7 +255,7 @@ def _without_left_over(mark: re.Match[str]) -> str:
 def strip_markup(text: str) -> CleanText:
     """Remove all characters that can be markup.
 
-    This is faster than parsing, so it is used for very long texts.
+    Removing them is faster than parsing, so this function is used for very long texts.
     """
     return CleanText(visible_line(_STRIPPED.sub(" ", remove_marks(text))))
 

@@ -257,7 +257,7 @@ _MAX_GREETING_CHARACTERS = 60
 
 
 def _pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
-    """Yield the parts of the text that remain without the marks.
+    """Yield the parts of the text that remain after the marks are removed.
 
     If a mark inserts a person's name, the greeting and the comma next to the mark are removed too.
     """
@@ -287,7 +287,7 @@ def _are_words_apart(left: str, right: str) -> bool:
 
 
 def _joined(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Yield the removals. Adjacent marks for a first and a last name become one removal."""
+    """Yield the removals. Adjacent marks, such as first and last name, are removed together."""
     joined = removals[0]
     for removal in removals[1:]:
         between = text[joined.end : removal.start]
@@ -345,7 +345,7 @@ def _names(kind: str) -> frozenset[str]:
 
 
 def _path(field: str) -> list[str]:
-    """Split a field's name. `Subscriber:first_name` becomes `subscriber` and `firstname`."""
+    """Split a field's name: `Subscriber:first_name` becomes `subscriber` and `firstname`."""
     return [_SEPARATORS.sub("", part.casefold()) for part in re.split(r"[.:=]", field)]
 
 
