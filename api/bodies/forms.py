@@ -256,7 +256,10 @@ def form_pairs(body: bytes) -> list[tuple[str, str]]:
 
 
 async def _read_pairs(body: bytes) -> list[tuple[str, str]]:
-    """Return all fields of a form, and decode a long form in a thread; raises ``ValueError``."""
+    """Return all fields of a form; raises ``ValueError`` for a malformed form.
+
+    A long form is decoded in a thread, so that the event loop isn't blocked.
+    """
     if len(body) <= MAX_FORM_BYTES_ON_LOOP:
         return form_pairs(body)
     return await STORAGE.run(form_pairs, body)

@@ -81,7 +81,10 @@ def read_answer(
 
 
 def _objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
-    """Yield each JSON object with its parsed value, and each tag of a draft with ``None``."""
+    """Yield the match and the parsed value of each JSON object in the text.
+
+    The tags around a draft are yielded too. Their value is ``None``.
+    """
     at = broken = 0
     while match := _OBJECT_OR_MARK.search(text, at):
         at = match.end()

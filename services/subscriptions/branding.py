@@ -89,7 +89,7 @@ def checked(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
-    """Raise ``list.logo`` if the list has a logo that isn't a public image of its owner."""
+    """Raise the error ``list.logo`` if the logo isn't a public image of the list's owner."""
     if mailing_list.logo_hash_id is not None and _logo(uow, mailing_list) is None:
         raise errors.LIST_LOGO()
 

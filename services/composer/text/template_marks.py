@@ -76,7 +76,7 @@ Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 @dataclass(frozen=True)
 class _Form:
-    """A syntax of template marks, such as `{{ … }}`."""
+    """A placeholder syntax, such as `{{ … }}`."""
 
     # Each repetition in a pattern is bounded or stops at the next mark. Otherwise, a hostile text
     # could make the search take quadratic time.

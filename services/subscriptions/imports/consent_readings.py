@@ -71,7 +71,7 @@ class ColumnEvidence:
         self._has_status = self._has_opt_out = False
         self._has_number_or_link = self._has_address = self._has_text = False
         self._has_only_status_words = self._has_only_product_words = True
-        # The different words of the column. At most one word more than the limit is collected.
+        # The distinct words in the column. At most one word more than the limit is collected.
         self._words: set[str] = set()
 
     @classmethod
@@ -206,7 +206,7 @@ class ConsentReadings:
             self._counts[value] += rows
 
     def count_ignored(self, index: int, answer: Answer, rows: int) -> None:
-        """Add to the number of opt-outs in a consent column that the mapping ignores."""
+        """Increase the opt-out count of a consent column that the mapping ignores."""
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def settled(self) -> dict[str, bool]:
@@ -286,7 +286,7 @@ class ConsentReader:
         self._choose_columns()
 
     def read(self, cells: Sequence[str]) -> ConsentAnswer:
-        """Return the status that the consent columns of a record state.
+        """Return the status of a record according to its consent columns.
 
         ``cells`` must have a cell for every column of the file.
         """

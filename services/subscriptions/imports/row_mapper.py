@@ -249,8 +249,7 @@ class RowMapper:
             expiry = self._forms.moment(self._expiry, cell) if cell else None
         except ValueError:
             if status is not SuppressionStatus.WANTED:
-                # An opt-out doesn't need an end of the paid tier, so it is imported even if the end
-                # can't be parsed.
+                # An opt-out is imported even if the end date of its paid tier can't be parsed.
                 return None, False
             raise ValueError(f"{bare_cell(cell).strip()[:60]!r} is no date.") from None
         # If the file has a tier column and both the tier and the end are empty, the stored end
