@@ -122,7 +122,7 @@ RECENT_ACTS = (
     ),
     RecentAct(
         "exporting",
-        "exports nothing",
+        "export",
         api={
             "POST /lists/{list_id}/exports": {"kind": "members"},
             "POST /jobs/{job_id}/retry": None,
@@ -135,13 +135,13 @@ RECENT_ACTS = (
     ),
     RecentAct(
         "removing many members at once",
-        "removes no members in bulk",
+        "remove members in bulk",
         api={"POST /lists/{list_id}/members/bulk": REMOVAL},
         pages={BULK_FORM: {"action": "remove", "filter": json.dumps(EVERYBODY)}},
     ),
     RecentAct(
         "undoing imports",
-        "undoes no import",
+        "undo an import",
         api={"DELETE /imports/{import_id}/members": None},
         pages={
             "GET /console/imports/{import_id}/undo": {},
@@ -150,18 +150,18 @@ RECENT_ACTS = (
     ),
     RecentAct(
         "opening the rows that an import did not add",
-        "opens no file of rejected rows",
+        "open the rows that an import rejected",
         pages={"GET /console/imports/{import_id}/not-added": {}},
     ),
     RecentAct(
         "making links to encrypted files",
-        "makes no link to an encrypted file",
+        "create a link to an encrypted file",
         api={"POST /attachments/{hash_id}/links": {"expires_in": 3600}},
         pages={f"GET {_IMAGE}/link": {}, f"POST {_IMAGE}/link": {"lasts": "3600"}},
     ),
     RecentAct(
         "revoking the trace ids of a list",
-        "revokes no trace ids",
+        "revoke trace ids",
         api={"DELETE /lists/{list_id}/traces": None},
     ),
     RecentAct(
@@ -206,12 +206,16 @@ def test_the_table_has_each_route_that_asks_for_a_recent_login() -> None:
 
 def test_the_table_has_each_act_that_the_documents_promise() -> None:
     accounts = (REPOSITORY / "docs/accounts.md").read_text()
-    [acts] = re.findall(r"These need a login of the last 15 minutes:\n\n((?:- .*\n)+)", accounts)
+    [acts] = re.findall(
+        r"These actions require a login within the last 15 minutes:\n\n((?:- .*\n)+)", accounts
+    )
     assert re.findall(r"- (.*)", acts) == [each.documented for each in RECENT_ACTS]
     security = " ".join((REPOSITORY / "SECURITY.md").read_text().split())
-    [promises] = re.findall(r"One whose login is older than 15 minutes (.*?)\. ", security)
+    [promises] = re.findall(
+        r"A session whose login is older than 15 minutes can't (.*?)\. ", security
+    )
     promised = {each.promised for each in RECENT_ACTS} - {""}
-    assert set(re.split(r", | and ", promises)) == promised
+    assert set(re.split(r", or |, ", promises)) == promised
 
 
 @dataclass
