@@ -178,7 +178,7 @@ def _export(keys: Keyboard, stack: Stack, list_id: int, meant: set[str]) -> None
     keys.reach("link", "Download it")
     with keys.page.expect_download() as loaded:
         keys.page.keyboard.press("Enter")
-    text = gzip.decompress(loaded.value.path().read_bytes()).decode()
+    text = gzip.decompress(loaded.value.path().read_bytes()).decode("utf-8-sig")
     assert {row["email"] for row in csv.DictReader(io.StringIO(text))} == meant
 
 
