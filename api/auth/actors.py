@@ -69,6 +69,13 @@ def identify_principal(
     return Principal(caller.user_id, Via.LOGIN, None)
 
 
+def require_trace(state: State, submission: FormOrJsonBody) -> Trace:
+    """Return the trace of the link that led here; raises ``trace.missing``, ``trace.invalid``."""
+    if submission.trace_id is None:
+        raise mailing.TRACE_MISSING()
+    return traces.read(state.resources.keyring, submission.trace_id)
+
+
 def actor_of_principal(request: Request, principal: Principal) -> Actor:
     return actor_of(request, ActorKind.USER, principal.via, principal.user_id)
 

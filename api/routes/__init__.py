@@ -19,6 +19,7 @@ from api.routes import (
     webhooks,
 )
 from api.routes.members import bulk, one, search
+from api.sign_up import routes as sign_up
 
 # Tried in this order: the routes with the most and the cheapest calls come first.
 ROUTERS = (
@@ -27,7 +28,7 @@ ROUTERS = (
     attachments.router,
     media.router,
     lists.router,
-    subscriptions.sign_up_router,
+    sign_up.router,
     subscriptions.router,
     search.router,
     one.router,

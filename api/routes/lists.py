@@ -9,11 +9,11 @@ from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, refuses
-from api.pages.sign_up.previews import embedded_form, preview
-from api.pages.sign_up.submission import SignUpPage
 from api.parameters import ListId, Paging, StateOf, Transaction
 from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
+from api.sign_up.form import SignUpPage
+from api.sign_up.previews import embedded_form, preview
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import deny_lists, figures, lists

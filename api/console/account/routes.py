@@ -24,7 +24,7 @@ from api.console.visits import (
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
 from api.parameters import Cursor, Transaction, id_of
-from api.strangers import padded_duration
+from api.response_timing import padded_duration
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent

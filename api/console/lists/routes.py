@@ -16,10 +16,10 @@ from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_n
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.html.frame import list_style_sources
 from api.limits.bulkheads import ACTS_BY_LIST
-from api.pages.sign_up.previews import embedded_form, preview
-from api.pages.sign_up.submission import SignUpPage
 from api.parameters import Cursor, ListId, Transaction
 from api.schemas.lists import ListChanges, NewList, PreviewPart
+from api.sign_up.form import SignUpPage
+from api.sign_up.previews import embedded_form, preview
 from core import clock
 from core.errors import DomainError
 from core.errors.mailing import LIST_SLUG_TAKEN

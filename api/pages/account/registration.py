@@ -29,8 +29,8 @@ from api.html.frame import page, see_other
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask, unticked
 from api.parameters import StateOf, Transaction
+from api.response_timing import padded_duration
 from api.state import State
-from api.strangers import padded_duration
 from core.errors import DomainError, Kind
 from core.errors.mailing import CHALLENGE_FAILED
 from integrations.challenges.port import ChallengeAction, ChallengeResponse

@@ -23,8 +23,8 @@ from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf, Transaction
+from api.response_timing import padded_duration
 from api.state import State
-from api.strangers import padded_duration
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
 from services.accounts import accounts, logins, mailed_tokens

@@ -17,10 +17,11 @@ from api.html.frame import HEADERS, list_page, page, redirect
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
-from api.pages.sign_up import submission
 from api.parameters import PathId, StateOf, Transaction
+from api.response_timing import padded_duration
+from api.sign_up.form import find_list
+from api.sign_up.inputs import NO_ADDRESS, problems_of_fields, shown_inputs
 from api.state import State
-from api.strangers import padded_duration
 from core.errors import DomainError, access, mailing
 from core.languages.reader_languages import translated
 from models import FieldType, MailingList
@@ -168,8 +169,8 @@ def _answers_page(
         yes_or_no = "yes" if value else "no"
         shown[f"fields.{key}"] = yes_or_no if isinstance(value, bool) else fields.as_text(value)
     written = {"name": record.name or "", **shown} if form is None else form
-    problems = submission.problems_of_fields(language, public.by_key, error)
-    _, *inputs = submission.shown_inputs(language, public.by_key.values(), written, problems)
+    problems = problems_of_fields(language, public.by_key, error)
+    _, *inputs = shown_inputs(language, public.by_key.values(), written, problems)
     for number, each in enumerate(inputs):
         # A person may also remove an answer.
         if each.kind == FieldType.BOOLEAN:
@@ -239,7 +240,7 @@ def show_asking(
 ) -> Response:
     if sent is not None:
         return page("asked_preferences.html", language=reader_language(request))
-    mailing_list = submission.find_list(uow, named, archived=True)
+    mailing_list = find_list(uow, named, archived=True)
     look = branding.of(uow, mailing_list)
     return _asking_page(request, look, mailing_list)
 
@@ -260,7 +261,7 @@ async def ask_for_link(
         if trace_id is not None:
             mailing_list, email = await state.in_unit_of_work(_of_trace, trace_id)
         else:
-            mailing_list = await state.in_unit_of_work(submission.find_list, named, archived=True)
+            mailing_list = await state.in_unit_of_work(find_list, named, archived=True)
             try:
                 email = email_addresses.normalise(form.get("email", ""))
             except DomainError:
@@ -289,8 +290,8 @@ def _asking_page(
     request: Request, look: Look, mailing_list: MailingList, written: str | None = None
 ) -> Response:
     language = reader_language(request)
-    problems = {} if written is None else {"email": translated(language, submission.NO_ADDRESS)}
-    email, *_ = submission.shown_inputs(language, (), {"email": written or ""}, problems)
+    problems = {} if written is None else {"email": translated(language, NO_ADDRESS)}
+    email, *_ = shown_inputs(language, (), {"email": written or ""}, problems)
     return list_page(
         "ask_preferences.html",
         look,

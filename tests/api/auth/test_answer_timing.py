@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from api.strangers import STEP_SECONDS, padded_duration
+from api.response_timing import STEP_SECONDS, padded_duration
 
 pytestmark = pytest.mark.anyio
 

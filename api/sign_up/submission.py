@@ -1,8 +1,5 @@
-"""Sign-ups by strangers, and answers to strangers that take equally long whatever happened."""
+"""The sign-up of a stranger, after its input was read."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from fastapi import Request
@@ -10,6 +7,7 @@ from fastapi import Request
 from api.auth import actors
 from api.browsers import client_address
 from api.limits.bulkheads import ACTS_BY_LIST
+from api.response_timing import padded_duration
 from api.schemas.subscriptions import NewSubscription
 from api.state import State
 from core.errors import FieldProblem, mailing
@@ -23,21 +21,6 @@ from models import MailingList
 from services.subscriptions import lists, member_attributes, sign_up
 from services.subscriptions.members.changes import ActorKind, Via
 from storage.unit_of_work import UnitOfWork
-
-# Longer than the work ever takes under load, since a second step would reveal what happened;
-# shorter than a person notices.
-STEP_SECONDS = 0.2
-
-
-@asynccontextmanager
-async def padded_duration() -> AsyncIterator[None]:
-    """Extend the block's duration to a whole number of steps, whether it ends well or raises."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    try:
-        yield
-    finally:
-        await asyncio.sleep(STEP_SECONDS - (loop.time() - began) % STEP_SECONDS)
 
 
 async def submit(

@@ -1,8 +1,9 @@
 """Pages and mails of a list as readers get them in a language, with links to nowhere."""
 
 from api.html.frame import fragment, list_page
-from api.pages.sign_up.submission import SignUpPage, show_form, shown_inputs, shown_widget
 from api.schemas.lists import EmbeddedForm, ListPreview, PreviewPart
+from api.sign_up.form import SignUpPage, show_form, shown_widget
+from api.sign_up.inputs import shown_inputs
 from api.state import State
 from models import MailingList
 from services.accounts import accounts, email_addresses

@@ -1,25 +1,21 @@
-"""The pages by which strangers subscribe. They act for nobody, and name nobody."""
+"""The pages by which a stranger signs up for a list."""
 
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.auth.page_sessions import FormOf, form_cookie_value, mail_source, require_form_csrf
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import body_fields, nested_inputs
 from api.bodies.json_bodies import ThreadedRoute
-from api.browsers import FORM
-from api.html.frame import list_page, see_other
+from api.html.frame import list_page
 from api.html.problems import reader_language
-from api.pages.sign_up.submission import SignUpPage, answer_form, find_list, show_form
 from api.parameters import PathId, StateOf, Transaction
+from api.sign_up.answer import answer_form
+from api.sign_up.form import SignUpPage, find_list, show_form
 from core.errors import requests
-from services.access import sessions
 from services.subscriptions import branding, lists, page_urls
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
-
 RedirectUrl = Annotated[str | None, Query()]
 
 
@@ -42,39 +38,6 @@ async def sign_up(request: Request, state: StateOf, slug: str) -> Response:
     # Our own page says nothing of itself in a Referer.
     own = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=own)
-
-
-@router.get(page_urls.REPORT_PAGE_PATH)
-def show_report(
-    request: Request,
-    state: StateOf,
-    uow: Transaction,
-    slug: str,
-    sent: Annotated[str | None, Query()] = None,
-) -> Response:
-    mailing_list = find_list(uow, slug)
-    form_cookie = form_cookie_value(request, state)
-    reply = list_page(
-        "report_page.html",
-        branding.of(uow, mailing_list),
-        language=reader_language(request),
-        list_title=mailing_list.title,
-        is_reported=sent is not None,
-        csrf_token=sessions.csrf_token(state.resources.keyring, form_cookie),
-    )
-    state.cookies.keep(reply, FORM, form_cookie)
-    return reply
-
-
-@router.post(page_urls.REPORT_PAGE_PATH)
-def report_page(
-    request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
-) -> Response:
-    # Without this check, another website could make its visitors report a list unknowingly.
-    require_form_csrf(request, state, form)
-    mailing_list = find_list(uow, slug)
-    lists.report_page(uow, mailing_list, mail_source(request, state) or b"")
-    return see_other(urlencode({"sent": "yes"}))
 
 
 @router.get(page_urls.SUBSCRIBED_PATH)
