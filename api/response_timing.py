@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# Longer than the work ever takes under load, since a second step would reveal what happened;
-# shorter than a person notices.
+# Every response takes a multiple of this time. The step must exceed the slowest request, because a
+# second step would reveal what happened. It must be so short that nobody notices it.
 STEP_SECONDS = 0.2
 
 
 @asynccontextmanager
-async def padded_duration() -> AsyncIterator[None]:
-    """Extend the block's duration to a whole number of steps, whether it ends well or raises."""
+async def pad_duration() -> AsyncIterator[None]:
+    """Extend the duration of the block to a whole number of steps, even if the block raises."""
     loop = asyncio.get_running_loop()
-    began = loop.time()
+    start = loop.time()
     try:
         yield
     finally:
-        await asyncio.sleep(STEP_SECONDS - (loop.time() - began) % STEP_SECONDS)
+        await asyncio.sleep(STEP_SECONDS - (loop.time() - start) % STEP_SECONDS)

@@ -12,8 +12,8 @@ from api.openapi import OF_OWN_LIST, refuses
 from api.parameters import ListId, Paging, StateOf, Transaction
 from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
-from api.sign_up.form import SignUpPage
-from api.sign_up.previews import embedded_form, preview
+from api.sign_up.form import ListForm
+from api.sign_up.previews import render_embedded_form, render_preview
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import deny_lists, figures, lists
@@ -128,9 +128,9 @@ def read_embedded_form(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
 ) -> Envelope[schemas.EmbeddedForm]:
     """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
-    shown = SignUpPage.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
+    form = ListForm.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
     chosen = reader_languages.chosen(language or "")
-    return envelope(embedded_form(state, shown, language=chosen))
+    return envelope(render_embedded_form(state, form, language=chosen))
 
 
 @router.get("/lists/{list_id}/previews/{part}", responses=refuses(*OF_OWN_LIST))
@@ -148,7 +148,7 @@ def preview_list(
     """
     chosen = reader_languages.chosen(language or "")
     mailing_list = lists.owned(uow, caller, list_id)
-    return envelope(preview(uow, state, mailing_list, part, chosen))
+    return envelope(render_preview(uow, state, mailing_list, part, chosen))
 
 
 @router.post(
@@ -171,7 +171,7 @@ def preview_changed_list(
     mailing_list = lists.owned(uow, caller, list_id)
     trial = uow.session.begin_nested()
     lists.change(uow, mailing_list, values, state.challenges.configured)
-    shown = preview(uow, state, mailing_list, part, chosen)
+    shown = render_preview(uow, state, mailing_list, part, chosen)
     trial.rollback()
     return envelope(shown)
 

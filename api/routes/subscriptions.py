@@ -1,4 +1,4 @@
-"""Subscriptions for the subscribers themselves."""
+"""A person's own subscriptions, for the person's login or a trace id from a mail."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -40,7 +40,7 @@ router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
 BY_TRACE = requires_scope_or_trace(Scope.SUBSCRIPTION_FULL)
 
-# The answer of calls without credentials, whatever they changed: no caller learns who subscribes.
+# The result of every call that takes a trace id, so that nobody learns who subscribes.
 ACCEPTED = 1
 
 _TRACE_ERRORS = (
@@ -52,8 +52,8 @@ _TRACE_ERRORS = (
 )
 
 
-def _body(**properties: Any) -> dict[str, Any]:
-    """Return ``openapi_extra`` of a body that may be JSON or a form."""
+def _describe_body(**properties: Any) -> dict[str, Any]:
+    """Return ``openapi_extra`` of a body that is JSON or a form, with these fields."""
     trace_id = {
         "type": "string",
         "description": "Instead of the query parameter",
@@ -86,15 +86,14 @@ def subscribe_me(
     actor = actors.actor_of_principal(request, Principal(person.id, Via.LOGIN, None))
     mailing_list = lists.get(uow, list_id)
     values = {} if body is None else body.fields
-    given = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
-    joined = sign_up.join(uow, mailing_list, person, actor, submission=given)
-    return envelope(joined)
+    attributes = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
+    return envelope(sign_up.join(uow, mailing_list, person, actor, submission=attributes))
 
 
 @router.delete(
     "/subscriptions/{list_id}",
     dependencies=[BY_TRACE],
-    openapi_extra=_body(),
+    openapi_extra=_describe_body(),
     responses=refuses(mailing.LIST_NAME_INVALID, *_TRACE_ERRORS),
 )
 @LEAVING.threaded
@@ -108,7 +107,7 @@ def unsubscribe(
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_id, archived=True)
-        person = principal.leaver(uow, mailing_list)
+        person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = actors.actor_of_principal(request, principal)
         leaving.opt_out(state.resources, mailing_list, person, OptOutKind.LIST, actor)
@@ -118,7 +117,7 @@ def unsubscribe(
 @router.put(
     "/subscriptions/{list_id}/email",
     dependencies=[BY_TRACE],
-    openapi_extra=_body(enabled={"type": "boolean", "examples": [False]}),
+    openapi_extra=_describe_body(enabled={"type": "boolean", "examples": [False]}),
     responses=refuses(*_TRACE_ERRORS, mailing.LIST_BUSY),
 )
 async def set_email_enabled(
@@ -128,7 +127,7 @@ async def set_email_enabled(
     try:
         is_enabling = submission.flag("enabled")
     except DomainError:
-        # The error comes after that of missing credentials.
+        # ``_set_email`` raises this error again, after the error for missing credentials.
         is_enabling = False
     call = partial(_set_email, request, state, list_id, submission)
     await (ACTS_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))
@@ -138,7 +137,9 @@ async def set_email_enabled(
 @router.post(
     "/subscriptions/{list_id}/delete",
     dependencies=[BY_TRACE],
-    openapi_extra=_body(**{"List-Unsubscribe": {"type": "string", "examples": ["One-Click"]}}),
+    openapi_extra=_describe_body(
+        **{"List-Unsubscribe": {"type": "string", "examples": ["One-Click"]}}
+    ),
     responses=refuses(*_TRACE_ERRORS),
 )
 @LEAVING.threaded
@@ -158,7 +159,7 @@ def _set_email(request: Request, state: State, list_id: int, submission: FormOrJ
         return
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
-        person = principal.person(uow, mailing_list)
+        person = principal.get_person(uow, mailing_list)
         actor = actors.actor_of_principal(request, principal)
         leaving.set_email(uow, mailing_list, person, actor, enabled=True)
 
@@ -166,7 +167,7 @@ def _set_email(request: Request, state: State, list_id: int, submission: FormOrJ
 def _disable_email(request: Request, state: State, list_id: int, principal: Principal) -> None:
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id, archived=True)
-        person = principal.leaver(uow, mailing_list)
+        person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = actors.actor_of_principal(request, principal)
         leaving.opt_out(state.resources, mailing_list, person, OptOutKind.EMAIL, actor)
@@ -198,13 +199,13 @@ def list_my_subscriptions(
     paging: ArrayPaging,
 ) -> Envelope[list[SubscriptionRecord]]:
     """The caller's subscriptions, pending ones too, newest first."""
-    found = members.list_of(uow, caller.user_id, paging)
-    channels = list_responses(uow, state, [mailing_list for _, mailing_list in found.rows])
+    page = members.list_of(uow, caller.user_id, paging)
+    channels = list_responses(uow, state, [mailing_list for _, mailing_list in page.rows])
     records = [
         SubscriptionRecord.of_row(record, list=channel)
-        for (record, _), channel in zip(found.rows, channels, strict=True)
+        for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
-    link_next(request, response, found)
+    link_next(request, response, page)
     return envelope(records)
 
 
@@ -226,12 +227,15 @@ def read_opponent(
     passed on, with the links in them.
     """
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_READ)
-    wanted = principal.trace.list_id if principal.trace and list_id is None else list_id
-    if wanted is None:
+    if list_id is None and principal.trace:
+        list_id = principal.trace.list_id
+    if list_id is None:
         raise mailing.LIST_ID_MISSING()
-    mailing_list = lists.get(uow, wanted, archived=True)
-    person = principal.person(uow, mailing_list)
+    mailing_list = lists.get(uow, list_id, archived=True)
+    person = principal.get_person(uow, mailing_list)
     record = members.get_own(uow, mailing_list.id, person.id)
     channel = list_response(uow, state, mailing_list)
-    shown = SubscriptionRecord.of_row(record)
-    return envelope(Opponent(list=channel, sub=shown.masked() if principal.trace else shown))
+    subscription = SubscriptionRecord.of_row(record)
+    if principal.trace:
+        subscription = subscription.masked()
+    return envelope(Opponent(list=channel, sub=subscription))

@@ -1,4 +1,7 @@
-"""The pages on which a person confirms a sign-up by a mailed link."""
+"""The pages on which a person confirms a sign-up by a mailed link.
+
+Opening the link changes nothing, because scanners follow links. The button confirms.
+"""
 
 from functools import partial
 from typing import Annotated
@@ -27,18 +30,19 @@ router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=
 def show_confirmation(
     request: Request, uow: Transaction, token: Annotated[str | None, Query()] = None
 ) -> Response:
-    found = sign_up.read_confirmation(uow, _secret(token))
-    mailing_list = found.mailing_list
+    confirmation = sign_up.read_confirmation(uow, _read_secret(token))
+    mailing_list = confirmation.mailing_list
+    address = confirmation.record.email
     return list_page(
         "confirm.html",
         branding.of(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         wording=consent.of_lists(uow, [mailing_list]).get(mailing_list.id),
-        is_confirmed=found.is_confirmed,
-        wants_mail=found.record.email_enabled,
+        is_confirmed=confirmation.is_confirmed,
+        wants_mail=confirmation.record.email_enabled,
         words=mailing_list.thanks_text,
-        address=None if found.record.email is None else email_addresses.masked(found.record.email),
+        address=None if address is None else email_addresses.masked(address),
     )
 
 
@@ -49,21 +53,23 @@ async def confirm_subscription(
     submission: FormOrJsonBodyOf,
     token: Annotated[str | None, Query()] = None,
 ) -> Response:
-    secret = _secret(token, submission.fields.get("token"))
-    found = await state.in_unit_of_work(sign_up.read_confirmation, secret)
-    list_id = found.mailing_list.id
-    principal = Principal(found.record.user_id, Via.CONFIRMATION, None)
+    secret = _read_secret(token, submission.fields.get("token"))
+    confirmation = await state.in_unit_of_work(sign_up.read_confirmation, secret)
+    principal = Principal(confirmation.record.user_id, Via.CONFIRMATION, None)
     actor = actors.actor_of_principal(request, principal)
     confirm = partial(sign_up.confirm, secret=secret, actor=actor)
-    await ACTS_BY_LIST.run(list_id, state.transact, confirm)
+    await ACTS_BY_LIST.run(confirmation.mailing_list.id, state.transact, confirm)
     return see_other(urlencode({"token": secret}))
 
 
-def _secret(*sent: object) -> str:
-    """Return the one token of the request; raises for none, and for two that differ."""
-    found = {each for each in sent if isinstance(each, str) and each}
-    if not found:
+def _read_secret(*values: object) -> str:
+    """Return the token of the request, which may be in the query, in the form or in both.
+
+    Raises ``link.missing``, and ``link.ambiguous`` for two different tokens.
+    """
+    secrets = {value for value in values if isinstance(value, str) and value}
+    if not secrets:
         raise people.LINK_MISSING()
-    if len(found) > 1:
+    if len(secrets) > 1:
         raise people.LINK_AMBIGUOUS()
-    return found.pop()
+    return secrets.pop()

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Response
 
 from api.html.frame import list_page
-from api.sign_up.inputs import shown_inputs
+from api.sign_up.inputs import build_inputs
 from api.state import State
 from core.errors import DomainError, mailing
 from core.settings import Settings, origins
@@ -21,45 +21,53 @@ from storage.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True)
-class SignUpPage:
-    """The data of the page of a list's form.
+class ListForm:
+    """The content of a list's sign-up form.
 
     Attributes:
-        public: the fields that the form asks for, by their keys.
-        required: the keys of those that need an answer.
-        owner: the owner's address; only its domain is whole.
+        fields: the fields that the form asks for, by their keys.
+        required_keys: the keys of the fields that need a value.
+        masked_owner: the owner's address with only the first letter before the domain.
     """
 
     mailing_list: MailingList
-    public: Mapping[str, MemberField]
+    fields: Mapping[str, MemberField]
+    required_keys: frozenset[str]
     wording: str | None
     look: branding.Look
-    owner: str
-    required: frozenset[str] = frozenset()
+    masked_owner: str
 
     @classmethod
-    def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "SignUpPage":
-        asked = lists.sign_up_fields(uow, mailing_list)
-        public = {each.field.key: each.field for each in asked}
-        required = frozenset(each.field.key for each in asked if each.is_required)
-        wording = consent.of_lists(uow, [mailing_list]).get(mailing_list.id)
-        look = branding.of(uow, mailing_list)
-        owner = email_addresses.masked(accounts.get(uow, mailing_list.user_id).email)
-        return cls(mailing_list, public, wording, look, owner, required)
+    def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "ListForm":
+        sign_up_fields = lists.sign_up_fields(uow, mailing_list)
+        owner = accounts.get(uow, mailing_list.user_id)
+        return cls(
+            mailing_list,
+            fields={each.field.key: each.field for each in sign_up_fields},
+            required_keys=frozenset(each.field.key for each in sign_up_fields if each.is_required),
+            wording=consent.of_lists(uow, [mailing_list]).get(mailing_list.id),
+            look=branding.of(uow, mailing_list),
+            masked_owner=email_addresses.masked(owner.email),
+        )
 
 
 @dataclass(frozen=True)
-class Correction:
-    """The errors that a person can correct, by inputs and of the form as a whole."""
+class FormErrors:
+    """Errors of a form that the person can correct.
+
+    Attributes:
+        message: a sentence about the form, or ``None`` if each error belongs to an input.
+        by_input: a sentence for each invalid input, by the names of the inputs.
+    """
 
     status: int
-    problem: str | None
+    message: str | None
     by_input: Mapping[str, str]
     headers: Mapping[str, str]
 
 
 def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """Return the list; raises ``list.not_found``, for a word that is no slug too."""
+    """Return the list with this id or slug; raises ``list.not_found``, even for an invalid slug."""
     try:
         return lists.get_named(uow, name, archived=archived)
     except DomainError as error:
@@ -68,63 +76,78 @@ def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingL
         raise mailing.LIST_NOT_FOUND() from None
 
 
-def show_form(
+def render_form(
     language: str,
     state: State,
-    shown: SignUpPage,
+    form: ListForm,
     *,
-    written: Mapping[str, Any],
-    correction: Correction | None = None,
+    values: Mapping[str, Any],
+    errors: FormErrors | None = None,
 ) -> Response:
-    settings, mailing_list = state.resources.settings, shown.mailing_list
-    url = allowed_url(state, mailing_list, written)
-    problems = correction.by_input if correction else {}
-    nested = written.get("fields", {})
-    flat = {**written, **{f"fields.{key}": value for key, value in nested.items()}}
-    answer = list_page(
+    """Render the page with the form.
+
+    Args:
+        values: the values that the person wrote, as ``nested_inputs`` returns them.
+        errors: shown if the person submitted invalid values.
+    """
+    settings = state.resources.settings
+    mailing_list = form.mailing_list
+    redirect_url = find_redirect_url(state, mailing_list, values)
+    flat_values = {f"fields.{key}": value for key, value in values.get("fields", {}).items()}
+    inputs = build_inputs(
+        language,
+        form.fields.values(),
+        {**values, **flat_values},
+        errors.by_input if errors else {},
+        form.required_keys,
+    )
+    response = list_page(
         "sign_up.html",
-        shown.look,
+        form.look,
         language=language,
-        status=correction.status if correction else 200,
-        # Browsers hold all redirects that follow on the form to this, also those of the owner's own
-        # site; so the scheme is named, and not the origin.
-        form_targets=f"{url.origin.partition(':')[0]}:" if url else "",
+        status=errors.status if errors else 200,
+        # The policy names only the scheme. Browsers apply the policy to every redirect after the
+        # form, and the owner's site may redirect to other hosts.
+        form_targets=f"{redirect_url.origin.partition(':')[0]}:" if redirect_url else "",
         list_title=mailing_list.title,
         words=mailing_list.sign_up_text or mailing_list.tagline,
-        owner=shown.owner,
+        owner=form.masked_owner,
         report_url=page_urls.report_page_url(settings, mailing_list.slug),
         ask_url=page_urls.ask_preferences_url(settings, mailing_list.slug),
-        is_again=correction is not None,
-        wording=shown.wording,
-        inputs=shown_inputs(language, shown.public.values(), flat, problems, shown.required),
-        problem=correction.problem if correction else None,
-        redirect_url=written.get("redirect_url") if url else None,
-        **shown_widget(state, mailing_list),
+        is_again=errors is not None,
+        wording=form.wording,
+        inputs=inputs,
+        problem=errors.message if errors else None,
+        redirect_url=values.get("redirect_url") if redirect_url else None,
+        **build_widget_values(state, mailing_list),
     )
-    answer.headers.update(correction.headers if correction else {})
-    return answer
+    response.headers.update(errors.headers if errors else {})
+    return response
 
 
-def allowed_url(
+def find_redirect_url(
     state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
 ) -> PlainUrl | None:
-    """Return the URL to which the form redirects, if the list or the operator allows it."""
-    back = inputs.get("redirect_url")
-    url = origins.read_url(back) if isinstance(back, str) else None
-    allowed = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}
-    return url if url is not None and url.is_of(allowed) else None
+    """Return the form's ``redirect_url`` if the list or the operator allows its origin."""
+    text = inputs.get("redirect_url")
+    url = origins.read_url(text) if isinstance(text, str) else None
+    allowed_origins = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}
+    return url if url is not None and url.is_of(allowed_origins) else None
 
 
-def shown_widget(state: State, mailing_list: MailingList) -> dict[str, Any]:
-    """Return the values with which the page shows the list's widget; ``widget`` may be ``None``."""
+def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, Any]:
+    """Return the template values for the widget of the list's challenge.
+
+    ``widget`` is ``None`` if the list has no challenge or the provider isn't configured.
+    """
     name = mailing_list.challenge_provider
     if not mailing_list.challenge_enabled or name not in state.challenges.configured:
         return {"widget": None}
     provider = ChallengeProviderName(name)
-    widget, site_key = WIDGETS[provider], state.challenges.challenge_for(provider).site_key
+    widget = WIDGETS[provider]
     return {
         "widget": widget,
         "foreign": widget.policy,
-        "site_key": site_key,
+        "site_key": state.challenges.challenge_for(provider).site_key,
         "action_name": ChallengeAction.SUBSCRIBE,
     }

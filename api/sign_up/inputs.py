@@ -11,12 +11,13 @@ from services.accounts.email_addresses import MAX_ADDRESS_BYTES
 from services.subscriptions import member_attributes
 from services.subscriptions.fields import MAX_VALUE_CHARACTERS
 
-_EMAIL = marked("E-mail address")
-_NAME = marked("Name")
-NO_ADDRESS = marked("Please write your e-mail address.")
-_NOT_TAKEN = marked("We can’t take this answer as it is written.")
-_UNANSWERED = marked("Please answer this.")
-_BY_TYPE = {
+EMPTY_ADDRESS = marked("Please write your e-mail address.")
+
+_ADDRESS_LABEL = marked("E-mail address")
+_NAME_LABEL = marked("Name")
+_MISSING_VALUE = marked("Please answer this.")
+_INVALID_VALUE = marked("We can’t take this answer as it is written.")
+_INVALID_VALUE_BY_TYPE = {
     FieldType.TEXT: marked("This is too long."),
     FieldType.NUMBER: marked("Please write a number."),
     FieldType.DATE: marked("Please write a date as year, month and day, such as 2026-11-22."),
@@ -26,14 +27,14 @@ _BY_TYPE = {
 
 
 @dataclass(frozen=True)
-class ShownInput:
-    """An input, with the text that the person wrote and its error.
+class FormInput:
+    """An input of a form, with its value and the error of that value.
 
     Attributes:
         kind: ``email``, or the type of a field.
         choices: the values to choose from.
-        input_type: the type of the ``<input>``, if it is one.
-        is_first_problem: whether the page begins here when it is shown again.
+        input_type: the type of the HTML element, if it is an ``<input>``.
+        is_first_problem: whether this is the first input with an error, which gets the focus.
     """
 
     name: str
@@ -48,49 +49,67 @@ class ShownInput:
     is_required: bool = False
 
 
-def shown_inputs(
+def build_inputs(
     language: str,
     fields: Iterable[MemberField],
-    written: Mapping[str, Any],
-    problems: Mapping[str, str],
-    required: Collection[str] = (),
-) -> list[ShownInput]:
-    """Return inputs for the address, the name, and each of these fields.
+    values: Mapping[str, Any],
+    errors: Mapping[str, str],
+    required_keys: Collection[str] = (),
+) -> list[FormInput]:
+    """Return inputs for the address, for the name and for each field, in this order.
 
-    ``written`` and ``problems``: by the names of inputs. ``required``: keys of fields.
+    Args:
+        values: the values that the person wrote, by the names of the inputs.
+        errors: the errors of these values, by the names of the inputs.
+        required_keys: the keys of the fields that need a value.
     """
 
-    def shown(name: str, label: str, kind: str, **others: Any) -> ShownInput:
-        # A longer text was not typed by accident.
-        most = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
-        value, problem = str(written.get(name, ""))[:most], problems.get(name)
-        # In an input for a date browsers show nothing else.
-        is_as_named = kind == "email" or (kind == FieldType.DATE and not problem)
-        input_type = kind if is_as_named else "text"
-        return ShownInput(name, label, kind, value, problem, input_type=input_type, **others)
+    def build_input(name: str, label: str, kind: str, **others: Any) -> FormInput:
+        # A person doesn't type a longer value by accident.
+        max_characters = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
+        value = str(values.get(name, ""))[:max_characters]
+        error = errors.get(name)
+        # A browser shows an invalid date only in an input for text.
+        has_own_type = kind == "email" or (kind == FieldType.DATE and not error)
+        input_type = kind if has_own_type else "text"
+        return FormInput(name, label, kind, value, error, input_type=input_type, **others)
 
-    email, name = translated(language, _EMAIL), translated(language, _NAME)
+    address_label = translated(language, _ADDRESS_LABEL)
+    name_label = translated(language, _NAME_LABEL)
     inputs = [
-        shown("email", email, "email", autocomplete="email", is_required=True),
-        shown("name", name, FieldType.TEXT, autocomplete="name"),
+        build_input("email", address_label, "email", autocomplete="email", is_required=True),
+        build_input("name", name_label, FieldType.TEXT, autocomplete="name"),
     ]
-    for each in fields:
-        choices, is_required = tuple(each.choices), each.key in required
-        name = f"fields.{each.key}"
-        inputs.append(shown(name, each.label, each.type, choices=choices, is_required=is_required))
-    first = next((each for each in inputs if each.problem), None)
-    return [replace(each, is_first_problem=each is first) for each in inputs]
+    inputs += [
+        build_input(
+            f"fields.{field.key}",
+            field.label,
+            field.type,
+            choices=tuple(field.choices),
+            is_required=field.key in required_keys,
+        )
+        for field in fields
+    ]
+    first_problem = next((each for each in inputs if each.problem), None)
+    return [replace(each, is_first_problem=each is first_problem) for each in inputs]
 
 
-def problems_of_fields(
-    language: str, public: Mapping[str, MemberField], error: DomainError | None
+def describe_field_errors(
+    language: str, fields: Mapping[str, MemberField], error: DomainError | None
 ) -> dict[str, str]:
-    """Return the errors of answers, in words for the person, by the names of inputs."""
-    found = {}
-    for each in error.problems if error else ():
-        name = each.field.removeprefix("body.")
-        field = public.get(name.removeprefix("fields."))
-        text = _NOT_TAKEN if field is None else _BY_TYPE[FieldType(field.type)]
-        text = _UNANSWERED if each.code == member_attributes.MISSING else text
-        found[name] = translated(language, text)
-    return found
+    """Return a sentence for each invalid value of a field, by the names of the inputs.
+
+    ``fields``: the fields of the form, by their keys.
+    """
+    texts = {}
+    for problem in error.problems if error else ():
+        name = problem.field.removeprefix("body.")
+        field = fields.get(name.removeprefix("fields."))
+        if problem.code == member_attributes.MISSING:
+            text = _MISSING_VALUE
+        elif field is None:
+            text = _INVALID_VALUE
+        else:
+            text = _INVALID_VALUE_BY_TYPE[FieldType(field.type)]
+        texts[name] = translated(language, text)
+    return texts

@@ -1,33 +1,40 @@
-"""The endpoint by which a stranger subscribes an address to a list."""
+"""The endpoint that subscribes an address to a list for a stranger.
+
+Programs send JSON, and pages without scripts send a plain form. The request may name anyone's
+address. Cookies and credentials are ignored, so a form on another site can't act for the person
+whose browser sends the form, and a CSRF token isn't needed. Misuse of an address is limited by the
+list's challenge, the confirmation, the rate limits and the limits of unsolicited mail.
+"""
 
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import ValidationError
 
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import FORM, MULTIPART, body_fields, nested_inputs
 from api.bodies.json_bodies import JsonRoute, media_type
-from api.errors import request_error
 from api.html.problems import is_for_browser, mark_as_reader_page
 from api.openapi import refuses
 from api.parameters import ListId, StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, SignUpForm
 from api.sign_up.answer import answer_form
-from api.sign_up.submission import submit
+from api.sign_up.submission import subscribe_stranger, validate_inputs
 from core.errors import mailing, requests
-from core.languages.reader_languages import chosen
+from core.languages import reader_languages
 from services.subscriptions import lists
+
+# The result for every address, so that nobody learns who subscribes.
+ACCEPTED = 1
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
 
-async def _answer_form_by_page(request: Request) -> None:
-    """Note that a browser sent a form of its own: its errors are pages too.
+async def _mark_browser_form(request: Request) -> None:
+    """Mark the response as a page, even for an error, if a browser sent the form.
 
-    A program that sends a form asks for JSON alone.
+    A program that sends a form accepts JSON and no HTML.
     """
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted
@@ -36,7 +43,8 @@ async def _answer_form_by_page(request: Request) -> None:
         mark_as_reader_page(request.scope)
 
 
-def _form_or_json() -> dict[str, Any]:
+def _describe_body() -> dict[str, Any]:
+    """Return ``openapi_extra`` of a body that is JSON or a form."""
     kinds = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
     content = {
         kind: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
@@ -47,8 +55,8 @@ def _form_or_json() -> dict[str, Any]:
 
 @router.post(
     "/subscriptions/{list_id}",
-    dependencies=[Depends(_answer_form_by_page), PUBLIC],
-    openapi_extra=_form_or_json(),
+    dependencies=[Depends(_mark_browser_form), PUBLIC],
+    openapi_extra=_describe_body(),
     response_model=Envelope[int],
     responses={
         303: {"description": "To a form: its `redirect_url`, or a page that says what happened"},
@@ -80,14 +88,12 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     if is_for_browser(request.scope):
         mailing_list = await state.in_unit_of_work(lists.get, list_id)
         return await answer_form(request, state, mailing_list, inputs)
-    try:
-        wanted = NewSubscription.model_validate(inputs)
-    except ValidationError as error:
-        errors = error.errors(include_url=False, include_input=False)
-        raise request_error([{**each, "loc": ("body", *each["loc"])} for each in errors]) from None
+    submission = validate_inputs(inputs)
     mailing_list = await state.in_unit_of_work(lists.get, list_id)
-    accepted = request.headers.get("accept-language")
-    # A program says none; a script on a page says that of its person.
-    language = chosen(accepted) if accepted else None
-    await submit(request, state, mailing_list, wanted, is_form=is_form, language=language)
-    return JSONResponse(envelope(1).model_dump())
+    accepted_languages = request.headers.get("accept-language")
+    # Programs send no such header. A script on a page sends the languages of its reader.
+    language = reader_languages.chosen(accepted_languages) if accepted_languages else None
+    await subscribe_stranger(
+        request, state, mailing_list, submission, is_form=is_form, language=language
+    )
+    return JSONResponse(envelope(ACCEPTED).model_dump())

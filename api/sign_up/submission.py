@@ -1,13 +1,16 @@
-"""The sign-up of a stranger, after its input was read."""
+"""Processes the sign-up of a stranger: the same steps for a program and for a form."""
 
 from dataclasses import replace
+from typing import Any
 
 from fastapi import Request
+from pydantic import ValidationError
 
 from api.auth import actors
 from api.browsers import client_address
+from api.errors import request_error
 from api.limits.bulkheads import ACTS_BY_LIST
-from api.response_timing import padded_duration
+from api.response_timing import pad_duration
 from api.schemas.subscriptions import NewSubscription
 from api.state import State
 from core.errors import FieldProblem, mailing
@@ -23,70 +26,85 @@ from services.subscriptions.members.changes import ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
 
-async def submit(
+def validate_inputs(inputs: dict[str, Any]) -> NewSubscription:
+    """Validate the inputs of a form or the fields of a JSON body; raises ``body.invalid``."""
+    try:
+        return NewSubscription.model_validate(inputs)
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_input=False)
+        raise request_error([{**each, "loc": ("body", *each["loc"])} for each in errors]) from None
+
+
+async def subscribe_stranger(
     request: Request,
     state: State,
     mailing_list: MailingList,
-    wanted: NewSubscription,
+    submission: NewSubscription,
     *,
     is_form: bool,
     page_url: str | None = None,
     language: str | None = None,
 ) -> None:
-    """Subscribe the address. The duration reveals nothing of the list.
+    """Subscribe the address. The duration doesn't reveal whether the list has the address.
 
     Args:
-        page_url: our own page with the form.
-        language: the language of the page that a person saw, also for mails to them.
+        is_form: whether the values of fields are texts, because a form has no other types.
+        page_url: the URL of our page with the form; ``None`` for a form on another site.
+        language: the language of the page that the person saw, in which mails are written.
     """
     via = Via.FORM
     if mailing_list.challenge_enabled:
-        challenge, answer = _challenge(request, state, mailing_list, wanted)
-        await challenge.check(answer)
+        challenge, response = _read_challenge(request, state, mailing_list, submission)
+        await challenge.check(response)
         via = Via.CHALLENGE
     actor = actors.actor_of(request, ActorKind.STRANGER, via, None)
     if page_url is not None:
         actor = replace(actor, page_url=page_url)
 
     def subscribe(uow: UnitOfWork) -> None:
-        own = lists.get(uow, mailing_list.id)
-        required = [each.field for each in lists.sign_up_fields(uow, own) if each.is_required]
-        given = member_attributes.read_submission(
+        current_list = lists.get(uow, mailing_list.id)
+        sign_up_fields = lists.sign_up_fields(uow, current_list)
+        attributes = member_attributes.read_submission(
             uow,
-            own.user_id,
-            name=wanted.name,
-            values=wanted.fields,
+            current_list.user_id,
+            name=submission.name,
+            values=submission.fields,
             is_text=is_form,
-            required=required,
+            required=[each.field for each in sign_up_fields if each.is_required],
         )
         sign_up.request(
             uow,
-            own,
-            wanted.email,
+            current_list,
+            submission.email,
             actor,
-            submission=replace(given, language=language),
+            submission=replace(attributes, language=language),
         )
 
-    async with padded_duration():
+    async with pad_duration():
         await ACTS_BY_LIST.run(mailing_list.id, state.transact, subscribe)
 
 
-def _challenge(
-    request: Request, state: State, mailing_list: MailingList, wanted: NewSubscription
+def _read_challenge(
+    request: Request, state: State, mailing_list: MailingList, submission: NewSubscription
 ) -> tuple[Challenge, ChallengeResponse]:
-    provider, token = wanted.challenge_provider, wanted.challenge_token
-    if not provider or not token or not wanted.challenge_action:
+    """Return the list's challenge, and the response to it in the submission.
+
+    Raises ``challenge.missing``, ``challenge.provider_mismatch``, ``challenge.failed``.
+    """
+    provider = submission.challenge_provider
+    token = submission.challenge_token
+    if not provider or not token or not submission.challenge_action:
         problems = tuple(
             FieldProblem(f"body.{field.alias}", "missing", "is required for this list")
             for name, field in NewSubscription.model_fields.items()
-            if name.startswith("challenge") and not getattr(wanted, name)
+            if name.startswith("challenge") and not getattr(submission, name)
         )
         rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
         raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
     if provider != mailing_list.challenge_provider:
         raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
-    # A token for another action does not count.
-    if wanted.challenge_action != ChallengeAction.SUBSCRIBE:
+    # A token for another action is invalid.
+    if submission.challenge_action != ChallengeAction.SUBSCRIBE:
         raise mailing.CHALLENGE_FAILED()
-    answer = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))
-    return state.challenges.challenge_for(ChallengeProviderName(provider)), answer
+    response = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))
+    return state.challenges.challenge_for(ChallengeProviderName(provider)), response

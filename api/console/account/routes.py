@@ -24,7 +24,7 @@ from api.console.visits import (
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
 from api.parameters import Cursor, Transaction, id_of
-from api.response_timing import padded_duration
+from api.response_timing import pad_duration
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent
@@ -206,7 +206,7 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
     current, _ = await RECORDS.run(_personal_words, visit)
     try:
         email = email_addresses.normalise(visit.form.get("email", ""))
-        async with padded_duration():
+        async with pad_duration():
             await _proven(visit, current)
             await visit.state.in_unit_of_work(
                 account_mails.request_mail,

@@ -29,7 +29,7 @@ from api.html.frame import page, see_other
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask, unticked
 from api.parameters import StateOf, Transaction
-from api.response_timing import padded_duration
+from api.response_timing import pad_duration
 from api.state import State
 from core.errors import DomainError, Kind
 from core.errors.mailing import CHALLENGE_FAILED
@@ -179,7 +179,7 @@ async def _ask(
     except DomainError as error:
         told = {"email": typed, "problem": error.message}
         return _ask_page(request, state, words, status=STATUS_OF[error.kind], **told)
-    async with padded_duration():
+    async with pad_duration():
         source = mail_source(request, state)
         await state.in_unit_of_work(account_mails.request_mail, kind, email, source=source)
     return see_other("sent=yes")

@@ -23,7 +23,7 @@ from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf, Transaction
-from api.response_timing import padded_duration
+from api.response_timing import pad_duration
 from api.state import State
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
@@ -64,7 +64,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     email, password = form.get("email", ""), form.get("password", "")
     path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     try:
-        async with padded_duration():
+        async with pad_duration():
             attempt, check = await prove_password(request, state, email, password)
             prove = partial(
                 logins.succeed,

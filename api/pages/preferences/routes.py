@@ -18,9 +18,9 @@ from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
 from api.parameters import PathId, StateOf, Transaction
-from api.response_timing import padded_duration
+from api.response_timing import pad_duration
 from api.sign_up.form import find_list
-from api.sign_up.inputs import NO_ADDRESS, problems_of_fields, shown_inputs
+from api.sign_up.inputs import EMPTY_ADDRESS, build_inputs, describe_field_errors
 from api.state import State
 from core.errors import DomainError, access, mailing
 from core.languages.reader_languages import translated
@@ -169,8 +169,8 @@ def _answers_page(
         yes_or_no = "yes" if value else "no"
         shown[f"fields.{key}"] = yes_or_no if isinstance(value, bool) else fields.as_text(value)
     written = {"name": record.name or "", **shown} if form is None else form
-    problems = problems_of_fields(language, public.by_key, error)
-    _, *inputs = shown_inputs(language, public.by_key.values(), written, problems)
+    problems = describe_field_errors(language, public.by_key, error)
+    _, *inputs = build_inputs(language, public.by_key.values(), written, problems)
     for number, each in enumerate(inputs):
         # A person may also remove an answer.
         if each.kind == FieldType.BOOLEAN:
@@ -257,7 +257,7 @@ async def ask_for_link(
 
     The answer and its time are the same for each address.
     """
-    async with padded_duration():
+    async with pad_duration():
         if trace_id is not None:
             mailing_list, email = await state.in_unit_of_work(_of_trace, trace_id)
         else:
@@ -290,8 +290,8 @@ def _asking_page(
     request: Request, look: Look, mailing_list: MailingList, written: str | None = None
 ) -> Response:
     language = reader_language(request)
-    problems = {} if written is None else {"email": translated(language, NO_ADDRESS)}
-    email, *_ = shown_inputs(language, (), {"email": written or ""}, problems)
+    problems = {} if written is None else {"email": translated(language, EMPTY_ADDRESS)}
+    email, *_ = build_inputs(language, (), {"email": written or ""}, problems)
     return list_page(
         "ask_preferences.html",
         look,

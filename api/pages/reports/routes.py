@@ -51,7 +51,7 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
     principal = Principal(trace.user_id, Via.PAGE, trace)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, trace.list_id, archived=True)
-        person = principal.leaver(uow, mailing_list)
+        person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = actors.actor_of_principal(request, principal)
         lists.report(state.resources, mailing_list, person, actor)

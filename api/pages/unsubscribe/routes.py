@@ -1,7 +1,8 @@
-"""The pages to which mails link. Opening a page changes nothing, since scanners follow links;
-pressing a button does.
+"""The page on which a person unsubscribes from a list, and subscribes again.
 
-The link itself acts for the person to whom it was mailed: cookies and credentials are ignored.
+Mails link to the page. Opening it changes nothing, because scanners follow links. The buttons
+change the subscription. The link acts for the mail's recipient, so cookies and credentials are
+ignored.
 """
 
 from dataclasses import replace
@@ -34,7 +35,8 @@ router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=
 def show_subscription(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
-    trace, language = require_trace(state, submission), reader_language(request)
+    trace = require_trace(state, submission)
+    language = reader_language(request)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
     subscription = members.read(uow, mailing_list, person)
@@ -62,28 +64,29 @@ def show_subscription(
 async def change_subscription(
     request: Request, state: StateOf, submission: FormOrJsonBodyOf
 ) -> Response:
-    """Do the action of the button; a mail client's one click (RFC 8058) stops the mail.
+    """Do the action of the button. A mail client's one click (RFC 8058) stops the mail.
 
-    The answer to one click is no redirect: the RFC forbids that.
+    The response to one click is text, because RFC 8058 forbids a redirect.
     """
     trace = require_trace(state, submission)
     if submission.is_one_click:
-        await LEAVING.run(_leave, request, state, trace, OptOutKind.EMAIL, Via.ONE_CLICK)
+        await LEAVING.run(_unsubscribe, request, state, trace, OptOutKind.EMAIL, Via.ONE_CLICK)
         text = marked("You get no more e-mails from this list.")
         return short_answer(translated(reader_language(request), text))
     action = submission.fields.get("action")
     if isinstance(action, str) and action in OPT_OUTS:
-        sent = submission.fields.get("reason")
-        reason = sent if isinstance(sent, str) and sent in REASONS else None
-        await LEAVING.run(_leave, request, state, trace, OPT_OUTS[action], Via.PAGE, reason)
+        reason = submission.fields.get("reason")
+        if not isinstance(reason, str) or reason not in REASONS:
+            reason = None
+        await LEAVING.run(_unsubscribe, request, state, trace, OPT_OUTS[action], Via.PAGE, reason)
     elif isinstance(action, str) and action in RETURNS:
-        await ACTS_BY_LIST.run(trace.list_id, _return, request, state, trace, action)
+        await ACTS_BY_LIST.run(trace.list_id, _subscribe_again, request, state, trace, action)
     else:
         raise unknown_action()
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
-def _leave(
+def _unsubscribe(
     request: Request,
     state: State,
     trace: traces.Trace,
@@ -94,17 +97,17 @@ def _leave(
     principal = Principal(trace.user_id, via, trace)
     with state.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, trace.list_id, archived=True)
-        person = principal.leaver(uow, mailing_list)
+        person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = replace(actors.actor_of_principal(request, principal), reason=reason)
         unsubscribe.opt_out(state.resources, mailing_list, person, kind, actor)
 
 
-def _return(request: Request, state: State, trace: traces.Trace, action: str) -> None:
+def _subscribe_again(request: Request, state: State, trace: traces.Trace, action: str) -> None:
     principal = Principal(trace.user_id, Via.PAGE, trace)
     actor = actors.actor_of_principal(request, principal)
     with state.resources.unit_of_work() as uow:
         # A person can leave an archived list, but not join it.
         mailing_list = lists.get(uow, trace.list_id)
-        person = principal.person(uow, mailing_list)
+        person = principal.get_person(uow, mailing_list)
         RETURNS[action](uow, mailing_list, person, actor)
