@@ -16,6 +16,7 @@ from api.routes import (
     segments,
     subscriptions,
     users,
+    webhook_endpoints,
     webhooks,
 )
 from api.routes.members import bulk, one, search
@@ -39,8 +40,8 @@ ROUTERS = (
     imports.router,
     exports.router,
     credits.orders_router,
-    webhooks.stripe_router,
     webhooks.router,
+    webhook_endpoints.router,
     lists.deny_list_router,
     jobs.router,
     events.router,
