@@ -12,7 +12,7 @@ import pytest
 from fastapi.dependencies.models import Dependant
 
 from api.app import create_app
-from api.auth.page_sessions import MAX_MEMBERS_OF_SESSION, MAX_PAGES_AN_HOUR
+from api.auth.member_reads import MAX_MEMBERS_OF_SESSION, MAX_PAGES_AN_HOUR
 from api.openapi import api_routes
 from core.settings import Settings
 from tests.consoles import OwnerAtConsole, at_console, at_operators_console, forms_of, shown

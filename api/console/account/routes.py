@@ -8,10 +8,11 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from api.auth.page_sessions import mail_source, prove_password, redirect_to_path
+from api.auth.logins import prove_password
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.json_bodies import ThreadedRoute
-from api.browsers import KNOWN, browser_name
+from api.browsers import KNOWN, browser_name, client_address
 from api.console.typed_forms import problem_form
 from api.console.visits import (
     ConsoleVisit,
@@ -37,6 +38,7 @@ from services.accounts import (
     logins,
     mailed_tokens,
     passwords,
+    unsolicited_mail,
 )
 from services.accounts.account_mails import MailKind
 from services.accounts.factors import passkeys
@@ -213,7 +215,9 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
                 MailKind.NEW_ADDRESS,
                 email,
                 user_id=visit.user_id,
-                source=mail_source(visit.request, visit.state),
+                source=unsolicited_mail.source_digest(
+                    visit.state.resources.keyring, client_address(visit.request)
+                ),
             )
     except DomainError as error:
         return await RECORDS.run(show_email, visit, problem_form(error, *_SHOWN))

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from api.answers import wait_for_job
-from api.auth.page_sessions import redirect_to_path
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import credits_text

@@ -9,7 +9,8 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from api.answers import import_errors_url
-from api.auth.page_sessions import CSRF_FIELD, redirect_to_path, require_csrf
+from api.auth.csrf import CSRF_FIELD, require_csrf
+from api.auth.redirects import redirect_to_path
 from api.bodies.forms import MULTIPART
 from api.bodies.json_bodies import media_type
 from api.bodies.upload_stream import store_upload

@@ -7,12 +7,15 @@ from urllib.parse import urlencode
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from api.auth import actors, page_sessions
+from api.auth import actors
 from api.auth.actors import Principal
+from api.auth.csrf import CSRF_FIELD, require_form_csrf
+from api.auth.form_pages import render_anonymous_page
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.forms import nested_inputs
 from api.bodies.json_bodies import ThreadedRoute
-from api.browsers import VISIT
+from api.bodies.page_forms import FormFields, FormOf
+from api.browsers import VISIT, client_address
 from api.html.frame import HEADERS, list_page, page, redirect
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
@@ -26,7 +29,7 @@ from core.errors import DomainError, access, mailing
 from core.languages.reader_languages import translated
 from models import FieldType, MailingList
 from services.access import sessions
-from services.accounts import accounts, email_addresses
+from services.accounts import accounts, email_addresses, unsolicited_mail
 from services.privacy import erasure
 from services.subscriptions import branding, fields, lists, page_urls, preferences
 from services.subscriptions.branding import Look
@@ -45,13 +48,11 @@ def visit_of(uow: UnitOfWork, request: Request, state: State) -> Visit:
     return preferences.read(uow, visit_secret(request, state))
 
 
-def require_visit_form(
-    request: Request, state: State, form: page_sessions.FormFields
-) -> str | None:
+def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
     """Return the secret of the visit; raises ``auth.csrf`` for a form of another page."""
-    secret, token = visit_secret(request, state), form.get(page_sessions.CSRF_FIELD, "")
+    secret, token = visit_secret(request, state), form.get(CSRF_FIELD, "")
     if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
-        raise access.AUTH_CSRF(header=page_sessions.CSRF_FIELD)
+        raise access.AUTH_CSRF(header=CSRF_FIELD)
     return secret
 
 
@@ -92,7 +93,7 @@ def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Resp
 
 
 @router.post(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
-async def change_list(request: Request, state: StateOf, form: page_sessions.FormOf) -> Response:
+async def change_list(request: Request, state: StateOf, form: FormOf) -> Response:
     """Leave a list, stop its mails, or take that back."""
     require_visit_form(request, state, form)
     action, list_id = form.get("action", ""), lists.id_of(form.get("list", "")) or 0
@@ -132,7 +133,7 @@ def show_answers(request: Request, state: StateOf, list_id: ListQuery) -> Respon
 
 @router.post(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
 async def change_answers(
-    request: Request, state: StateOf, list_id: ListQuery, form: page_sessions.FormOf
+    request: Request, state: StateOf, list_id: ListQuery, form: FormOf
 ) -> Response:
     require_visit_form(request, state, form)
     inputs = nested_inputs(list(form.items()), "fields")
@@ -156,7 +157,7 @@ def _answers_page(
     request: Request,
     state: State,
     list_id: int,
-    form: page_sessions.FormFields | None = None,
+    form: FormFields | None = None,
     error: DomainError | None = None,
 ) -> Response:
     """Show the answers that the list has, or those that need a correction."""
@@ -218,9 +219,7 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(page_urls.ERASE_PATH, dependencies=[PUBLIC])
-def erase(
-    request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
-) -> Response:
+def erase(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Begin the erasure of the person: from the commit on they are on no list."""
     require_visit_form(request, state, form)
     erasure.begin_own(uow, visit_of(uow, request, state).person)
@@ -249,7 +248,7 @@ def show_asking(
 async def ask_for_link(
     request: Request,
     state: StateOf,
-    form: page_sessions.FormOf,
+    form: FormOf,
     named: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
@@ -272,7 +271,7 @@ async def ask_for_link(
             mailing_list=mailing_list,
             email=email,
             language=reader_language(request),
-            source=page_sessions.mail_source(request, state),
+            source=unsolicited_mail.source_digest(state.resources.keyring, client_address(request)),
         )
     return redirect(f"?{urlencode({'sent': 'yes'})}")
 
@@ -308,7 +307,7 @@ def show_link(
 ) -> Response:
     preferences.read_link(uow, token)
     language = reader_language(request)
-    return page_sessions.anonymous_page(request, state, "open_preferences.html", language=language)
+    return render_anonymous_page(request, state, "open_preferences.html", language=language)
 
 
 @router.post(page_urls.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
@@ -316,19 +315,17 @@ def begin_visit(
     request: Request,
     state: StateOf,
     uow: Transaction,
-    form: page_sessions.FormOf,
+    form: FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
     # Else another site's form would put a reader into the visit of whoever made the site.
-    page_sessions.require_form_csrf(request, state, form)
+    require_form_csrf(request, state, form)
     answer = redirect_to_preferences(state)
     state.cookies.keep(answer, VISIT, preferences.begin(uow, token))
     return answer
 
 
 @router.post(page_urls.END_VISIT_PATH, dependencies=[PUBLIC])
-def end_visit(
-    request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
-) -> Response:
+def end_visit(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     preferences.end(uow, require_visit_form(request, state, form))
     return goodbye(request, state, is_erased=False)

@@ -1,4 +1,8 @@
-"""The pages on which a person reports a list for abuse."""
+"""The pages on which a person reports a list for abuse.
+
+A mail links to the first page, and the list's sign-up page links to the second. Opening a page
+changes nothing, because scanners follow links. The button reports.
+"""
 
 from typing import Annotated
 from urllib.parse import urlencode
@@ -7,18 +11,19 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.actors import Principal, require_trace
-from api.auth.page_sessions import FormOf, form_cookie_value, mail_source, require_form_csrf
+from api.auth.csrf import obtain_form_cookie, require_form_csrf
 from api.auth.requirements import BY_LINK, PUBLIC
 from api.bodies.forms import FormOrJsonBodyOf
 from api.bodies.json_bodies import ThreadedRoute
-from api.browsers import FORM
+from api.bodies.page_forms import FormOf
+from api.browsers import FORM, client_address
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import LEAVING
 from api.parameters import StateOf, Transaction
 from api.sign_up.form import find_list
 from services.access import sessions
-from services.accounts import accounts, email_addresses
+from services.accounts import accounts, email_addresses, unsolicited_mail
 from services.subscriptions import branding, lists, page_urls
 from services.subscriptions.members import members
 from services.subscriptions.members.changes import Via
@@ -33,14 +38,14 @@ def show_report(
     trace = require_trace(state, submission)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.get(uow, trace.user_id)
-    subscription = members.read(uow, mailing_list, person)
+    address = members.read(uow, mailing_list, person).email
     return list_page(
         "report.html",
         branding.of(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         is_reported=lists.is_reported(uow, mailing_list, person),
-        address=None if subscription.email is None else email_addresses.masked(subscription.email),
+        address=None if address is None else email_addresses.masked(address),
     )
 
 
@@ -67,7 +72,7 @@ def show_page_report(
     sent: Annotated[str | None, Query()] = None,
 ) -> Response:
     mailing_list = find_list(uow, slug)
-    form_cookie = form_cookie_value(request, state)
+    form_cookie = obtain_form_cookie(request, state)
     reply = list_page(
         "report_page.html",
         branding.of(uow, mailing_list),
@@ -87,5 +92,6 @@ def report_page(
     # Without this check, another website could make its visitors report a list unknowingly.
     require_form_csrf(request, state, form)
     mailing_list = find_list(uow, slug)
-    lists.report_page(uow, mailing_list, mail_source(request, state) or b"")
+    network = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))
+    lists.report_page(uow, mailing_list, network or b"")
     return see_other(urlencode({"sent": "yes"}))
