@@ -6,8 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
-from services.jobs import lease as leases
-from services.jobs import sweep
+from services.jobs import sweep, transitions
 from services.jobs.sweep import Paces
 from tests.embedded import embedded_services
 from tests.probe.bench import make_bench
@@ -72,10 +71,10 @@ def _turns(beside: Stack, without: Stack) -> Finding:
         def turn() -> None:
             job_id = plan_committed(stack.resources, OWNER)
             with stack.resources.unit_of_work() as uow:
-                lease = leases.claim(uow, job_id)
+                lease = transitions.claim(uow, job_id)
             assert lease is not None
             with stack.resources.unit_of_work() as uow:
-                leases.succeed(uow, lease, {})
+                transitions.succeed(uow, lease, {})
 
         return _p50_of(turn, times)
 

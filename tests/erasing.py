@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from core.errors import TransientError
 from models import FINISHED, Job, JobStatus
-from services.jobs import lease as leases
+from services.jobs import transitions
 from services.jobs.lease import Lease
 from services.privacy import erasure
 from storage.resources import Resources
@@ -52,9 +52,9 @@ def take_turn(resources: Resources, lease: Lease) -> None:
         erasure.run(resources, lease)
     except TransientError:
         with resources.unit_of_work() as uow:
-            leases.hand_back(uow, lease)
+            transitions.hand_back(uow, lease)
 
 
 def claim(resources: Resources, job_id: int) -> Lease | None:
     with resources.unit_of_work() as uow:
-        return leases.claim(uow, job_id)
+        return transitions.claim(uow, job_id)

@@ -29,11 +29,12 @@ from core.errors.jobs import JOB_BROKE, JOB_TOO_SLOW
 from core.logging import get_logger
 from core.telemetry import spans
 from models import Job, JobStatus
-from services.jobs import kinds
+from services.jobs import kinds, retries, transitions
 from services.jobs import lease as leases
 from services.jobs.kinds import JobKind, kind_named
-from services.jobs.lease import JobCancelled, Lease, LeaseLost, heartbeat, try_later
+from services.jobs.lease import JobCancelled, Lease, LeaseLost, heartbeat
 from services.jobs.outbox import RECENT
+from services.jobs.retries import try_later
 from storage.resources import Resources
 from workers.context import WorkerContext
 from workers.held_work import Held
@@ -73,7 +74,7 @@ class JobAttempt:
     def hand_back(self) -> None:
         """Let another worker go on."""
         with suppress(LeaseLost, SQLAlchemyError), self._context.resources.unit_of_work() as uow:
-            leases.hand_back(uow, self.lease)
+            transitions.hand_back(uow, self.lease)
             log.info("job.handed_back", job_id=self.lease.job_id)
 
     def take_turn(self) -> bool:
@@ -178,19 +179,19 @@ def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
             case LeaseLost():
                 raise error
             case JobCancelled():
-                leases.cancel(uow, lease)
+                transitions.cancel(uow, lease)
             case DomainError():
-                leases.fail(uow, lease, error)
+                transitions.fail(uow, lease, error)
             case _ if passing is not None:
                 log.warning("job.retried", reason=str(error))
                 patience = timedelta(seconds=resources.settings.patience)
                 try_later(uow, lease, reason=passing, patience=patience)
             case SoftTimeLimitExceeded():
                 log.warning("job.too_slow")
-                leases.crash(uow, lease, JOB_TOO_SLOW())
+                retries.crash(uow, lease, JOB_TOO_SLOW())
             case _:
                 log.error("job.broke", exc_info=error)
-                leases.fail(uow, lease, JOB_BROKE())
+                transitions.fail(uow, lease, JOB_BROKE())
 
 
 def _passing_reason(error: Exception) -> str | None:
@@ -231,7 +232,7 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
     is that of the work. The job itself is queued again by its row, and by no message of Celery's.
     """
     with context.resources.unit_of_work() as uow:
-        lease = leases.claim(uow, job_id)
+        lease = transitions.claim(uow, job_id)
     if lease is None:
         log.debug("job.not_claimed", job_id=job_id)
         return
@@ -306,4 +307,4 @@ class _Rotation:
         )
         with resources.unit_of_work() as uow:
             job_id = uow.session.scalar(waiting)
-            return None if job_id is None else leases.claim(uow, job_id)
+            return None if job_id is None else transitions.claim(uow, job_id)

@@ -20,8 +20,7 @@ from integrations.mail.port import Mail, Mailer
 from models import AccountMail, User
 from services.accounts import mailed_tokens, unsolicited_mail
 from services.accounts.mailed_tokens import Purpose
-from services.jobs import kinds, outbox
-from services.jobs import lease as leases
+from services.jobs import kinds, outbox, transitions
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
 from storage.resources import Resources
@@ -184,7 +183,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         asked = uow.session.get(AccountMail, lease.subject_id)
         filled = None if asked is None else _filled_template(uow, asked)
         if asked is None or filled is None:
-            leases.succeed(uow, lease, {"sent": False})
+            transitions.succeed(uow, lease, {"sent": False})
             return
         template, values = filled
         key = f"job-{lease.job_id}"
@@ -194,7 +193,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         sent = uow.session.get(AccountMail, asked.id)
         if sent is not None:
             sent.sent_at = func.now()
-        leases.succeed(uow, lease, {"sent": True})
+        transitions.succeed(uow, lease, {"sent": True})
 
 
 SEND_ACCOUNT_MAIL = mail_kind("account.mail", send)

@@ -15,6 +15,7 @@ from services.attachments.images.outcome import ConvertedImage, UnreadableImage
 from services.attachments.isolation.converter import ConverterProcess
 from services.feed.catalogue import FeedEventType, announce
 from services.jobs import lease as leases
+from services.jobs import transitions
 from services.jobs.lease import JobCancelled, Lease
 from storage.encryption import Tampered, seal, unseal
 from storage.objects import ObjectMissing
@@ -57,7 +58,7 @@ def process(resources: Resources, lease: Lease, images: ConverterProcess) -> Non
         # Two attempts may write this object at once; both write the same bytes.
         resources.objects.put(target, seal(data, key, target), file.mime_type)
     with resources.unit_of_work() as uow:
-        leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
+        transitions.succeed(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
         growth = sum(file.size for file, _ in made) - row.original_size
         if growth > 0:

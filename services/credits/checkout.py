@@ -24,8 +24,7 @@ from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
 from services.credits import orders
 from services.credits.settlement import apply_facts, lock
-from services.jobs import idempotency, kinds
-from services.jobs import lease as leases
+from services.jobs import idempotency, kinds, transitions
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.lease import Lease
 from services.jobs.records import error_shown
@@ -308,7 +307,7 @@ def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) 
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
         # A job is locked before its subject, here and where a job is abandoned.
-        leases.succeed(uow, lease, {"order_id": lease.subject_id})
+        transitions.succeed(uow, lease, {"order_id": lease.subject_id})
         order = lock(uow, lease.subject_id)
         if opened is not None:
             order.session_id = order.session_id or opened.session_id

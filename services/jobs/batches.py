@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from services.jobs import lease as leases
+from services.jobs import transitions
 from services.jobs.lease import Lease
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -34,4 +34,4 @@ def work_in_turns(
             if take_step(uow):
                 return
     with resources.unit_of_work() as uow:
-        leases.hand_back(uow, lease)
+        transitions.hand_back(uow, lease)

@@ -10,16 +10,16 @@ from core.errors.catalogue import ErrorType
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from models import Job
+from services.jobs.lease import Lease
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
-    from services.jobs.lease import Lease
     from storage.redis.request_work import RequestLease
 
 Subject = TypeVar("Subject")
 # True: the job stays with its process, which is to take its next turn too.
-JobWork = Callable[[Resources, "Lease"], bool | None]
+JobWork = Callable[[Resources, Lease], bool | None]
 # From the caller's payload, which is the lease's, to the result.
 RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 

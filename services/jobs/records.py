@@ -19,7 +19,7 @@ from services.access.caller import Caller, require_scope
 from services.access.sessions import require_recent_login
 from services.jobs import kinds
 from services.jobs.kinds import JobKind
-from services.jobs.lease import LEFT_TO_HELPERS, WORKS, requeue, transition
+from services.jobs.transitions import LEFT_TO_HELPERS, WORKS, requeue, transition
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork

@@ -23,7 +23,9 @@ from core.logging import get_logger
 from core.queues import Queue
 from models import Job, JobStatus
 from services.jobs import outbox
-from services.jobs.lease import LEASE, MAX_CRASHES, has_status, requeue, transition
+from services.jobs.lease import LEASE, has_status
+from services.jobs.retries import MAX_CRASHES
+from services.jobs.transitions import requeue, transition
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork

@@ -17,8 +17,7 @@ from core.queues import Queue
 from core.scopes import Scope
 from models import Erasure, Job, JobStatus, MailingList, Subscription, User
 from services.accounts import email_addresses
-from services.jobs import kinds, outbox, records
-from services.jobs import lease as leases
+from services.jobs import kinds, outbox, records, transitions
 from services.jobs.batches import work_in_turns
 from services.jobs.lease import Lease
 from services.privacy import stages
@@ -200,7 +199,7 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         place += 1
     else:
         told = {name: erasure.counts.get(name, 0) for name in stages.TOLD}
-        leases.succeed(uow, lease, {"user_id": erasure.user_id, **told})
+        transitions.succeed(uow, lease, {"user_id": erasure.user_id, **told})
         erasure.stage = erasure.bookmark = erasure.address_hmac = None
         if erasure.finished_at is None:
             erasure.finished_at = func.now()
@@ -212,7 +211,7 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
     # Fails if another worker has the job now, and takes the batch back.
-    leases.progress(uow, lease, done=sum(counts.values()))
+    transitions.progress(uow, lease, done=sum(counts.values()))
     place += bookmark is None and place < len(names) - 1
     erasure.stage, erasure.bookmark, erasure.counts = names[place], bookmark, counts
     return False

@@ -29,7 +29,7 @@ from services.access.caller import Caller, require_scope
 from services.access.sessions import require_recent_login
 from services.accounts import accounts
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import kinds, outbox
+from services.jobs import kinds, outbox, transitions
 from services.jobs import lease as leases
 from services.jobs.lease import JobCancelled, Lease
 from services.paging import PageOfRows, PageRequest
@@ -230,7 +230,7 @@ def run(resources: Resources, lease: Lease) -> None:
         if not removals.keep(uow, f"{export.object_prefix}/"):
             raise TransientError("The export took longer than an unfinished file is kept.")
         result = {"export_id": export.id, "rows": rows, "format": export.format}
-        leases.succeed(uow, lease, result)
+        transitions.succeed(uow, lease, result)
         _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)
 
 

@@ -14,8 +14,7 @@ from core.scopes import Scope
 from models import FormerAddress, Subscription, User
 from services.accounts.account_mails import MailKind
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
-from services.jobs import kinds, outbox
-from services.jobs import lease as leases
+from services.jobs import kinds, outbox, transitions
 from services.jobs.batches import work_in_turns
 from services.jobs.lease import Lease
 from services.subscriptions.members import changes, locks
@@ -48,7 +47,7 @@ def run(resources: Resources, lease: Lease) -> None:
         left = uow.session.scalar(_UNDONE_WITHIN, {**values, "lifetime": TOKEN_LIFETIMES[undo]})
         if left is not None and left > timedelta(0):
             begin(uow, user_id, after=left)
-            leases.succeed(uow, lease, {})
+            transitions.succeed(uow, lease, {})
             return
     reached: int | None = 0
 
@@ -90,10 +89,10 @@ def _show_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int 
     query = select(s.list_id).where(*is_behind).order_by(s.list_id).limit(MAX_LISTS)
     list_ids = list(uow.session.scalars(query))
     if not list_ids:
-        leases.succeed(uow, lease, {})
+        transitions.succeed(uow, lease, {})
         return None
     # Fails if another worker has the job now, and takes the batch back.
-    leases.progress(uow, lease, done=0)
+    transitions.progress(uow, lease, done=0)
     locks.share_lists(uow, *list_ids)
     if not locks.lock_pair(uow, user_id, *list_ids):
         raise TransientError("The person is gone.")

@@ -21,11 +21,11 @@ from core.queues import Queue
 from core.scopes import Scope
 from integrations.receivers import Outcome, ReceiverClient, SignedPost
 from models import FINISHED, EndpointState, Job, JobStatus, WebhookEndpoint
-from services.jobs import kinds, outbox
-from services.jobs import lease as leases
+from services.jobs import kinds, outbox, transitions
 from services.jobs.kinds import JobKind
-from services.jobs.lease import WORKS, Lease, requeue
+from services.jobs.lease import Lease
 from services.jobs.sweep import Pace
+from services.jobs.transitions import WORKS, requeue
 from services.webhooks import claiming, signing
 from services.webhooks.claiming import Message
 from storage.database import Statement
@@ -65,7 +65,7 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
     while True:
         with resources.unit_of_work() as uow:
             # Before the endpoint is locked, as every transaction does.
-            leases.progress(uow, lease, done=sent)
+            transitions.progress(uow, lease, done=sent)
             query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
             endpoint = uow.session.scalar(query.with_for_update())
             if endpoint is not None and messages:
@@ -74,11 +74,11 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
                 claiming.give_back(uow, messages[len(tries) :])
                 lease.is_retried |= not all(each.is_success for each in tries)
             if time.monotonic() > ends_at:
-                leases.hand_back(uow, lease)
+                transitions.hand_back(uow, lease)
                 return
             messages = _next_messages(uow, lease, endpoint, most)
             if not messages:
-                leases.succeed(uow, lease, {"sent": sent})
+                transitions.succeed(uow, lease, {"sent": sent})
                 return
         began = time.monotonic()
         tries = receivers.post_each(messages[0].url, _posts(messages))

@@ -24,8 +24,7 @@ from services.access import quotas
 from services.access.caller import Caller
 from services.access.sessions import require_recent_login
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import kinds, outbox, records
-from services.jobs import lease as leases
+from services.jobs import kinds, outbox, records, transitions
 from services.jobs.batches import work_in_turns
 from services.jobs.lease import JobCancelled, Lease
 from services.paging import PageOfRows, PageRequest
@@ -118,7 +117,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     batch = batches.next_batch(uow, bulk, statuses)
     if batch is None:
         counts = {"bulk_id": bulk.id, "matched": bulk.matched, "changed": bulk.changed}
-        leases.succeed(uow, lease, counts)
+        transitions.succeed(uow, lease, counts)
         _end(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
         return True
     total = None
@@ -126,7 +125,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
         total = figures.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
     matched, changed = batches.apply(uow, bulk, batch, wanted.condition())
     # The job first, then the action: the order in which a transaction that ends both locks them.
-    leases.progress(uow, lease, done=bulk.seen + batch.seen, total=total)
+    transitions.progress(uow, lease, done=bulk.seen + batch.seen, total=total)
     bulk.reached_status, bulk.reached_id = batch.status, batch.last
     bulk.seen += batch.seen
     bulk.matched += matched
@@ -175,12 +174,12 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
         (restored, _), last = batches.take_back(uow, bulk, most=room)
     if last is None:
         kept = bulk.changed - bulk.undone
-        leases.succeed(uow, lease, {"bulk_id": bulk.id, "undone": bulk.undone, "kept": kept})
+        transitions.succeed(uow, lease, {"bulk_id": bulk.id, "undone": bulk.undone, "kept": kept})
         bulk.undone_at = func.now()
         _end_undo(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
         return True
     # The job first, then the action: the order in which a transaction that ends a job locks them.
-    leases.progress(uow, lease, done=bulk.undone + restored, total=bulk.changed)
+    transitions.progress(uow, lease, done=bulk.undone + restored, total=bulk.changed)
     bulk.undone += restored
     bulk.undo_reached_id = last
     return False

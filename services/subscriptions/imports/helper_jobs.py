@@ -33,7 +33,7 @@ from core.queues import Queue
 from core.scopes import Scope
 from models import Job, JobStatus, MemberImport, WaitingChunk
 from services.access.quotas import MAX_SHARES
-from services.jobs import kinds, outbox, records
+from services.jobs import kinds, outbox, records, transitions
 from services.jobs import lease as leases
 from services.jobs.batches import Turn
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
@@ -52,7 +52,7 @@ class ImportEnded(Exception):
 
 def _fail_import(uow: UnitOfWork, job: Job) -> None:
     """End the import as its helper ended, unless a chunk may have ended the helper."""
-    whole = leases.shared_by_helpers(uow, job.subject_id)
+    whole = transitions.shared_by_helpers(uow, job.subject_id)
     if whole is None or job.error is None:
         return
     own = WaitingChunk.import_id == whole.subject_id, WaitingChunk.job_id == job.id
@@ -61,7 +61,7 @@ def _fail_import(uow: UnitOfWork, job: Job) -> None:
         task = uow.session.get_one(MemberImport, whole.subject_id)
         _enqueue(uow, whole.job_id, task)
         return
-    leases.fail(uow, whole, records.error_of(job))
+    transitions.fail(uow, whole, records.error_of(job))
 
 
 def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
@@ -71,7 +71,7 @@ def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
 
 def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """Leave an import whose file is split to its helpers; raises ``LeaseLost``."""
-    leases.leave_to_helpers(uow, lease)
+    transitions.leave_to_helpers(uow, lease)
     let_chunks_in_together(uow, task)
     uow.session.flush()
     uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
@@ -129,12 +129,12 @@ def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport, int
     with resources.unit_of_work() as uow:
         # Its own row first, as every transaction that locks both.
         leases.renew(uow, lease)
-        whole = leases.shared_by_helpers(uow, lease.subject_id)
+        whole = transitions.shared_by_helpers(uow, lease.subject_id)
         if whole is None:
             return None
         task = uow.session.get_one(MemberImport, whole.subject_id)
         if whole.cancelled.is_set():  # by an API of another release, which does not know the kind
-            leases.cancel(uow, whole)
+            transitions.cancel(uow, whole)
             return None
         left = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
         others = _others(uow, lease, task)
@@ -201,7 +201,7 @@ def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport,
             resources.database.rows(_GIVE_BACK, **mine)
         raise
     with resources.unit_of_work() as uow:
-        leases.hand_back(uow, lease)
+        transitions.hand_back(uow, lease)
     return False
 
 
@@ -217,8 +217,8 @@ def _hold(uow: UnitOfWork, *, lease: Lease, whole: Lease, number: int) -> Lease:
 
     Raises ``LeaseLost``, ``ImportEnded``.
     """
-    leases.progress(uow, lease, done=0)
-    now = leases.shared_by_helpers(uow, whole.job_id)
+    transitions.progress(uow, lease, done=0)
+    now = transitions.shared_by_helpers(uow, whole.job_id)
     if now is None or now.attempt != whole.attempt:
         raise ImportEnded
     w = WaitingChunk
@@ -234,18 +234,18 @@ def _leave(resources: Resources, lease: Lease) -> None:
     failed = _failed_chunk(resources, lease)
     with resources.unit_of_work() as uow:
         leases.renew(uow, lease)
-        whole = leases.shared_by_helpers(uow, lease.subject_id)
+        whole = transitions.shared_by_helpers(uow, lease.subject_id)
         if whole is not None:
             task = uow.session.get_one(MemberImport, whole.subject_id)
             if task.applied == task.chunks:
                 endings.end(uow, whole, task)
             elif failed is not None:
-                leases.fail(uow, whole, failed)
+                transitions.fail(uow, whole, failed)
             elif not _others(uow, lease, task):
                 # The chunk that it gave back is its own to apply.
-                leases.hand_back(uow, lease)
+                transitions.hand_back(uow, lease)
                 return
-        leases.succeed(uow, lease, {})
+        transitions.succeed(uow, lease, {})
 
 
 def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:

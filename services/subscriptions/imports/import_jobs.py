@@ -15,7 +15,7 @@ from core.scopes import Scope
 from core.settings.notations import PlanQuota
 from models import ImportChunk, MemberImport
 from services.access import quotas
-from services.jobs import kinds
+from services.jobs import kinds, transitions
 from services.jobs import lease as leases
 from services.jobs.batches import Turn
 from services.jobs.lease import JobCancelled, Lease
@@ -53,7 +53,7 @@ def run(resources: Resources, lease: Lease) -> bool:
             _finish(resources, lease, task)
             return False
         with resources.unit_of_work() as uow:
-            leases.hand_back(uow, lease)
+            transitions.hand_back(uow, lease)
         return False
     finally:
         gc.enable()
@@ -88,7 +88,7 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
     split = splitting.take_split(resources, task)
     with resources.unit_of_work() as uow:
         # No progress yet: a chunk that kills its process does so three times.
-        leases.expect(uow, lease, total=split.total)
+        transitions.expect(uow, lease, total=split.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**split.description, "header": split.header}
         if (split.total or 0) > endings.ROWS_PER_CHUNK:
@@ -141,9 +141,9 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
             # Fails if another worker has the job now, in the transaction of the progress.
             is_split = split.is_complete and facts.is_read_so and facts.error is None
             if is_split:
-                leases.progress(uow, lease, done=0, total=split.received)
+                transitions.progress(uow, lease, done=0, total=split.received)
             elif split.received > task.received:
-                leases.progress(uow, lease, done=0)
+                transitions.progress(uow, lease, done=0)
             else:
                 # While the file is read again, no progress is recorded. Otherwise a job whose
                 # process crashes repeatedly would never fail.

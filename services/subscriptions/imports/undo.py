@@ -16,8 +16,7 @@ from core.queues import Queue
 from core.scopes import Scope
 from models import JobStatus, MemberImport
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import kinds
-from services.jobs import lease as leases
+from services.jobs import kinds, transitions
 from services.jobs.batches import work_in_turns
 from services.jobs.lease import JobCancelled, Lease
 from services.subscriptions import consent
@@ -80,17 +79,17 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
         restored, last = uow.session.execute(text(statement), values).one()
         if last is not None:
             # The job first, then the import, as a transaction that ends a job locks them.
-            leases.progress(uow, lease, done=task.undone + restored, total=task.added)
+            transitions.progress(uow, lease, done=task.undone + restored, total=task.added)
             task.undone += restored
             setattr(task, bookmark, last)
             return False
     if consent.take_back(uow, task.id, most=BATCH):
         # The file's claims about members who stay go too. Only by the job's holder.
-        leases.progress(uow, lease, done=task.undone, total=task.added)
+        transitions.progress(uow, lease, done=task.undone, total=task.added)
         return False
     # The records that are not as before, such as those that a later import took over.
     kept = task.added - task.undone
-    leases.succeed(uow, lease, {"import_id": task.id, "undone": task.undone, "kept": kept})
+    transitions.succeed(uow, lease, {"import_id": task.id, "undone": task.undone, "kept": kept})
     task.kept, task.undone_at = kept, func.now()
     _announce_end(uow, task, lease.job_id, JobStatus.SUCCEEDED)
     return True

@@ -17,8 +17,7 @@ from models import MailingList, Subscription, SubscriptionEvent, SubscriptionSta
 from services.accounts import mailed_tokens, unsolicited_mail
 from services.accounts.account_mails import mail_kind, render
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
-from services.jobs import lease as leases
-from services.jobs import maintenance, outbox
+from services.jobs import maintenance, outbox, transitions
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
 from services.subscriptions import deny_lists, lists
@@ -265,4 +264,4 @@ def _send(resources: Resources, lease: Lease, mailer: Mailer, mail: Mail | None)
     if mail is not None:
         mailer.send(mail)
     with resources.unit_of_work() as uow:
-        leases.succeed(uow, lease, {"sent": mail is not None})
+        transitions.succeed(uow, lease, {"sent": mail is not None})

@@ -22,8 +22,7 @@ from models import (
     SubscriptionStatus,
     User,
 )
-from services.jobs import kinds, outbox
-from services.jobs import lease as leases
+from services.jobs import kinds, outbox, transitions
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
 from services.subscriptions import deny_lists
@@ -86,7 +85,7 @@ def follow(resources: Resources, lease: Lease) -> None:
             record = changes.find(uow, found.list_id, found.user_id)
             if record is not None:
                 opt_outs.settle(uow, record, actor)
-        leases.succeed(uow, lease, {})
+        transitions.succeed(uow, lease, {})
 
 
 # No user sees it.

@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import update
 
 from models import Job
-from services.jobs import lease as leases
+from services.jobs import transitions
 from services.jobs.lease import Lease
 from services.jobs.sweep import STEADY_AFTER
 from storage.broker import queue_name
@@ -51,7 +51,7 @@ def claimed(quiet: Bench, resources: Resources) -> Lease:
 
 def claim(resources: Resources, job_id: int) -> Lease:
     with resources.unit_of_work() as uow:
-        lease = leases.claim(uow, job_id)
+        lease = transitions.claim(uow, job_id)
     assert lease is not None
     return lease
 

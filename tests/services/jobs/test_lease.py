@@ -14,7 +14,7 @@ from core.errors import DomainError, Kind
 from core.errors.jobs import JOB_TOO_SLOW
 from models import Job, JobStatus
 from services.jobs import lease as leases
-from services.jobs import sweep
+from services.jobs import retries, sweep, transitions
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
 from services.jobs.records import error_shown
 from services.jobs.sweep import STEADY_AFTER, Reach
@@ -34,7 +34,7 @@ def test_of_many_claims_at_once_one_wins(quiet: Bench, resources: Resources) -> 
     def attempt(_: int) -> Lease | None:
         barrier.wait()
         with resources.unit_of_work() as uow:
-            return leases.claim(uow, job_id)
+            return transitions.claim(uow, job_id)
 
     with ThreadPoolExecutor(6) as threads:
         claimed = list(threads.map(attempt, range(6)))
@@ -47,18 +47,18 @@ def test_second_delivery_of_a_running_job_is_not_claimed(
 ) -> None:
     if is_finished:
         with resources.unit_of_work() as uow:
-            leases.succeed(uow, claimed, {})
+            transitions.succeed(uow, claimed, {})
     with resources.unit_of_work() as uow:
-        assert leases.claim(uow, claimed.job_id) is None
+        assert transitions.claim(uow, claimed.job_id) is None
 
 
 def test_job_that_backs_off_is_not_claimed_before_its_time(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        leases.retry_later(uow, claimed, timedelta(minutes=1), "It rains.")
+        retries.retry_later(uow, claimed, timedelta(minutes=1), "It rains.")
     with resources.unit_of_work() as uow:
-        assert leases.claim(uow, claimed.job_id) is None
+        assert transitions.claim(uow, claimed.job_id) is None
     job = quiet.job(claimed.job_id)
     assert (job.status, job.retries, job.crashes) == (JobStatus.QUEUED, 1, 0)
     assert (job.failing_since is not None, job.last_reason) == (True, "It rains.")
@@ -67,7 +67,7 @@ def test_job_that_backs_off_is_not_claimed_before_its_time(
 
 
 # The lock of a progress keeps the heartbeat out.
-@pytest.mark.parametrize("hold", [leases.renew, partial(leases.progress, done=1)])
+@pytest.mark.parametrize("hold", [leases.renew, partial(transitions.progress, done=1)])
 def test_renewal_and_progress_move_the_lease_on(
     quiet: Bench, claimed: Lease, resources: Resources, hold: Callable[[UnitOfWork, Lease], object]
 ) -> None:
@@ -89,18 +89,18 @@ def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rol
             _note_effect_and(finish, resources, claimed)
     assert quiet.effects(claimed.job_id) == 0
     with resources.unit_of_work() as uow:
-        leases.succeed(uow, successor, {"by": "the successor"})
+        transitions.succeed(uow, successor, {"by": "the successor"})
     job = quiet.job(claimed.job_id)
     assert (job.status, job.result) == (JobStatus.SUCCEEDED, {"by": "the successor"})
 
 
 _FINISHES: tuple[Callable[[UnitOfWork, Lease], object], ...] = (
-    lambda uow, lease: leases.succeed(uow, lease, {"by": "the loser"}),
-    lambda uow, lease: leases.fail(uow, lease, DomainError(Kind.INVALID, "x.y", "z")),
-    lambda uow, lease: leases.progress(uow, lease, done=9),
-    lambda uow, lease: leases.retry_later(uow, lease, timedelta(0), "It rains."),
-    leases.hand_back,
-    leases.cancel,
+    lambda uow, lease: transitions.succeed(uow, lease, {"by": "the loser"}),
+    lambda uow, lease: transitions.fail(uow, lease, DomainError(Kind.INVALID, "x.y", "z")),
+    lambda uow, lease: transitions.progress(uow, lease, done=9),
+    lambda uow, lease: retries.retry_later(uow, lease, timedelta(0), "It rains."),
+    transitions.hand_back,
+    transitions.cancel,
     leases.renew,
 )
 
@@ -141,7 +141,7 @@ def test_progress_resets_the_count_of_crashes_and_failures(
     lease = claim(resources, job_id)
     assert lease.retries == 4
     with resources.unit_of_work() as uow:
-        leases.progress(uow, lease, done=1, total=2)
+        transitions.progress(uow, lease, done=1, total=2)
     assert lease.retries == 0
     job = quiet.job(job_id)
     assert (job.crashes, job.retries, job.progress_done, job.progress_total) == (0, 0, 1, 2)
@@ -152,7 +152,7 @@ def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        leases.hand_back(uow, claimed)
+        transitions.hand_back(uow, claimed)
     job = quiet.job(claimed.job_id)
     assert (job.status, job.crashes, job.retries) == (JobStatus.QUEUED, 0, 0)
     assert claim(resources, claimed.job_id).attempt == 2
@@ -174,7 +174,7 @@ def test_cancellation_outlives_an_attempt_that_gave_the_job_back(
 ) -> None:
     change(resources, claimed.job_id, cancel_requested=True)
     with resources.unit_of_work() as uow:
-        leases.hand_back(uow, claimed)
+        transitions.hand_back(uow, claimed)
     with pytest.raises(JobCancelled):
         claim(resources, claimed.job_id).check_cancelled()
 
@@ -205,7 +205,7 @@ def test_every_change_is_told_after_its_commit(
     assert listening.get_message(timeout=5) is None  # the confirmation
     with resources.unit_of_work() as uow:
         before = uow.session.get_one(Job, claimed.job_id).version
-        leases.progress(uow, claimed, done=1)
+        transitions.progress(uow, claimed, done=1)
         assert _told_of(claimed.job_id, listening) is None
     told = eventually(lambda: _told_of(claimed.job_id, listening))
     listening.close()
@@ -250,7 +250,7 @@ def test_third_attempt_that_takes_too_long_fails_the_job(
     job_id = quiet.enqueue()
     for status in (JobStatus.QUEUED, JobStatus.QUEUED, JobStatus.FAILED):
         with resources.unit_of_work() as uow:
-            leases.crash(uow, claim(resources, job_id), JOB_TOO_SLOW())
+            retries.crash(uow, claim(resources, job_id), JOB_TOO_SLOW())
         assert quiet.job(job_id).status == status
     failed = quiet.job(job_id)
     assert (failed.crashes, (failed.error or {})["code"]) == (3, "job.too_slow")

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from services.jobs import lease as leases
-from services.jobs import sweep
+from services.jobs import retries, sweep, transitions
 from services.jobs.sweep import Pace, Paces, Reach
 from storage.resources import Resources, open_resources
 from tests.probe.bench import Bench
@@ -71,7 +71,7 @@ def test_a_job_of_the_same_owner_from_its_enqueueing_to_its_end_reads_few_blocks
         with own.unit_of_work() as uow:
             leases.renew(uow, lease)
         with own.unit_of_work() as uow:
-            leases.succeed(uow, lease, {})
+            transitions.succeed(uow, lease, {})
 
     assert _blocks(quiet, action) <= FEW_BLOCKS
 
@@ -116,7 +116,7 @@ def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: R
 def test_job_tried_again_later_needs_no_whole_look(quiet: Bench, resources: Resources) -> None:
     lease = claim(resources, quiet.enqueue())
     with resources.unit_of_work() as uow:
-        leases.retry_later(uow, lease, timedelta(0), "Not now.")
+        retries.retry_later(uow, lease, timedelta(0), "Not now.")
     resting = Paces()
     resting.queues[PROBE.queue].looked(60, found=False)
     assert sweep.sweep(resources, paces=resting) == 1

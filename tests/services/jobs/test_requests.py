@@ -7,8 +7,7 @@ from core.errors import DomainError, Kind
 from core.scopes import EVERYTHING_OF_A_USER
 from models import JobStatus
 from services.access.caller import Caller
-from services.jobs import lease as leases
-from services.jobs import records
+from services.jobs import records, transitions
 from services.jobs.lease import Lease
 from storage.resources import Resources
 from tests.probe.bench import Bench
@@ -33,7 +32,7 @@ def test_failed_job_of_a_retryable_kind_starts_afresh(
 ) -> None:
     change(resources, job_id, crashes=2)
     with resources.unit_of_work() as uow:
-        leases.fail(uow, claim(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
+        transitions.fail(uow, claim(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
     with resources.unit_of_work() as uow:
         assert records.retry(uow, caller, job_id) == 1
     job = quiet.job(job_id)
@@ -57,7 +56,7 @@ def test_job_tells_its_rate_and_the_time_to_go(
     quiet: Bench, claimed: Lease, resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with resources.unit_of_work() as uow:
-        leases.progress(uow, claimed, done=50, total=100)
+        transitions.progress(uow, claimed, done=50, total=100)
     job = quiet.job(claimed.job_id)
     assert job.started_at is not None
     later = job.started_at + timedelta(seconds=5)

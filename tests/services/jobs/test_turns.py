@@ -5,8 +5,7 @@ import pytest
 
 from core.queues import Queue
 from models import JobStatus
-from services.jobs import lease as leases
-from services.jobs import sweep
+from services.jobs import retries, sweep, transitions
 from services.jobs.outbox import MAX_SENDS_IN_TURN, MAX_SENT_JOBS_OF_AN_OWNER
 from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench
@@ -53,7 +52,7 @@ def test_turn_given_up_stands_behind_the_owners_other_jobs(
         turns.append(sent_jobs(resources)[len(turns)])
         lease = claim(resources, turns[-1])
         with resources.unit_of_work() as uow:
-            leases.hand_back(uow, lease)
+            transitions.hand_back(uow, lease)
     assert turns == [*rush, rush[0]]
 
 
@@ -83,7 +82,7 @@ def test_job_tried_again_later_holds_up_none_of_its_owners(
     for job_id in rush[:4]:
         lease = claim(resources, job_id)
         with resources.unit_of_work() as uow:
-            leases.retry_later(uow, lease, timedelta(hours=1), "Not now.")
+            retries.retry_later(uow, lease, timedelta(hours=1), "Not now.")
     assert sent_jobs(resources) == rush[:6]
 
 

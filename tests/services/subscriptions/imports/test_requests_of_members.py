@@ -7,6 +7,7 @@ import pytest
 
 from models import MemberImport
 from services.jobs import lease as leases
+from services.jobs import transitions
 from services.jobs.lease import JobCancelled, Lease
 from services.subscriptions.imports import apply, import_jobs, records, split
 from services.subscriptions.imports.apply import PreparedChunk
@@ -43,7 +44,7 @@ def take_turn(importing: Importing, job_id: int) -> Lease:
     lease = importing.lease(job_id)
     if import_jobs.run(importing.resources, lease):
         with importing.resources.unit_of_work() as uow:
-            leases.hand_back(uow, lease)
+            transitions.hand_back(uow, lease)
     return lease
 
 
@@ -99,7 +100,7 @@ def test_another_worker_goes_on_where_a_killed_one_stopped(
             import_jobs.run(importing.resources, lease)
     assert importing.of_job(job_id).applied == 3
     with importing.resources.unit_of_work() as uow:
-        leases.hand_back(uow, lease)
+        transitions.hand_back(uow, lease)
     importing.work(job_id)
     require_whole(importing, list_id, importing.of_job(job_id))
 
