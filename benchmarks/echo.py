@@ -22,7 +22,7 @@ from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import Settings, load_settings
 from services.access.caller import Caller
-from services.jobs import kinds
+from services.jobs.kinds import register_request_kind
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
 from workers.main import run
@@ -38,7 +38,7 @@ def echo(_: Resources, asked: RequestLease) -> dict[str, Any]:
     return asked.payload
 
 
-ECHO = kinds.register_request(RequestKind("benchmark.echo", Queue.REQUEST), echo)
+ECHO = register_request_kind(RequestKind("benchmark.echo", Queue.REQUEST), echo)
 
 
 @router.post("/echo")

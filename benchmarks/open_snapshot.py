@@ -6,8 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
-from services.jobs import sweep, transitions
+from services.jobs import sweep
 from services.jobs.sweep import Paces
+from services.jobs.transitions import claim_job, complete_job
 from tests.embedded import embedded_services
 from tests.probe.bench import make_bench
 from tests.probe.ended_rush import end_rush, open_snapshot
@@ -71,10 +72,10 @@ def _turns(beside: Stack, without: Stack) -> Finding:
         def turn() -> None:
             job_id = plan_committed(stack.resources, OWNER)
             with stack.resources.unit_of_work() as uow:
-                lease = transitions.claim(uow, job_id)
+                lease = claim_job(uow, job_id)
             assert lease is not None
             with stack.resources.unit_of_work() as uow:
-                transitions.succeed(uow, lease, {})
+                complete_job(uow, lease, {})
 
         return _p50_of(turn, times)
 

@@ -16,8 +16,9 @@ from services.access.caller import Caller
 from services.attachments.files import original_key
 from services.attachments.images.outcome import ALLOWED_EXTENSIONS, ImageType, sniff
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import idempotency, kinds
+from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
 from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
 from storage.encryption import seal
@@ -63,8 +64,8 @@ def _process(resources: Resources, lease: Lease) -> None:
     processing.process(resources, lease, resources.shared(processing.converter))
 
 
-PROCESS_ATTACHMENT = kinds.register(
-    kinds.JobKind(
+PROCESS_ATTACHMENT = register_kind(
+    JobKind(
         name="attachment.process",
         run=_process,
         queue=Queue.MEDIA,

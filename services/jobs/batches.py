@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from services.jobs import transitions
 from services.jobs.lease import Lease
+from services.jobs.transitions import hand_back_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -34,4 +34,4 @@ def work_in_turns(
             if take_step(uow):
                 return
     with resources.unit_of_work() as uow:
-        transitions.hand_back(uow, lease)
+        hand_back_job(uow, lease)

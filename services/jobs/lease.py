@@ -1,7 +1,7 @@
 """A worker's lease on a job, which fences the worker's writes.
 
-A claim counts the job's ``attempt`` up and takes a lease of five seconds. The worker renews the
-lease each second. A worker that dies stops renewing, and the sweep queues the job again.
+A claim increments the job's ``attempt`` and starts a lease of five seconds. The worker renews the
+lease each second. A worker that dies stops renewing, and the sweep requeues the job.
 
 Every later write of the worker checks ``attempt``. A long pause or a cut connection can cost a
 worker its lease. Its next write then finds no row and raises ``LeaseLost``, which rolls the
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, func, update
+from sqlalchemy import ColumnElement, and_, func, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from core.logging import get_logger
@@ -24,12 +24,12 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-LEASE = timedelta(seconds=5)
+LEASE_DURATION = timedelta(seconds=5)
 RENEW_EVERY_SECONDS = 1.0
 
 
 class LeaseLost(Exception):
-    """Another attempt holds the job, or the job has ended: this attempt may write nothing."""
+    """Another attempt holds the job, or the job has ended. This attempt must not write."""
 
 
 class JobCancelled(Exception):
@@ -38,6 +38,8 @@ class JobCancelled(Exception):
 
 @dataclass
 class Lease:
+    """A claimed job, as its row was at the claim."""
+
     job_id: int
     attempt: int
     crashes: int
@@ -48,15 +50,10 @@ class Lease:
     request_id: str | None
     traceparent: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
-    # For whoever watches the tasks: whether the work of this turn failed and is done again later,
-    # and the code of the error by which the job failed.
+    # The job runner reports these two to Celery: whether this turn failed and the job was requeued,
+    # and the code of the error that failed the job.
     is_retried: bool = False
     failed_by: str | None = None
-
-    def check_cancelled(self) -> None:
-        """Raises ``JobCancelled``; long work calls it between steps."""
-        if self.cancelled.is_set():
-            raise JobCancelled
 
     @classmethod
     def of_job(cls, job: Job) -> "Lease":
@@ -76,10 +73,15 @@ class Lease:
             lease.cancelled.set()
         return lease
 
+    def check_cancelled(self) -> None:
+        """Raise ``JobCancelled`` if the owner cancelled the job. Long work calls this regularly."""
+        if self.cancelled.is_set():
+            raise JobCancelled
 
-def renew(uow: UnitOfWork, lease: Lease) -> None:
+
+def renew_lease(uow: UnitOfWork, lease: Lease) -> None:
     """Extend the lease to five seconds from now; raises ``LeaseLost``."""
-    renewed = update(Job).where(*held(lease)).values(lease_expires_at=lease_end())
+    renewed = update(Job).where(is_held_by(lease)).values(lease_expires_at=lease_end())
     cancel_requested = uow.session.scalar(renewed.returning(Job.cancel_requested))
     if cancel_requested is None:
         raise LeaseLost(lease.job_id)
@@ -87,27 +89,9 @@ def renew(uow: UnitOfWork, lease: Lease) -> None:
         lease.cancelled.set()
 
 
-def held(lease: Lease) -> tuple[ColumnElement[bool], ...]:
-    return (Job.id == lease.job_id, Job.attempt == lease.attempt, has_status(JobStatus.RUNNING))
-
-
-def has_status(status: JobStatus) -> ColumnElement[bool]:
-    """Return whether a job that is found by its id has this status.
-
-    The planner does not know the value that is compared, and so finds the job by its id. It would
-    take an index of all such jobs for empty, in which a long snapshot keeps those that ended since.
-    """
-    return Job.status == func.concat(status)
-
-
-def lease_end() -> ColumnElement[datetime]:
-    # Not now(), which is the transaction's start and may be seconds ago.
-    return func.clock_timestamp() + LEASE
-
-
 @contextmanager
 def heartbeat(renew: Callable[[], None]) -> Iterator[None]:
-    """Renew the lease each second in a thread of its own, until the block ends."""
+    """Call ``renew`` each second in a separate thread until the block ends."""
     stop = threading.Event()
 
     def renew_until_stop() -> None:
@@ -115,7 +99,7 @@ def heartbeat(renew: Callable[[], None]) -> Iterator[None]:
             try:
                 renew()
             except LeaseLost:
-                # The work's next write raises too; until then it goes on in vain.
+                # The next write of the work raises LeaseLost too.
                 return
             except SQLAlchemyError as error:
                 log.warning("lease.not_renewed", reason=type(error).__name__)
@@ -127,3 +111,26 @@ def heartbeat(renew: Callable[[], None]) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def is_held_by(lease: Lease) -> ColumnElement[bool]:
+    """The condition that a row is the lease's job and that no later attempt has claimed the job."""
+    is_job = Job.id == lease.job_id
+    is_attempt = Job.attempt == lease.attempt
+    return and_(is_job, is_attempt, has_status(JobStatus.RUNNING))
+
+
+def has_status(status: JobStatus) -> ColumnElement[bool]:
+    """The condition that a job, which the statement finds by its id, has this status.
+
+    The concatenation hides the status from the query planner, so that the planner uses the id's
+    index. Otherwise it might use the index of all jobs with this status, because it believes that
+    index to be empty. But during a long snapshot that index also keeps the jobs that have ended.
+    """
+    return Job.status == func.concat(status)
+
+
+def lease_end() -> ColumnElement[datetime]:
+    """The end of a lease that starts or is renewed at this moment."""
+    # now() would be the start of the transaction, which may be seconds ago.
+    return func.clock_timestamp() + LEASE_DURATION

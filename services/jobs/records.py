@@ -17,9 +17,8 @@ from services import paging
 from services.access import quotas
 from services.access.caller import Caller, require_scope
 from services.access.sessions import require_recent_login
-from services.jobs import kinds
-from services.jobs.kinds import JobKind
-from services.jobs.transitions import LEFT_TO_HELPERS, WORKS, requeue, transition
+from services.jobs.kinds import JobKind, find_kind, list_kinds
+from services.jobs.transitions import LEFT_TO_HELPERS, change_job, restart_job
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
@@ -45,7 +44,7 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
     job = uow.session.scalar(query.with_for_update() if lock else query)
     if job is None:
         raise JOB_NOT_FOUND()
-    kind = kinds.find(job.kind)
+    kind = find_kind(job.kind)
     if kind is not None:
         require_scope(caller, kind.scope)
     elif not caller.unrestricted:
@@ -56,10 +55,10 @@ def get(uow: UnitOfWork, caller: Caller, job_id: int, *, lock: bool = False) -> 
 
 def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[Job]:
     """The jobs that ``get`` gives to the caller, newest first. Raises ``cursor.invalid``."""
-    hidden = [kind.name for kind in kinds.registered() if kind.scope not in caller.scopes]
+    hidden = [kind.name for kind in list_kinds() if kind.scope not in caller.scopes]
     shown: ColumnElement[bool] = Job.kind.not_in(hidden)
     if not caller.unrestricted:
-        shown &= Job.kind.in_([kind.name for kind in kinds.registered()])
+        shown &= Job.kind.in_([kind.name for kind in list_kinds()])
     # The rows before the page are read in the index alone where all kinds are shown.
     page = paging.of_owner(select(Job.id).where(shown), Job.user_id, caller.user_id, wanted)
     query = select(Job).where(Job.id.in_(page)).order_by(Job.id.desc())
@@ -154,18 +153,18 @@ def stop(uow: UnitOfWork, job: Job) -> int:
     mine = Job.id == job.id
     # The helpers' next write finds that it has ended.
     has_no_worker = job.status == JobStatus.QUEUED or job.lease_expires_at == LEFT_TO_HELPERS
-    if has_no_worker and kinds.find(job.kind) is not None:
+    if has_no_worker and find_kind(job.kind) is not None:
         error = JOB_CANCELLED()
-        transition(uow, mine, to=JobStatus.CANCELLED, error=error, cancel_requested=True)
+        change_job(uow, mine, to=JobStatus.CANCELLED, error=error, cancel_requested=True)
     else:
-        transition(uow, mine, cancel_requested=True)
+        change_job(uow, mine, cancel_requested=True)
     return 1
 
 
 def end_with_subject(uow: UnitOfWork, job: Job, reason: DomainError) -> None:
     """Cancel a locked job whose subject is being deleted; its worker loses the lease."""
     cancelled = JobStatus.CANCELLED
-    transition(uow, Job.id == job.id, to=cancelled, error=reason, ends_subject=False)
+    change_job(uow, Job.id == job.id, to=cancelled, error=reason, ends_subject=False)
 
 
 def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
@@ -175,7 +174,7 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     a recent login.
     """
     job = get(uow, caller, job_id, lock=True)
-    kind = kinds.find(job.kind)
+    kind = find_kind(job.kind)
     if kind is not None and kind.needs_recent_login:
         require_recent_login(uow, caller)
     is_bounded = job.kind in quotas.BOUNDED_KINDS
@@ -193,14 +192,13 @@ def retry(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 def restart(uow: UnitOfWork, job: Job) -> None:
     """As ``retry``, for a job whose row is locked."""
     ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
-    kind = kinds.find(job.kind)
+    kind = find_kind(job.kind)
     may_restart = ended_badly and kind is not None and kind.retryable
     if kind is not None and kind.on_restarted is not None:
         may_restart &= is_retry_sensible(job) and kind.on_restarted(uow, job)
     if not may_restart:
         raise JOB_NOT_RETRYABLE(kind=job.kind, status=job.status)
-    afresh = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
-    requeue(uow, Job.id == job.id, **afresh)
+    restart_job(uow, Job.id == job.id)
 
 
 def is_retry_sensible(job: Job) -> bool:

@@ -22,10 +22,16 @@ from core.errors.jobs import JOB_CANCELLED, JOB_WORKER_LOST
 from core.logging import get_logger
 from core.queues import Queue
 from models import Job, JobStatus
-from services.jobs import outbox
-from services.jobs.lease import LEASE, has_status
+from services.jobs.lease import LEASE_DURATION, has_status
+from services.jobs.outbox import (
+    FIRST_RESEND,
+    MAX_SENDS_IN_TURN,
+    MAX_SENT_JOBS_OF_AN_OWNER,
+    RECENT,
+    send_job,
+)
 from services.jobs.retries import MAX_CRASHES
-from services.jobs.transitions import requeue, transition
+from services.jobs.transitions import change_job, requeue_job
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -39,7 +45,7 @@ from storage.unit_of_work import UnitOfWork
 _PAUSE_PER_SECOND = 1000  # whole looks take a thousandth of the time
 _MAX_PAUSE_SECONDS = 60.0
 # After an outage of the database. Heartbeats come each second.
-STEADY_AFTER = LEASE + timedelta(seconds=1)
+STEADY_AFTER = LEASE_DURATION + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 
 
@@ -113,7 +119,7 @@ def sweep(resources: Resources, reach: Reach | None = None, paces: Paces | None 
         _QUEUES,
         queues=list(Queue),
         whole=[queue in due_queues for queue in Queue],
-        recent=outbox.RECENT,
+        recent=RECENT,
     )
     before = 0.0
     for name, is_whole, has_recent, has_any, after in looked:
@@ -156,7 +162,7 @@ _QUEUES = Statement("""
 
 def requeue_lost(resources: Resources, reach: Reach, pace: Pace | None = None) -> int:
     pace = pace or Pace()
-    bounds = {"recent": outbox.RECENT, "steady": STEADY_AFTER, "batch": _BATCH}
+    bounds = {"recent": RECENT, "steady": STEADY_AFTER, "batch": _BATCH}
     with reach.watched():
         expired = resources.database.rows(_EXPIRED_LATELY, **bounds)
     if pace.is_due:
@@ -198,9 +204,9 @@ def _requeue(resources: Resources, job_id: int) -> bool:
             elif crashes >= MAX_CRASHES:
                 to, error = JobStatus.FAILED, JOB_WORKER_LOST(crashes=crashes)
             else:
-                requeue(uow, mine, crashes=crashes)
+                requeue_job(uow, mine, crashes=crashes)
                 return True
-            transition(uow, mine, to=to, error=error, crashes=crashes)
+            change_job(uow, mine, to=to, error=error, crashes=crashes)
             return True
     except OperationalError:
         # The database failed, not the job: the other jobs would fail too.
@@ -222,15 +228,15 @@ def resend_unclaimed(resources: Resources, queue: Queue, *, whole: bool = True) 
     with resources.unit_of_work() as uow:
         if not uow.session.scalar(_ALONE, {"queue": queue}):
             return 0
-        values = {"queue": queue, "room": room, "recent": outbox.RECENT}
+        values = {"queue": queue, "room": room, "recent": RECENT}
         if room <= 0:
             uow.session.execute(_KEEP_RECENT, values | {"room": RESEND_BELOW_MESSAGES})
             return 0
-        turns = {"in_turn": outbox.MAX_SENDS_IN_TURN, "most": outbox.MAX_SENT_JOBS_OF_AN_OWNER}
+        turns = {"in_turn": MAX_SENDS_IN_TURN, "most": MAX_SENT_JOBS_OF_AN_OWNER}
         jobs = _marked(uow, _DUE_LATELY, values | turns)
         if whole and len(jobs) < room:
             jobs += _marked(uow, _OVERLOOKED, values | turns | {"room": room - len(jobs)})
-    return sum(outbox.send(resources.broker, job) for job in jobs)
+    return sum(send_job(resources.broker, job) for job in jobs)
 
 
 def _marked(uow: UnitOfWork, found: TextClause, values: dict[str, Any]) -> list[Job]:
@@ -239,7 +245,7 @@ def _marked(uow: UnitOfWork, found: TextClause, values: dict[str, Any]) -> list[
     if not due:
         return []
     # Each pause is longer: a job that only waits for a worker needs few copies of its message.
-    pause = outbox.FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
+    pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
     statement = (
         update(Job)
         .where(Job.id.in_(due))
@@ -288,7 +294,7 @@ _DUE_LATELY = text("""
     """)
 
 # The queue is full, so its jobs are not sent again. They stay due, and among those that were due
-# lately: there their owners' next jobs look for them (``outbox.in_turn``).
+# lately: there their owners' next jobs look for them (``plan_turn``).
 _KEEP_RECENT = text("""
     UPDATE jobs SET send_after = now() WHERE id IN (
         SELECT id FROM jobs

@@ -95,9 +95,9 @@ def finished(client: httpx2.Client, job_id: int, within: float = 20) -> dict[str
 def fail_job(stack: Stack, job_id: int, error: DomainError) -> None:
     """End the job as a worker does whose work failed."""
     with stack.resources.unit_of_work() as uow:
-        lease = transitions.claim(uow, job_id)
+        lease = transitions.claim_job(uow, job_id)
         assert lease is not None
-        transitions.fail(uow, lease, error)
+        transitions.fail_job(uow, lease, error)
 
 
 def newest_job(client: httpx2.Client) -> dict[str, Any]:

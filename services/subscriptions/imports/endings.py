@@ -16,9 +16,9 @@ from services.access import quotas
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import transitions
 from services.jobs.lease import Lease
 from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
+from services.jobs.transitions import complete_job, fail_job
 from services.subscriptions.imports.columns import (
     STRICTNESS,
     LeftOut,
@@ -131,14 +131,14 @@ def _held_before_undo(uow: UnitOfWork, import_id: int | None) -> MemberImport | 
 def end(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """End an import whose chunks are all applied, and its job; raises ``LeaseLost``."""
     if not task.received:
-        transitions.fail(uow, lease, IMPORT_NO_ROWS())
+        fail_job(uow, lease, IMPORT_NO_ROWS())
     elif task.source == "members" and task.received == task.invalid:
-        transitions.fail(uow, lease, MEMBERS_ALL_INVALID())
+        fail_job(uow, lease, MEMBERS_ALL_INVALID())
     elif task.over_quota:
         error = quotas.exceeded(uow, task.user_id, PlanQuota.MEMBERS)
-        transitions.fail(uow, lease, error)
+        fail_job(uow, lease, error)
     else:
-        transitions.succeed(uow, lease, result_of(task))
+        complete_job(uow, lease, result_of(task))
         task.status = "succeeded"
         _finish(uow, task, lease.job_id)
 

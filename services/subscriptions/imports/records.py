@@ -21,9 +21,10 @@ from services.access import quotas
 from services.access.caller import Caller
 from services.access.sessions import require_recent_login
 from services.accounts import accounts
-from services.jobs import idempotency, outbox, records
+from services.jobs import idempotency, records
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.jobs.kinds import JobKind
+from services.jobs.outbox import enqueue_job
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
@@ -308,7 +309,7 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
     task.created_at = func.now()
     uow.session.flush()
     kind, user_id = options.job_kind, task.user_id
-    return outbox.enqueue(uow, kind, user_id=user_id, subject_id=task.id)
+    return enqueue_job(uow, kind, user_id=user_id, subject_id=task.id)
 
 
 def retry(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
@@ -366,7 +367,7 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
         raise errors.IMPORT_UNDO_OVER(days=UNDO_TIME.days)
     if job is None or task.undone_at is not None:
         task.undone_at = task.undo_restored = task.undo_removed = None
-        job = outbox.enqueue(uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id)
+        job = enqueue_job(uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id)
         task.undo_job_id = job.id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         records.restart(uow, job)

@@ -13,11 +13,19 @@ from sqlalchemy import func, text
 from core.errors import DomainError, Kind
 from core.errors.jobs import JOB_TOO_SLOW
 from models import Job, JobStatus
-from services.jobs import lease as leases
-from services.jobs import retries, sweep, transitions
-from services.jobs.lease import JobCancelled, Lease, LeaseLost
+from services.jobs import sweep
+from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease
 from services.jobs.records import error_shown
+from services.jobs.retries import record_crash, retry_job_after
 from services.jobs.sweep import STEADY_AFTER, Reach
+from services.jobs.transitions import (
+    cancel_job,
+    claim_job,
+    complete_job,
+    fail_job,
+    hand_back_job,
+    record_progress,
+)
 from storage.redis.notifications import CHANNEL, job_topic, message
 from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
@@ -34,7 +42,7 @@ def test_of_many_claims_at_once_one_wins(quiet: Bench, resources: Resources) -> 
     def attempt(_: int) -> Lease | None:
         barrier.wait()
         with resources.unit_of_work() as uow:
-            return transitions.claim(uow, job_id)
+            return claim_job(uow, job_id)
 
     with ThreadPoolExecutor(6) as threads:
         claimed = list(threads.map(attempt, range(6)))
@@ -47,18 +55,18 @@ def test_second_delivery_of_a_running_job_is_not_claimed(
 ) -> None:
     if is_finished:
         with resources.unit_of_work() as uow:
-            transitions.succeed(uow, claimed, {})
+            complete_job(uow, claimed, {})
     with resources.unit_of_work() as uow:
-        assert transitions.claim(uow, claimed.job_id) is None
+        assert claim_job(uow, claimed.job_id) is None
 
 
 def test_job_that_backs_off_is_not_claimed_before_its_time(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        retries.retry_later(uow, claimed, timedelta(minutes=1), "It rains.")
+        retry_job_after(uow, claimed, timedelta(minutes=1), "It rains.")
     with resources.unit_of_work() as uow:
-        assert transitions.claim(uow, claimed.job_id) is None
+        assert claim_job(uow, claimed.job_id) is None
     job = quiet.job(claimed.job_id)
     assert (job.status, job.retries, job.crashes) == (JobStatus.QUEUED, 1, 0)
     assert (job.failing_since is not None, job.last_reason) == (True, "It rains.")
@@ -67,7 +75,7 @@ def test_job_that_backs_off_is_not_claimed_before_its_time(
 
 
 # The lock of a progress keeps the heartbeat out.
-@pytest.mark.parametrize("hold", [leases.renew, partial(transitions.progress, done=1)])
+@pytest.mark.parametrize("hold", [renew_lease, partial(record_progress, done=1)])
 def test_renewal_and_progress_move_the_lease_on(
     quiet: Bench, claimed: Lease, resources: Resources, hold: Callable[[UnitOfWork, Lease], object]
 ) -> None:
@@ -89,19 +97,19 @@ def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rol
             _note_effect_and(finish, resources, claimed)
     assert quiet.effects(claimed.job_id) == 0
     with resources.unit_of_work() as uow:
-        transitions.succeed(uow, successor, {"by": "the successor"})
+        complete_job(uow, successor, {"by": "the successor"})
     job = quiet.job(claimed.job_id)
     assert (job.status, job.result) == (JobStatus.SUCCEEDED, {"by": "the successor"})
 
 
 _FINISHES: tuple[Callable[[UnitOfWork, Lease], object], ...] = (
-    lambda uow, lease: transitions.succeed(uow, lease, {"by": "the loser"}),
-    lambda uow, lease: transitions.fail(uow, lease, DomainError(Kind.INVALID, "x.y", "z")),
-    lambda uow, lease: transitions.progress(uow, lease, done=9),
-    lambda uow, lease: retries.retry_later(uow, lease, timedelta(0), "It rains."),
-    transitions.hand_back,
-    transitions.cancel,
-    leases.renew,
+    lambda uow, lease: complete_job(uow, lease, {"by": "the loser"}),
+    lambda uow, lease: fail_job(uow, lease, DomainError(Kind.INVALID, "x.y", "z")),
+    lambda uow, lease: record_progress(uow, lease, done=9),
+    lambda uow, lease: retry_job_after(uow, lease, timedelta(0), "It rains."),
+    hand_back_job,
+    cancel_job,
+    renew_lease,
 )
 
 
@@ -141,7 +149,7 @@ def test_progress_resets_the_count_of_crashes_and_failures(
     lease = claim(resources, job_id)
     assert lease.retries == 4
     with resources.unit_of_work() as uow:
-        transitions.progress(uow, lease, done=1, total=2)
+        record_progress(uow, lease, done=1, total=2)
     assert lease.retries == 0
     job = quiet.job(job_id)
     assert (job.crashes, job.retries, job.progress_done, job.progress_total) == (0, 0, 1, 2)
@@ -152,7 +160,7 @@ def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        transitions.hand_back(uow, claimed)
+        hand_back_job(uow, claimed)
     job = quiet.job(claimed.job_id)
     assert (job.status, job.crashes, job.retries) == (JobStatus.QUEUED, 0, 0)
     assert claim(resources, claimed.job_id).attempt == 2
@@ -164,7 +172,7 @@ def test_cancellation_reaches_the_holder_with_its_next_renewal(
     change(resources, claimed.job_id, cancel_requested=True)
     claimed.check_cancelled()
     with resources.unit_of_work() as uow:
-        leases.renew(uow, claimed)
+        renew_lease(uow, claimed)
     with pytest.raises(JobCancelled):
         claimed.check_cancelled()
 
@@ -174,7 +182,7 @@ def test_cancellation_outlives_an_attempt_that_gave_the_job_back(
 ) -> None:
     change(resources, claimed.job_id, cancel_requested=True)
     with resources.unit_of_work() as uow:
-        transitions.hand_back(uow, claimed)
+        hand_back_job(uow, claimed)
     with pytest.raises(JobCancelled):
         claim(resources, claimed.job_id).check_cancelled()
 
@@ -205,7 +213,7 @@ def test_every_change_is_told_after_its_commit(
     assert listening.get_message(timeout=5) is None  # the confirmation
     with resources.unit_of_work() as uow:
         before = uow.session.get_one(Job, claimed.job_id).version
-        transitions.progress(uow, claimed, done=1)
+        record_progress(uow, claimed, done=1)
         assert _told_of(claimed.job_id, listening) is None
     told = eventually(lambda: _told_of(claimed.job_id, listening))
     listening.close()
@@ -250,7 +258,7 @@ def test_third_attempt_that_takes_too_long_fails_the_job(
     job_id = quiet.enqueue()
     for status in (JobStatus.QUEUED, JobStatus.QUEUED, JobStatus.FAILED):
         with resources.unit_of_work() as uow:
-            retries.crash(uow, claim(resources, job_id), JOB_TOO_SLOW())
+            record_crash(uow, claim(resources, job_id), JOB_TOO_SLOW())
         assert quiet.job(job_id).status == status
     failed = quiet.job(job_id)
     assert (failed.crashes, (failed.error or {})["code"]) == (3, "job.too_slow")

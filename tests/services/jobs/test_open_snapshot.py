@@ -6,9 +6,11 @@ from functools import partial
 
 import pytest
 
-from services.jobs import lease as leases
-from services.jobs import retries, sweep, transitions
+from services.jobs import sweep
+from services.jobs.lease import renew_lease
+from services.jobs.retries import retry_job_after
 from services.jobs.sweep import Pace, Paces, Reach
+from services.jobs.transitions import complete_job
 from storage.resources import Resources, open_resources
 from tests.probe.bench import Bench
 from tests.probe.ended_rush import end_rush, open_snapshot
@@ -69,9 +71,9 @@ def test_a_job_of_the_same_owner_from_its_enqueueing_to_its_end_reads_few_blocks
     def action(own: Resources) -> None:
         lease = claim(own, plan_committed(own, OWNER))
         with own.unit_of_work() as uow:
-            leases.renew(uow, lease)
+            renew_lease(uow, lease)
         with own.unit_of_work() as uow:
-            transitions.succeed(uow, lease, {})
+            complete_job(uow, lease, {})
 
     assert _blocks(quiet, action) <= FEW_BLOCKS
 
@@ -116,7 +118,7 @@ def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: R
 def test_job_tried_again_later_needs_no_whole_look(quiet: Bench, resources: Resources) -> None:
     lease = claim(resources, quiet.enqueue())
     with resources.unit_of_work() as uow:
-        retries.retry_later(uow, lease, timedelta(0), "Not now.")
+        retry_job_after(uow, lease, timedelta(0), "Not now.")
     resting = Paces()
     resting.queues[PROBE.queue].looked(60, found=False)
     assert sweep.sweep(resources, paces=resting) == 1

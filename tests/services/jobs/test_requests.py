@@ -7,8 +7,9 @@ from core.errors import DomainError, Kind
 from core.scopes import EVERYTHING_OF_A_USER
 from models import JobStatus
 from services.access.caller import Caller
-from services.jobs import records, transitions
+from services.jobs import records
 from services.jobs.lease import Lease
+from services.jobs.transitions import fail_job, record_progress
 from storage.resources import Resources
 from tests.probe.bench import Bench
 from tests.probe.kind import plan
@@ -32,7 +33,7 @@ def test_failed_job_of_a_retryable_kind_starts_afresh(
 ) -> None:
     change(resources, job_id, crashes=2)
     with resources.unit_of_work() as uow:
-        transitions.fail(uow, claim(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
+        fail_job(uow, claim(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
     with resources.unit_of_work() as uow:
         assert records.retry(uow, caller, job_id) == 1
     job = quiet.job(job_id)
@@ -56,7 +57,7 @@ def test_job_tells_its_rate_and_the_time_to_go(
     quiet: Bench, claimed: Lease, resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with resources.unit_of_work() as uow:
-        transitions.progress(uow, claimed, done=50, total=100)
+        record_progress(uow, claimed, done=50, total=100)
     job = quiet.job(claimed.job_id)
     assert job.started_at is not None
     later = job.started_at + timedelta(seconds=5)

@@ -5,8 +5,10 @@ import pytest
 
 from core.queues import Queue
 from models import JobStatus
-from services.jobs import retries, sweep, transitions
+from services.jobs import sweep
 from services.jobs.outbox import MAX_SENDS_IN_TURN, MAX_SENT_JOBS_OF_AN_OWNER
+from services.jobs.retries import retry_job_after
+from services.jobs.transitions import hand_back_job
 from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench
 from tests.services.jobs.conftest import change, claim, sent_jobs
@@ -52,7 +54,7 @@ def test_turn_given_up_stands_behind_the_owners_other_jobs(
         turns.append(sent_jobs(resources)[len(turns)])
         lease = claim(resources, turns[-1])
         with resources.unit_of_work() as uow:
-            transitions.hand_back(uow, lease)
+            hand_back_job(uow, lease)
     assert turns == [*rush, rush[0]]
 
 
@@ -82,7 +84,7 @@ def test_job_tried_again_later_holds_up_none_of_its_owners(
     for job_id in rush[:4]:
         lease = claim(resources, job_id)
         with resources.unit_of_work() as uow:
-            retries.retry_later(uow, lease, timedelta(hours=1), "Not now.")
+            retry_job_after(uow, lease, timedelta(hours=1), "Not now.")
     assert sent_jobs(resources) == rush[:6]
 
 

@@ -8,7 +8,7 @@ import pytest
 from core.errors.jobs import JOB_WORKER_LOST
 from models import Job, MemberImport
 from services.jobs import records as job_records
-from services.jobs import retries
+from services.jobs.retries import record_crash
 from services.subscriptions import bulk_files
 from services.subscriptions.imports import apply, endings, import_jobs, shown_cells, split
 from services.subscriptions.imports.apply import AppliedChunk, PreparedChunk
@@ -328,7 +328,7 @@ def test_a_file_that_crashes_each_process_at_the_same_row_makes_no_progress(
                 import_jobs.run(importing.resources, lease)
         split._open.clear()
         with importing.resources.unit_of_work() as uow:
-            retries.crash(uow, lease, JOB_WORKER_LOST(crashes=3))
+            record_crash(uow, lease, JOB_WORKER_LOST(crashes=3))
         crashes.append(importing.job(job_id).crashes)
     assert crashes == [1, 2, 3]
     assert importing.job(job_id).status == "failed"

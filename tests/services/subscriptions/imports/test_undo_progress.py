@@ -4,7 +4,7 @@ from core.errors import DomainError
 from core.errors.jobs import JOB_GIVEN_UP
 from services import removals
 from services.jobs import records as jobs
-from services.jobs.kinds import kind_named
+from services.jobs.kinds import get_kind
 from services.subscriptions.imports import records, split
 from tests.contract.bulk import fail_job
 from tests.importing import Importing, csv_of, new_addresses
@@ -41,7 +41,7 @@ def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
     )
     with importing.resources.unit_of_work() as uow:
         monkeypatch.setattr(removals, "keep", lambda *_: True)
-        go_on = kind_named("members.import").on_restarted
+        go_on = get_kind("members.import").on_restarted
         assert go_on is not None
         assert go_on(uow, importing.job(int(str(job_id))))
     importing.stack.query(
