@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
 from services.jobs import sweep
-from services.jobs.sweep import Paces
+from services.jobs.scan_paces import Paces
 from services.jobs.transitions import claim_job, complete_job
 from tests.embedded import embedded_services
 from tests.probe.bench import make_bench

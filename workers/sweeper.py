@@ -15,7 +15,8 @@ from core.logging import get_logger
 from core.queues import Queue
 from core.settings.process_settings import load_worker_settings
 from services.jobs import maintenance, sweep
-from services.jobs.sweep import Paces, Reach
+from services.jobs.lost_jobs import Reach
+from services.jobs.scan_paces import Paces
 from services.webhooks.sending import EndpointWaker
 from storage.broker import queue_name
 from storage.redis.canaries import Canaries

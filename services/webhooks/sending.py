@@ -24,7 +24,7 @@ from models import FINISHED, EndpointState, Job, JobStatus, WebhookEndpoint
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
-from services.jobs.sweep import Pace
+from services.jobs.scan_paces import Pace
 from services.jobs.transitions import (
     complete_job,
     hand_back_job,

@@ -6,7 +6,7 @@ from sqlalchemy import update
 
 from models import Job
 from services.jobs.lease import Lease
-from services.jobs.sweep import STEADY_AFTER
+from services.jobs.lost_jobs import STEADY_AFTER
 from services.jobs.transitions import claim_job
 from storage.broker import queue_name
 from storage.resources import Resources

@@ -8,9 +8,11 @@ import pytest
 
 from services.jobs import sweep
 from services.jobs.lease import renew_lease
+from services.jobs.lost_jobs import Reach, requeue_lost
 from services.jobs.retries import retry_job_after
-from services.jobs.sweep import Pace, Paces, Reach
+from services.jobs.scan_paces import Pace, Paces
 from services.jobs.transitions import complete_job
+from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES
 from storage.resources import Resources, open_resources
 from tests.probe.bench import Bench
 from tests.probe.ended_rush import end_rush, open_snapshot
@@ -96,13 +98,13 @@ def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
     quiet.stack.query("UPDATE jobs SET lease_expires_at = now() - interval '1 hour'")
     resting = Pace()
     resting.looked(60, found=False)
-    assert sweep.requeue_lost(resources, Reach(), resting) == 0
-    assert sweep.requeue_lost(resources, Reach()) == 1
+    assert requeue_lost(resources, Reach(), resting) == 0
+    assert requeue_lost(resources, Reach()) == 1
 
 
 def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: Resources) -> None:
     """Else their owner would have two more sent each half minute, before the jobs of others."""
-    for owner in range(sweep.RESEND_BELOW_MESSAGES):
+    for owner in range(RESEND_BELOW_MESSAGES):
         quiet.enqueue(1000 + owner)
     # Last, so that a slow machine takes none of the half minute.
     for _ in range(2):
