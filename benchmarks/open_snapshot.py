@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
-from services.jobs import sweep
-from services.jobs.scan_paces import Paces
+from services.jobs.scan_paces import SweepPaces
+from services.jobs.sweep import sweep_jobs
 from services.jobs.transitions import claim_job, complete_job
 from tests.embedded import embedded_services
 from tests.probe.bench import make_bench
@@ -44,10 +44,10 @@ def _sweeps(beside: Stack, without: Stack) -> Finding:
     first: dict[str, float] = {}
 
     def of(stack: Stack, times: list[float]) -> Callable[[], float]:
-        paces = Paces()
-        first[stack.name] = _ms(lambda: sweep.sweep(stack.resources, paces=paces))
+        paces = SweepPaces()
+        first[stack.name] = _ms(lambda: sweep_jobs(stack.resources, paces=paces))
 
-        return _p50_of(lambda: sweep.sweep(stack.resources, paces=paces), times)
+        return _p50_of(lambda: sweep_jobs(stack.resources, paces=paces), times)
 
     times: list[float] = []
     bare_times: list[float] = []

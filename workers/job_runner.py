@@ -30,7 +30,7 @@ from core.logging import get_logger
 from core.telemetry import spans
 from models import Job, JobStatus
 from services.jobs.kinds import JobKind, get_kind, list_kinds
-from services.jobs.lease import JobCancelled, Lease, LeaseLost, heartbeat, renew_lease
+from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease, run_heartbeat
 from services.jobs.outbox import RECENT
 from services.jobs.retries import record_crash, retry_or_fail_job
 from services.jobs.transitions import cancel_job, claim_job, fail_job, hand_back_job
@@ -65,7 +65,7 @@ class JobAttempt:
         self._has_own_limits = has_own_limits
         self._held: Held | None = None
         self._heart = ExitStack()
-        self._heart.enter_context(heartbeat(self._renew))
+        self._heart.enter_context(run_heartbeat(self._renew))
 
     def close(self) -> None:
         self._heart.close()

@@ -32,7 +32,7 @@ def main() -> None:
     asked = list_request_work()
     found |= {kind.task: TaskQueue(kind.queue, is_periodic=False) for kind in asked}
     found |= {
-        kind.name: TaskQueue(kind.queue, is_periodic=True) for kind in maintenance.registered()
+        kind.name: TaskQueue(kind.queue, is_periodic=True) for kind in maintenance.list_kinds()
     }
     # Each queue has its own.
     found[sweeper.CANARY] = TaskQueue("every", is_periodic=True)

@@ -64,7 +64,7 @@ def bind(app: Celery, process: ProcessContext) -> None:
         task = _task(process, partial(answer_request, kind=asked, answer=answer))
         # Events double what a worker sends for so short a task, and name no job.
         app.task(task, name=asked.task, send_events=False)
-    for periodic in maintenance.registered():
+    for periodic in maintenance.list_kinds():
         run = partial(run_maintenance, kind=periodic)
         app.task(_task(process, run), name=periodic.name, throws=(TaskFailed,))
 

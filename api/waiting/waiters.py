@@ -173,7 +173,7 @@ def hear(waiters: Waiters[bool], topic: str, status: str) -> None:
 def lookup(database: Database) -> Lookup[bool]:
     def read(topics: list[str]) -> Mapping[str, bool]:
         wanted = {topic: job_of(topic) for topic in topics}
-        finished = records.finished_among(database, list(wanted.values()))
+        finished = records.find_finished_jobs(database, list(wanted.values()))
         return {topic: True for topic, job_id in wanted.items() if job_id in finished}
 
     return lambda topics: BACKGROUND.run(read, topics)

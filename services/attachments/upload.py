@@ -20,7 +20,7 @@ from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
-from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
+from services.jobs.records import KEPT_FOR_RETRY, describe_error, is_retry_sensible
 from storage.encryption import seal
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -41,7 +41,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     row = uow.session.get(Attachment, job.subject_id)
     if row is None:
         return
-    error, told = error_shown(job), FeedEventType.ATTACHMENT_FAILED
+    error, told = describe_error(job), FeedEventType.ATTACHMENT_FAILED
     row.status, row.error = AttachmentStatus.FAILED, error
     code = None if error is None else str(error["code"])
     announce(uow, row.user_id, told, row.id, hash_id=row.hash_id, code=code)

@@ -28,7 +28,7 @@ from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
-from services.jobs.records import error_shown
+from services.jobs.records import describe_error
 from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -327,7 +327,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     assert job.subject_id is not None
     order = lock(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:
-        order.is_failed, order.error = True, error_shown(job)
+        order.is_failed, order.error = True, describe_error(job)
         apply_facts(uow, order, OrderVia.JOB)
 
 

@@ -50,8 +50,8 @@ class JobKind:
     # Called in the transaction that restarts an ended job, to restore the job's subject. Returns
     # false if that is impossible, because the work's input is gone.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
-    # A job that fails for temporary reasons is retried for this long. Without it, the setting
-    # ``patience`` applies.
+    # A job that fails for temporary reasons is retried for this long. ``None`` stands for the
+    # setting ``patience``.
     patience: timedelta | None = None
     # The error after that time. Without it, the error is `job.given_up` with the last reason.
     given_up: ErrorType | None = field(default=None, hash=False)

@@ -90,7 +90,7 @@ def renew_lease(uow: UnitOfWork, lease: Lease) -> None:
 
 
 @contextmanager
-def heartbeat(renew: Callable[[], None]) -> Iterator[None]:
+def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
     """Call ``renew`` each second in a separate thread until the block ends."""
     stop = threading.Event()
 

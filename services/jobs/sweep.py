@@ -1,24 +1,23 @@
-"""The sweep: each second every worker looks for jobs that no worker works on.
+"""The sweep: each second, every worker looks for jobs that no worker is working on.
 
-It makes the broker dispensable. The sweep sends a queued job again that was not claimed in time. It
-queues a running job again whose lease expired, or fails it once it has crashed three workers. Rows
-are locked with ``SKIP LOCKED``, so all workers may sweep at once and one handles each row.
-
-Each second it looks at what became due lately, and at all jobs at a pace of their own (``pace``).
+The sweep makes the broker dispensable. It sends a queued job again that was not claimed in time. It
+requeues a running job whose lease expired, or fails the job after three crashes. Rows are locked
+with ``SKIP LOCKED``, so all workers can sweep at the same time and one of them handles each row.
 """
 
 import time
 
 from core.queues import Queue
-from services.jobs.lost_jobs import Reach, requeue_lost
+from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.jobs.outbox import RECENT
-from services.jobs.scan_paces import Paces
-from services.jobs.unclaimed_jobs import resend_unclaimed
+from services.jobs.scan_paces import SweepPaces
+from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.database import Statement
 from storage.resources import Resources
 
-# For each queue: whether a job was due lately, whether any is queued (where that is asked), and the
-# seconds since the statement began. The joins keep the order in which the queues are looked at.
+# Returns for each queue: whether a job became due recently, whether any job is queued (only for
+# queues with a full scan), and the seconds since the statement began. The joins keep the order in
+# which the queues are scanned.
 _QUEUES = Statement("""
     SELECT queue, whole, coalesce(sent.found, unsent.found) IS NOT NULL, queued.found IS NOT NULL,
         CAST(extract(epoch FROM clock_timestamp() - statement_timestamp()) AS float)
@@ -43,26 +42,30 @@ _QUEUES = Statement("""
     """)
 
 
-def sweep(resources: Resources, reach: Reach | None = None, paces: Paces | None = None) -> int:
-    """Sweep once; returns the number of jobs that were queued or sent again."""
-    paces = paces or Paces()
-    swept = requeue_lost(resources, reach or Reach(), paces.lost)
+def sweep_jobs(
+    resources: Resources, watch: DatabaseWatch | None = None, paces: SweepPaces | None = None
+) -> int:
+    """Sweep once; return the number of jobs that were requeued or sent again."""
+    paces = paces or SweepPaces()
+    swept = requeue_lost_jobs(resources, watch or DatabaseWatch(), paces.lost)
     due_queues = paces.due_queues()
-    # Each second in each worker: where nothing waits, one small statement is enough.
-    looked = resources.database.rows(
+    # Every worker runs this each second. If no job is due, this small statement is all it runs.
+    rows = resources.database.rows(
         _QUEUES,
         queues=list(Queue),
         whole=[queue in due_queues for queue in Queue],
         recent=RECENT,
     )
-    before = 0.0
-    for name, is_whole, has_recent, has_any, after in looked:
-        began, sent = time.monotonic(), 0
+    scanned_seconds = 0.0
+    for name, is_full_scan, has_recent, has_any, seconds_since_start in rows:
+        sent = 0
+        began_at = time.monotonic()
         if has_recent or has_any:
-            sent = resend_unclaimed(resources, Queue(name), whole=has_any)
+            sent = resend_unclaimed_jobs(resources, Queue(name), full_scan=has_any)
             swept += sent
-        if is_whole:
-            seconds = after - before + time.monotonic() - began
-            paces.queues[Queue(name)].looked(seconds, found=sent > 0)
-        before = after
+        if is_full_scan:
+            resend_seconds = time.monotonic() - began_at
+            seconds = seconds_since_start - scanned_seconds + resend_seconds
+            paces.queues[Queue(name)].record_scan(seconds, has_results=sent > 0)
+        scanned_seconds = seconds_since_start
     return swept

@@ -24,6 +24,8 @@ from services.security_events import is_plan_error, record_error
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
 
+# The lease of a job that was left to helpers never expires.
+LEFT_TO_HELPERS = datetime(9999, 1, 1, tzinfo=UTC)
 # The values of the columns about failures while a job is not failing.
 _NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}
 
@@ -99,10 +101,6 @@ def hand_back_job(uow: UnitOfWork, lease: Lease, **changes: Any) -> None:
     """
     if requeue_job(uow, is_held_by(lease), **changes) is None:
         raise LeaseLost(lease.job_id)
-
-
-# The lease of a job that was left to helpers never expires.
-LEFT_TO_HELPERS = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 def leave_to_helpers(uow: UnitOfWork, lease: Lease) -> None:

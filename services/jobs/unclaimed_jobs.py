@@ -1,4 +1,4 @@
-"""Sends queued jobs again that no worker has claimed."""
+"""Sends queued jobs again whose message may be lost, or whose turn was missed."""
 
 from typing import Any
 
@@ -16,16 +16,16 @@ from services.jobs.outbox import (
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A queue with this many messages has enough work; lost messages are sent again as it drains.
+# A queue with this many messages has enough work. Lost messages are sent again as it drains.
 RESEND_BELOW_MESSAGES = 100
 _MAX_BACKOFF_SENDS = 3  # 16 seconds
 
-# Only one sweep of a queue at a time: a second one would find the same jobs.
-_ALONE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:queue))")
+# Only one sweep per queue runs at a time, because a second one would find the same jobs.
+_LOCK_QUEUE = text("SELECT pg_try_advisory_xact_lock(hashtext('jobs.resend'), hashtext(:queue))")
 
-# Jobs whose message may be lost; then, of each owner that has nothing sent though a job waits, the
-# one that waits longest. An owner's many jobs must not hide those of others from the first part
-# for long, nor from the second: there the whole look finds them.
+# Finds jobs whose message may be lost. Then, for each owner who has waiting jobs but none sent,
+# finds the job that has waited longest. An owner's many jobs must not hide the jobs of other owners
+# for long: the full scan finds those.
 _DUE_LATELY = text("""
     WITH unclaimed AS (
         SELECT id FROM jobs
@@ -58,8 +58,8 @@ _DUE_LATELY = text("""
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
     """)
 
-# The queue is full, so its jobs are not sent again. They stay due, and among those that were due
-# lately: there their owners' next jobs look for them (``plan_turn``).
+# The jobs of a full queue are not sent again. They must stay due and recent, because ``plan_turn``
+# looks for an owner's sent jobs among the recent ones.
 _KEEP_RECENT = text("""
     UPDATE jobs SET send_after = now() WHERE id IN (
         SELECT id FROM jobs
@@ -70,9 +70,9 @@ _KEEP_RECENT = text("""
     )
     """)
 
-# Jobs whose message may have been lost for long; then, of each owner that has nothing sent though
-# jobs wait, the one that waits longest. The owners are found by skipping from one to the next in
-# the index, so an owner's million jobs cost no more than one.
+# The full scan. Finds jobs whose message may have been lost long ago. Then, for each owner who has
+# waiting jobs but none sent, finds the job that has waited longest. The recursion skips from owner
+# to owner in the index, so a million jobs of one owner cost no more than one job.
 _OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
@@ -104,39 +104,39 @@ _OVERLOOKED = text("""
     """)
 
 
-def resend_unclaimed(resources: Resources, queue: Queue, *, whole: bool = True) -> int:
-    """Send what no worker has claimed in time, and what waits though its owner has nothing sent.
+def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool = True) -> int:
+    """Send unclaimed jobs again, and waiting jobs whose turn was missed.
 
-    Without ``whole``, only what was due lately.
+    Without ``full_scan``, only jobs that became due recently are found.
     """
     waiting = resources.broker.waiting(queue)
     if waiting is None:
         return 0
     room = RESEND_BELOW_MESSAGES - waiting
     with resources.unit_of_work() as uow:
-        if not uow.session.scalar(_ALONE, {"queue": queue}):
+        if not uow.session.scalar(_LOCK_QUEUE, {"queue": queue}):
             return 0
         values = {"queue": queue, "room": room, "recent": RECENT}
         if room <= 0:
             uow.session.execute(_KEEP_RECENT, values | {"room": RESEND_BELOW_MESSAGES})
             return 0
         turns = {"in_turn": MAX_SENDS_IN_TURN, "most": MAX_SENT_JOBS_OF_AN_OWNER}
-        jobs = _marked(uow, _DUE_LATELY, values | turns)
-        if whole and len(jobs) < room:
-            jobs += _marked(uow, _OVERLOOKED, values | turns | {"room": room - len(jobs)})
+        jobs = _mark_as_sent(uow, _DUE_LATELY, values | turns)
+        if full_scan and len(jobs) < room:
+            jobs += _mark_as_sent(uow, _OVERLOOKED, values | turns | {"room": room - len(jobs)})
     return sum(send_job(resources.broker, job) for job in jobs)
 
 
-def _marked(uow: UnitOfWork, found: TextClause, values: dict[str, Any]) -> list[Job]:
-    """The jobs that the statement finds, as sent once more."""
-    due = list(uow.session.scalars(found, values))
-    if not due:
+def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) -> list[Job]:
+    """Mark the jobs that the query finds as sent once more, and return them."""
+    job_ids = list(uow.session.scalars(query, values))
+    if not job_ids:
         return []
     # Each pause is longer: a job that only waits for a worker needs few copies of its message.
     pause = FIRST_RESEND * func.power(2, func.least(Job.sends, _MAX_BACKOFF_SENDS))
     statement = (
         update(Job)
-        .where(Job.id.in_(due))
+        .where(Job.id.in_(job_ids))
         .values(send_after=func.now() + pause, sends=Job.sends + 1)
         .returning(Job)
     )

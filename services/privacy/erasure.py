@@ -67,7 +67,7 @@ def mark(uow: UnitOfWork, email: str) -> int:
         if job is None:
             erasure.job_id = _enqueue(uow, erasure.user_id).id
         elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-            records.restart(uow, job)
+            records.retry_locked_job(uow, job)
         return erasure.job_id
     slugs = list(uow.session.scalars(select(MailingList.slug).where(_is_own(person))))
     if slugs:

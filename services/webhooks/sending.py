@@ -24,7 +24,7 @@ from models import FINISHED, EndpointState, Job, JobStatus, WebhookEndpoint
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
-from services.jobs.scan_paces import Pace
+from services.jobs.scan_paces import ScanPace
 from services.jobs.transitions import (
     complete_job,
     hand_back_job,
@@ -145,7 +145,7 @@ class EndpointWaker:
     def __init__(self) -> None:
         # When it looked, and the newest event of then.
         self._newest: deque[tuple[float, int]] = deque()
-        self._whole = Pace()
+        self._whole = ScanPace()
 
     def wake_due(self, resources: Resources) -> int:
         """Start what is due; returns the number of jobs."""
@@ -158,7 +158,7 @@ class EndpointWaker:
         is_whole = self._whole.is_due
         found = resources.database.rows(DUE, since=since, whole=is_whole, most=_MAX_WOKEN)
         if is_whole:
-            self._whole.looked(time.monotonic() - began, found=False)
+            self._whole.record_scan(time.monotonic() - began, has_results=False)
         return sum(_start(resources, endpoint_id) for (endpoint_id,) in found)
 
 

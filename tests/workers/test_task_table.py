@@ -23,7 +23,7 @@ import importlib, json, sys
 from services.jobs import maintenance
 for name in sys.argv[1:]:
     importlib.import_module(name)
-names = [kind.name for kind in (*list_kinds(), *maintenance.registered())]
+names = [kind.name for kind in (*list_kinds(), *maintenance.list_kinds())]
 print(json.dumps(sorted(names + [kind.task for kind in list_request_work()])))
 """
 
@@ -46,6 +46,6 @@ def test_each_registered_kind_has_a_task(stack: Stack) -> None:
     app = Celery()
     task_table.bind(app, ProcessContext(stack.resources.settings, serving([Queue.BULK])))
     names = {kind.name for kind in list_kinds()}
-    names |= {kind.name for kind in maintenance.registered()}
+    names |= {kind.name for kind in maintenance.list_kinds()}
     names |= {kind.task for kind in list_request_work()}
     assert names <= set(app.tasks)

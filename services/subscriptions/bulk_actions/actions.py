@@ -219,7 +219,7 @@ def list_of(
 
 def job_of(uow: UnitOfWork, bulk: BulkAction) -> Job | None:
     """The job that does the action; ``None`` once it has ended."""
-    return records.find_unfinished(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
+    return records.find_unfinished_job(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
 
 
 def undo_until(bulk: BulkAction) -> datetime | None:
@@ -326,5 +326,5 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int) -> int | None:
         )
         bulk.undo_job_id = job.id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        records.restart(uow, job)
+        records.retry_locked_job(uow, job)
     return job.id

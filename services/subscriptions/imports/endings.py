@@ -17,7 +17,7 @@ from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
 from services.feed.catalogue import FeedEventType, announce
 from services.jobs.lease import Lease
-from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
+from services.jobs.records import KEPT_FOR_RETRY, describe_error, is_retry_sensible
 from services.jobs.transitions import complete_job, fail_job
 from services.subscriptions.imports.columns import (
     STRICTNESS,
@@ -90,7 +90,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
     """End the import with its job. Applied chunks stay, and can be undone."""
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
-        task.status, task.error, task.side_by_side = job.status, error_shown(job), False
+        task.status, task.error, task.side_by_side = job.status, describe_error(job), False
         keep_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
             # Keep the file, because the owner must see some rows of the file to choose the

@@ -71,7 +71,7 @@ def _fail_import(uow: UnitOfWork, job: Job) -> None:
         task = uow.session.get_one(MemberImport, whole.subject_id)
         _enqueue(uow, whole.job_id, task)
         return
-    fail_job(uow, whole, records.error_of(job))
+    fail_job(uow, whole, records.restore_error(job))
 
 
 def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
@@ -165,7 +165,7 @@ def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
 
 def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
     """The statuses of the other helpers that have not ended."""
-    theirs = records.working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
+    theirs = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
     return uow.session.scalars(select(Job.status).where(theirs, Job.id != lease.job_id)).all()
 
 

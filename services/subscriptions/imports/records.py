@@ -277,7 +277,7 @@ def failed_lately(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
 
 def job_of(uow: UnitOfWork, task: MemberImport) -> Job | None:
     """The job that works on the import; ``None`` once it has ended."""
-    return records.find_unfinished(uow, task.user_id, IMPORT_JOBS, task.id)
+    return records.find_unfinished_job(uow, task.user_id, IMPORT_JOBS, task.id)
 
 
 def undo_job_of(uow: UnitOfWork, task: MemberImport) -> Job | None:
@@ -315,13 +315,13 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
 def retry(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
     """Go on with an import whose job failed by no fault of the file.
 
-    Raises ``import.not_found``, ``job.not_found``, and what ``jobs.records.retry`` raises.
+    Raises ``import.not_found``, ``job.not_found``, and what ``retry_own_job`` raises.
     """
     task = get(uow, caller, import_id)
-    job = records.find_late(uow, task.user_id, IMPORT_JOBS, task.id)
+    job = records.find_recent_job(uow, task.user_id, IMPORT_JOBS, task.id)
     if job is None:
         raise JOB_NOT_FOUND()
-    records.retry(uow, caller, job.id)
+    records.retry_own_job(uow, caller, job.id)
 
 
 def undo_until(task: MemberImport) -> datetime | None:
@@ -370,5 +370,5 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
         job = enqueue_job(uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id)
         task.undo_job_id = job.id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        records.restart(uow, job)
+        records.retry_locked_job(uow, job)
     return job.id

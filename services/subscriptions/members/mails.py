@@ -17,9 +17,9 @@ from models import MailingList, Subscription, SubscriptionEvent, SubscriptionSta
 from services.accounts import mailed_tokens, unsolicited_mail
 from services.accounts.account_mails import mail_kind, render
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
-from services.jobs import maintenance
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
+from services.jobs.maintenance import register_maintenance
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists, lists
@@ -34,7 +34,7 @@ from storage.unit_of_work import UnitOfWork
 # ends. Maintenance orders a reminder and forgets that it was due in one transaction.
 
 REMIND_AFTER = timedelta(hours=24)
-ORDER_REMINDERS = maintenance.register(
+ORDER_REMINDERS = register_maintenance(
     "maintenance.remind", every=timedelta(minutes=10), run=lambda resources, _: order_due(resources)
 )
 _MAX_AT_ONCE = 1_000

@@ -14,8 +14,8 @@ from core.errors import DomainError, Kind
 from core.errors.jobs import JOB_TOO_SLOW
 from models import Job, JobStatus
 from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease
-from services.jobs.lost_jobs import STEADY_AFTER, Reach, requeue_lost
-from services.jobs.records import error_shown
+from services.jobs.lost_jobs import STEADY_AFTER, DatabaseWatch, requeue_lost_jobs
+from services.jobs.records import describe_error
 from services.jobs.retries import record_crash, retry_job_after
 from services.jobs.transitions import (
     cancel_job,
@@ -81,7 +81,7 @@ def test_renewal_and_progress_move_the_lease_on(
     change(resources, claimed.job_id, lease_expires_at=func.now())
     with resources.unit_of_work() as uow:
         hold(uow, claimed)
-    assert requeue_lost(resources, Reach()) == 0
+    assert requeue_lost_jobs(resources, DatabaseWatch()) == 0
     assert quiet.job(claimed.job_id).status == JobStatus.RUNNING
 
 
@@ -89,7 +89,7 @@ def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rol
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     change(resources, claimed.job_id, lease_expires_at=func.now())
-    assert requeue_lost(resources, Reach()) == 1
+    assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
     successor = claim(resources, claimed.job_id)
     for finish in _FINISHES:
         with pytest.raises(LeaseLost):
@@ -128,7 +128,7 @@ def test_crashes_count_up_to_a_failure_with_the_reason(quiet: Bench, resources: 
     for crashes in (1, 2, 3):
         claim(resources, job_id)
         change(resources, job_id, lease_expires_at=func.now())
-        assert requeue_lost(resources, Reach()) == 1
+        assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
         assert quiet.job(job_id).crashes == crashes
     job = quiet.job(job_id)
     assert job.status == JobStatus.FAILED
@@ -190,9 +190,9 @@ def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     change(resources, claimed.job_id, cancel_requested=True, lease_expires_at=func.now())
-    assert requeue_lost(resources, Reach()) == 1
+    assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
     job = quiet.job(claimed.job_id)
-    assert (job.status, error_shown(job)) == (JobStatus.CANCELLED, CANCELLED)
+    assert (job.status, describe_error(job)) == (JobStatus.CANCELLED, CANCELLED)
 
 
 def _told_of(job_id: int, listening: PubSub) -> dict[str, Any] | None:
@@ -240,14 +240,14 @@ def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(
 ) -> None:
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    reach = Reach()
-    with pytest.raises(ConnectionError), reach.watched():
+    watch = DatabaseWatch()
+    with pytest.raises(ConnectionError), watch.observe():
         raise ConnectionError
     change(resources, claimed.job_id, lease_expires_at=func.now())
     now += STEADY_AFTER.total_seconds() - 0.1
-    assert requeue_lost(resources, reach) == 0
+    assert requeue_lost_jobs(resources, watch) == 0
     now += 0.2
-    assert requeue_lost(resources, reach) == 1
+    assert requeue_lost_jobs(resources, watch) == 1
     assert quiet.job(claimed.job_id).crashes == 1
 
 

@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
-from services.jobs import sweep
 from services.jobs.lease import renew_lease
-from services.jobs.lost_jobs import Reach, requeue_lost
+from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.jobs.retries import retry_job_after
-from services.jobs.scan_paces import Pace, Paces
+from services.jobs.scan_paces import ScanPace, SweepPaces
+from services.jobs.sweep import sweep_jobs
 from services.jobs.transitions import complete_job
 from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES
 from storage.resources import Resources, open_resources
@@ -56,14 +56,14 @@ def _blocks_once(quiet: Bench, action: Callable[[Resources], object]) -> int:
 
 @pytest.mark.usefixtures("ended")
 def test_sweep_of_an_empty_queue_reads_few_blocks(quiet: Bench) -> None:
-    paces = Paces()
-    whole = _blocks_once(quiet, partial(sweep.sweep, paces=paces))
+    paces = SweepPaces()
+    whole = _blocks_once(quiet, partial(sweep_jobs, paces=paces))
     assert whole > ENDED / 100, "the snapshot keeps nothing"
     assert not paces.lost.is_due
     assert len(paces.due_queues()) < len(paces.queues)
     for pace in (paces.lost, *paces.queues.values()):
-        pace.looked(60, found=False)
-    assert _blocks(quiet, partial(sweep.sweep, paces=paces)) <= FEW_BLOCKS
+        pace.record_scan(60, has_results=False)
+    assert _blocks(quiet, partial(sweep_jobs, paces=paces)) <= FEW_BLOCKS
 
 
 @pytest.mark.usefixtures("ended")
@@ -85,10 +85,10 @@ def test_job_that_was_due_for_long_is_found_by_a_whole_look(
 ) -> None:
     quiet.enqueue()
     quiet.stack.query("UPDATE jobs SET send_after = now() - interval '1 hour'")
-    resting = Paces()
-    resting.queues[PROBE.queue].looked(60, found=False)
-    assert sweep.sweep(resources, paces=resting) == 0
-    assert sweep.sweep(resources, paces=Paces()) == 1
+    resting = SweepPaces()
+    resting.queues[PROBE.queue].record_scan(60, has_results=False)
+    assert sweep_jobs(resources, paces=resting) == 0
+    assert sweep_jobs(resources, paces=SweepPaces()) == 1
 
 
 def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
@@ -96,10 +96,10 @@ def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
 ) -> None:
     claim(resources, quiet.enqueue())
     quiet.stack.query("UPDATE jobs SET lease_expires_at = now() - interval '1 hour'")
-    resting = Pace()
-    resting.looked(60, found=False)
-    assert requeue_lost(resources, Reach(), resting) == 0
-    assert requeue_lost(resources, Reach()) == 1
+    resting = ScanPace()
+    resting.record_scan(60, has_results=False)
+    assert requeue_lost_jobs(resources, DatabaseWatch(), resting) == 0
+    assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
 
 
 def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: Resources) -> None:
@@ -112,7 +112,7 @@ def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: R
     passed = "UPDATE jobs SET send_after = send_after - interval '22 s' WHERE on_behalf_of = %s"
     for _ in range(2):
         quiet.stack.query(passed, OWNER)
-        assert sweep.sweep(resources) == 0
+        assert sweep_jobs(resources) == 0
     sends = "SELECT sends FROM jobs WHERE id = %s"
     assert quiet.stack.query(sends, quiet.enqueue(OWNER)) == [(0,)]
 
@@ -121,6 +121,6 @@ def test_job_tried_again_later_needs_no_whole_look(quiet: Bench, resources: Reso
     lease = claim(resources, quiet.enqueue())
     with resources.unit_of_work() as uow:
         retry_job_after(uow, lease, timedelta(0), "Not now.")
-    resting = Paces()
-    resting.queues[PROBE.queue].looked(60, found=False)
-    assert sweep.sweep(resources, paces=resting) == 1
+    resting = SweepPaces()
+    resting.queues[PROBE.queue].record_scan(60, has_results=False)
+    assert sweep_jobs(resources, paces=resting) == 1

@@ -8,7 +8,7 @@ from models import JobStatus
 from services.jobs.outbox import MAX_SENDS_IN_TURN, MAX_SENT_JOBS_OF_AN_OWNER
 from services.jobs.retries import retry_job_after
 from services.jobs.transitions import hand_back_job
-from services.jobs.unclaimed_jobs import resend_unclaimed
+from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench
 from tests.services.jobs.conftest import change, claim, sent_jobs
@@ -64,7 +64,7 @@ def test_sweep_goes_on_with_an_owner_whose_sent_jobs_were_cancelled(
     statement = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE sends > 0"
     quiet.stack.query(statement)
     bert = [quiet.enqueue(BERT) for _ in range(3)]
-    assert resend_unclaimed(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
     assert sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == rush[2:4]
     assert bert[-1] not in sent_jobs(resources)
 
@@ -74,7 +74,7 @@ def test_jobs_that_no_worker_claims_hold_up_their_owners_others_for_no_longer_th
 ) -> None:
     for job_id in rush[:MAX_SENT_JOBS_OF_AN_OWNER]:
         change(resources, job_id, sends=MAX_SENDS_IN_TURN + 1)
-    assert resend_unclaimed(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
     assert sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == rush[2:4]
 
 

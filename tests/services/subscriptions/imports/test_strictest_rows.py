@@ -179,7 +179,7 @@ def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_c
             opt_outs_before.append(len(importing.opt_outs(list_id)))
             if len(opt_outs_before) == 2:
                 with importing.resources.unit_of_work() as other:
-                    job_records.cancel(other, importing.caller(owner), job_id)
+                    job_records.cancel_own_job(other, importing.caller(owner), job_id)
         return applied
 
     monkeypatch.setattr(apply, "apply", apply_and_cancel)
@@ -256,7 +256,7 @@ def test_no_member_is_added_while_a_chunk_of_opt_outs_cannot_be_applied(
     assert "no member was added" in (job.error or {})["message"]
     assert importing.active(list_id) == set()
     with importing.resources.unit_of_work() as uow:
-        job_records.restart(uow, uow.session.get_one(Job, job_id, with_for_update=True))
+        job_records.retry_locked_job(uow, uow.session.get_one(Job, job_id, with_for_update=True))
     assert importing.work(job_id).status == "succeeded"
     assert importing.active(list_id) == {*members}
 

@@ -82,11 +82,11 @@ def test_an_undo_that_is_tried_again_waits_for_the_import_that_went_on(
     caller = importing.caller(owner)
     undo_id = importing.begin_undo(owner, import_id)
     with importing.resources.unit_of_work() as uow:
-        jobs.cancel(uow, caller, undo_id)
+        jobs.cancel_own_job(uow, caller, undo_id)
     with importing.resources.unit_of_work() as uow:
         records.retry(uow, caller, import_id)
     with importing.resources.unit_of_work() as uow:
-        jobs.retry(uow, caller, undo_id)
+        jobs.retry_own_job(uow, caller, undo_id)
     refused = importing.work(undo_id)
     assert refused.error is not None
     assert refused.error["code"] == "import.running"
