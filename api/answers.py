@@ -16,8 +16,8 @@ from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.lists import Channel
 from api.state import State, state_of
+from api.waiting.disconnects import while_connected
 from api.waiting.streams import SLOW_DOWNLOADS
-from api.waiting.waiters import while_connected
 from core import clock
 from core.errors import DomainError, FieldProblem, mailing, media
 from core.errors.imports import IMPORT_ENCODING_NEEDED

@@ -16,7 +16,7 @@ from api.app import create_app
 from api.auth.requirements import requires_scope
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
-from api.waiting.waiters import while_connected
+from api.waiting.disconnects import while_connected
 from core.logging import configure_logging
 from core.queues import Queue, RequestKind
 from core.scopes import Scope

@@ -18,7 +18,7 @@ from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State
 from api.waiting.streams import EventStream
-from api.waiting.waiters import LOOK_EVERY_SECONDS, job_changes
+from api.waiting.subscriber import LOOK_EVERY_SECONDS, job_changes
 from core.errors import DomainError, access, jobs, requests
 from core.logging import get_logger
 from models import FINISHED, Job

@@ -17,7 +17,7 @@ from api.auth.requirements import requires_scope
 from api.bodies.json_bodies import JsonRoute
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
-from api.waiting.waiters import while_connected
+from api.waiting.disconnects import while_connected
 from core.errors import DomainError, Kind, TransientError
 from core.logging import configure_logging
 from core.queues import Queue, RequestKind
