@@ -278,7 +278,7 @@ def cancel_import(visit: FormVisit, import_id: PathId) -> Response:
     shown = shown_import(visit, import_id)
     worker = shown.undo if shown.is_undoing else shown.job
     with visit.unit_of_work() as uow:
-        cancelled = 0 if worker is None else jobs.cancel(uow, visit.caller, worker.id)
+        cancelled = 0 if worker is None else jobs.cancel_own_job(uow, visit.caller, worker.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
     return visit.done(f"{PREFIX}/{import_id}", notice)
 

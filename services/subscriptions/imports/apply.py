@@ -25,8 +25,8 @@ from core.logging import get_logger
 from core.settings.notations import PlanQuota
 from models import ImportChunk, MemberImport
 from services.access import quotas
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.jobs.transitions import record_progress
 from services.subscriptions import bulk_files, deny_lists, lists
 from services.subscriptions.imports import shown_cells, staging, statements
 from services.subscriptions.imports.columns import LeftOut
@@ -351,7 +351,7 @@ def _count_rows(
     # The job first, then the import: the order in which a transaction that ends both locks them.
     # If another worker has the job now, this rolls the chunk back.
     done = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS) + len(chunk.rows)
-    leases.progress(uow, lease, done=done, total=task.received if task.is_split else None)
+    record_progress(uow, lease, done=done, total=task.received if task.is_split else None)
     for verdict, rows in applied.counts.items():
         setattr(task, verdict, getattr(task, verdict) + rows)
     task.updated += applied.updated
