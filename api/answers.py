@@ -27,8 +27,8 @@ from models import Job, JobStatus, MailingList
 from services.jobs.records import restore_error
 from services.subscriptions import consent, exports, figures
 from services.subscriptions import lists as own_lists
-from services.subscriptions.imports import shown_cells
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
+from services.subscriptions.imports.samples import add_samples
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
 
@@ -85,7 +85,7 @@ def readings_of(state: State, job: Job) -> list[dict[str, str]]:
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:
         return []
-    found = shown_cells.shown(state.resources, {"import_id": job.subject_id})
+    found = add_samples(state.resources, {"import_id": job.subject_id})
     return [
         {
             "field": "query.encoding",
@@ -199,7 +199,7 @@ def result_with_samples(
     """Add what an import's owner is shown of the file; it reads, so call it in a thread."""
     if result is None or job.kind not in {IMPORT_FILE.name, IMPORT_SUPPRESSIONS.name}:
         return result
-    return shown_cells.shown(state.resources, result)
+    return add_samples(state.resources, result)
 
 
 def require_signed_url(request: Request) -> None:

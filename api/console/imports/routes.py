@@ -52,9 +52,9 @@ from services.paging import PageRequest
 from services.subscriptions import lists, tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.imports import records
+from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.records import ImportOptions
-from services.subscriptions.imports.written_forms import DateOrder
 from storage.unit_of_work import UnitOfWork
 
 PREFIX = f"{CONSOLE_PATH}/imports"

@@ -28,8 +28,7 @@ from services.access import quotas
 from services.jobs.lease import Lease
 from services.jobs.transitions import record_progress
 from services.subscriptions import bulk_files, deny_lists, lists
-from services.subscriptions.imports import shown_cells, staging, statements
-from services.subscriptions.imports.columns import LeftOut
+from services.subscriptions.imports import staging, statements
 from services.subscriptions.imports.endings import (
     DUPLICATE,
     DUPLICATE_CODE,
@@ -40,6 +39,8 @@ from services.subscriptions.imports.endings import (
     chunk_key,
     decode,
 )
+from services.subscriptions.imports.rows import LeftOut
+from services.subscriptions.imports.samples import add_problems
 from services.subscriptions.imports.staging import (
     ADDED,
     ALREADY,
@@ -279,7 +280,7 @@ def commit(
             not_added = seal(applied.not_added, key, name)
             _count_rows(uow, hold(uow), task, chunk, applied)
             if applied.dropped_expiries:
-                shown_cells.add_problems(resources, task, applied.dropped_expiries)
+                add_problems(resources, task, applied.dropped_expiries)
             one = ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
             uow.session.add(one)
     except IntegrityError as error:

@@ -19,12 +19,7 @@ from services.feed.catalogue import FeedEventType, announce
 from services.jobs.lease import Lease
 from services.jobs.records import KEPT_FOR_RETRY, describe_error, is_retry_sensible
 from services.jobs.transitions import complete_job, fail_job
-from services.subscriptions.imports.columns import (
-    STRICTNESS,
-    LeftOut,
-    RowExtras,
-    SuppressionStatus,
-)
+from services.subscriptions.imports.rows import STRICTNESS, LeftOut, RowExtras, SuppressionStatus
 from storage.unit_of_work import UnitOfWork
 
 NOTICE_WINDOW = timedelta(hours=1)

@@ -19,9 +19,10 @@ from services.jobs.batches import Turn
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.transitions import hand_back_job, record_progress, set_total
-from services.subscriptions.imports import apply, endings, helper_jobs, shown_cells
+from services.subscriptions.imports import apply, endings, helper_jobs
 from services.subscriptions.imports import split as splitting
 from services.subscriptions.imports.apply import ChunkBroke, PreparedChunk
+from services.subscriptions.imports.samples import store_samples
 from services.subscriptions.imports.split import FileSplit
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -159,7 +160,7 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
             task.is_split = is_split
             task.unknown_status = split.unknown_status
             if split.samples is not None and (task.description is None or split.is_complete):
-                shown_cells.keep(resources, task, split.samples)
+                store_samples(resources, task, split.samples)
             if split.is_complete or task.description is None:
                 task.description = {**split.description, "header": split.header}
             if is_split or not facts.is_read_so:

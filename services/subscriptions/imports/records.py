@@ -30,10 +30,10 @@ from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
 from services.subscriptions.imports import encodings
 from services.subscriptions.imports.consent_cells import check_status_values
+from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.endings import COUNTS
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.subscriptions.imports.undo import UNDO_IMPORT, UndoForecast, preview
-from services.subscriptions.imports.written_forms import DateOrder
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 

@@ -10,9 +10,10 @@ from models import Job, MemberImport
 from services.jobs import records as job_records
 from services.jobs.retries import record_crash
 from services.subscriptions import bulk_files
-from services.subscriptions.imports import apply, endings, import_jobs, shown_cells, split
+from services.subscriptions.imports import apply, endings, import_jobs, split
 from services.subscriptions.imports.apply import AppliedChunk, PreparedChunk
 from services.subscriptions.imports.endings import JudgedRow, chunk_key
+from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.split import FileSplit
 from services.subscriptions.imports.statements import TagIds
 from storage.encryption import seal
@@ -133,7 +134,7 @@ def test_the_preview_has_the_row_that_counts(
     file = csv_of([*rows, *([each, ""] for each in new_addresses(3)), [ada, "bounced"]], HEADER)
     job = importing.work(importing.begin(owner, list_id, file, dry_run=True))
     assert job.result is not None
-    preview = shown_cells.shown(importing.resources, job.result)["preview"]
+    preview = add_samples(importing.resources, job.result)["preview"]
     assert [row.get("code", row.get("status")) for row in preview] == [
         *("row.duplicate", "active", "row.duplicate", "unsubscribed", "email.invalid")
     ]
