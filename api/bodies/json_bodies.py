@@ -12,15 +12,16 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from inspect import iscoroutinefunction
-from itertools import islice
+from itertools import count, islice
 from json import JSONDecodeError
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import orjson
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 
-from api.errors import written_place
+from api.errors import body_error, written_place
 from api.limits.bulkheads import RECORDS, STORAGE
 from core.errors import DomainError, FieldProblem, requests
 
@@ -37,6 +38,8 @@ MAX_PLACE_PARTS = 20
 _HANDLING = re.compile(r"\s*handling\s*=\s*\"?(\w+)\"?\s*\Z", re.IGNORECASE)
 # The operation of the OpenAPI document by which a request is checked.
 _OPERATION = "pressroom.operation"
+
+M = TypeVar("M", bound=BaseModel)
 
 Schema = dict[str, Any]
 
@@ -65,74 +68,71 @@ def without_byte_order_mark(body: bytes) -> bytes:
     return body.removeprefix(_BYTE_ORDER_MARK)
 
 
-def read_json(request: Request, body: bytes, *, exact: bool = False) -> Any:
-    """Return what the request's body holds; with ``exact``, its fractions as ``Decimal``.
+def read_json(request: Request, body: bytes) -> Any:
+    """Return the parsed body of a request.
 
-    It takes a core for as long as the body is: call it in a thread for bodies of megabytes. Raises
-    ``body.unsupported_type``, ``body.not_json``, and what ``_check_names`` raises.
+    Call this in a thread for bodies of megabytes, because parsing them takes a while. Raises
+    ``body.unsupported_type``, ``body.not_json``, and the errors of ``_check_names``.
     """
+    return _read(request, body, _parse)
+
+
+def read_exact_json(request: Request, body: bytes, schema: type[M]) -> M:
+    """Return the validated body of a request about money, whose fractions are read exactly.
+
+    Raises ``body.invalid``, and the errors of ``read_json``.
+    """
+    parsed = _read(request, body, _parse_exactly)
+    try:
+        return schema.model_validate(parsed)
+    except ValidationError as error:
+        raise body_error(error) from None
+
+
+def _read(request: Request, body: bytes, parse: Callable[[bytes], Any]) -> Any:
     require_json_type(request)
     try:
-        parsed = _parsed(body, exact=exact)
+        parsed = parse(without_byte_order_mark(body))
     except (ValueError, RecursionError):
         raise requests.BODY_NOT_JSON() from None
     _check_names(request, parsed)
     return parsed
 
 
-def read_object(request: Request, body: bytes) -> dict[str, Any]:
-    """Return the object in a body whose numbers are money; raises ``body.invalid`` too."""
-    parsed = read_json(request, body, exact=True)
-    if not isinstance(parsed, dict):
-        raise requests.invalid_field("body", "must be an object")
-    return parsed
+def _parse(body: bytes) -> Any:
+    return orjson.loads(body)
 
 
-def _parsed(body: bytes, *, exact: bool = False) -> Any:
-    """Raises ``ValueError``, and ``RecursionError`` when it is ``exact``."""
-    body = without_byte_order_mark(body)
-    if not exact:
-        return orjson.loads(body)
-    numbers = _ExactNumbers()
-    return json.loads(
-        body.decode(),
-        parse_float=numbers.fraction,
-        parse_int=numbers.integer,
-        parse_constant=_refuse_constant,
-    )
+def _parse_exactly(body: bytes) -> Any:
+    """Parse JSON, with each fraction as a ``Decimal``.
 
-
-class _ExactNumbers:
-    """Parses the numbers in one JSON body exactly, and refuses a body with too many numbers.
-
-    The count of numbers is limited because a ``Decimal`` takes thirty times the memory of its
-    digits.
+    The count of numbers is limited, because a ``Decimal`` takes thirty times the memory of its
+    digits. Raises ``ValueError``, ``RecursionError`` and ``body.invalid``.
     """
+    counts = count(1)
 
-    def __init__(self) -> None:
-        self._count = 0
-
-    def integer(self, text: str) -> int | Decimal:
-        self._add_one()
+    def parse_number(text: str) -> int | Decimal:
+        if next(counts) > MAX_EXACT_NUMBERS:
+            raise requests.invalid_field("body", f"has more than {MAX_EXACT_NUMBERS} numbers")
         # JSON allows integers of thousands of digits, but Python's ``int`` refuses them.
-        return int(text) if len(text) <= _DIGITS_OF_64_BITS else Decimal(text)
-
-    def fraction(self, text: str) -> Decimal:
-        self._add_one()
+        if len(text) <= _DIGITS_OF_64_BITS and text.removeprefix("-").isdecimal():
+            return int(text)
         try:
             return Decimal(text)
         except InvalidOperation:
             # This is valid JSON, but its exponent is too large for a ``Decimal``.
             return Decimal("Infinity")
 
-    def _add_one(self) -> None:
-        self._count += 1
-        if self._count > MAX_EXACT_NUMBERS:
-            raise requests.invalid_field("body", f"has more than {MAX_EXACT_NUMBERS} numbers")
+    return json.loads(
+        body.decode(),
+        parse_float=parse_number,
+        parse_int=parse_number,
+        parse_constant=_refuse_constant,
+    )
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    # NaN and Infinity: Python's own, and in no standard.
+    # Python's parser reads NaN and Infinity, but the JSON standard has no such numbers.
     raise ValueError(name)
 
 
@@ -143,7 +143,7 @@ class JsonRequest(Request):
         FastAPI makes its answer of a ``JSONDecodeError``.
         """
         if not hasattr(self, "_json"):
-            parsed = _parsed(await self.body())
+            parsed = _parse(without_byte_order_mark(await self.body()))
             if _OPERATION in self.scope:
                 await STORAGE.run(_check_names, self, parsed)
             self._json = parsed

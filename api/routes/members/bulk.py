@@ -74,8 +74,7 @@ _MEMBERS_SCHEMA = {
 @adds_router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
     openapi_extra=json_request_body(
-        {"members": _MEMBERS_SCHEMA},
-        required=["members"],
+        {"type": "object", "required": ["members"], "properties": {"members": _MEMBERS_SCHEMA}},
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
     response_model=Envelope[int],
