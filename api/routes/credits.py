@@ -21,11 +21,11 @@ from api.parameters import (
     Offset,
     Paging,
     PathId,
-    PreferenceOf,
     StateOf,
     Transaction,
     idempotency_key,
 )
+from api.preferences import PreferenceOf
 from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
 from api.state import State, state_of

@@ -79,7 +79,7 @@ class NewCharge(MoneyBody):
 
 class NewLowBalance(MoneyBody):
     below_credit: Money = Field(
-        description="At most four decimals; 0: tell nothing",
+        description="At most four decimals. 0 disables the event",
         examples=[250],
         json_schema_extra={"minimum": 0},
     )

@@ -12,10 +12,10 @@ from api.auth.requirements import ListEditor
 from api.bodies.json_bodies import (
     JsonRoute,
     read_json,
-    refuse_options,
     require_json_type,
     without_byte_order_mark,
 )
+from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
@@ -29,7 +29,8 @@ from api.openapi import (
     goes_on,
     json_request_body,
 )
-from api.parameters import ListId, PathId, PreferenceOf, StateOf, idempotency_key
+from api.parameters import ListId, PathId, StateOf, idempotency_key
+from api.preferences import PreferenceOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
