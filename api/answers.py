@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from api.browsers import client_address
 from api.limits.bulkheads import RECORDS, Bulkhead
 from api.middleware.headers import is_head
-from api.parameters import Preference
+from api.preferences import Preference
 from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.lists import Channel

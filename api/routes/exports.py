@@ -8,7 +8,8 @@ from api.auth.requirements import OF_EXPORT_KIND, UNLIMITED
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import STORAGE
 from api.openapi import OF_OWN_LIST, OF_SELECTION, PREFER_PARAMETER, file_of, goes_on, refuses
-from api.parameters import ListId, PathId, PreferenceOf, StateOf
+from api.parameters import ListId, PathId, StateOf
+from api.preferences import PreferenceOf
 from api.schemas.envelope import Envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.segments import NewExport

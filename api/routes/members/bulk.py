@@ -12,10 +12,10 @@ from api.auth.requirements import ListEditor
 from api.bodies.json_bodies import (
     JsonRoute,
     read_json,
-    refuse_options,
     require_json_type,
     without_byte_order_mark,
 )
+from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
@@ -29,7 +29,8 @@ from api.openapi import (
     goes_on,
     json_request_body,
 )
-from api.parameters import ListId, PathId, PreferenceOf, StateOf, idempotency_key
+from api.parameters import ListId, PathId, StateOf, idempotency_key
+from api.preferences import PreferenceOf
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
@@ -74,8 +75,7 @@ _MEMBERS_SCHEMA = {
 @adds_router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
     openapi_extra=json_request_body(
-        {"members": _MEMBERS_SCHEMA},
-        required=["members"],
+        {"type": "object", "required": ["members"], "properties": {"members": _MEMBERS_SCHEMA}},
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
     response_model=Envelope[int],
