@@ -4,15 +4,6 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.answers import (
-    download_headers,
-    import_errors_url,
-    job_response,
-    require_signed_url,
-    streamed,
-    undo_response,
-    wait_for_job,
-)
 from api.auth.requirements import UNLIMITED, ListEditor, ListReader
 from api.bodies.forms import MULTIPART
 from api.bodies.json_bodies import JsonRoute
@@ -22,6 +13,9 @@ from api.limits.bulkheads import RECORDS
 from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, goes_on, refuses, text_of
 from api.parameters import ListId, Paging, PathId, StateOf, Transaction
 from api.preferences import PreferenceOf
+from api.responses.downloads import download_headers, streamed
+from api.responses.file_links import import_errors_url, require_signed_url
+from api.responses.jobs import job_response, undo_response, wait_for_job
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from api.answers import list_response, list_responses
 from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import ListEditor, ListReader, requires_scope_or_trace
@@ -20,6 +19,7 @@ from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.openapi import array_pages, refuses
 from api.parameters import ArrayPaging, ListId, PathId, StateOf, Transaction, link_next
+from api.responses.lists import list_response, list_responses
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import (
     Opponent,

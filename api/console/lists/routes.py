@@ -7,7 +7,6 @@ from typing import Any
 from babel import Locale
 from fastapi.responses import Response
 
-from api.answers import list_response, list_responses
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.lists.growth import growth_plot
@@ -17,6 +16,7 @@ from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, consol
 from api.html.frame import list_style_sources
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.parameters import Cursor, ListId, Transaction
+from api.responses.lists import list_response, list_responses
 from api.schemas.lists import ListChanges, NewList, PreviewPart
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview

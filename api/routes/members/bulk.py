@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
-from api.answers import count_response, undo_response, wait_for_job
 from api.auth.requirements import ListEditor
 from api.bodies.json_bodies import (
     JsonRoute,
@@ -31,6 +30,7 @@ from api.openapi import (
 )
 from api.parameters import ListId, PathId, StateOf, idempotency_key
 from api.preferences import PreferenceOf
+from api.responses.jobs import count_response, undo_response, wait_for_job
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
