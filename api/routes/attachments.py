@@ -16,7 +16,7 @@ from api.openapi import (
     OF_IDEMPOTENCY,
     OF_QUEUES,
     PREFER_PARAMETER,
-    goes_on,
+    accepted_response,
     refuses,
 )
 from api.parameters import Paging, StateOf, Transaction, idempotency_key
@@ -76,7 +76,7 @@ _UPLOAD: dict[str, Any] = {
     "/attachments",
     response_model=Envelope[AttachmentRecord],
     openapi_extra=_UPLOAD,
-    responses=goes_on(
+    responses=accepted_response(
         Envelope[AttachmentRecord],
         media.ATTACHMENT_FILE_MISSING,
         media.ATTACHMENT_SEVERAL_FILES,
@@ -98,7 +98,7 @@ _UPLOAD: dict[str, Any] = {
         *OF_QUEUES,
         requests.SERVICE_BUSY,
         requests.SERVICE_UNAVAILABLE,
-        said="The wait ran out; the work goes on. Location leads to the record.",
+        description="The wait ran out; the work goes on. Location leads to the record.",
     ),
 )
 async def upload_attachment(

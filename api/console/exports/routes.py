@@ -21,7 +21,7 @@ from api.console.visits import (
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, ListId, PathId, Transaction, id_or_text
-from api.responses.file_links import export_url
+from api.responses.file_links import sign_export_url
 from api.schemas.segments import NewExport
 from core import clock
 from core.errors import DomainError
@@ -196,7 +196,7 @@ def download_export_file(visit: RecentVisit, uow: Transaction, export_id: PathId
     export = exports.get(uow, visit.caller, export_id)
     if lapses_at(export) is None:
         raise EXPORT_NOT_FOUND()
-    return redirect(export_url(visit.state, export.id, export.format))
+    return redirect(sign_export_url(visit.state, export.id, export.format))
 
 
 def _shown(uow: UnitOfWork, visit: ConsoleVisit, export_id: int) -> ShownExport:

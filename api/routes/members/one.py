@@ -20,7 +20,7 @@ from api.parameters import (
     Transaction,
     link_next,
 )
-from api.responses.lists import list_responses
+from api.responses.lists import describe_lists
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.subscriptions import MemberConsent
@@ -109,7 +109,7 @@ def list_member_subscriptions(
     mailing_list = lists.owned(uow, caller, list_id)
     found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
     person = accounts.get(uow, user_id)
-    channels = list_responses(uow, state, [each for _, each in found.rows])
+    channels = describe_lists(uow, state, [each for _, each in found.rows])
     shown = member_attributes.read_attributes(
         uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
     )
