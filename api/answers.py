@@ -16,7 +16,7 @@ from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.lists import Channel
 from api.state import State, state_of
-from api.waiting.disconnects import while_connected
+from api.waiting.disconnects import run_while_connected
 from api.waiting.streams import SLOW_DOWNLOADS
 from core import clock
 from core.errors import DomainError, FieldProblem, mailing, media
@@ -38,7 +38,7 @@ async def wait_for_job(
 ) -> Job:
     """Return the job once it has ended or the wait is over; raises the error of one that failed."""
     ended = state.jobs.wait(job_topic(job_id), seconds, owner_id=owner_id)
-    await while_connected(request.receive, ended)
+    await run_while_connected(request.receive, ended)
     job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         raise await RECORDS.run(_error_with_readings, state, job)
