@@ -169,8 +169,8 @@ async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
     finally:
         unfinished = set(tasks)
         while unfinished:
-            # Repeat the cancellation, because the operation that a loop awaits can swallow it, as
-            # the opening of a connection does.
+            # Cancel repeatedly, because an awaited operation such as a connection attempt can
+            # swallow a cancellation.
             for task in unfinished:
                 task.cancel()
             _, unfinished = await asyncio.wait(unfinished, timeout=_PAUSE_BEFORE_CANCELLING_AGAIN)
