@@ -114,7 +114,7 @@ async def _answer_error(request: Request, error: DomainError) -> Response:
 
 @asynccontextmanager
 async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncIterator[None]:
-    spans.begin("pressroom-api")
+    spans.start_tracing("pressroom-api")
     waiter = secrets.token_urlsafe(9)
     resources = open_resources(
         settings,
@@ -123,7 +123,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         waiter=waiter,
         single_statements=SINGLE_STATEMENTS,
     )
-    resources.make_all()
+    resources.open_all()
     redis = open_async_redis(settings)
     app.state.pressroom = state = _state(resources, redis, drain)
     subscriber, calls = state.subscriber, state.worker_calls
@@ -157,7 +157,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
     state.rate_limiter.close()
     await redis.aclose()
     resources.close()
-    spans.end()
+    spans.stop_tracing()
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from api.auth.requirements import requires_scope
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.waiting.disconnects import run_while_connected
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import Settings, load_settings

@@ -24,6 +24,7 @@ from core.calls.breaker import Breaker
 from core.queues import Queue
 from core.settings.store_settings import BrokerSettings
 from core.telemetry import spans
+from core.telemetry.attributes import SpanAttributes
 from storage.redis import client
 
 # A broker delivers a message again when it is not acknowledged within this time, which must be
@@ -164,8 +165,8 @@ class Broker:
                     retry=False,
                 )
 
-        about: spans.Attributes = {"messaging.destination.name": queue_name(queue)}
-        with spans.span(f"send {task}", "producer", about):
+        about: SpanAttributes = {"messaging.destination.name": queue_name(queue)}
+        with spans.step_span(f"send {task}", "producer", about):
             return self._breaker.attempt("broker.send_failed", put, task=task) is not None
 
     def waiting(self, queue: Queue) -> int | None:

@@ -19,7 +19,7 @@ from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, Kind, TransientError
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import load_settings
