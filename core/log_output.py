@@ -63,5 +63,5 @@ def _configure_libraries() -> None:
 
 
 def _add_span(_logger: Any, _method: str, record: Any) -> Any:
-    """Add the ids by which operators find a record's trace, and a trace's records."""
+    """Add the ids of the current span, so that operators can find the trace of a record."""
     return {**record, **spans.current_ids()}

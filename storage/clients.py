@@ -25,7 +25,7 @@ class Clients:
     """
 
     settings: Settings
-    # The name by which this process is notified. It is ``None`` if no caller waits here for work.
+    # The process receives notifications under this name. It is ``None`` if no caller waits here.
     waiter: str | None
     # The number of threads that use the clients at the same time.
     concurrency: int

@@ -1,4 +1,4 @@
-"""What a span records: its kind and its attributes."""
+"""The types of a span's kind and attributes."""
 
 from typing import Literal, TypedDict
 

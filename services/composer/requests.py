@@ -14,7 +14,7 @@ import orjson
 from core.keyring import Keyring
 from core.queues import Queue, RequestKind
 from core.settings import Settings
-from services.composer.post import MetadataField, Post
+from services.composer.text.post import MetadataField, Post
 from storage.redis.cache import Cache
 
 # For how many seconds a caller still waits. Raises once none does, so call it before each step

@@ -9,8 +9,8 @@ from storage.resources import Resources
 
 
 def _write(resources: Resources, lease: RequestLease) -> dict[str, Any]:
-    # Imported here, because the writers' libraries need seconds and memory. A worker of another
-    # queue does without them.
+    # Imported here, because the writers' libraries need seconds and memory. Workers of other queues
+    # must not load them.
     from services.composer import writers
 
     return writers.answer(resources, lease)

@@ -21,9 +21,9 @@ from core.logging import get_logger
 from core.queues import RequestKind
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
-from storage.broker import message, queue_name
 from storage.redis import request_scripts
 from storage.redis.notifications import request_of
+from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
@@ -104,7 +104,7 @@ class RequestCalls:
         text = orjson.dumps(told)
         word = b""
         if self._send is None:
-            word = message(kind.task, kind.queue, {"request_id": request_id}, task_id=caller)
+            word = build_message(kind.task, kind.queue, {"request_id": request_id}, task_id=caller)
         owner = "" if owner_id is None else str(owner_id)
         works = (MIN_WORKS_IN_LINE, MAX_WORKS_IN_LINE, MAX_WORKS_IN_LINE_OF_AN_OWNER)
         keys = [*request_scripts.keys(request_id), queue_name(kind.queue)]
