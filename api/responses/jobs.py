@@ -14,7 +14,7 @@ from api.responses.file_links import export_url, import_errors_url
 from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
 from api.state import State
-from api.waiting.disconnects import while_connected
+from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, FieldProblem
 from core.errors.imports import IMPORT_ENCODING_NEEDED
 from models import Job, JobStatus
@@ -32,7 +32,7 @@ async def wait_for_job(
 ) -> Job:
     """Return the job once it has ended or the wait is over; raises the error of one that failed."""
     ended = state.jobs.wait(job_topic(job_id), seconds, owner_id=owner_id)
-    await while_connected(request.receive, ended)
+    await run_while_connected(request.receive, ended)
     job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         raise await RECORDS.run(_error_with_readings, state, job)
