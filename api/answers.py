@@ -28,7 +28,7 @@ from services.jobs.records import error_of
 from services.subscriptions import consent, exports, figures
 from services.subscriptions import lists as own_lists
 from services.subscriptions.imports import shown_cells
-from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
+from services.subscriptions.imports.import_job import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
 

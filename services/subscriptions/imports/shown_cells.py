@@ -25,7 +25,7 @@ from services.subscriptions.imports.columns import (
     MemberRow,
     RejectedRecord,
 )
-from services.subscriptions.imports.endings import (
+from services.subscriptions.imports.judged_rows import (
     DUPLICATE_CODE,
     EARLIER_ROW_REASON,
     STRICTER_ROW_REASON,

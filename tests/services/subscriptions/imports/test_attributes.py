@@ -12,8 +12,9 @@ from services.subscriptions.imports.columns import (
     MemberRow,
     RowExtras,
 )
+from services.subscriptions.imports.judging import MAX_BATCH_CHARACTERS, judge_rows
 from services.subscriptions.imports.reader import FindFields
-from services.subscriptions.imports.split import MAX_BATCH_CHARACTERS, SeenAddresses, judge_rows
+from services.subscriptions.imports.seen_addresses import SeenAddresses
 from tests.services.subscriptions.imports.forms import opened, rows
 
 OWN = (
