@@ -12,9 +12,10 @@ from core.errors.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_O
 from models import ImportKind
 from services.subscriptions import exports, lists
 from services.subscriptions.export_sheets import ExportKind
-from services.subscriptions.imports import accepting, import_options, rejected_rows, shown_cells
+from services.subscriptions.imports import accepting, import_options, rejected_rows
+from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.import_options import ImportOptions
-from services.subscriptions.imports.written_forms import DateOrder
+from services.subscriptions.imports.samples import add_samples
 from storage.resources import Resources
 
 NOT_ALL_VALID = 3
@@ -76,7 +77,7 @@ def import_members(
             assert job.subject_id is not None
             with written(errors) as out:
                 out.writelines(rejected_rows.stream_rejects(resources, job.subject_id))
-        result = shown_cells.shown(resources, result_of(job))
+        result = add_samples(resources, result_of(job))
     shown = {"job_id": job.id, **result}
     if not as_json and "columns" in result:
         becomes = ", ".join(f"{each['name']}: {each['becomes']}" for each in result["columns"])

@@ -35,9 +35,9 @@ from services.subscriptions.imports import (
     records,
     rejected_rows,
 )
+from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.import_options import ImportOptions
-from services.subscriptions.imports.written_forms import DateOrder
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 

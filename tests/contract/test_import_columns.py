@@ -8,8 +8,8 @@ import pytest
 
 from models import MemberImport
 from services.subscriptions.imports import accepting, applying, chunks
+from services.subscriptions.imports.chunk_extras import TagIds
 from services.subscriptions.imports.chunks import PreparedChunk
-from services.subscriptions.imports.row_extras import TagIds
 from storage.unit_of_work import UnitOfWork
 from tests.contract.bulk import (
     addresses,

@@ -24,21 +24,21 @@ from core.logging import get_logger
 from core.settings.notations import PlanQuota
 from models import ImportChunk, MemberImport
 from services.access import quotas
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.jobs.transitions import record_progress
 from services.subscriptions import bulk_files, deny_lists, lists
 from services.subscriptions.imports import (
+    chunk_extras,
     judge_statements,
     rejected_rows,
-    row_extras,
-    shown_cells,
     staging,
     write_statements,
 )
+from services.subscriptions.imports.chunk_extras import TagIds
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK, PreparedChunk, lines_of
-from services.subscriptions.imports.columns import LeftOut
 from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.row_extras import TagIds
+from services.subscriptions.imports.rows import LeftOut
+from services.subscriptions.imports.samples import add_problems
 from services.subscriptions.imports.staging import JUDGED
 from services.subscriptions.imports.verdicts import (
     ADDED,
@@ -109,7 +109,7 @@ def commit(
     if chunk.has_extras:
         with resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, import_id)
-        tag_ids = row_extras.make_tags(resources, task, chunk.rows)
+        tag_ids = chunk_extras.make_tags(resources, task, chunk.rows)
     try:
         with resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, import_id)
@@ -125,7 +125,7 @@ def commit(
             not_added = seal(applied.not_added, key, name)
             _count_rows(uow, hold(uow), task, chunk, applied)
             if applied.dropped_expiries:
-                shown_cells.add_problems(resources, task, applied.dropped_expiries)
+                add_problems(resources, task, applied.dropped_expiries)
             one = ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
             uow.session.add(one)
     except IntegrityError as error:
@@ -144,7 +144,7 @@ def _count_rows(
     # The job first, then the import: the order in which a transaction that ends both locks them.
     # If another worker has the job now, this rolls the chunk back.
     done = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS) + len(chunk.rows)
-    leases.progress(uow, lease, done=done, total=task.received if task.is_split else None)
+    record_progress(uow, lease, done=done, total=task.received if task.is_split else None)
     for verdict, rows in applied.counts.items():
         setattr(task, verdict, getattr(task, verdict) + rows)
     task.updated += applied.updated
@@ -169,12 +169,12 @@ def apply(
     parameters["has_opt_outs"] = _count(uow, judge_statements.HAS_OPT_OUTS, parameters) > 0
     staging.copy_digests(uow, chunk.rows, all_rows=parameters["has_opt_outs"])
     if chunk.has_extras:
-        row_extras.copy_extras(uow, chunk.rows, tag_ids)
+        chunk_extras.copy_extras(uow, chunk.rows, tag_ids)
     judge = text(judge_statements.JUDGE[chunk.has_extras])
     for verdict, numbers in uow.session.execute(judge, parameters):
         for number in numbers:
             found[number] = verdict
-    told = row_extras.left_out(uow, task, chunk.rows, tag_ids) if chunk.has_extras else {}
+    told = chunk_extras.left_out(uow, task, chunk.rows, tag_ids) if chunk.has_extras else {}
     may_update = parameters["update"] or chunk.has_extras
     updated = _count(uow, judge_statements.COUNT_UPDATED) if may_update else 0
     _deny(uow, task, chunk, found)
@@ -184,7 +184,7 @@ def apply(
     if not task.dry_run and (counts[ADDED] or counts[LEFT] or updated):
         _write(uow, task, counts, chunk)
     if not task.dry_run and chunk.has_extras:
-        row_extras.keep_claims(uow, task, chunk.rows, found)
+        chunk_extras.keep_claims(uow, task, chunk.rows, found)
     counts[OPTED_OUT] += counts.pop(LEFT, 0)
     told = {number: some for number, some in told.items() if found[number] in (ADDED, ALREADY)}
     dropped = dropped_expiries(uow, task, chunk.rows)

@@ -14,9 +14,13 @@ from core.errors import imports as errors
 from models import FieldType, MemberField, MemberImport
 from services.subscriptions import fields
 from services.subscriptions.fields import MAX_FIELDS
-from services.subscriptions.imports import cells, shown_cells
-from services.subscriptions.imports.columns import IGNORED, MAX_COLUMN_NAMES_SHOWN, ColumnLayout
-from services.subscriptions.imports.shown_cells import ImportSamples
+from services.subscriptions.imports import field_columns
+from services.subscriptions.imports.column_layout import (
+    IGNORED,
+    MAX_COLUMN_NAMES_SHOWN,
+    ColumnLayout,
+)
+from services.subscriptions.imports.samples import ImportSamples, store_samples
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -45,7 +49,7 @@ class ColumnPlan:
             if task.columns is None:
                 task.columns = _described(ColumnLayout(header), 0, {})
                 samples = ImportSamples.of(header, sample, (), {})
-                shown_cells.keep(self._resources, task, samples)
+                store_samples(self._resources, task, samples)
 
     def find_fields(self, layout: ColumnLayout, sample: Sample) -> None:
         """Give columns of the layout to the owner's fields, and make new ones if the import asks.
@@ -81,7 +85,7 @@ class ColumnPlan:
         """Find the fields of the columns from this one; those that were, or would be, made."""
         columns = range(after, len(layout.header))
         living = fields.list_of(uow, task.user_id)
-        cells.match_fields(layout, columns, living)
+        field_columns.match_fields(layout, columns, living)
         if not task.create_fields:
             for index, (key, _) in layout.wanted.items():
                 if index not in layout.fields:
@@ -89,7 +93,7 @@ class ColumnPlan:
             return {}
         others = [field for field in layout.fields.values() if field.id <= 0]
         keys = [field.key for field in (*living, *others)]
-        new = cells.new_fields(layout, columns, keys, sample)
+        new = field_columns.new_fields(layout, columns, keys, sample)
         room = max(0, MAX_FIELDS - len(living) - len(others))
         if len(new) > room and not after:
             shown = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]

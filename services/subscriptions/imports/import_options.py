@@ -12,8 +12,8 @@ from models import ImportKind
 from services.jobs.kinds import JobKind
 from services.subscriptions.imports import encodings
 from services.subscriptions.imports.consent_cells import check_status_values
+from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.import_job import IMPORT_FILE, IMPORT_SUPPRESSIONS
-from services.subscriptions.imports.written_forms import DateOrder
 
 MAX_STATUS_VALUES = 200
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from services.subscriptions.imports.columns import STRICTNESS, LeftOut, RowExtras, SuppressionStatus
+from services.subscriptions.imports.rows import STRICTNESS, LeftOut, RowExtras, SuppressionStatus
 
 # The value of ``paid_expiry`` in a row that removes the stored end of the paid tier.
 CLEARED = ""

@@ -10,7 +10,6 @@ from itertools import islice
 from core import clock
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
-from services.subscriptions.imports.columns import STRICTNESS, MemberRow, RejectedRecord
 from services.subscriptions.imports.judged_rows import (
     CLEARED,
     DUPLICATE_CODE,
@@ -18,6 +17,7 @@ from services.subscriptions.imports.judged_rows import (
     STRICTER_ROW_REASON,
     JudgedRow,
 )
+from services.subscriptions.imports.rows import STRICTNESS, MemberRow, RejectedRecord
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 
 # Rows that are judged together: checking addresses, and the database, are faster on many. A row

@@ -14,7 +14,8 @@ from services import paging, removals
 from services.access import quotas
 from services.access.caller import Caller
 from services.access.sessions import require_recent_login
-from services.jobs import outbox, records
+from services.jobs import records
+from services.jobs.outbox import enqueue_job
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.imports.accepting import check_upload
 from services.subscriptions.imports.import_job import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
@@ -73,7 +74,7 @@ def failed_lately(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
 
 def job_of(uow: UnitOfWork, task: MemberImport) -> Job | None:
     """The job that works on the import; ``None`` once it has ended."""
-    return records.find_unfinished(uow, task.user_id, IMPORT_JOBS, task.id)
+    return records.find_unfinished_job(uow, task.user_id, IMPORT_JOBS, task.id)
 
 
 def undo_job_of(uow: UnitOfWork, task: MemberImport) -> Job | None:
@@ -105,19 +106,19 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
     task.created_at = func.now()
     uow.session.flush()
     kind, user_id = options.job_kind, task.user_id
-    return outbox.enqueue(uow, kind, user_id=user_id, subject_id=task.id)
+    return enqueue_job(uow, kind, user_id=user_id, subject_id=task.id)
 
 
 def retry(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
     """Go on with an import whose job failed by no fault of the file.
 
-    Raises ``import.not_found``, ``job.not_found``, and what ``jobs.records.retry`` raises.
+    Raises ``import.not_found``, ``job.not_found``, and what ``retry_own_job`` raises.
     """
     task = get(uow, caller, import_id)
-    job = records.find_late(uow, task.user_id, IMPORT_JOBS, task.id)
+    job = records.find_recent_job(uow, task.user_id, IMPORT_JOBS, task.id)
     if job is None:
         raise JOB_NOT_FOUND()
-    records.retry(uow, caller, job.id)
+    records.retry_own_job(uow, caller, job.id)
 
 
 def undo_until(task: MemberImport) -> datetime | None:
@@ -163,8 +164,8 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
         raise errors.IMPORT_UNDO_OVER(days=UNDO_TIME.days)
     if job is None or task.undone_at is not None:
         task.undone_at = task.undo_restored = task.undo_removed = None
-        job = outbox.enqueue(uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id)
+        job = enqueue_job(uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id)
         task.undo_job_id = job.id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        records.restart(uow, job)
+        records.retry_locked_job(uow, job)
     return job.id

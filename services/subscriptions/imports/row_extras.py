@@ -1,137 +1,151 @@
-"""The extras of a chunk's rows: fields, tags, joining dates and consent claims.
+"""Reads the values of a record beyond the address, name, tier or status."""
 
-Extras are copied into a temporary table of their own. Only chunks whose rows have extras run the
-statements that read this table.
-"""
-
+import csv
+import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from typing import Any
 
 import orjson
-from sqlalchemy import text
 
-from core.errors import DomainError
-from models import ConsentHow, MemberImport
-from services.subscriptions import consent, tags
-from services.subscriptions.consent import ConsentClaimed
-from services.subscriptions.imports import staging
-from services.subscriptions.imports.columns import RowExtras
-from services.subscriptions.imports.judge_statements import JUDGE_AGAIN
-from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.staging import JUDGED, STAGED_EXTRAS
-from services.subscriptions.imports.verdicts import ADDED, ALREADY
+from core import clock
+from models import ConsentHow
+from services.subscriptions import tags
+from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions.fields import FieldValue, ValueRefused
+from services.subscriptions.imports.column_forms import ColumnForms
+from services.subscriptions.imports.column_layout import CONSENT_PARTS, CONSENT_PREFIX, ColumnLayout
+from services.subscriptions.imports.field_values import cell_shown, read_value
+from services.subscriptions.imports.rows import (
+    LeftOut,
+    RowExtras,
+)
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
-from storage.resources import Resources
-from storage.unit_of_work import UnitOfWork
 
-TagIds = Mapping[str, int]
-# Names who says so, where the file is of no product that we know.
-_ANY_FILE = "file"
+# A value that does not fit is left out and told of; the row is taken over without it.
 
+MAX_CLAIM_CHARACTERS = 2_000
 
-def of_rows(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
-    """The extras of rows that may be applied, by the rows' numbers."""
-    for number, row in enumerate(rows):
-        if row.extras is not None and row.code is None and row.left is None:
-            yield number, row.extras
+MAX_COLUMN_CHARACTERS_SHOWN = 60
+
+_MOMENTS = ("at", "confirmed_at")
+
+_ADDRESSES = ("ip", "confirmed_ip")
 
 
-def make_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
-    """The ids of the rows' tags; those that the list has no room for are left out.
+class AttributeReader:
+    """Reads these columns of the records of one layout."""
 
-    In a transaction of its own: others who make one of them wait for it.
-    """
-    # A new tag is spelt as the first row does.
-    names = dict.fromkeys(name for _, extras in of_rows(rows) for name in extras.tags)
-    if not names:
-        return {}
-    with suppress(DomainError), resources.unit_of_work() as uow:
-        return tags.tag_ids_of(uow, task.list_id, names, make=not task.dry_run)
-    with resources.unit_of_work() as uow:
-        return tags.tag_ids_of(uow, task.list_id, names, make=False)
+    def __init__(self, layout: ColumnLayout, forms: ColumnForms) -> None:
+        self._layout = layout
+        self._forms = forms
+        self._named = layout.of("tags")
+        # A record of ours may have both.
+        self._joined = layout.of("joined_at", "created_at")
+        parts = ((part, layout.first(CONSENT_PREFIX + part)) for part in CONSENT_PARTS)
+        self._consent = {part: index for part, index in parts if index is not None}
+        self.indexes = [*layout.fields, *self._named, *self._joined, *self._consent.values()]
+
+    def read(self, cells: Sequence[str]) -> RowExtras | None:
+        """Return the extras of a record that has all columns, or ``None``."""
+        left_out: list[LeftOut] = []
+        fields = dict(self._fields(cells, left_out))
+        named = self._tags(cells, left_out) if self._named else ()
+        claim = dict(self._claims(cells, left_out)) if self._consent else {}
+        joined_at = self._joined_at(cells, claim, left_out)
+        if not (fields or named or claim or joined_at or left_out):
+            return None
+        return RowExtras(fields, named, joined_at, claim, left_out)
+
+    def _fields(
+        self, cells: Sequence[str], left_out: list[LeftOut]
+    ) -> Iterator[tuple[str, FieldValue]]:
+        for index, field in self._layout.fields.items():
+            if not cells[index]:
+                continue
+            try:
+                value = read_value(cells[index], field, self._forms, index)
+                if value is not None:
+                    yield str(field.id), value
+            except ValueError as error:
+                left_out.append(self._told(index, error, cells[index]))
+
+    def _tags(self, cells: Sequence[str], left_out: list[LeftOut]) -> Sequence[str]:
+        found: dict[str, str] = {}
+        for index in self._named:
+            unfit: LeftOut | None = None
+            for written in split_tags(cells[index]):
+                try:
+                    name = tags.read(written)
+                except ValueRefused as error:
+                    unfit = unfit or self._told(index, f"each {error}", written)
+                    continue
+                if tags.folded(name) in found or len(found) < MAX_TAGS_OF_MEMBER:
+                    found.setdefault(tags.folded(name), name)
+                else:
+                    rule = f"a member has at most {MAX_TAGS_OF_MEMBER} tags"
+                    unfit = unfit or self._told(index, rule)
+            # A cell is told of once, however many values it has.
+            if unfit is not None:
+                left_out.append(unfit)
+        return [*found.values()]
+
+    def _claims(self, cells: Sequence[str], left_out: list[LeftOut]) -> Iterator[tuple[str, str]]:
+        for part, index in self._consent.items():
+            text = bare_cell(cells[index]).strip()
+            if not text:
+                continue
+            try:
+                if claimed := self._claimed(part, index, text):
+                    yield part, claimed
+            except ValueError as error:
+                left_out.append(self._told(index, error, text))
+
+    def _joined_at(
+        self, cells: Sequence[str], claim: Mapping[str, str], left_out: list[LeftOut]
+    ) -> str | None:
+        for index in self._joined:
+            try:
+                moment = self._forms.moment(index, cells[index])
+            except ValueError as error:
+                left_out.append(self._told(index, error, cells[index]))
+            else:
+                if moment is not None:
+                    return clock.iso(moment)
+        # Mailchimp has no other date of joining.
+        return claim.get("confirmed_at") or claim.get("at")
+
+    def _claimed(self, part: str, index: int, text: str) -> str | None:
+        """Return a part of a claim as it is kept; raises ``ValueError``, whose text is the rule."""
+        if part in _MOMENTS:
+            moment = self._forms.moment(index, text)
+            return None if moment is None else clock.iso(moment)
+        if len(text) > MAX_CLAIM_CHARACTERS:
+            raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
+        if part in _ADDRESSES:
+            try:
+                # Our own exports have the networks alone of addresses that are old.
+                ipaddress.ip_network(text, strict=False)
+            except ValueError:
+                raise ValueError("must be an IP address") from None
+        if part == "how" and text not in set(ConsentHow):
+            raise ValueError(f"must be one of {', '.join(ConsentHow)}")
+        return text
+
+    def _told(self, index: int, rule: object, cell: str | None = None) -> LeftOut:
+        column = self._layout.header[index].strip()[:MAX_COLUMN_CHARACTERS_SHOWN]
+        return LeftOut(column, str(rule), None if cell is None else cell_shown(cell))
 
 
-def copy_extras(uow: UnitOfWork, rows: Sequence[JudgedRow], tag_ids: TagIds) -> None:
-    lines = []
-    for number, extras in of_rows(rows):
-        if extras.fields or extras.tags or extras.joined_at:
-            fields = staging.escaped(orjson.dumps(extras.fields).decode())
-            own = sorted({tag_ids[name] for name in extras.tags if name in tag_ids})
-            ids = ",".join(map(str, own))
-            joined_at = extras.joined_at or staging.NULL
-            lines.append(f"{number}\t{fields}\t{{{ids}}}\t{joined_at}\n")
-    staging.copy(uow, STAGED_EXTRAS, "".join(lines))
-
-
-_DROP_TAGS = f"""
-UPDATE {STAGED_EXTRAS} AS e SET tag_ids = '{{}}'
-FROM {JUDGED} AS j CROSS JOIN LATERAL (
-    SELECT tag_ids FROM subscriptions WHERE id = j.subscription_id OFFSET 0
-) AS m
-WHERE j.number = e.number AND cardinality(m.tag_ids) + cardinality(e.tag_ids) > :most
-    AND (SELECT count(*) FROM tags WHERE id = ANY (m.tag_ids || e.tag_ids)) > :most
-RETURNING e.number
-"""  # noqa: S608
-
-
-def left_out(
-    uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], tag_ids: TagIds
-) -> dict[int, list[str]]:
-    """Sentences on the values that rows are taken over without, by the rows' numbers.
-
-    Call it once the rows are judged: it takes tags off rows whose members would have too many.
-    """
-    found: dict[int, list[str]] = {}
-    for number, extras in of_rows(rows):
-        told = [str(each) for each in extras.left_out]
-        missing = [name for name in extras.tags if name not in tag_ids]
-        if missing and not task.dry_run:
-            told.append(f"The list has no room for more tags, such as {missing[0]!r}.")
-        if told:
-            found[number] = told
-    if tag_ids:
-        dropped = uow.session.scalars(text(_DROP_TAGS), {"most": MAX_TAGS_OF_MEMBER}).all()
-        for number in dropped:
-            found.setdefault(number, []).append(f"A member has at most {MAX_TAGS_OF_MEMBER} tags.")
-        if dropped:
-            values = {"numbers": dropped, "update": task.on_existing == "update"}
-            uow.session.execute(text(JUDGE_AGAIN), values)
-    return found
-
-
-_PEOPLE = f"SELECT email, user_id FROM {JUDGED} WHERE number = ANY(:numbers)"  # noqa: S608
-
-
-def keep_claims(
-    uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], found: Sequence[str]
-) -> None:
-    """Keep the claims about rows' members, who were written before.
-
-    ``found``: each row's verdict.
-    """
-    claiming = {
-        number: [*_claimed(rows[number].email, extras.claim)]
-        for number, extras in of_rows(rows)
-        if extras.claim and found[number] in (ADDED, ALREADY)
-    }
-    claims = [claimed for each in claiming.values() for claimed in each]
-    if claims:
-        judged = uow.session.execute(text(_PEOPLE), {"numbers": list(claiming)})
-        people = {row.email: row.user_id for row in judged}
-        product = (task.description or {}).get("product") or _ANY_FILE
-        consent.claim_many(uow, task.id, claims, people=people, claimed_by=product)
-
-
-def _claimed(email: str, claim: Mapping[str, str]) -> Iterator[ConsentClaimed]:
-    """The first asking and its confirmation are claims of their own."""
-    get = claim.get
-    at, confirmed_at = (
-        None if (text := get(part)) is None else datetime.fromisoformat(text)
-        for part in ("at", "confirmed_at")
-    )
-    if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
-        how = ConsentHow(get("how", ConsentHow.FORM))
-        yield ConsentClaimed(email, how, at, get("ip"), get("url"), get("wording"))
-    if confirmed_at or get("confirmed_ip"):
-        yield ConsentClaimed(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))
+def split_tags(cell: str) -> Iterator[str]:
+    """The names in a cell: parted by commas, in quotes or not, or a JSON array."""
+    text = " ".join(bare_cell(cell).split())
+    names: list[Any] = []
+    if text.startswith("["):
+        with suppress(ValueError):
+            names = orjson.loads(text)
+    if not names and text:
+        names = next(csv.reader([text], skipinitialspace=True), [])
+    for name in names:
+        if isinstance(name, str) and (shown := name.strip()):
+            yield shown

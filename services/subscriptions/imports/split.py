@@ -23,17 +23,18 @@ import orjson
 from core.errors import DomainError
 from models import ImportKind, MemberImport
 from services.subscriptions import bulk_files
-from services.subscriptions.imports import chunks, shown_cells
+from services.subscriptions.imports import chunks
 from services.subscriptions.imports.chunks import PendingChunk, chunk_key
+from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_plan import ColumnPlan
-from services.subscriptions.imports.columns import (
-    MemberRow,
-    SuppressionStatus,
-)
 from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
 from services.subscriptions.imports.consent_readings import ConsentReadings
-from services.subscriptions.imports.containers import DecodedText, ranged_file
+from services.subscriptions.imports.containers import ranged_file
+from services.subscriptions.imports.dates import DateOrder
+from services.subscriptions.imports.decoded_text import DecodedText
 from services.subscriptions.imports.encodings import EncodingUnclear
+from services.subscriptions.imports.formats import open_rows, pass_over
+from services.subscriptions.imports.json_lines_reader import as_lines
 from services.subscriptions.imports.judged_rows import (
     DUPLICATE_CODE,
     STRICTER_ROW_REASON,
@@ -42,17 +43,18 @@ from services.subscriptions.imports.judged_rows import (
     encode,
 )
 from services.subscriptions.imports.judging import MAX_BATCH_ROWS, _rejected, judge_rows
-from services.subscriptions.imports.names import tidy_name
-from services.subscriptions.imports.reader import as_lines, open_rows, pass_over
-from services.subscriptions.imports.seen_addresses import SeenAddresses
-from services.subscriptions.imports.shown_cells import (
+from services.subscriptions.imports.member_names import tidy_name
+from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
+from services.subscriptions.imports.samples import (
     MAX_ROWS_SHOWN,
     AnyRow,
     ImportSamples,
     Problems,
+    mark_duplicates,
+    store_samples,
 )
+from services.subscriptions.imports.seen_addresses import SeenAddresses
 from services.subscriptions.imports.suppression_files import SuppressionReader
-from services.subscriptions.imports.written_forms import ColumnForms, DateOrder
 from storage.encryption import seal, unseal
 from storage.resources import Resources
 
@@ -234,7 +236,7 @@ class FileSplit:
             preview = self.samples.preview
             strictest = self._seen.find([row["email"] for row in preview if "email" in row])
             self.samples = self.samples._replace(
-                preview=shown_cells.mark_duplicates(preview, strictest),
+                preview=mark_duplicates(preview, strictest),
                 problems=self._problems.groups(),
                 consent=self._consent_cells(),
             )
@@ -330,7 +332,7 @@ def _keep_readings(resources: Resources, task: MemberImport, unclear: EncodingUn
     """Store some rows decoded with each possible encoding, for the owner to choose from."""
     with resources.unit_of_work() as uow:
         kept = uow.session.get_one(MemberImport, task.id)
-        shown_cells.keep(resources, kept, ImportSamples((), (), readings=_readings_of(unclear)))
+        store_samples(resources, kept, ImportSamples((), (), readings=_readings_of(unclear)))
 
 
 def _readings_of(unclear: EncodingUnclear) -> list[dict[str, Any]]:

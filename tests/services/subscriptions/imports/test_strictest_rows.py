@@ -7,8 +7,8 @@ import pytest
 
 from core.errors.jobs import JOB_WORKER_LOST
 from models import Job, MemberImport
-from services.jobs import lease as leases
 from services.jobs import records as job_records
+from services.jobs.retries import record_crash
 from services.subscriptions import bulk_files
 from services.subscriptions.imports import (
     applying,
@@ -16,14 +16,14 @@ from services.subscriptions.imports import (
     import_job,
     judged_rows,
     seen_addresses,
-    shown_cells,
     split,
     verdicts,
 )
 from services.subscriptions.imports.applying import AppliedChunk
+from services.subscriptions.imports.chunk_extras import TagIds
 from services.subscriptions.imports.chunks import PreparedChunk, chunk_key
 from services.subscriptions.imports.judged_rows import JudgedRow
-from services.subscriptions.imports.row_extras import TagIds
+from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.split import FileSplit
 from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
@@ -143,7 +143,7 @@ def test_the_preview_has_the_row_that_counts(
     file = csv_of([*rows, *([each, ""] for each in new_addresses(3)), [ada, "bounced"]], HEADER)
     job = importing.work(importing.begin(owner, list_id, file, dry_run=True))
     assert job.result is not None
-    preview = shown_cells.shown(importing.resources, job.result)["preview"]
+    preview = add_samples(importing.resources, job.result)["preview"]
     assert [row.get("code", row.get("status")) for row in preview] == [
         *("row.duplicate", "active", "row.duplicate", "unsubscribed", "email.invalid")
     ]
@@ -189,7 +189,7 @@ def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_c
             opt_outs_before.append(len(importing.opt_outs(list_id)))
             if len(opt_outs_before) == 2:
                 with importing.resources.unit_of_work() as other:
-                    job_records.cancel(other, importing.caller(owner), job_id)
+                    job_records.cancel_own_job(other, importing.caller(owner), job_id)
         return applied
 
     monkeypatch.setattr(applying, "apply", apply_and_cancel)
@@ -266,7 +266,7 @@ def test_no_member_is_added_while_a_chunk_of_opt_outs_cannot_be_applied(
     assert "no member was added" in (job.error or {})["message"]
     assert importing.active(list_id) == set()
     with importing.resources.unit_of_work() as uow:
-        job_records.restart(uow, uow.session.get_one(Job, job_id, with_for_update=True))
+        job_records.retry_locked_job(uow, uow.session.get_one(Job, job_id, with_for_update=True))
     assert importing.work(job_id).status == "succeeded"
     assert importing.active(list_id) == {*members}
 
@@ -338,7 +338,7 @@ def test_a_file_that_crashes_each_process_at_the_same_row_makes_no_progress(
                 import_job.run(importing.resources, lease)
         split._open.clear()
         with importing.resources.unit_of_work() as uow:
-            leases.crash(uow, lease, JOB_WORKER_LOST(crashes=3))
+            record_crash(uow, lease, JOB_WORKER_LOST(crashes=3))
         crashes.append(importing.job(job_id).crashes)
     assert crashes == [1, 2, 3]
     assert importing.job(job_id).status == "failed"
