@@ -20,7 +20,7 @@ from core.errors.imports import IMPORT_ENCODING_NEEDED
 from models import Job, JobStatus
 from services.jobs.records import restore_error
 from services.subscriptions import exports
-from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
+from services.subscriptions.imports.import_job import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.subscriptions.imports.samples import add_samples
 from storage.redis.notifications import job_topic
 
