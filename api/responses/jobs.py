@@ -14,13 +14,13 @@ from api.responses.file_links import build_import_errors_url, sign_export_url
 from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
 from api.state import State
-from api.waiting.disconnects import while_connected
+from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, FieldProblem
 from core.errors.imports import IMPORT_ENCODING_NEEDED
 from models import Job, JobStatus
 from services.jobs.records import restore_error
 from services.subscriptions import exports
-from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
+from services.subscriptions.imports.import_job import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.subscriptions.imports.samples import add_samples
 from storage.redis.notifications import job_topic
 
@@ -39,7 +39,7 @@ async def wait_for_job(
     Raises the error of a failed job.
     """
     end = state.jobs.wait(job_topic(job_id), seconds, owner_id=owner_id)
-    await while_connected(request.receive, end)
+    await run_while_connected(request.receive, end)
     job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
     if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         raise await RECORDS.run(_read_error, state, job)

@@ -45,8 +45,8 @@ from services.subscriptions import lists, segments
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.filters import member_filter
-from services.subscriptions.imports import records
-from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
+from services.subscriptions.imports import accepting
+from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
 from storage.unit_of_work import UnitOfWork
 
 adds_router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
@@ -118,7 +118,7 @@ async def _accept_members(
     await STORAGE.run(_check_members, request, body)
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
-        records.accept_members,
+        accepting.accept_members,
         state.resources,
         caller,
         list_id,
