@@ -5,11 +5,11 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.answers import download_headers, job_response, require_signed_url, streamed, wait_for_job
 from api.auth.requirements import OF_EXPORT_KIND, UNLIMITED
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import STORAGE
 from api.openapi import OF_OWN_LIST, OF_SELECTION, PREFER_PARAMETER, file_of, goes_on, refuses
 from api.parameters import ListId, PathId, StateOf
 from api.preferences import PreferenceOf
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.segments import NewExport

@@ -15,13 +15,13 @@ from api.answers import (
 )
 from api.auth.requirements import UNLIMITED, ListEditor, ListReader
 from api.bodies.forms import MULTIPART
-from api.bodies.json_bodies import JsonRoute
 from api.bodies.unknown_names import refuse_parts
 from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS
 from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, goes_on, refuses, text_of
 from api.parameters import ListId, Paging, PathId, StateOf, Transaction
 from api.preferences import PreferenceOf
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord

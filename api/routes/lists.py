@@ -6,12 +6,12 @@ from fastapi import APIRouter, Query
 
 from api.answers import LIST_RULES, list_response, list_responses
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, refuses
 from api.pages.sign_up.previews import embedded_form, preview
 from api.pages.sign_up.submission import SignUpPage
 from api.parameters import ListId, Paging, StateOf, Transaction
+from api.route_classes import JsonRoute
 from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from core.errors import access, mailing, requests

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 
@@ -19,13 +19,14 @@ from api.bodies.forms import (
     body_fields,
     nested_inputs,
 )
-from api.bodies.json_bodies import JsonRoute, media_type
+from api.bodies.json_bodies import media_type
 from api.errors import request_error
 from api.html.problems import is_for_browser, mark_as_reader_page
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.openapi import array_pages, refuses
 from api.pages.sign_up.submission import answer_form
 from api.parameters import ArrayPaging, ListId, PathId, StateOf, Transaction, link_next
+from api.route_classes import Handler, JsonRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import (
     NewSubscription,
@@ -254,19 +255,30 @@ def read_opponent(
 # requests would protect nothing. The list's challenge, confirmation, and the limits of calls and
 # of unsolicited mail bound what can be done with an address.
 
-sign_up_router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
+
+class _SignUpRoute(JsonRoute):
+    """A route that answers a browser's form by pages, even if it refuses the request."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def handle_form(request: Request) -> Response:
+            _answer_form_by_page(request)
+            return await handle(request)
+
+        return handle_form
 
 
-async def _answer_form_by_page(request: Request) -> None:
-    """Note that a browser sent a form of its own: its errors are pages too.
-
-    A program that sends a form asks for JSON alone.
-    """
+def _answer_form_by_page(request: Request) -> None:
+    """Let errors of a browser's form be pages. A program that sends a form asks for JSON only."""
     accepted = request.headers.get("accept", "")
     is_program = "application/json" in accepted and "text/html" not in accepted
     is_form = media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
     if is_form and not is_program:
         mark_as_reader_page(request.scope)
+
+
+sign_up_router = APIRouter(tags=["Subscriptions"], route_class=_SignUpRoute)
 
 
 def _form_or_json() -> dict[str, Any]:
@@ -280,7 +292,7 @@ def _form_or_json() -> dict[str, Any]:
 
 @sign_up_router.post(
     "/subscriptions/{list_id}",
-    dependencies=[Depends(_answer_form_by_page), PUBLIC],
+    dependencies=[PUBLIC],
     openapi_extra=_form_or_json(),
     response_model=Envelope[int],
     responses={

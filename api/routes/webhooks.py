@@ -3,10 +3,10 @@ from functools import partial
 from fastapi import APIRouter, Request
 
 from api.auth.requirements import UNLIMITED, WebhookKeeper
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import MONEY
 from api.openapi import refuses
 from api.parameters import Cursor, Limit, PathId, StateOf, Transaction
+from api.route_classes import JsonRoute, ThreadedRoute
 from api.schemas import webhooks as schemas
 from api.schemas.envelope import Envelope, envelope, filled
 from core.errors import access, mailing, money, requests, webhooks
@@ -15,7 +15,7 @@ from services.paging import PageRequest
 from services.webhooks import deliveries, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
 
-stripe_router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED])
+stripe_router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED], route_class=ThreadedRoute)
 
 _SIGNATURE = {
     "name": "Stripe-Signature",

@@ -10,7 +10,6 @@ from fastapi.responses import Response
 
 from api.auth.page_sessions import mail_source, prove_password, redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import KNOWN, browser_name
 from api.console.typed_forms import problem_form
 from api.console.visits import (
@@ -24,6 +23,7 @@ from api.console.visits import (
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
 from api.parameters import Cursor, Transaction, id_of
+from api.route_classes import ThreadedRoute
 from api.strangers import padded_duration
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD

@@ -22,13 +22,13 @@ from api.auth.second_factors import (
     problem_status,
     shown_factor,
 )
-from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import client_address
 from api.errors import STATUS_OF
 from api.html.frame import page, see_other
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask, unticked
 from api.parameters import StateOf, Transaction
+from api.route_classes import ThreadedRoute
 from api.state import State
 from api.strangers import padded_duration
 from core.errors import DomainError, Kind

@@ -19,10 +19,10 @@ from api.auth.page_sessions import (
     second_step_page,
 )
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
 from api.parameters import StateOf, Transaction
+from api.route_classes import ThreadedRoute
 from api.state import State
 from api.strangers import padded_duration
 from core.errors import DomainError, Kind, access, people

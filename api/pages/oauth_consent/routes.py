@@ -11,9 +11,9 @@ from api.auth import page_sessions
 from api.auth.page_sessions import FormOf, page_of_cookie
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import oauth_request_of_query
-from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import redirect
 from api.parameters import StateOf, Transaction
+from api.route_classes import ThreadedRoute
 from api.state import State
 from core.errors.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope

@@ -11,7 +11,6 @@ from api.auth import actors, page_sessions
 from api.auth.actors import Principal
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.forms import nested_inputs
-from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import VISIT
 from api.html.frame import HEADERS, list_page, page, redirect
 from api.html.problems import reader_language
@@ -19,6 +18,7 @@ from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
 from api.pages.sign_up import submission
 from api.parameters import PathId, StateOf, Transaction
+from api.route_classes import ThreadedRoute
 from api.state import State
 from api.strangers import padded_duration
 from core.errors import DomainError, access, mailing

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth.page_sessions import FormOf, form_cookie_value, mail_source, require_form_csrf
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import body_fields, nested_inputs
-from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import FORM
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.pages.sign_up.submission import SignUpPage, answer_form, find_list, show_form
 from api.parameters import PathId, StateOf, Transaction
+from api.route_classes import ThreadedRoute
 from core.errors import requests
 from services.access import sessions
 from services.subscriptions import branding, lists, page_urls
