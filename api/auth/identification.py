@@ -2,7 +2,8 @@
 
 from fastapi import Request
 
-from api.auth.page_sessions import SAFE_METHODS, page_session, require_csrf
+from api.auth.csrf import SAFE_METHODS, require_csrf
+from api.auth.page_sessions import find_page_session
 from api.browsers import SESSION, client_address
 from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_of_caller
 from api.state import state_of
@@ -78,7 +79,7 @@ def identify_caller(
     else:
         caller = api_keys.authenticate(database, state.used_keys, keyring, secret, recent=recent)
     # Browsers still send the cookie of a session that has ended. It counts as no session here.
-    member = page_session(request, state)
+    member = find_page_session(request, state)
     if member is not None and member.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_DISAGREE()
     return caller

@@ -24,7 +24,7 @@ from api.route_classes import JsonRoute
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
-from api.waiting.disconnects import while_connected
+from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, access, media, requests
 from core.queues import Queue
 from core.scopes import Scope
@@ -123,7 +123,7 @@ async def upload_attachment(
         request, state, caller, encrypted=encrypted, with_renditions=renditions
     )
     ended = state.jobs.wait(job_topic(accepted.job_id), seconds, owner_id=owner_id)
-    await while_connected(request.receive, ended)
+    await run_while_connected(request.receive, ended)
     return await RECORDS.run(_answer, state, accepted)
 
 

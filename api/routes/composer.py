@@ -20,8 +20,8 @@ from core.errors.catalogue import ErrorType
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.composer.photos import PhotoSearch, PhotoUse
-from services.composer.post import MetadataField
 from services.composer.requests import MetadataRequest
+from services.composer.text.post import MetadataField
 
 _routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
 

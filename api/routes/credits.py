@@ -4,7 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.answers import wait_for_job
 from api.auth.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader, CreditSpender
 from api.bodies.json_bodies import read_exact_json
 from api.limits.bulkheads import MONEY
@@ -26,6 +25,7 @@ from api.parameters import (
     idempotency_key,
 )
 from api.preferences import PreferenceOf
+from api.responses.jobs import wait_for_job
 from api.route_classes import JsonRoute
 from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope

@@ -6,13 +6,14 @@ from itertools import chain
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from api.answers import is_signed, streamed
 from api.auth.identification import identify_caller
 from api.auth.requirements import UNLIMITED
 from api.errors import problem_response
 from api.limits.bulkheads import STORAGE
 from api.middleware.headers import is_head
 from api.openapi import file_of, refuses
+from api.responses.downloads import streamed
+from api.responses.file_links import is_signed
 from api.route_classes import JsonRoute
 from api.state import State, state_of
 from core.errors import DomainError, access, media

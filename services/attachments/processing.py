@@ -71,7 +71,7 @@ def process(resources: Resources, lease: Lease, images: ConverterProcess) -> Non
 
 def _converted(images: ConverterProcess, original: bytes, attachment: Attachment) -> ConvertedImage:
     try:
-        with spans.span("convert image"):
+        with spans.step_span("convert image"):
             return images.convert(original, with_renditions=attachment.renditions is not None)
     except UnreadableImage as error:
         raise DomainError(Kind.INVALID, error.code, error.message) from error

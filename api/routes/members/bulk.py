@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
-from api.answers import count_response, undo_response, wait_for_job
 from api.auth.requirements import ListEditor
 from api.bodies.json_bodies import read_json, require_json_type, without_byte_order_mark
 from api.bodies.unknown_names import refuse_options
@@ -26,6 +25,7 @@ from api.openapi import (
 )
 from api.parameters import ListId, PathId, StateOf, idempotency_key
 from api.preferences import PreferenceOf
+from api.responses.jobs import count_response, undo_response, wait_for_job
 from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
@@ -41,8 +41,8 @@ from services.subscriptions import lists, segments
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.filters import member_filter
-from services.subscriptions.imports import records
-from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
+from services.subscriptions.imports import accepting
+from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
 from storage.unit_of_work import UnitOfWork
 
 adds_router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
@@ -114,7 +114,7 @@ async def _accept_members(
     await STORAGE.run(_check_members, request, body)
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
-        records.accept_members,
+        accepting.accept_members,
         state.resources,
         caller,
         list_id,
