@@ -1,8 +1,9 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
+from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
 from api.browsers import Cookies
@@ -95,3 +96,19 @@ class State:
 def state_of(connection: HTTPConnection) -> State:
     state: State = connection.app.state.pressroom
     return state
+
+
+# A coroutine, since FastAPI would run a plain function in a thread.
+async def _shared(request: Request) -> State:
+    return state_of(request)
+
+
+StateOf = Annotated[State, Depends(_shared)]
+
+
+async def _unit_of_work(state: StateOf) -> UnitOfWork:
+    return state.resources.unit_of_work()
+
+
+# A handler in a thread has it committed before its answer.
+Transaction = Annotated[UnitOfWork, Depends(_unit_of_work)]

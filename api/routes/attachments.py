@@ -8,6 +8,7 @@ from pydantic import BeforeValidator
 from api.auth.requirements import requires_scope
 from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
 from api.bodies.unknown_names import refuse_parts
+from api.idempotency_keys import idempotency_key
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
@@ -18,12 +19,12 @@ from api.openapi import (
     accepted_response,
     refuses,
 )
-from api.parameters import Paging, StateOf, Transaction, idempotency_key
+from api.paging import Paging
 from api.preferences import PreferenceOf
 from api.route_classes import JsonRoute
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
-from api.state import State
+from api.state import State, StateOf, Transaction
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, access, media, requests
 from core.queues import Queue

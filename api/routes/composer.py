@@ -8,12 +8,13 @@ from pydantic import AfterValidator
 
 from api.auth.requirements import requires_scope
 from api.composer_calls import ComposerCaller
+from api.idempotency_keys import named_call
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, refuses
-from api.parameters import StateOf, named_call
 from api.preferences import PreferenceOf
 from api.route_classes import JsonRoute
 from api.schemas import composer as schemas
 from api.schemas.envelope import Envelope, envelope
+from api.state import StateOf
 from core import ids
 from core.errors import access, composer, money, requests
 from core.errors.catalogue import ErrorType

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader, CreditSpender
 from api.bodies.json_bodies import read_exact_json
+from api.idempotency_keys import idempotency_key
 from api.limits.bulkheads import MONEY
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,
@@ -14,22 +15,14 @@ from api.openapi import (
     json_request_body,
     refuses,
 )
-from api.parameters import (
-    Cursor,
-    Limit,
-    Offset,
-    Paging,
-    PathId,
-    StateOf,
-    Transaction,
-    idempotency_key,
-)
+from api.paging import Cursor, Limit, Offset, Paging
 from api.preferences import PreferenceOf
+from api.record_ids import PathId
 from api.responses.jobs import wait_for_job
 from api.route_classes import JsonRoute
 from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
-from api.state import State, state_of
+from api.state import State, StateOf, Transaction, state_of
 from core.errors import money, requests
 from core.queues import Queue
 from models import CreditAction, JobStatus, OrderStatus, PaymentOrder

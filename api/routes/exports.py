@@ -13,8 +13,8 @@ from api.openapi import (
     file_of,
     refuses,
 )
-from api.parameters import ListId, PathId, StateOf
 from api.preferences import PreferenceOf
+from api.record_ids import ListId, PathId
 from api.responses.downloads import build_download_headers, stream_file
 from api.responses.file_links import require_signed_url
 from api.responses.jobs import build_job_response, wait_for_job
@@ -22,7 +22,7 @@ from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.segments import NewExport
-from api.state import State
+from api.state import State, StateOf
 from core.errors import access, mailing, media, requests
 from core.queues import Queue
 from core.scopes import Scope

@@ -10,8 +10,9 @@ from api.bodies.unknown_names import refuse_parts
 from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS
 from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, accepted_response, refuses, text_of
-from api.parameters import ListId, Paging, PathId, StateOf, Transaction
+from api.paging import Paging
 from api.preferences import PreferenceOf
+from api.record_ids import ListId, PathId
 from api.responses.downloads import build_download_headers, stream_file
 from api.responses.file_links import build_import_errors_url, require_signed_url
 from api.responses.jobs import answer_undo, build_job_response, wait_for_job
@@ -19,7 +20,7 @@ from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord
-from api.state import State
+from api.state import State, StateOf, Transaction
 from core.errors import access, imports, mailing, media, requests
 from core.queues import Queue
 from models import ImportKind, MemberImport

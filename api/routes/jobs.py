@@ -12,12 +12,13 @@ from api.auth.requirements import OF_JOB_KIND
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.headers import is_head
 from api.openapi import refuses
-from api.parameters import Paging, PathId, StateOf, Transaction
+from api.paging import Paging
+from api.record_ids import PathId
 from api.responses.jobs import add_file_samples, add_links, list_readings
 from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
-from api.state import State
+from api.state import State, StateOf, Transaction
 from api.waiting.streams import EventStream
 from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError, access, jobs, requests

@@ -7,13 +7,15 @@ from fastapi import APIRouter, Query
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, refuses
-from api.parameters import ListId, Paging, StateOf, Transaction
+from api.paging import Paging
+from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists
 from api.route_classes import JsonRoute
 from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
+from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import deny_lists, figures, lists

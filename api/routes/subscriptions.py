@@ -17,7 +17,8 @@ from api.bodies.forms import (
 )
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.openapi import array_pages, refuses
-from api.parameters import ArrayPaging, ListId, PathId, StateOf, Transaction, link_next
+from api.paging import ArrayPaging, link_next
+from api.record_ids import ListId, PathId
 from api.responses.lists import describe_list, describe_lists
 from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, envelope
@@ -26,7 +27,7 @@ from api.schemas.subscriptions import (
     OwnSubmission,
     SubscriptionRecord,
 )
-from api.state import State
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, mailing, requests
 from core.scopes import Scope
 from models import OptOutKind

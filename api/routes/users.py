@@ -5,11 +5,13 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import AnyCaller, UnrestrictedCaller
 from api.openapi import array_pages, refuses
-from api.parameters import ArrayPaging, Cursor, Limit, PathId, Transaction, link_next
+from api.paging import ArrayPaging, Cursor, Limit, link_next
+from api.record_ids import PathId
 from api.route_classes import JsonRoute
 from api.schemas import users as schemas
 from api.schemas.envelope import Envelope, envelope, filled
 from api.schemas.oauth import GrantRecord
+from api.state import Transaction
 from core.errors import access, requests
 from models import User
 from services import security_events

@@ -14,8 +14,9 @@ from api.console.visits import (
     RecentStarterVisit,
     StarterVisit,
 )
-from api.parameters import Transaction, id_of
+from api.record_ids import id_of
 from api.route_classes import ThreadedRoute
+from api.state import Transaction
 from core.errors import DomainError, Kind
 from services.accounts import accounts
 from services.accounts.factors import own_factors as service

@@ -23,9 +23,11 @@ from api.console.visits import (
 )
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
-from api.parameters import Cursor, Transaction, id_of
+from api.paging import Cursor
+from api.record_ids import id_of
 from api.response_timing import pad_duration
 from api.route_classes import ThreadedRoute
+from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent

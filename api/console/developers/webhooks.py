@@ -20,8 +20,10 @@ from api.console.visits import (
     console_router,
 )
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, PathId, Transaction, id_or_text
+from api.paging import Cursor
+from api.record_ids import PathId, id_or_text
 from api.schemas.webhook_endpoints import NewWebhookEndpoint, WebhookEndpointChange
+from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED

@@ -20,9 +20,11 @@ from api.console.visits import (
 )
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, ListId, PathId, Transaction, id_or_text
+from api.paging import Cursor
+from api.record_ids import ListId, PathId, id_or_text
 from api.responses.file_links import sign_export_url
 from api.schemas.segments import NewExport
+from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.mailing import (

@@ -40,8 +40,10 @@ from api.console.visits import (
 )
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, PathId, Transaction
+from api.paging import Cursor
+from api.record_ids import PathId
 from api.responses.file_links import build_import_errors_url
+from api.state import Transaction
 from core.errors import DomainError
 from core.errors import imports as errors
 from core.errors.requests import BODY_NOT_MULTIPART

@@ -15,11 +15,13 @@ from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_n
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.html.frame import list_style_sources
 from api.limits.bulkheads import ACTS_BY_LIST
-from api.parameters import Cursor, ListId, Transaction
+from api.paging import Cursor
+from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists
 from api.schemas.lists import ListChanges, NewList, PreviewPart
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
+from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.mailing import LIST_SLUG_TAKEN

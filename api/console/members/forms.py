@@ -10,7 +10,7 @@ import orjson
 from fastapi import Depends, Request
 
 from api.console.members.filter_form import FilterDraft, draft_of_form, read_filter
-from api.parameters import id_of
+from api.record_ids import id_of
 from core.errors.mailing import FILTER_INVALID
 from models import MailingList, SubscriptionStatus
 from services.subscriptions import segments

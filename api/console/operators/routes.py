@@ -13,7 +13,9 @@ from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit, EmptyForm, console_router, form_visit_of, visit_of
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
-from api.parameters import Cursor, PathId, Transaction, id_of
+from api.paging import Cursor
+from api.record_ids import PathId, id_of
+from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import EMAIL_INVALID
 from core.errors.requests import ROUTE_NOT_FOUND

@@ -10,9 +10,9 @@ from api.console.console_display import QUOTAS, credits_text
 from api.console.developers.views import newest_events
 from api.console.navigation import list_path, pages_named
 from api.console.visits import Visit, console_router
-from api.parameters import Transaction
 from api.responses.lists import describe_lists
 from api.schemas.lists import Channel
+from api.state import Transaction
 from core.settings.notations import PlanQuota
 from models import EndpointState, Plan
 from services.access import quotas

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from api.parameters import id_of
+from api.record_ids import id_of
 from models import ApiKey
 from services.access import api_keys
 from services.recovery import Kept

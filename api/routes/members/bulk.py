@@ -11,6 +11,7 @@ from api.auth.requirements import ListEditor
 from api.bodies.json_bodies import read_json, require_json_type, without_byte_order_mark
 from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
+from api.idempotency_keys import idempotency_key
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
@@ -23,15 +24,15 @@ from api.openapi import (
     accepted_response,
     json_request_body,
 )
-from api.parameters import ListId, PathId, StateOf, idempotency_key
 from api.preferences import PreferenceOf
+from api.record_ids import ListId, PathId
 from api.responses.jobs import answer_undo, build_count_response, wait_for_job
 from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
 from api.schemas.segments import BulkPreview, NewBulkAction
-from api.state import State
+from api.state import State, StateOf
 from core.errors import access, imports, mailing, requests
 from core.queues import Queue
 from models import Job, MailingList

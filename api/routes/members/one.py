@@ -9,21 +9,14 @@ from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, array_pages, refuses
-from api.parameters import (
-    ArrayPaging,
-    ListId,
-    MemberName,
-    Paging,
-    PathId,
-    StateOf,
-    Transaction,
-    link_next,
-)
+from api.paging import ArrayPaging, Paging, link_next
+from api.record_ids import ListId, MemberName, PathId
 from api.responses.lists import describe_lists
 from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.subscriptions import MemberConsent
+from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from models import MailingList, Subscription
 from services.accounts import accounts
