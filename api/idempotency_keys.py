@@ -11,26 +11,31 @@ from core.request_ids import current_request_id
 from services.access.caller import Caller
 from services.jobs.idempotency import IdempotencyKey
 
-_IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{16,255}\Z")
+_KEY_FORM = re.compile(r"[\x20-\x7e]{16,255}\Z")
 
 
-def idempotency_key(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey | None:
-    """Return the request's ``Idempotency-Key``, with the fingerprint of the request."""
-    sent = request.headers.get("idempotency-key")
-    if sent is None:
+def read_idempotency_key(
+    request: Request, caller: Caller, body: list[bytes]
+) -> IdempotencyKey | None:
+    """Return the request's ``Idempotency-Key`` with the fingerprint of the request.
+
+    Raises ``idempotency.key_invalid``.
+    """
+    name = request.headers.get("idempotency-key")
+    if name is None:
         return None
-    if not _IDEMPOTENCY_KEY.match(sent):
+    if not _KEY_FORM.match(name):
         raise requests.IDEMPOTENCY_KEY_INVALID()
-    return _named(request, caller, body, sent)
+    return _build_key(request, caller, body, name)
 
 
-def named_call(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey:
-    """Name the call by its ``Idempotency-Key``, or else by its request id."""
-    sent = idempotency_key(request, caller, body)
-    return sent or _named(request, caller, body, current_request_id() or "")
+def name_call(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey:
+    """Return the call's ``Idempotency-Key``, or else a key with the request id as its name."""
+    key = read_idempotency_key(request, caller, body)
+    return key or _build_key(request, caller, body, current_request_id() or "")
 
 
-def _named(request: Request, caller: Caller, body: list[bytes], name: str) -> IdempotencyKey:
+def _build_key(request: Request, caller: Caller, body: list[bytes], name: str) -> IdempotencyKey:
     path = request.scope["path"]
     query = urlencode(sorted(request.query_params.multi_items()))
     digest = hashlib.sha256()

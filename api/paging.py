@@ -1,4 +1,4 @@
-"""Parameters that request a page of records, and the link to the next page."""
+"""Pages of records: the parameters of a request for a page, and the link to the next page."""
 
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -9,6 +9,7 @@ from core import ids
 from services.paging import WHOLE, PageOfRows, PageRequest
 
 MAX_PAGE_ITEMS = 1000
+
 Offset = Annotated[int, Query(ge=0, le=ids.MAX_ID, description="How many to skip, newest first")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_ITEMS, description="How many to answer at most")]
 Cursor = Annotated[
@@ -32,12 +33,12 @@ async def _array_request(limit: Limit = WHOLE.limit, cursor: ArrayCursor = None)
     return PageRequest(limit, cursor=cursor)
 
 
-# The page of a list whose answer is a bare array.
+# A page in a response whose data is an array. The header ``Link`` leads to the next page.
 ArrayPaging = Annotated[PageRequest, Depends(_array_request)]
 
 
-def link_next(request: Request, response: Response, shown: PageOfRows[Any]) -> None:
-    """Let the header ``Link`` (RFC 8288) lead to the next page of a bare array, if there is one."""
-    if shown.next_cursor is not None:
-        query = urlencode({**request.query_params, "cursor": shown.next_cursor})
+def link_next_page(request: Request, response: Response, page: PageOfRows[Any]) -> None:
+    """Add the header ``Link`` (RFC 8288) to the response if there is a next page."""
+    if page.next_cursor is not None:
+        query = urlencode({**request.query_params, "cursor": page.next_cursor})
         response.headers["Link"] = f'<?{query}>; rel="next"'

@@ -1,3 +1,5 @@
+"""The state that all handlers of one API process share."""
+
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -98,17 +100,17 @@ def state_of(connection: HTTPConnection) -> State:
     return state
 
 
-# A coroutine, since FastAPI would run a plain function in a thread.
-async def _shared(request: Request) -> State:
+async def _find_state(request: Request) -> State:
+    # FastAPI would run a plain function in a thread, so this function is a coroutine.
     return state_of(request)
 
 
-StateOf = Annotated[State, Depends(_shared)]
+StateOf = Annotated[State, Depends(_find_state)]
 
 
-async def _unit_of_work(state: StateOf) -> UnitOfWork:
+async def _open_unit_of_work(state: StateOf) -> UnitOfWork:
     return state.resources.unit_of_work()
 
 
-# A handler in a thread has it committed before its answer.
-Transaction = Annotated[UnitOfWork, Depends(_unit_of_work)]
+# The unit of work of a handler in a thread is committed before the response.
+Transaction = Annotated[UnitOfWork, Depends(_open_unit_of_work)]

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 from api.auth.requirements import requires_scope
 from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
 from api.bodies.unknown_names import refuse_parts
-from api.idempotency_keys import idempotency_key
+from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
@@ -135,7 +135,7 @@ async def _accept(
     form = await read_form(request)
     refuse_parts(request, form.names())
     part = file_named(form, "file")
-    key = idempotency_key(request, caller, form.parts())
+    key = read_idempotency_key(request, caller, form.parts())
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
         upload.accept,

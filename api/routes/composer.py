@@ -8,7 +8,7 @@ from pydantic import AfterValidator
 
 from api.auth.requirements import requires_scope
 from api.composer_calls import ComposerCaller
-from api.idempotency_keys import named_call
+from api.idempotency_keys import name_call
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, refuses
 from api.preferences import PreferenceOf
 from api.route_classes import JsonRoute
@@ -137,7 +137,7 @@ async def generate_tweets(
 
 async def _written(calls: ComposerCaller, asked: MetadataRequest) -> Response:
     request = calls.request
-    name = partial(named_call, request, calls.caller, [await request.body()])
+    name = partial(name_call, request, calls.caller, [await request.body()])
     result = await calls.written(asked, name)
     body = envelope(result.fields).model_dump()
     return JSONResponse(body, headers={_SOURCE: result.source})

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader, CreditSpender
 from api.bodies.json_bodies import read_exact_json
-from api.idempotency_keys import idempotency_key
+from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import MONEY
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,
@@ -72,7 +72,7 @@ def _consume(request: Request, caller: Caller, content: bytes) -> Response:
         amount=body.amount_credit,
         source_id=body.source_id,
         meta=body.meta,
-        key=idempotency_key(request, caller, [content]),
+        key=read_idempotency_key(request, caller, [content]),
     )
     headers = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
     return schemas.decimal_response(charge.entry, headers)
@@ -216,7 +216,7 @@ async def topup_credits(
         state.payments,
         OrderRequest(**dict(body)),
         user_id=caller.user_id if caller else None,
-        key=idempotency_key(request, caller, [content]) if caller else None,
+        key=read_idempotency_key(request, caller, [content]) if caller else None,
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:

@@ -17,7 +17,7 @@ from api.bodies.forms import (
 )
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.openapi import array_pages, refuses
-from api.paging import ArrayPaging, link_next
+from api.paging import ArrayPaging, link_next_page
 from api.record_ids import ListId, PathId
 from api.responses.lists import describe_list, describe_lists
 from api.route_classes import JsonRoute
@@ -206,7 +206,7 @@ def list_my_subscriptions(
         SubscriptionRecord.of_row(record, list=channel)
         for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
-    link_next(request, response, page)
+    link_next_page(request, response, page)
     return envelope(records)
 
 

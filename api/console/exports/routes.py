@@ -21,7 +21,7 @@ from api.console.visits import (
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
-from api.record_ids import ListId, PathId, id_or_text
+from api.record_ids import ListId, PathId, parse_id_or_text
 from api.responses.file_links import sign_export_url
 from api.schemas.segments import NewExport
 from api.state import Transaction
@@ -149,7 +149,7 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
-        "segment_id": id_or_text(form.get("segment_id")),
+        "segment_id": parse_id_or_text(form.get("segment_id")),
         # Most people open the file in Excel, which needs the byte-order mark.
         "bom": form.get("format") == ExportFormat.CSV,
     }

@@ -11,7 +11,7 @@ from api.auth.requirements import ListEditor
 from api.bodies.json_bodies import read_json, require_json_type, without_byte_order_mark
 from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
-from api.idempotency_keys import idempotency_key
+from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
@@ -120,7 +120,7 @@ async def _accept_members(
         caller,
         list_id,
         body,
-        key=idempotency_key(request, caller, [body]),
+        key=read_idempotency_key(request, caller, [body]),
     )
     release_body(request.scope)
     return accepted

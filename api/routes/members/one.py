@@ -9,7 +9,7 @@ from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, array_pages, refuses
-from api.paging import ArrayPaging, Paging, link_next
+from api.paging import ArrayPaging, Paging, link_next_page
 from api.record_ids import ListId, MemberName, PathId
 from api.responses.lists import describe_lists
 from api.route_classes import JsonRoute
@@ -110,7 +110,7 @@ def list_member_subscriptions(
         schemas.member_record(record, person, shown, list=channel)
         for (record, _), channel in zip(found.rows, channels, strict=True)
     ]
-    link_next(request, response, found)
+    link_next_page(request, response, found)
     return envelope(records)
 
 
