@@ -58,7 +58,7 @@ def change(uow: UnitOfWork, secret: str, caller: Caller, *, erases: bool, shown:
     person, email = registration.prove_address(uow, secret, caller)
     make_way(uow, person, email, erases=erases)
     opt_outs.keep_for_address(uow, person, email)
-    registration.move(uow, person, email, caller, shown=shown)
+    registration.change_address(uow, person, email, caller, shown=shown)
     unsubscribe.follow_all(uow, person.id)
     if shown:
         member_addresses.begin(uow, person.id)
@@ -128,7 +128,7 @@ def undo_address(uow: UnitOfWork, secret: str, *, password_hash: str) -> str:
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
     # A stranger who subscribed the address since the change must not be able to block the undo.
     make_way(uow, person, email)
-    registration.move_back(uow, person, email, since=changed_at, password_hash=password_hash)
+    registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
     # Otherwise the reset that follows would ask the person for a factor of the intruder's.
     own_factors.remove_later(uow, person.id, changed_at)
     grants.revoke_all(uow, person.id)
