@@ -25,8 +25,9 @@ from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 from integrations.challenges.port import ChallengeProviderName
 from models import Job, JobStatus, MailingList
 from services.jobs.records import error_of
-from services.subscriptions import consent, exports, figures
+from services.subscriptions import exports, subscriber_counts
 from services.subscriptions import lists as own_lists
+from services.subscriptions.consent import wordings
 from services.subscriptions.imports import shown_cells
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from storage.redis.notifications import job_topic
@@ -133,8 +134,8 @@ LIST_RULES = (
 
 def list_responses(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) -> list[Channel]:
     """Return the records of lists, with their numbers, site keys and wordings."""
-    subscribers = figures.count_subscribers(uow, {each.id for each in lists})
-    texts = consent.of_lists(uow, lists)
+    subscribers = subscriber_counts.count_subscribers(uow, {each.id for each in lists})
+    texts = wordings.of_lists(uow, lists)
     keys = {
         name: state.challenges.challenge_for(ChallengeProviderName(name)).site_key
         for name in {each.challenge_provider for each in lists}

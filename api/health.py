@@ -28,7 +28,7 @@ from services import deployment_figures
 from services.composer import call_charges
 from services.composer.photos import noted_quotas
 from services.deployment_figures import DeploymentFigures
-from services.privacy.purging import count_overdue
+from services.privacy.overdue_rows import count_overdue
 from storage.migrations import revisions
 from storage.objects import NO_BUCKET, ObjectStore
 from storage.redis.canaries import Canaries

@@ -134,7 +134,7 @@ def run_or_list(
 
 
 def _described(row: Maintenance) -> dict[str, Any]:
-    from services.operators import last_seconds
+    from services.operators.maintenance_runs import last_seconds
 
     return {
         **fields(row, "name every_seconds last_started_at last_finished_at"),
@@ -147,7 +147,7 @@ def _described(row: Maintenance) -> dict[str, Any]:
 
 def _brief_maintenance(row: Maintenance, *, now: datetime) -> dict[str, Any]:
     """Return what a table of 80 columns has room for: times from now, by the database's clock."""
-    from services.operators import last_seconds
+    from services.operators.maintenance_runs import last_seconds
 
     seconds = last_seconds(row)
     is_running = row.lease_expires_at is not None

@@ -39,10 +39,10 @@ _MODULES = """
     backup.creating backup.journal
     composer.photos composer.requests
     credits.checkout credits.own_charges credits.polling credits.verify
-    privacy.erasure privacy.purging
+    privacy.erasure privacy.expired_rows privacy.ip_addresses privacy.strangers
     removals
     subscriptions.bulk_actions.actions subscriptions.bulk_files subscriptions.exports
-    subscriptions.figures subscriptions.imports.helper_jobs subscriptions.imports.import_jobs
+    subscriptions.folding subscriptions.imports.helper_jobs subscriptions.imports.import_jobs
     subscriptions.imports.undo subscriptions.member_addresses subscriptions.members.mails
     subscriptions.members.unsubscribe subscriptions.preferences subscriptions.tags
     webhooks.endpoints_of_keys webhooks.sending

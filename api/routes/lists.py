@@ -16,8 +16,8 @@ from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
-from services.subscriptions import deny_lists, figures, lists
-from services.subscriptions.figures import FiguresBy
+from services.subscriptions import daily_figures, deny_lists, lists
+from services.subscriptions.daily_figures import FiguresBy
 from services.subscriptions.members import traces
 
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
@@ -75,10 +75,10 @@ def read_list_stats(
     another list count as left. A pending person has not joined. By tier, a member who gets another
     tier left the one and joined the other. The net of all days is the number of active members.
     """
-    days = figures.day_range(first, last)
+    days = daily_figures.day_range(first, last)
     mailing_list = lists.owned(uow, caller, list_id)
-    found = figures.read(uow, mailing_list.id, days, by)
-    sign_ups = figures.sign_ups(uow, mailing_list.id, days)
+    found = daily_figures.read(uow, mailing_list.id, days, by)
+    sign_ups = daily_figures.sign_ups(uow, mailing_list.id, days)
     return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
 
 

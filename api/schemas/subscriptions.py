@@ -10,7 +10,8 @@ from api.schemas.lists import Channel
 from core.errors import DomainError
 from models import Subscription, Tier, User
 from services.accounts import email_addresses
-from services.subscriptions.consent import MAX_OTHERS, ConsentShown
+from services.subscriptions.consent.evidence import ConsentShown
+from services.subscriptions.consent.networks import MAX_OTHERS
 from services.subscriptions.member_attributes import GivenAttributes, ShownAttributes
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.members import MemberEdit

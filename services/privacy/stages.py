@@ -17,7 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 import models
 from services import removals
 from services.attachments.files import keys_of_files, original_key
-from services.subscriptions import consent
+from services.subscriptions.consent import history
 from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
@@ -74,7 +74,7 @@ def _blanking_events(of_person: str) -> Stage:
 
 def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Erase what shows how the person came onto lists, and the wordings of their own lists."""
-    rows = consent.erase(uow, [user_id], most=MAX_EVENTS)
+    rows = history.erase(uow, [user_id], most=MAX_EVENTS)
     return Batch(rows, 0 if rows >= MAX_EVENTS else None)
 
 

@@ -20,8 +20,9 @@ from services import paging
 from services.access import quotas, sessions
 from services.access.caller import Caller
 from services.paging import WHOLE, PageOfRows, PageRequest
-from services.subscriptions import branding, consent
+from services.subscriptions import branding
 from services.subscriptions import fields as owner_fields
+from services.subscriptions.consent import wordings
 from services.subscriptions.members import locks, unsubscribe
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import waiting_briefly
@@ -133,7 +134,7 @@ def change(
         uow.session.flush()
     if _WORDING in fields:
         with waiting_briefly(uow):
-            consent.choose(uow, mailing_list, fields[_WORDING])
+            wordings.choose(uow, mailing_list, fields[_WORDING])
 
 
 class SignUpField(NamedTuple):

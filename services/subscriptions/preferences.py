@@ -31,7 +31,8 @@ from services.jobs import lease as leases
 from services.jobs import outbox
 from services.jobs.lease import Lease
 from services.paging import PageRequest
-from services.subscriptions import consent, fields, lists, member_attributes, page_urls
+from services.subscriptions import fields, lists, member_attributes, page_urls
+from services.subscriptions.consent import evidence
 from services.subscriptions.member_attributes import ShownAttributes
 from services.subscriptions.members import changes, members, opt_outs
 from services.subscriptions.members.changes import Actor
@@ -322,7 +323,7 @@ def _of_list(
     uow: UnitOfWork, record: Subscription, mailing_list: MailingList, shown: ShownAttributes
 ) -> Known:
     attributes = shown.of_record(record)
-    agreed = consent.page(uow, record, PageRequest(MAX_ENTRIES)).rows
+    agreed = evidence.page(uow, record, PageRequest(MAX_ENTRIES)).rows
     event = SubscriptionEvent
     own = event.list_id == record.list_id, event.user_id == record.user_id
     newest = select(event).where(*own).order_by(event.id.desc()).limit(MAX_ENTRIES)

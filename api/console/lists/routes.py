@@ -27,9 +27,9 @@ from core.languages import reader_languages
 from models import AttachmentStatus
 from services.attachments import records
 from services.paging import PageRequest
-from services.subscriptions import branding, fields, figures, lists
+from services.subscriptions import branding, daily_figures, fields, lists
 from services.subscriptions.branding import USUAL_COLOUR
-from services.subscriptions.figures import DayRange, FiguresBy
+from services.subscriptions.daily_figures import DayRange, FiguresBy
 
 router = console_router(f"{CONSOLE_PATH}/lists")
 
@@ -60,7 +60,7 @@ IMAGES_TO_CHOOSE = 100
 def show_lists(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
     found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
     shown = list_responses(uow, visit.state, found.rows)
-    net = figures.net_by_list(uow, [each.id for each in shown], DAYS_OF_NET)
+    net = daily_figures.net_by_list(uow, [each.id for each in shown], DAYS_OF_NET)
     return visit.page("lists.html", lists=shown, net=net, next_cursor=found.next_cursor)
 
 
@@ -103,15 +103,15 @@ def show_list(
     last = clock.now().date()
     wanted = DayRange(last - timedelta(days=int(period) - 1), last)
     mailing_list = visit.own_list(uow, list_id)
-    by_source = figures.members_by(uow, mailing_list.id, FiguresBy.SOURCE)
-    by_tier = figures.members_by(uow, mailing_list.id, FiguresBy.TIER)
+    by_source = daily_figures.members_by(uow, mailing_list.id, FiguresBy.SOURCE)
+    by_tier = daily_figures.members_by(uow, mailing_list.id, FiguresBy.TIER)
     return visit.page(
         "list.html",
         list=list_response(uow, visit.state, mailing_list),
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
-        plot=growth_plot(figures.read(uow, mailing_list.id, wanted, FiguresBy.DAY)),
-        sign_ups=figures.sign_ups(uow, mailing_list.id, wanted),
+        plot=growth_plot(daily_figures.read(uow, mailing_list.id, wanted, FiguresBy.DAY)),
+        sign_ups=daily_figures.sign_ups(uow, mailing_list.id, wanted),
         period=period,
         periods=_PERIODS,
     )

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from models import SubscriptionEvent
-from services.subscriptions.consent import MAX_OTHERS, ConsentShown
+from services.subscriptions.consent.evidence import ConsentShown
+from services.subscriptions.consent.networks import MAX_OTHERS
 
 _ACTIONS = {
     "requested": "Asked to subscribe",

@@ -25,7 +25,8 @@ from integrations.challenges.siteverify import WIDGETS
 from models import FieldType, MailingList, MemberField
 from services.accounts import accounts, email_addresses
 from services.accounts.email_addresses import MAX_ADDRESS_BYTES
-from services.subscriptions import branding, consent, lists, member_attributes, page_urls
+from services.subscriptions import branding, lists, member_attributes, page_urls
+from services.subscriptions.consent import wordings
 from services.subscriptions.fields import MAX_VALUE_CHARACTERS
 from storage.unit_of_work import UnitOfWork
 
@@ -159,7 +160,7 @@ class SignUpPage:
         asked = lists.sign_up_fields(uow, mailing_list)
         public = {each.field.key: each.field for each in asked}
         required = frozenset(each.field.key for each in asked if each.is_required)
-        wording = consent.of_lists(uow, [mailing_list]).get(mailing_list.id)
+        wording = wordings.of_lists(uow, [mailing_list]).get(mailing_list.id)
         look = branding.of(uow, mailing_list)
         owner = email_addresses.masked(accounts.get(uow, mailing_list.user_id).email)
         return cls(mailing_list, public, wording, look, owner, required)

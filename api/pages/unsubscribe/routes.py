@@ -26,7 +26,8 @@ from core.errors import mailing, people
 from core.languages.reader_languages import marked, translated
 from models import MailingList, OptOutKind, User
 from services.accounts import accounts, email_addresses
-from services.subscriptions import branding, consent, lists, page_urls, sign_up
+from services.subscriptions import branding, lists, page_urls, sign_up
+from services.subscriptions.consent import wordings
 from services.subscriptions.members import members, traces, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
 
@@ -169,7 +170,7 @@ def show_confirmation(
         branding.of(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
-        wording=consent.of_lists(uow, [mailing_list]).get(mailing_list.id),
+        wording=wordings.of_lists(uow, [mailing_list]).get(mailing_list.id),
         is_confirmed=found.is_confirmed,
         wants_mail=found.record.email_enabled,
         words=mailing_list.thanks_text,

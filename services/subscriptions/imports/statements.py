@@ -9,8 +9,9 @@ from sqlalchemy import text
 
 from core.errors import DomainError
 from models import ConsentHow, MemberImport
-from services.subscriptions import consent, tags
-from services.subscriptions.consent import ConsentClaimed
+from services.subscriptions import tags
+from services.subscriptions.consent import claims as consent_claims
+from services.subscriptions.consent.claims import ConsentClaimed
 from services.subscriptions.imports import staging
 from services.subscriptions.imports.columns import LeftOut, RowExtras
 from services.subscriptions.imports.endings import JudgedRow
@@ -475,7 +476,7 @@ def keep_claims(
         judged = uow.session.execute(text(_PEOPLE), {"numbers": list(claiming)})
         people = {row.email: row.user_id for row in judged}
         product = (task.description or {}).get("product") or _ANY_FILE
-        consent.claim_many(uow, task.id, claims, people=people, claimed_by=product)
+        consent_claims.claim_many(uow, task.id, claims, people=people, claimed_by=product)
 
 
 def _claimed(email: str, claim: Mapping[str, str]) -> Iterator[ConsentClaimed]:

@@ -20,7 +20,7 @@ from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.batches import work_in_turns
 from services.jobs.lease import JobCancelled, Lease
-from services.subscriptions import consent
+from services.subscriptions.consent import claims
 from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -84,7 +84,7 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
             task.undone += restored
             setattr(task, bookmark, last)
             return False
-    if consent.take_back(uow, task.id, most=BATCH):
+    if claims.take_back(uow, task.id, most=BATCH):
         # The file's claims about members who stay go too. Only by the job's holder.
         leases.progress(uow, lease, done=task.undone, total=task.added)
         return False

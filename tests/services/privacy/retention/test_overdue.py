@@ -2,8 +2,9 @@ from datetime import timedelta
 
 import httpx2
 
+from services.privacy.expired_rows import purge_outlived
 from services.privacy.kept import RULES
-from services.privacy.purging import count_overdue, purge_outlived
+from services.privacy.overdue_rows import count_overdue
 from tests.maintenance import resting_maintenance
 from tests.services.privacy.retention.aged_rows import MINUTE, SPANS, AgedRows
 from tests.stack import Stack, eventually

@@ -7,8 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from core.settings.notations import Retained
+from services.privacy.expired_rows import purge_outlived
 from services.privacy.kept import RULES
-from services.privacy.purging import Purge, TablePurge, TablesNotPurged, purge_outlived
+from services.privacy.purge_runs import Purge, TablePurge, TablesNotPurged
 from storage.unit_of_work import UnitOfWork
 from tests.faults.held_rows import uncommitted
 from tests.services.privacy.retention.aged_rows import AgedRows

@@ -11,10 +11,12 @@ from core.ids import random_hash_id
 from models import ConsentHow, MemberImport
 from services.accounts import accounts
 from services.paging import WHOLE
-from services.subscriptions import consent, lists, sign_up
-from services.subscriptions.consent import (
+from services.subscriptions import lists, sign_up
+from services.subscriptions.consent import claims as consent_claims
+from services.subscriptions.consent import evidence
+from services.subscriptions.consent.claims import ConsentClaimed
+from services.subscriptions.consent.evidence import (
     CONSENT_COLUMNS,
-    ConsentClaimed,
     ConsentShown,
     of_batch,
     values_of,
@@ -47,14 +49,14 @@ def claim(
     addresses = {each.email for each in claims}
     with importing.resources.unit_of_work() as uow:
         people = {each: accounts.find_or_create_person(uow, each).id for each in addresses}
-        return consent.claim_many(uow, import_id, claims, people=people, claimed_by=by)
+        return consent_claims.claim_many(uow, import_id, claims, people=people, claimed_by=by)
 
 
 def consent_of(importing: Importing, list_id: int, address: str) -> list[ConsentShown]:
     with importing.person(list_id, address) as (uow, _, person):
         member = changes.find(uow, list_id, person.id)
         assert member is not None
-        return consent.page(uow, member, WHOLE).rows
+        return evidence.page(uow, member, WHOLE).rows
 
 
 def claims_of(importing: Importing, import_id: int) -> int:

@@ -7,7 +7,7 @@ from core.ids import random_hash_id
 from models import MailingList, User
 from services.accounts import accounts
 from services.subscriptions import lists, sign_up
-from services.subscriptions.consent import read_ip
+from services.subscriptions.consent.entries import read_ip
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.importing import Importing
 

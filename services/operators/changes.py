@@ -1,0 +1,88 @@
+"""The changes that an operator makes on the operators' pages."""
+
+from enum import StrEnum
+
+from core.logging import get_logger
+from models import PaymentOrder, Plan, Resolution
+from services.access.caller import Caller
+from services.accounts import accounts
+from services.credits import settlement
+from services.jobs import maintenance
+from services.jobs import records as jobs
+from services.security_events import EventType, record
+from services.subscriptions import branding
+from storage.unit_of_work import UnitOfWork
+
+log = get_logger(__name__)
+
+
+class OperatorAct(StrEnum):
+    PLAN_CHANGED = "plan.changed"
+    ORDER_CREDITED = "order.credited"
+    ORDER_REFUNDED = "order.refunded"
+    JOB_RETRIED = "job.retried"
+    JOB_CANCELLED = "job.cancelled"
+    MAINTENANCE_BEGUN = "maintenance.begun"
+    TEXTS_REVIEWED = "texts.reviewed"
+
+
+_RESOLVED = {
+    Resolution.CREDIT: OperatorAct.ORDER_CREDITED,
+    Resolution.REFUNDED: OperatorAct.ORDER_REFUNDED,
+}
+
+
+def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> bool:
+    """Return whether the plan was another one before. Raises ``user.not_found``."""
+    user = accounts.get(uow, user_id)
+    is_changed = accounts.change_plan(uow, user, plan)
+    if is_changed:
+        _record(uow, operator, OperatorAct.PLAN_CHANGED, user_id=user.id, plan=plan)
+    return is_changed
+
+
+def resolve_order(
+    uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
+) -> PaymentOrder:
+    """Raises ``order.not_found`` and ``order.not_in_review``."""
+    order = settlement.resolve(uow, order_id, resolution)
+    _record(uow, operator, _RESOLVED[resolution], order_id=order_id)
+    return order
+
+
+def retry_job(uow: UnitOfWork, operator: Caller, job_id: int) -> None:
+    """Raises ``job.not_found`` and ``job.not_retryable``."""
+    job = jobs.get_any(uow, job_id, lock=True)
+    jobs.restart(uow, job)
+    _record(uow, operator, OperatorAct.JOB_RETRIED, job_id=job_id)
+
+
+def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
+    """1, or 0 when the job had ended. Raises ``job.not_found``."""
+    cancelled = jobs.stop(uow, jobs.get_any(uow, job_id, lock=True))
+    if cancelled:
+        _record(uow, operator, OperatorAct.JOB_CANCELLED, job_id=job_id)
+    return cancelled
+
+
+def begin_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
+    """Raises ``maintenance.not_found`` and ``maintenance.running``."""
+    maintenance.make_due(uow, name)
+    _record(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
+
+
+def review_texts(
+    uow: UnitOfWork, operator: Caller, kind: branding.Kind, record_id: int, version: str
+) -> bool:
+    """Return whether the texts are still those that the operator looked at."""
+    is_reviewed = branding.mark_reviewed(uow, kind, record_id, version)
+    if is_reviewed:
+        _record(uow, operator, OperatorAct.TEXTS_REVIEWED, kind=kind, id=record_id)
+    return is_reviewed
+
+
+def _record(uow: UnitOfWork, operator: Caller, act: OperatorAct, /, **subject: int | str) -> None:
+    acted, by = EventType.OPERATOR_ACTED, operator.credential
+    record(uow, operator.user_id, acted, credential=by, act=act, **subject)
+    told = {"operator_id": operator.user_id, "act": act, **subject}
+    uow.after_commit(lambda: log.info("operator.acted", **told))

@@ -1,0 +1,49 @@
+"""Consent wordings: the versions of the text to which people agree when they join a list."""
+
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import func, select, tuple_
+
+from core.errors.mailing import LIST_CONSENT_WORDINGS
+from models import ConsentWording, MailingList
+from storage.unit_of_work import UnitOfWork
+
+MAX_WORDING_CHARACTERS = 2_000
+MAX_WORDINGS = 1_000
+
+
+def choose(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> None:
+    """Let a wording hold from now on, or none; raises ``list.consent_wordings``.
+
+    A text that the list had before gets its version back.
+    """
+    wording = (wording or "").strip()
+    if not wording:
+        mailing_list.consent_wording_version = None
+        uow.session.flush()
+        return
+    # Two owners' programs that change it at once take turns; no act on the list waits for that.
+    held = select(MailingList.id).where(MailingList.id == mailing_list.id)
+    uow.session.execute(held.with_for_update(key_share=True))
+    of_list = ConsentWording.list_id == mailing_list.id
+    found = select(ConsentWording.version).where(of_list, ConsentWording.wording == wording)
+    version = uow.session.scalar(found)
+    if version is None:
+        newest = select(func.max(ConsentWording.version)).where(of_list)
+        version = (uow.session.scalar(newest) or 0) + 1
+        if version > MAX_WORDINGS:
+            raise LIST_CONSENT_WORDINGS(most=MAX_WORDINGS)
+        uow.session.add(ConsentWording(list_id=mailing_list.id, version=version, wording=wording))
+    mailing_list.consent_wording_version = version
+    uow.session.flush()
+
+
+def of_lists(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
+    """The wordings that hold now, by the ids of the lists that have one."""
+    wanted = {each.id: each.consent_wording_version for each in lists}
+    chosen = [(list_id, version) for list_id, version in wanted.items() if version is not None]
+    if not chosen:
+        return {}
+    key = tuple_(ConsentWording.list_id, ConsentWording.version)
+    query = select(ConsentWording.list_id, ConsentWording.wording).where(key.in_(chosen))
+    return dict(uow.session.execute(query).all())
