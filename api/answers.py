@@ -135,7 +135,7 @@ LIST_RULES = (
 def list_responses(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) -> list[Channel]:
     """Return the records of lists, with their numbers, site keys and wordings."""
     subscribers = subscriber_counts.count_subscribers(uow, {each.id for each in lists})
-    texts = wordings.of_lists(uow, lists)
+    texts = wordings.current_wordings(uow, lists)
     keys = {
         name: state.challenges.challenge_for(ChallengeProviderName(name)).site_key
         for name in {each.challenge_provider for each in lists}

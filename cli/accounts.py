@@ -66,7 +66,7 @@ def show_user(
     from services.operators import user_accounts
 
     with connected() as resources, resources.unit_of_work() as uow:
-        account = user_accounts.account_of(uow, user_accounts.named(uow, named))
+        account = user_accounts.read_account(uow, user_accounts.find_user(uow, named))
         had = fields(account, "has_password has_second_factor lists live_keys")
         user = account.user
         show({**fields(user, _USER), **had, "erased_at": user.erased_at}, as_json=as_json)

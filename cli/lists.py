@@ -70,7 +70,7 @@ def show_list(list_name: ListName, as_json: Json = False) -> None:
             "tagline description email_channel_enabled challenge_enabled challenge_provider"
             " confirm_required redirect_origins updated_at archived_at",
         )
-        most = networks.most_of_one_network(uow, found.id)
+        most = networks.count_largest_network(uow, found.id)
         shown = {**_brief(found, active), "owner": owner.email, **more, "most_of_network": most}
         show(shown, as_json=as_json)
 
@@ -105,7 +105,7 @@ def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
 def verify(as_json: Json = False) -> None:
     """Check that the figures of all lists come to their members. With faults, show them, exit 1."""
     with connected() as resources:
-        faults = daily_figures.verify(resources)
+        faults = daily_figures.verify_figures(resources)
     if faults or as_json:
         show_all([asdict(each) for each in faults], as_json=as_json)
     else:

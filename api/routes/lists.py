@@ -75,10 +75,10 @@ def read_list_stats(
     another list count as left. A pending person has not joined. By tier, a member who gets another
     tier left the one and joined the other. The net of all days is the number of active members.
     """
-    days = daily_figures.day_range(first, last)
+    days = daily_figures.choose_days(first, last)
     mailing_list = lists.owned(uow, caller, list_id)
-    found = daily_figures.read(uow, mailing_list.id, days, by)
-    sign_ups = daily_figures.sign_ups(uow, mailing_list.id, days)
+    found = daily_figures.read_figures(uow, mailing_list.id, days, by)
+    sign_ups = daily_figures.count_sign_ups(uow, mailing_list.id, days)
     return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
 
 

@@ -1,5 +1,10 @@
-"""The changes that an operator makes on the operators' pages."""
+"""The changes that an operator makes on the operators' pages.
 
+Each change records an event of the operator's own account. The event shows who made the change,
+when and from where. The events of the other account show what was changed.
+"""
+
+from collections.abc import Mapping
 from enum import StrEnum
 
 from core.logging import get_logger
@@ -26,63 +31,71 @@ class OperatorAct(StrEnum):
     TEXTS_REVIEWED = "texts.reviewed"
 
 
-_RESOLVED = {
+_ACT_BY_RESOLUTION: Mapping[Resolution, OperatorAct] = {
     Resolution.CREDIT: OperatorAct.ORDER_CREDITED,
     Resolution.REFUNDED: OperatorAct.ORDER_REFUNDED,
 }
 
 
 def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> bool:
-    """Return whether the plan was another one before. Raises ``user.not_found``."""
+    """Return whether the user had another plan before; raises ``user.not_found``."""
     user = accounts.get(uow, user_id)
     is_changed = accounts.change_plan(uow, user, plan)
     if is_changed:
-        _record(uow, operator, OperatorAct.PLAN_CHANGED, user_id=user.id, plan=plan)
+        _record_act(uow, operator, OperatorAct.PLAN_CHANGED, user_id=user.id, plan=plan)
     return is_changed
 
 
 def resolve_order(
     uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
 ) -> PaymentOrder:
-    """Raises ``order.not_found`` and ``order.not_in_review``."""
+    """Resolve an order in review; raises ``order.not_found`` and ``order.not_in_review``."""
     order = settlement.resolve(uow, order_id, resolution)
-    _record(uow, operator, _RESOLVED[resolution], order_id=order_id)
+    _record_act(uow, operator, _ACT_BY_RESOLUTION[resolution], order_id=order_id)
     return order
 
 
 def retry_job(uow: UnitOfWork, operator: Caller, job_id: int) -> None:
-    """Raises ``job.not_found`` and ``job.not_retryable``."""
+    """Restart a job; raises ``job.not_found`` and ``job.not_retryable``."""
     job = jobs.get_any(uow, job_id, lock=True)
     jobs.restart(uow, job)
-    _record(uow, operator, OperatorAct.JOB_RETRIED, job_id=job_id)
+    _record_act(uow, operator, OperatorAct.JOB_RETRIED, job_id=job_id)
 
 
 def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
-    """1, or 0 when the job had ended. Raises ``job.not_found``."""
+    """Cancel a job; returns 1, or 0 for a job that had ended. Raises ``job.not_found``."""
     cancelled = jobs.stop(uow, jobs.get_any(uow, job_id, lock=True))
     if cancelled:
-        _record(uow, operator, OperatorAct.JOB_CANCELLED, job_id=job_id)
+        _record_act(uow, operator, OperatorAct.JOB_CANCELLED, job_id=job_id)
     return cancelled
 
 
 def begin_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
-    """Raises ``maintenance.not_found`` and ``maintenance.running``."""
+    """Make a maintenance due; raises ``maintenance.not_found`` and ``maintenance.running``."""
     maintenance.make_due(uow, name)
-    _record(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
+    _record_act(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
 
 
 def review_texts(
     uow: UnitOfWork, operator: Caller, kind: branding.Kind, record_id: int, version: str
 ) -> bool:
-    """Return whether the texts are still those that the operator looked at."""
+    """Mark suspicious texts as reviewed; return false if the texts changed meanwhile."""
     is_reviewed = branding.mark_reviewed(uow, kind, record_id, version)
     if is_reviewed:
-        _record(uow, operator, OperatorAct.TEXTS_REVIEWED, kind=kind, id=record_id)
+        _record_act(uow, operator, OperatorAct.TEXTS_REVIEWED, kind=kind, id=record_id)
     return is_reviewed
 
 
-def _record(uow: UnitOfWork, operator: Caller, act: OperatorAct, /, **subject: int | str) -> None:
-    acted, by = EventType.OPERATOR_ACTED, operator.credential
-    record(uow, operator.user_id, acted, credential=by, act=act, **subject)
-    told = {"operator_id": operator.user_id, "act": act, **subject}
-    uow.after_commit(lambda: log.info("operator.acted", **told))
+def _record_act(
+    uow: UnitOfWork, operator: Caller, act: OperatorAct, /, **subject: int | str
+) -> None:
+    record(
+        uow,
+        operator.user_id,
+        EventType.OPERATOR_ACTED,
+        credential=operator.credential,
+        act=act,
+        **subject,
+    )
+    details = {"operator_id": operator.user_id, "act": act, **subject}
+    uow.after_commit(lambda: log.info("operator.acted", **details))

@@ -10,9 +10,11 @@ from storage.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True)
-class ShownMaintenance:
-    """Attributes:
-    took_seconds: of the last run that has ended.
+class MaintenanceRun:
+    """The last run of a kind of maintenance.
+
+    Attributes:
+        took_seconds: how long the run took; ``None`` while it is running.
     """
 
     row: Maintenance
@@ -22,18 +24,18 @@ class ShownMaintenance:
 
     @property
     def done(self) -> int | None:
-        """How much the last run did that ended well."""
+        """The number that the last successful run reported, such as deleted rows."""
         return (self.row.last_result or {}).get("done")
 
 
-def all_of_them(uow: UnitOfWork) -> list[ShownMaintenance]:
-    """By the database's clock, as the workers see it."""
+def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
+    """Return the last run of each kind, by the database's clock, because the workers use it too."""
     now = uow.session.scalar(select(func.now()))
     assert now is not None
     return [
-        ShownMaintenance(
+        MaintenanceRun(
             row,
-            last_seconds(row),
+            run_seconds(row),
             is_running=row.lease_expires_at is not None and row.lease_expires_at > now,
             is_due=row.due_at <= now,
         )
@@ -41,9 +43,10 @@ def all_of_them(uow: UnitOfWork) -> list[ShownMaintenance]:
     ]
 
 
-def last_seconds(row: Maintenance) -> float | None:
-    """Return how long the last run took; ``None`` while one is under way."""
-    started, finished = row.last_started_at, row.last_finished_at
+def run_seconds(row: Maintenance) -> float | None:
+    """Return how long the last run took; ``None`` while a run is in progress."""
+    started = row.last_started_at
+    finished = row.last_finished_at
     if started is None or finished is None or finished < started:
         return None
     return round((finished - started).total_seconds(), 3)

@@ -1,4 +1,4 @@
-"""The work that is overdue, as operators see it."""
+"""The work that is overdue, as the operators' pages show it."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from services import deployment_figures
 from services.deployment_figures import DeploymentFigures
-from services.privacy.overdue_rows import count_overdue
+from services.privacy.overdue_rows import count_overdue_rows
 from services.subscriptions import branding, lists
 from services.subscriptions.branding import SuspiciousText
 from services.subscriptions.lists import ReportedList
 from storage.resources import Resources
 
-# A job or maintenance that is due for less than that is no news: the workers are at it.
+# Work that became due more recently is normal: a worker will take it.
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
@@ -20,8 +20,10 @@ _MAX_SUSPICIOUS_TEXTS = 20
 
 @dataclass(frozen=True)
 class QueueFigures:
-    """Attributes:
-    oldest_seconds: for how long the oldest of its jobs has been due; 0 where none is.
+    """The jobs of one queue.
+
+    Attributes:
+        oldest_seconds: how long its oldest job has been due; 0 if no job is due.
     """
 
     queue: str
@@ -33,9 +35,12 @@ class QueueFigures:
 
 @dataclass(frozen=True)
 class OverdueWork:
-    """Attributes:
-    rows: overdue rows by the rule of retention, of rules that have any.
-    late_maintenance: for how many seconds each kind of maintenance that is late has been due.
+    """Everything that waits for the workers or for an operator.
+
+    Attributes:
+        rows: the number of overdue rows per retention rule; rules without any are missing.
+        late_maintenance: how many seconds late each kind of maintenance is; kinds that are in time
+            are missing.
     """
 
     figures: DeploymentFigures
@@ -46,25 +51,28 @@ class OverdueWork:
     suspicious: list[SuspiciousText]
 
 
-def read(resources: Resources) -> OverdueWork:
-    """Raises ``psycopg2.Error``. Reads the jobs that have not ended, and few other rows."""
+def read_overdue_work(resources: Resources) -> OverdueWork:
+    """Read the overdue work; raises ``psycopg2.Error``.
+
+    The statements read the unfinished jobs, and few other rows.
+    """
     figures = deployment_figures.read(resources.database)
-    counted = count_overdue(resources)
+    overdue_rows = count_overdue_rows(resources)
     with resources.unit_of_work() as uow:
         reported = lists.reported_lists(uow, limit=_MAX_REPORTED_LISTS)
         suspicious = branding.found(uow, limit=_MAX_SUSPICIOUS_TEXTS)
-    late = figures.maintenance.late_seconds.items()
+    late = sorted(figures.maintenance.late_seconds.items())
     return OverdueWork(
         figures,
-        queues=queues_of(figures),
-        rows={name: count for name, count in sorted(counted.items()) if count},
-        late_maintenance={name: each for name, each in sorted(late) if each >= MIN_LATE_SECONDS},
+        queues=list_queues(figures),
+        rows={rule: count for rule, count in sorted(overdue_rows.items()) if count},
+        late_maintenance={name: seconds for name, seconds in late if seconds >= MIN_LATE_SECONDS},
         reported=reported,
         suspicious=suspicious,
     )
 
 
-def queues_of(figures: DeploymentFigures) -> list[QueueFigures]:
+def list_queues(figures: DeploymentFigures) -> list[QueueFigures]:
     jobs = figures.jobs
     due = Counter[str]()
     for (queue, _), count in jobs.due.items():

@@ -9,12 +9,16 @@ from services.accounts import accounts
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork
 
-_MAX_DIGITS = len(str(ids.MAX_ID))
+_MAX_ID_DIGITS = len(str(ids.MAX_ID))
 
 
 @dataclass(frozen=True)
 class UserAccount:
-    """``lists``: the slugs of those that are not archived."""
+    """A user's account.
+
+    Attributes:
+        lists: the slugs of the user's lists, except archived ones.
+    """
 
     user: User
     has_password: bool
@@ -23,15 +27,15 @@ class UserAccount:
     live_keys: int
 
 
-def named(uow: UnitOfWork, name: str) -> User:
-    """By an id or an address; raises ``user.not_found`` and ``email.invalid``."""
+def find_user(uow: UnitOfWork, name: str) -> User:
+    """Return the user with this id or address; raises ``user.not_found`` and ``email.invalid``."""
     if not (name.isascii() and name.isdigit()):
         return accounts.get_by_email(uow, name)
-    # A number above all ids is no user's.
-    return accounts.get(uow, min(int(name), ids.MAX_ID) if len(name) <= _MAX_DIGITS else 0)
+    # No user has the id 0, so a number that is too large for an id raises ``user.not_found``.
+    return accounts.get(uow, min(int(name), ids.MAX_ID) if len(name) <= _MAX_ID_DIGITS else 0)
 
 
-def account_of(uow: UnitOfWork, user: User) -> UserAccount:
+def read_account(uow: UnitOfWork, user: User) -> UserAccount:
     return UserAccount(
         user,
         has_password=user.password_hash is not None,

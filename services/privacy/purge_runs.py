@@ -1,4 +1,9 @@
-"""A run of a purge: it purges several tables in turns, in one transaction per batch."""
+"""A run of a purge, which deletes rows of several tables in turns.
+
+Each batch is one short transaction of one table. The tables take turns, so that a large table
+doesn't delay the others. If a table fails, the run continues without that table, and reports the
+failure at its end.
+"""
 
 import time
 from collections.abc import Callable
@@ -13,18 +18,20 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
-# A run that would take longer leaves the rest to the next one, well before it loses its lease.
+
+# A run ends after this time, well before it loses its lease. The next run deletes the rest.
 _MAX_RUN_SECONDS = 45 * 60.0
-# A batch that takes longer makes the next one smaller: the database ends it after ten seconds. Most
-# take a fraction of a second.
+# After a batch that took longer, the next batch is smaller. Most batches take a fraction of a
+# second. The database cancels a statement after ten seconds.
 _MAX_BATCH_SECONDS = 2.0
 _MIN_BATCH_ROWS = 10
-# Deletes some rows, as many as it is told at most, and returns their number.
+
+# Deletes at most this many rows, and returns their number.
 Batch = Callable[[UnitOfWork, int], int]
 
 
 class TablesNotPurged(Exception):
-    """Some tables could not be purged, and why; all others were."""
+    """Some tables could not be purged. The message names them with their errors."""
 
 
 @dataclass
@@ -36,7 +43,7 @@ class TablePurge:
     rows: int
     has_more: bool = True
 
-    def go_on(self, resources: Resources) -> int:
+    def purge_batch(self, resources: Resources) -> int:
         """Purge one batch; returns its number of rows. Raises ``SQLAlchemyError``."""
         begun_at = time.monotonic()
         try:
@@ -55,33 +62,35 @@ class TablePurge:
 
 
 @dataclass
-class Purge:
-    """A run of the purge, and what came of it."""
+class PurgeRun:
+    """A run of a purge, with the number of purged rows and the errors by table name."""
 
     resources: Resources
     purged: int = 0
-    failed: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
 
-    def work_off(self, *tables: TablePurge) -> None:
+    def purge_tables(self, *tables: TablePurge) -> None:
         """Purge the tables in turns, until nothing is left or the time is over."""
         ends_at = time.monotonic() + _MAX_RUN_SECONDS
-        waiting = list(tables)
-        while waiting and time.monotonic() < ends_at:
-            for table in waiting:
-                self.attempt(table.name, partial(table.go_on, self.resources))
-            waiting = [each for each in waiting if each.has_more and each.name not in self.failed]
+        unfinished = list(tables)
+        while unfinished and time.monotonic() < ends_at:
+            for table in unfinished:
+                self.attempt(table.name, partial(table.purge_batch, self.resources))
+            unfinished = [
+                each for each in unfinished if each.has_more and each.name not in self.errors
+            ]
 
-    def attempt(self, name: str, work: Callable[[], int]) -> None:
-        """Do the work and count its rows, or note why it failed."""
+    def attempt(self, table: str, work: Callable[[], int]) -> None:
+        """Do the work and add the number of its rows, or record its error."""
         try:
             self.purged += work()
         except SQLAlchemyError as error:
-            log.exception("retention.failed", table=name)
-            self.failed[name] = type(getattr(error, "orig", None) or error).__name__
+            log.exception("retention.failed", table=table)
+            self.errors[table] = type(getattr(error, "orig", None) or error).__name__
 
     def end(self) -> int:
-        """Return how many rows were purged; raises ``TablesNotPurged``."""
-        if self.failed:
-            why = ", ".join(f"{name} ({reason})" for name, reason in self.failed.items())
-            raise TablesNotPurged(f"{why}; {self.purged} rows of others were purged")
+        """Return the number of purged rows; raises ``TablesNotPurged``."""
+        if self.errors:
+            reasons = ", ".join(f"{table} ({error})" for table, error in self.errors.items())
+            raise TablesNotPurged(f"{reasons}; {self.purged} rows of others were purged")
         return self.purged

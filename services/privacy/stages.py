@@ -74,7 +74,7 @@ def _blanking_events(of_person: str) -> Stage:
 
 def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Erase what shows how the person came onto lists, and the wordings of their own lists."""
-    rows = history.erase(uow, [user_id], most=MAX_EVENTS)
+    rows = history.erase_history(uow, [user_id], limit=MAX_EVENTS)
     return Batch(rows, 0 if rows >= MAX_EVENTS else None)
 
 

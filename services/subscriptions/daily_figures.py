@@ -1,6 +1,11 @@
-"""Daily figures of lists: how many people became active members, or ceased to be."""
+"""Daily figures of lists: how many people became active members, or ceased to be.
 
-from collections.abc import Collection, Mapping, Sequence
+A trigger on ``subscriptions`` writes the differences of each statement. Maintenance adds them to
+the figures of their day. Each figure here is a sum of the days and the remaining differences, so
+that the figure is exact. The cost of a figure grows with the number of days.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -10,21 +15,17 @@ from sqlalchemy import ColumnElement, func, select, text
 
 from core import clock
 from core.errors.mailing import FIGURES_RANGE
-from models import (
-    DAYS_AND_DELTAS,
-    MailingList,
-    Tier,
-)
+from models import DAYS_AND_DELTAS, MailingList, Tier
 from storage.long_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Three years. A row for each day, and all are read at once.
+# Three years. The answer has one row per day, and all are read at once.
 MAX_DAYS = 1_100
-_USUAL_DAYS = 30
+_DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
 _MAX_VERIFICATION = timedelta(hours=1)
-_both = DAYS_AND_DELTAS.c
+_DAYS = DAYS_AND_DELTAS.c
 
 
 class FiguresBy(StrEnum):
@@ -34,15 +35,18 @@ class FiguresBy(StrEnum):
 
 
 _KEYS: Mapping[FiguresBy, ColumnElement[Any]] = {
-    FiguresBy.DAY: _both.day,
-    FiguresBy.SOURCE: _both.source,
-    FiguresBy.TIER: _both.type,
+    FiguresBy.DAY: _DAYS.day,
+    FiguresBy.SOURCE: _DAYS.source,
+    FiguresBy.TIER: _DAYS.type,
 }
 
 
 @dataclass(frozen=True)
 class MemberFigures:
-    """How often a person became an active member, or ceased to be one, whoever wanted it."""
+    """How often people became active members, and how often they ceased to be.
+
+    The figures include changes by the owner.
+    """
 
     key: str
     joined: int = 0
@@ -67,7 +71,7 @@ class DayRange:
 
 
 class SignUps(NamedTuple):
-    """How often a person was asked by mail to confirm, and how often one did."""
+    """The number of confirmation requests that were mailed, and of confirmations."""
 
     asked: int
     confirmed: int
@@ -75,7 +79,7 @@ class SignUps(NamedTuple):
 
 @dataclass(frozen=True)
 class FiguresFault:
-    """Figures of all time that don't come to the list's active members of this source and tier."""
+    """A list, source and tier whose figures don't add up to the number of active members."""
 
     list_id: int
     source: str
@@ -84,59 +88,42 @@ class FiguresFault:
     counted: int
 
 
-def day_range(first: date | None, last: date | None) -> DayRange:
-    """The days asked for: the last thirty unless told otherwise. Raises ``figures.range``."""
+def choose_days(first: date | None, last: date | None) -> DayRange:
+    """Return the days asked for, by default the last thirty; raises ``figures.range``."""
     last = last or clock.now().date()
     if last.year in _YEARS:
-        first = first or last - timedelta(days=_USUAL_DAYS - 1)
+        first = first or last - timedelta(days=_DEFAULT_DAYS - 1)
         if first.year in _YEARS and 0 <= (last - first).days < MAX_DAYS:
             return DayRange(first, last)
     raise FIGURES_RANGE(most=MAX_DAYS)
 
 
-def read(uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy) -> Sequence[MemberFigures]:
-    """The list's figures: of every day in order, or of the sources or tiers that have any.
+def read_figures(
+    uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
+) -> Sequence[MemberFigures]:
+    """Return the list's figures by day, source or tier.
 
-    By tier, a member who gets another tier left the one and joined the other.
+    By day, the result has every day in order. Otherwise it has the keys with any figures. By tier,
+    a member who changes the tier leaves one tier and joins another.
     """
-    joined: ColumnElement[Any] = func.sum(_both.joined)
-    left: ColumnElement[Any] = func.sum(_both.gone)
+    joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
+    left_sum: ColumnElement[Any] = func.sum(_DAYS.gone)
     if by is FiguresBy.TIER:
-        joined, left = joined + func.sum(_both.moved_in), left + func.sum(_both.moved_out)
+        joined_sum += func.sum(_DAYS.moved_in)
+        left_sum += func.sum(_DAYS.moved_out)
     query = (
-        select(_KEYS[by], joined, left)
-        .where(_both.list_id == list_id, _both.day.between(days.first, days.last))
+        select(_KEYS[by], joined_sum, left_sum)
+        .where(_DAYS.list_id == list_id, _DAYS.day.between(days.first, days.last))
         .group_by(_KEYS[by])
     )
-    found = {
-        str(key): MemberFigures(str(key), int(joined), int(left))
-        for key, joined, left in uow.session.execute(query)
+    figures = {
+        str(key): MemberFigures(str(key), int(joined_count), int(left_count))
+        for key, joined_count, left_count in uow.session.execute(query)
     }
     if by is FiguresBy.DAY:
-        return [found.get(str(day)) or MemberFigures(str(day)) for day in days.days]
-    return [each for key in _in_order(found, by) if (each := found[key]).joined or each.left]
-
-
-def net_of_owner(uow: UnitOfWork, owner_id: int, days: int) -> int:
-    """How many more active members all lists of the owner have than this many days ago (UTC)."""
-    since = clock.now().date() - timedelta(days=days - 1)
-    query = (
-        select(func.sum(_both.joined - _both.gone))
-        .join(MailingList, MailingList.id == _both.list_id)
-        .where(MailingList.user_id == owner_id, _both.day >= since)
-    )
-    return int(uow.session.scalar(query) or 0)
-
-
-def net_by_list(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
-    """Return how many more active members these lists have than this many days ago (UTC)."""
-    since = clock.now().date() - timedelta(days=days - 1)
-    query = (
-        select(_both.list_id, func.sum(_both.joined - _both.gone))
-        .where(_both.list_id.in_(list_ids), _both.day >= since)
-        .group_by(_both.list_id)
-    )
-    return {list_id: int(net) for list_id, net in uow.session.execute(query)}
+        return [figures.get(str(day)) or MemberFigures(str(day)) for day in days.days]
+    in_order = [figures[key] for key in _in_order(figures, by)]
+    return [each for each in in_order if each.joined or each.left]
 
 
 _SIGN_UPS = text("""
@@ -149,24 +136,40 @@ WHERE list_id = :list_id
 """)
 
 
-def sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
-    """The list's sign-ups of these days (UTC): a confirmation counts on its own day."""
+def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
+    """Count the list's sign-ups on these days (UTC). A confirmation counts on its own day."""
     values = {"list_id": list_id, "first": days.first, "after": days.last + timedelta(days=1)}
     return SignUps(*uow.session.execute(_SIGN_UPS, values).one())
 
 
-def members_by(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:
-    """How many active members the list has now of each source or tier that has any."""
-    count: ColumnElement[Any] = func.sum(_both.joined - _both.gone)
+def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:
+    """Count the list's active members per source or tier; keys without members are missing."""
+    count: ColumnElement[Any] = func.sum(_DAYS.joined - _DAYS.gone)
     if by is FiguresBy.TIER:
-        count += func.sum(_both.moved_in - _both.moved_out)
-    query = select(_KEYS[by], count).where(_both.list_id == list_id).group_by(_KEYS[by])
-    found = {str(key): int(number) for key, number in uow.session.execute(query) if number}
-    return {str(key): found[key] for key in _in_order(found, by)}
+        count += func.sum(_DAYS.moved_in - _DAYS.moved_out)
+    query = select(_KEYS[by], count).where(_DAYS.list_id == list_id).group_by(_KEYS[by])
+    counts = {str(key): int(number) for key, number in uow.session.execute(query) if number}
+    return {str(key): counts[key] for key in _in_order(counts, by)}
 
 
-def _in_order(found: Collection[str], by: FiguresBy) -> list[str]:
-    return [key for key in (Tier if by is FiguresBy.TIER else sorted(found)) if key in found]
+def owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
+    """Return by how many active members the owner's lists have grown in these days (UTC)."""
+    query = (
+        select(func.sum(_DAYS.joined - _DAYS.gone))
+        .join(MailingList, MailingList.id == _DAYS.list_id)
+        .where(MailingList.user_id == owner_id, _DAYS.day >= _first_day(days))
+    )
+    return int(uow.session.scalar(query) or 0)
+
+
+def list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
+    """Return by how many active members each list has grown in these days (UTC)."""
+    query = (
+        select(_DAYS.list_id, func.sum(_DAYS.joined - _DAYS.gone))
+        .where(_DAYS.list_id.in_(list_ids), _DAYS.day >= _first_day(days))
+        .group_by(_DAYS.list_id)
+    )
+    return {list_id: int(net) for list_id, net in uow.session.execute(query)}
 
 
 _FAULTS = text("""
@@ -185,12 +188,22 @@ _FAULTS = text("""
     """)
 
 
-def verify(resources: Resources) -> list[FiguresFault]:
+def verify_figures(resources: Resources) -> list[FiguresFault]:
     """Compare the figures of all lists with their members, in one view of the database."""
     failures = 0
     while True:
         try:
-            with resources.long_reads.view(_MAX_VERIFICATION, failures=failures) as reading:
-                return [FiguresFault(*row) for row in reading.execute(_FAULTS)]
+            with resources.long_reads.view(_MAX_VERIFICATION, failures=failures) as connection:
+                return [FiguresFault(*row) for row in connection.execute(_FAULTS)]
         except ReplicaFailed:
             failures += 1
+
+
+def _in_order(keys: Collection[str], by: FiguresBy) -> list[str]:
+    """Return the keys of tiers from the lowest to the highest, and others alphabetically."""
+    order: Iterable[str] = Tier if by is FiguresBy.TIER else sorted(keys)
+    return [key for key in order if key in keys]
+
+
+def _first_day(days: int) -> date:
+    return clock.now().date() - timedelta(days=days - 1)

@@ -1,4 +1,8 @@
-"""Folds the changes of member numbers into the counts and daily figures of lists."""
+"""Folds the changes of member numbers into the counts and daily figures of lists.
+
+A trigger on ``subscriptions`` writes the changes as differences. Reading a count or a figure adds
+the differences that are left, so it stays quick only while these are few.
+"""
 
 from datetime import timedelta
 
@@ -12,19 +16,15 @@ from storage.unit_of_work import UnitOfWork
 FOLD_COUNTS = maintenance.register(
     "maintenance.fold_counts",
     every=timedelta(seconds=30),
-    run=lambda resources, _: fold_all(resources),
+    run=lambda resources, _: fold_everything(resources),
 )
 _MAX_FOLDED_DELTAS = 10_000
 
 
-def fold_all(resources: Resources) -> int:
-    """Add all differences to their lists' counts and days, the oldest first, batch by batch.
-
-    The owners of lists that have grown beyond a quota are told. Returns how many differences were
-    added. Reading a list's count or its figures stays quick while few are left beside them.
-    """
+def fold_everything(resources: Resources) -> int:
+    """Fold all differences, the oldest first, in batches; returns their number."""
     total = 0
-    for fold_batch in (fold_deltas, fold):
+    for fold_batch in (fold_counts, fold_days):
         folded = _MAX_FOLDED_DELTAS
         while folded == _MAX_FOLDED_DELTAS:
             with resources.unit_of_work() as uow:
@@ -33,9 +33,9 @@ def fold_all(resources: Resources) -> int:
     return total
 
 
-# By an array: the table is nearly empty at most times, and a join that Postgres plans for a few
-# rows reads ten thousand as often as there are any.
-_FOLD = text("""
+# The array makes Postgres look up the rows by their keys. Postgres would plan a join for few rows,
+# because the table is usually nearly empty. Such a join is very slow for ten thousand rows.
+_FOLD_COUNTS = text("""
     WITH taken AS (
         DELETE FROM subscriber_deltas WHERE id = ANY (ARRAY(
             SELECT id FROM subscriber_deltas ORDER BY id LIMIT :max_deltas FOR UPDATE SKIP LOCKED
@@ -51,19 +51,20 @@ _FOLD = text("""
     """)
 
 
-def fold_deltas(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to their lists' counts; returns how many were added.
+def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
+    """Add the oldest differences to the counts of their lists; returns their number.
 
-    Readers' own acts are always done, so they alone can bring an owner over a quota. The mail that
-    says so is written in the same transaction, so it is sent whatever is killed.
+    The owners of lists that have grown are notified. Readers may always join, so they can exceed
+    an owner's quota of members. The same transaction writes the mail, so that no
+    crash loses the mail.
     """
-    folded, grown = uow.session.execute(_FOLD, {"max_deltas": max_deltas}).one()
+    folded, grown = uow.session.execute(_FOLD_COUNTS, {"max_deltas": max_deltas}).one()
     notify_owners(uow, grown)
     return int(folded)
 
 
-# By an array, as counts are folded.
-_FOLD_FIGURES = text("""
+# An array is used for the same reason as in ``_FOLD_COUNTS``.
+_FOLD_DAYS = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(
             SELECT id FROM member_day_deltas ORDER BY id LIMIT :max_deltas FOR UPDATE SKIP LOCKED
@@ -82,6 +83,6 @@ _FOLD_FIGURES = text("""
     """)
 
 
-def fold(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add the oldest differences to their days; returns how many were added."""
-    return uow.session.scalar(_FOLD_FIGURES, {"max_deltas": max_deltas}) or 0
+def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
+    """Add the oldest differences to the figures of their day; returns their number."""
+    return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0

@@ -134,7 +134,7 @@ def change(
         uow.session.flush()
     if _WORDING in fields:
         with waiting_briefly(uow):
-            wordings.choose(uow, mailing_list, fields[_WORDING])
+            wordings.choose_wording(uow, mailing_list, fields[_WORDING])
 
 
 class SignUpField(NamedTuple):

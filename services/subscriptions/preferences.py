@@ -323,7 +323,7 @@ def _of_list(
     uow: UnitOfWork, record: Subscription, mailing_list: MailingList, shown: ShownAttributes
 ) -> Known:
     attributes = shown.of_record(record)
-    agreed = evidence.page(uow, record, PageRequest(MAX_ENTRIES)).rows
+    agreed = evidence.list_evidence(uow, record, PageRequest(MAX_ENTRIES)).rows
     event = SubscriptionEvent
     own = event.list_id == record.list_id, event.user_id == record.user_id
     newest = select(event).where(*own).order_by(event.id.desc()).limit(MAX_ENTRIES)

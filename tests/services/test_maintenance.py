@@ -84,7 +84,7 @@ def test_ip_addresses_of_consent_are_shortened_after_90_days(
     monkeypatch.setattr(ip_addresses, "_MAX_BATCH_ROWS", 2)
     old_and_young = [(ip,) for ip in (*given.values(), *given)]
     for _ in range(2):
-        ip_addresses.shorten(stack.resources)
+        ip_addresses.shorten_ip_addresses(stack.resources)
         entries = "SELECT ip FROM consent_entries WHERE user_id = %s ORDER BY id"
         assert stack.query(entries, owner.user_id) == old_and_young
         claims = "SELECT ip FROM consent_claims WHERE import_id = %s ORDER BY subscription_id"

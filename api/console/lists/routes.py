@@ -60,7 +60,7 @@ IMAGES_TO_CHOOSE = 100
 def show_lists(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
     found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
     shown = list_responses(uow, visit.state, found.rows)
-    net = daily_figures.net_by_list(uow, [each.id for each in shown], DAYS_OF_NET)
+    net = daily_figures.list_growth(uow, [each.id for each in shown], DAYS_OF_NET)
     return visit.page("lists.html", lists=shown, net=net, next_cursor=found.next_cursor)
 
 
@@ -103,15 +103,15 @@ def show_list(
     last = clock.now().date()
     wanted = DayRange(last - timedelta(days=int(period) - 1), last)
     mailing_list = visit.own_list(uow, list_id)
-    by_source = daily_figures.members_by(uow, mailing_list.id, FiguresBy.SOURCE)
-    by_tier = daily_figures.members_by(uow, mailing_list.id, FiguresBy.TIER)
+    by_source = daily_figures.count_members(uow, mailing_list.id, FiguresBy.SOURCE)
+    by_tier = daily_figures.count_members(uow, mailing_list.id, FiguresBy.TIER)
     return visit.page(
         "list.html",
         list=list_response(uow, visit.state, mailing_list),
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
-        plot=growth_plot(daily_figures.read(uow, mailing_list.id, wanted, FiguresBy.DAY)),
-        sign_ups=daily_figures.sign_ups(uow, mailing_list.id, wanted),
+        plot=growth_plot(daily_figures.read_figures(uow, mailing_list.id, wanted, FiguresBy.DAY)),
+        sign_ups=daily_figures.count_sign_ups(uow, mailing_list.id, wanted),
         period=period,
         periods=_PERIODS,
     )

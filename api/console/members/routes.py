@@ -251,8 +251,8 @@ def show_member(
         own_fields = fields.list_of(uow, visit.user_id)
         wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
         history = members.history(uow, held.mailing_list, user_id, wanted)
-        agreed = evidence.page(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
-        of_networks = networks.others_of_networks(uow, held.record, agreed.rows)
+        agreed = evidence.list_evidence(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
+        of_networks = networks.count_others(uow, held.record, agreed.rows)
         others = lists.choices(uow, visit.user_id, LISTS_TO_CHOOSE)
     shown = held.shown
     typed = {

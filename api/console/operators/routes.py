@@ -54,7 +54,7 @@ _ORDERS = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
 
 @router.get("")
 def show_overdue_work(visit: OperatorVisit) -> Response:
-    work = overdue_work.read(visit.state.resources)
+    work = overdue_work.read_overdue_work(visit.state.resources)
     return visit.page(
         "operator_overview.html",
         work=work,
@@ -90,7 +90,7 @@ def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = N
     if user is not None and user.strip():
         try:
             with visit.unit_of_work() as uow:
-                user_id = user_accounts.named(uow, user.strip()).id
+                user_id = user_accounts.find_user(uow, user.strip()).id
             return redirect_to_path(visit.state, f"{USERS_PATH}/{user_id}")
         except DomainError as error:
             form = TypedForm({"user": user})
@@ -109,7 +109,7 @@ def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = N
 def show_user(visit: OperatorVisit, user_id: PathId, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
         user = accounts.get(uow, user_id)
-        account = user_accounts.account_of(uow, user)
+        account = user_accounts.read_account(uow, user)
         used = quotas.uses(uow, user)
         events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
     return visit.form_page(
@@ -224,7 +224,7 @@ def show_jobs(
     return visit.page(
         "operator_jobs.html",
         jobs=found.rows,
-        queues=overdue_work.queues_of(figures),
+        queues=overdue_work.list_queues(figures),
         form=TypedForm(chosen),
         chosen=chosen,
         statuses=_STATUSES,
@@ -271,7 +271,7 @@ MAINTENANCE_PATH = f"{OPERATORS.path}/maintenance"
 @router.get("/maintenance")
 def show_maintenance(visit: OperatorVisit, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
-        runs = maintenance_runs.all_of_them(uow)
+        runs = maintenance_runs.list_maintenance(uow)
     return visit.form_page("operator_maintenance.html", form, runs=runs)
 
 

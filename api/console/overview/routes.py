@@ -49,7 +49,7 @@ def show_overview(visit: Visit) -> Response:
         found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_OVERVIEW))
         newest = list_responses(uow, visit.state, found.rows)
         name, plan = person.name, Plan(person.plan)
-        net = [(days, daily_figures.net_of_owner(uow, visit.user_id, days)) for days in (7, 30)]
+        net = [(days, daily_figures.owner_growth(uow, visit.user_id, days)) for days in (7, 30)]
         attention = _attention(uow, visit.user_id)
         lately = newest_events(uow, visit.caller, only=_COMINGS_AND_GOINGS, limit=EVENTS_TO_FOLD)
     account = json.loads(ledger.balance(visit.state.resources.database, visit.user_id))

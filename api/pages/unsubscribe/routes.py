@@ -170,7 +170,7 @@ def show_confirmation(
         branding.of(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
-        wording=wordings.of_lists(uow, [mailing_list]).get(mailing_list.id),
+        wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
         is_confirmed=found.is_confirmed,
         wants_mail=found.record.email_enabled,
         words=mailing_list.thanks_text,

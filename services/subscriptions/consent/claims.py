@@ -9,15 +9,15 @@ from sqlalchemy import text
 from core.settings import origins
 from core.settings.notations import Retained
 from models import ConsentHow
-from services.subscriptions.consent.entries import read_ip
+from services.subscriptions.consent.entries import normalise_ip
 from storage.unit_of_work import UnitOfWork
 
 MAX_CLAIMED_WORDING_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True)
-class ConsentClaimed:
-    """How one row of a file says that a member agreed. All but ``email`` is as it is there."""
+class ClaimedConsent:
+    """The consent of a member as one row of a file states it. Only ``email`` is normalised."""
 
     email: str
     how: ConsentHow
@@ -27,10 +27,10 @@ class ConsentClaimed:
     wording: str | None = None
 
 
-# As for the rows of a chunk, OFFSET 0 makes Postgres look up one member at a time, and by the pair:
-# asked for active members there, it read all those of the list for each one. An address that
-# is old already is not kept whole until the next maintenance: a file may have a million of them.
-_CLAIM = text("""
+# OFFSET 0 makes Postgres look up one member at a time, by list and person. With a condition on the
+# status there, Postgres would read all active members of the list for each claim. An address that
+# is old already is shortened at once, because a file may have a million of them.
+_RECORD_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)
 SELECT i.id, m.id, c.how, t.moment,
@@ -54,46 +54,47 @@ RETURNING 1
 """)
 
 
-def claim_many(
+def record_claims(
     uow: UnitOfWork,
     import_id: int,
-    claims: Sequence[ConsentClaimed],
+    claims: Sequence[ClaimedConsent],
     *,
     people: Mapping[str, int],
     claimed_by: str,
 ) -> int:
-    """Keep the claims about active members of the import's list; how many they were.
+    """Record the claims about active members of the import's list; returns their number.
 
-    Call it after the members were written, under the list's lock. A member has one claim of each
-    kind by an import. A time in the future or before 1970 counts as now, and a text that is no IP
-    address or no URL of the web as none.
+    Call it after the members were written, while the list is locked. An import records one claim
+    of each kind per member. A time in the future or before 1970 becomes the current time. An
+    invalid IP address or URL is dropped.
 
     Args:
-        people: the person of each claim's address: the list may know them by another one.
-        claimed_by: the product whose file it is, or ``file``.
+        people: maps the address of each claim to the person. The list may know the person by
+            another address.
+        claimed_by: the product that wrote the file, or ``file``.
     """
-    # No text of Postgres holds a NUL character.
+    # Postgres can't store a NUL character in a text.
     wordings = [(each.wording or "").replace("\0", "").strip() for each in claims]
     values = {
         "import_id": import_id,
         "people": [people[each.email] for each in claims],
         "hows": [each.how.value for each in claims],
         "moments": [each.occurred_at for each in claims],
-        "ips": [read_ip(each.ip) for each in claims],
+        "ips": [normalise_ip(each.ip) for each in claims],
         "urls": [origins.page_of((each.url or "").strip()) for each in claims],
         "wordings": [each[:MAX_CLAIMED_WORDING_CHARACTERS] or None for each in wordings],
         "claimed_by": claimed_by,
         "age": timedelta(days=uow.settings.retention[Retained.IP_ADDRESSES]),
     }
-    return len(uow.session.execute(_CLAIM, values).all())
+    return len(uow.session.execute(_RECORD_CLAIMS, values).all())
 
 
-_TAKE_BACK = text("SELECT take_back_claims(:import_id, :most)")
+_DELETE_CLAIMS = text("SELECT take_back_claims(:import_id, :most)")
 
 
-def take_back(uow: UnitOfWork, import_id: int, *, most: int) -> int:
-    """Delete the next claims of an import that is being undone; how many they were.
+def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
+    """Delete the next claims of an import that is being undone; returns their number.
 
-    The database refuses it for any other import.
+    The database refuses to delete claims of any other import.
     """
-    return uow.session.scalar(_TAKE_BACK, {"import_id": import_id, "most": most}) or 0
+    return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

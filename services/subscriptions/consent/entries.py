@@ -1,4 +1,4 @@
-"""Consent entries: each records an act by which a person came onto a list."""
+"""Consent entries, one for each act by which a person joined a list."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from sqlalchemy import select
 from models import ConsentEntry, ConsentHow, MailingList, Subscription
 from storage.unit_of_work import UnitOfWork
 
-# These say nothing of the person, but that the owner takes them to agree.
-BY_OWNER = frozenset({ConsentHow.OWNER, ConsentHow.IMPORT, ConsentHow.TRANSFER})
-# How a person who came this way agreed, unless the act was the owner's.
-BY_VIA: Mapping[str, ConsentHow] = {
+# Acts of the owner. They don't show that the person agreed.
+_BY_OWNER = frozenset({ConsentHow.OWNER, ConsentHow.IMPORT, ConsentHow.TRANSFER})
+# How a person agreed, by the way in which they came. It does not apply to acts of the owner.
+HOW_BY_VIA: Mapping[str, ConsentHow] = {
     "login": ConsentHow.LOGIN,
     "challenge": ConsentHow.FORM,
     "form": ConsentHow.FORM,
@@ -20,16 +20,16 @@ BY_VIA: Mapping[str, ConsentHow] = {
     "one-click": ConsentHow.LINK,
     "page": ConsentHow.LINK,
     "import": ConsentHow.IMPORT,
-    # The operator's, in the name of the owner.
+    # A command of the operator acts in the owner's name.
     "command": ConsentHow.OWNER,
-    # The undo of a bulk action at once.
+    # An undo of a bulk action makes its members active again.
     "bulk": ConsentHow.OWNER,
 }
-# As ``network_of_ip`` of the database has them.
+# The prefix lengths by IP version. The database function ``network_of_ip`` has the same.
 _NETWORK_BITS = {4: 24, 6: 48}
 
 
-def record(
+def record_entry(
     uow: UnitOfWork,
     subscription: Subscription,
     how: ConsentHow,
@@ -38,30 +38,36 @@ def record(
     url: str | None,
     browser: str | None,
 ) -> None:
-    """Note that the person came onto the list just now, and where from if it was their own act."""
+    """Record that the person came onto the list now.
+
+    Call it in the transaction of the act. Only a person's own act has an origin and a wording.
+    """
     entry = ConsentEntry(list_id=subscription.list_id, user_id=subscription.user_id, how=how)
-    if how not in BY_OWNER:
-        entry.ip, entry.url, entry.browser = read_ip(ip), url, browser
-        # The wording that the list has now, whatever this transaction has read of the list.
+    if how not in _BY_OWNER:
+        entry.ip = normalise_ip(ip)
+        entry.url = url
+        entry.browser = browser
+        # The database fills in the list's current version. The session may hold an older one.
         of_list = MailingList.id == subscription.list_id
         version = select(MailingList.consent_wording_version).where(of_list)
         entry.wording_version = version.scalar_subquery()
     uow.session.add(entry)
 
 
-def read_ip(written: str | None) -> str | None:
-    """The address, or a network as an export of ours has it once the address is shortened.
+def normalise_ip(text: str | None) -> str | None:
+    """Return the IP address or network in the text, or ``None`` for any other text.
 
-    ``None`` for any other text, whatever a proxy or a file says.
+    Exports of Pressroom hold a network where the address was shortened.
     """
-    ip = (written or "").strip()
+    ip = (text or "").strip()
     try:
-        found = ipaddress.ip_network(ip, strict=False)
+        network = ipaddress.ip_network(ip, strict=False)
     except ValueError:
         return None
-    if "%" in ip:  # an interface of some machine, by any name
+    if "%" in ip:  # The address names an interface of the machine that wrote it.
         return None
-    if found.prefixlen == found.max_prefixlen:
-        return str(found.network_address)
-    # A smaller network is as good as an address.
-    return str(found.supernet(new_prefix=min(found.prefixlen, _NETWORK_BITS[found.version])))
+    if network.prefixlen == network.max_prefixlen:
+        return str(network.network_address)
+    # A smaller network than the usual one could identify a person, so the network is widened.
+    prefix = min(network.prefixlen, _NETWORK_BITS[network.version])
+    return str(network.supernet(new_prefix=prefix))

@@ -13,19 +13,24 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# An export has so many of one member.
+# The columns of an export, which has one row per member.
+CONSENT_COLUMNS = (
+    *("consent_at", "consent_how", "consent_ip", "consent_url", "consent_wording"),
+    *("consent_confirmed_at", "consent_confirmed_ip", "consent_claimed_by"),
+)
 _MAX_EXPORTED = 100
 
 
-class ConsentShown(NamedTuple):
-    """An entry or a claim.
+class ConsentEvidence(NamedTuple):
+    """A consent entry or a consent claim.
 
     Attributes:
-        claimed_by: ``None`` for what Pressroom saw itself; otherwise who says so: ``owner``, or
-            the product whose file it is.
-        confirmed: whether Pressroom saw that it was the address's person: they confirmed a mailed
-            token, then or later, came by a link of the list's mail, or were logged in.
-        list_id: the list to which the person agreed: another one after a transfer.
+        claimed_by: the source of a claim: ``owner``, or the product that wrote the file. ``None``
+            for an act that Pressroom saw itself.
+        confirmed: whether Pressroom saw that the act was by the person who has the address. They
+            followed a mailed link, then or later, or were logged in.
+        list_id: the list to which the person agreed. After a transfer, this is another list.
+        place: orders pieces of evidence with equal times.
     """
 
     occurred_at: datetime
@@ -39,73 +44,12 @@ class ConsentShown(NamedTuple):
     confirmed: bool
     list_id: int
     import_id: int | None
-    # Tells apart what happened at the same moment.
     place: int
 
 
-def page(uow: UnitOfWork, member: Subscription, wanted: PageRequest) -> PageOfRows[ConsentShown]:
-    """How one member came onto the list, newest first. Raises ``cursor.invalid``."""
-    query = paging.by_moment(select(*_SHOWN), _FOUND.c.occurred_at, _FOUND.c.place, wanted)
-    found = [ConsentShown(*row) for row in uow.session.execute(query, {"ids": [member.id]})]
-    return paging.cut(
-        found, wanted.limit, lambda each: paging.moment_cursor(each.occurred_at, each.place)
-    )
-
-
-def of_batch(
-    reading: Connection, subscription_ids: Collection[int]
-) -> Mapping[int, list[ConsentShown]]:
-    """The same of many members, by the ids of their records: of each the hundred newest.
-
-    For exports, whose one view of the database ``reading`` is. Members of whom nothing is known are
-    left out.
-    """
-    query = select(_FOUND.c.subscription_id, *_SHOWN).order_by(
-        _FOUND.c.occurred_at.desc(), _FOUND.c.place.desc()
-    )
-    shown: dict[int, list[ConsentShown]] = defaultdict(list)
-    for subscription_id, *values in reading.execute(query, {"ids": list(subscription_ids)}):
-        if len(shown[subscription_id]) < _MAX_EXPORTED:
-            shown[subscription_id].append(ConsentShown(*values))
-    return shown
-
-
-# The columns of an export, in which each member has one row.
-CONSENT_COLUMNS = (
-    *("consent_at", "consent_how", "consent_ip", "consent_url", "consent_wording"),
-    *("consent_confirmed_at", "consent_confirmed_ip", "consent_claimed_by"),
-)
-
-
-def values_of(found: Collection[ConsentShown]) -> tuple[str | None, ...]:
-    """Return ``CONSENT_COLUMNS``: the newest act of the member's own, or else a claim.
-
-    A claim of a file tells more than one of the owner's, such as that there was a file. The
-    confirmation has columns of its own, as in the files of other products.
-    """
-    least = min(map(_doubt, found), default=None)
-    surest = [each for each in found if _doubt(each) == least]
-    confirmed = next((each for each in surest if each.how == ConsentHow.CONFIRMATION), None)
-    best = next((each for each in surest if each.how != ConsentHow.CONFIRMATION), None)
-    if best is None:
-        best, confirmed = confirmed, None
-    if best is None:
-        return (None,) * len(CONSENT_COLUMNS)
-    at = clock.iso(best.occurred_at)
-    told = (clock.iso(confirmed.occurred_at), confirmed.ip) if confirmed else (None, None)
-    return at, best.how, best.ip, best.url, best.wording, *told, best.claimed_by
-
-
-def _doubt(shown: ConsentShown) -> int:
-    """Return how little it shows that the member agreed."""
-    if shown.claimed_by is None:
-        return 0
-    return 2 if shown.claimed_by == "owner" else 1
-
-
-# For each record its entries, the claims about it, and the import that made it active last. A
-# person who was erased came by none. OFFSET 0 makes Postgres look up one record at a time.
-_FOUND = (
+# The entries and claims of each record, and the import that last made the record active. An erased
+# person has no import. OFFSET 0 makes Postgres look up one record at a time.
+_EVIDENCE = (
     text("""
 SELECT m.id AS subscription_id, e.occurred_at, e.how, e.ip, e.url, e.browser, (
         SELECT w.wording FROM consent_wordings AS w
@@ -142,6 +86,68 @@ WHERE id = ANY(CAST(:ids AS bigint[])) AND import_id IS NOT NULL AND email IS NO
         occurred_at=DateTime(timezone=True),
         confirmed=Boolean(),
     )
-    .subquery("found")
+    .subquery("evidence")
 )
-_SHOWN = tuple(_FOUND.c[name] for name in ConsentShown._fields)
+_COLUMNS = tuple(_EVIDENCE.c[name] for name in ConsentEvidence._fields)
+
+
+def list_evidence(
+    uow: UnitOfWork, member: Subscription, page: PageRequest
+) -> PageOfRows[ConsentEvidence]:
+    """Return a page of the evidence about one member, newest first; raises ``cursor.invalid``."""
+    query = paging.by_moment(select(*_COLUMNS), _EVIDENCE.c.occurred_at, _EVIDENCE.c.place, page)
+    rows = [ConsentEvidence(*row) for row in uow.session.execute(query, {"ids": [member.id]})]
+    return paging.cut(
+        rows, page.limit, lambda each: paging.moment_cursor(each.occurred_at, each.place)
+    )
+
+
+def evidence_by_member(
+    connection: Connection, subscription_ids: Collection[int]
+) -> Mapping[int, list[ConsentEvidence]]:
+    """Return the newest hundred pieces of evidence per member; members without any are missing.
+
+    ``connection`` has the one view of the database that an export reads.
+    """
+    query = select(_EVIDENCE.c.subscription_id, *_COLUMNS).order_by(
+        _EVIDENCE.c.occurred_at.desc(), _EVIDENCE.c.place.desc()
+    )
+    evidence: dict[int, list[ConsentEvidence]] = defaultdict(list)
+    for subscription_id, *values in connection.execute(query, {"ids": list(subscription_ids)}):
+        if len(evidence[subscription_id]) < _MAX_EXPORTED:
+            evidence[subscription_id].append(ConsentEvidence(*values))
+    return evidence
+
+
+def export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ...]:
+    """Return the values of ``CONSENT_COLUMNS``: the newest act of the member, or else a claim.
+
+    A claim by a file is preferred to one by the owner, because the file is further evidence. A
+    confirmation has columns of its own, as in the files of other products.
+    """
+    least_doubt = min(map(_doubt, evidence), default=None)
+    surest = [each for each in evidence if _doubt(each) == least_doubt]
+    confirmation = next((each for each in surest if each.how == ConsentHow.CONFIRMATION), None)
+    act = next((each for each in surest if each.how != ConsentHow.CONFIRMATION), None)
+    if act is None:
+        act = confirmation
+        confirmation = None
+    if act is None:
+        return (None,) * len(CONSENT_COLUMNS)
+    return (
+        clock.iso(act.occurred_at),
+        act.how,
+        act.ip,
+        act.url,
+        act.wording,
+        clock.iso(confirmation.occurred_at) if confirmation else None,
+        confirmation.ip if confirmation else None,
+        act.claimed_by,
+    )
+
+
+def _doubt(evidence: ConsentEvidence) -> int:
+    """Rank the evidence by how little it proves; 0 is the best."""
+    if evidence.claimed_by is None:
+        return 0
+    return 2 if evidence.claimed_by == "owner" else 1

@@ -12,22 +12,22 @@ MAX_WORDING_CHARACTERS = 2_000
 MAX_WORDINGS = 1_000
 
 
-def choose(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> None:
-    """Let a wording hold from now on, or none; raises ``list.consent_wordings``.
+def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> None:
+    """Set or remove the list's current wording; raises ``list.consent_wordings``.
 
-    A text that the list had before gets its version back.
+    A text that the list had before gets its earlier version.
     """
     wording = (wording or "").strip()
     if not wording:
         mailing_list.consent_wording_version = None
         uow.session.flush()
         return
-    # Two owners' programs that change it at once take turns; no act on the list waits for that.
-    held = select(MailingList.id).where(MailingList.id == mailing_list.id)
-    uow.session.execute(held.with_for_update(key_share=True))
+    # Lock the list against another change of its wording. Changes of its members don't wait.
+    row = select(MailingList.id).where(MailingList.id == mailing_list.id)
+    uow.session.execute(row.with_for_update(key_share=True))
     of_list = ConsentWording.list_id == mailing_list.id
-    found = select(ConsentWording.version).where(of_list, ConsentWording.wording == wording)
-    version = uow.session.scalar(found)
+    earlier = select(ConsentWording.version).where(of_list, ConsentWording.wording == wording)
+    version = uow.session.scalar(earlier)
     if version is None:
         newest = select(func.max(ConsentWording.version)).where(of_list)
         version = (uow.session.scalar(newest) or 0) + 1
@@ -38,12 +38,15 @@ def choose(uow: UnitOfWork, mailing_list: MailingList, wording: str | None) -> N
     uow.session.flush()
 
 
-def of_lists(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
-    """The wordings that hold now, by the ids of the lists that have one."""
-    wanted = {each.id: each.consent_wording_version for each in lists}
-    chosen = [(list_id, version) for list_id, version in wanted.items() if version is not None]
-    if not chosen:
+def current_wordings(uow: UnitOfWork, lists: Iterable[MailingList]) -> Mapping[int, str]:
+    """Return the current wordings by list id; lists without a wording are missing."""
+    versions = [
+        (each.id, each.consent_wording_version)
+        for each in lists
+        if each.consent_wording_version is not None
+    ]
+    if not versions:
         return {}
     key = tuple_(ConsentWording.list_id, ConsentWording.version)
-    query = select(ConsentWording.list_id, ConsentWording.wording).where(key.in_(chosen))
+    query = select(ConsentWording.list_id, ConsentWording.wording).where(key.in_(versions))
     return dict(uow.session.execute(query).all())

@@ -10,8 +10,7 @@ from sqlalchemy import text
 from core.errors import DomainError
 from models import ConsentHow, MemberImport
 from services.subscriptions import tags
-from services.subscriptions.consent import claims as consent_claims
-from services.subscriptions.consent.claims import ConsentClaimed
+from services.subscriptions.consent.claims import ClaimedConsent, record_claims
 from services.subscriptions.imports import staging
 from services.subscriptions.imports.columns import LeftOut, RowExtras
 from services.subscriptions.imports.endings import JudgedRow
@@ -476,10 +475,10 @@ def keep_claims(
         judged = uow.session.execute(text(_PEOPLE), {"numbers": list(claiming)})
         people = {row.email: row.user_id for row in judged}
         product = (task.description or {}).get("product") or _ANY_FILE
-        consent_claims.claim_many(uow, task.id, claims, people=people, claimed_by=product)
+        record_claims(uow, task.id, claims, people=people, claimed_by=product)
 
 
-def _claimed(email: str, claim: Mapping[str, str]) -> Iterator[ConsentClaimed]:
+def _claimed(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
     """The first asking and its confirmation are claims of their own."""
     get = claim.get
     at, confirmed_at = (
@@ -488,6 +487,6 @@ def _claimed(email: str, claim: Mapping[str, str]) -> Iterator[ConsentClaimed]:
     )
     if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
         how = ConsentHow(get("how", ConsentHow.FORM))
-        yield ConsentClaimed(email, how, at, get("ip"), get("url"), get("wording"))
+        yield ClaimedConsent(email, how, at, get("ip"), get("url"), get("wording"))
     if confirmed_at or get("confirmed_ip"):
-        yield ConsentClaimed(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))
+        yield ClaimedConsent(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))

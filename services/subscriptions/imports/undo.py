@@ -84,7 +84,7 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
             task.undone += restored
             setattr(task, bookmark, last)
             return False
-    if claims.take_back(uow, task.id, most=BATCH):
+    if claims.delete_claims(uow, task.id, limit=BATCH):
         # The file's claims about members who stay go too. Only by the job's holder.
         leases.progress(uow, lease, done=task.undone, total=task.added)
         return False

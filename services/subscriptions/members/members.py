@@ -26,7 +26,7 @@ from services.accounts import accounts
 from services.feed.catalogue import FeedEventType
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import deny_lists, member_attributes, sign_up
-from services.subscriptions.consent import history as consent_history
+from services.subscriptions.consent.history import copy_history
 from services.subscriptions.imports.endings import ROWS_PER_CHUNK
 from services.subscriptions.member_attributes import GivenAttributes
 from services.subscriptions.members import changes, locks, opt_outs
@@ -263,7 +263,7 @@ def _arrive(
         changes.add(uow, there, changes.TRANSFERRED_IN, actor)
     else:
         changes.change(uow, there, changes.TRANSFERRED_IN, actor, **merged)
-    consent_history.carry_over(uow, leaving, there)
+    copy_history(uow, leaving, there)
     if leaving.status == SubscriptionStatus.PENDING:
         sign_up.move_confirmation(uow, leaving, there, actor)
     return there

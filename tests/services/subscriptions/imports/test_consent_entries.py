@@ -7,7 +7,7 @@ from core.ids import random_hash_id
 from models import MailingList, User
 from services.accounts import accounts
 from services.subscriptions import lists, sign_up
-from services.subscriptions.consent.entries import read_ip
+from services.subscriptions.consent.entries import normalise_ip
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.importing import Importing
 
@@ -32,7 +32,7 @@ OWNERS = 6
     ],
 )
 def test_only_an_address_is_kept_as_one(written: str, kept: str | None) -> None:
-    assert read_ip(written) == kept
+    assert normalise_ip(written) == kept
 
 
 def test_wordings_that_are_set_at_once_get_a_version_each(

@@ -19,7 +19,7 @@ def read(resources: Resources, list_id: int, by: FiguresBy) -> dict[str, MemberF
     today = clock.now().date()
     days = DayRange(today - timedelta(days=366), today + timedelta(days=1))
     with resources.unit_of_work() as uow:
-        return {each.key: each for each in daily_figures.read(uow, list_id, days, by)}
+        return {each.key: each for each in daily_figures.read_figures(uow, list_id, days, by)}
 
 
 @dataclass

@@ -39,7 +39,7 @@ def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
 
 def require_figures_of_history(acting: Acting, list_id: int) -> None:
     """The history tells of each action on a list without imports."""
-    faults = daily_figures.verify(acting.resources)
+    faults = daily_figures.verify_figures(acting.resources)
     assert [each for each in faults if each.list_id == list_id] == []
     [(joined, left)] = acting.stack.query(
         "SELECT count(*) FILTER (WHERE status_after = 'active'"
@@ -88,5 +88,5 @@ def many_actions(acting: Acting, list_id: int, owner: Owner) -> list[Action]:
 
 def fold(acting: Acting) -> None:
     with acting.resources.unit_of_work() as uow:
-        folding.fold_deltas(uow, max_deltas=7)
-        folding.fold(uow, max_deltas=7)
+        folding.fold_counts(uow, max_deltas=7)
+        folding.fold_days(uow, max_deltas=7)

@@ -290,8 +290,8 @@ class Subscriptions(RuleBasedStateMachine):
     @rule(most=st.integers(1, 5))
     def counts_are_folded(self, most: int) -> None:
         with self.acting.resources.unit_of_work() as uow:
-            folding.fold_deltas(uow, max_deltas=most)
-            folding.fold(uow, max_deltas=most)
+            folding.fold_counts(uow, max_deltas=most)
+            folding.fold_days(uow, max_deltas=most)
 
     @invariant()
     def is_as_the_rules_say(self) -> None:
