@@ -132,7 +132,7 @@ def erase_user(email: Email, yes: Yes = False, as_json: Json = False) -> None:
 
     confirm(f"Erase {email} for good?", yes=yes, as_json=as_json)
     with connected() as resources:
-        job_id = erasure.begin(resources, email)
+        job_id = erasure.begin_erasure(resources, email)
         job = wait_for(resources, job_id, what=f"erase {email}", quiet=as_json)
     show(result_of(job), as_json=as_json)
 

@@ -4,7 +4,6 @@ Each change records an event of the operator's own account. The event shows who 
 when and from where. The events of the other account show what was changed.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 
 from core.logging import get_logger
@@ -31,12 +30,6 @@ class OperatorAct(StrEnum):
     TEXTS_REVIEWED = "texts.reviewed"
 
 
-_ACT_BY_RESOLUTION: Mapping[Resolution, OperatorAct] = {
-    Resolution.CREDIT: OperatorAct.ORDER_CREDITED,
-    Resolution.REFUNDED: OperatorAct.ORDER_REFUNDED,
-}
-
-
 def change_plan(uow: UnitOfWork, operator: Caller, user_id: int, plan: Plan) -> bool:
     """Return whether the user had another plan before; raises ``user.not_found``."""
     user = accounts.get(uow, user_id)
@@ -51,7 +44,9 @@ def resolve_order(
 ) -> PaymentOrder:
     """Resolve an order in review; raises ``order.not_found`` and ``order.not_in_review``."""
     order = settlement.resolve(uow, order_id, resolution)
-    _record_act(uow, operator, _ACT_BY_RESOLUTION[resolution], order_id=order_id)
+    is_credited = resolution is Resolution.CREDIT
+    act = OperatorAct.ORDER_CREDITED if is_credited else OperatorAct.ORDER_REFUNDED
+    _record_act(uow, operator, act, order_id=order_id)
     return order
 
 

@@ -205,7 +205,7 @@ def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 @router.get(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    reach = erasure.reach(uow, visit.person, visit.owner_id)
+    reach = erasure.read_reach(uow, visit.person, visit.owner_id)
     return visit_page(
         request,
         state,
@@ -222,7 +222,7 @@ def erase(
 ) -> Response:
     """Begin the erasure of the person: from the commit on they are on no list."""
     require_visit_form(request, state, form)
-    erasure.begin_own(uow, visit_of(uow, request, state).person)
+    erasure.mark_own_erasure(uow, visit_of(uow, request, state).person)
     return goodbye(request, state, is_erased=True)
 
 

@@ -1,4 +1,4 @@
-"""Consent entries, one for each act by which a person joined a list."""
+"""Consent entries: records of how people joined lists."""
 
 import ipaddress
 from collections.abc import Mapping
