@@ -131,7 +131,7 @@ def display_filename(filename: str | None) -> str | None:
 
 def new_file(resources: Resources) -> NewFile:
     """Where the file of a new import is stored."""
-    return bulk_files.new_file(resources, IMPORTS)
+    return bulk_files.create_file(resources, IMPORTS)
 
 
 def forget_file(resources: Resources, prefix: str) -> None:
@@ -218,7 +218,7 @@ def _commit(
     takes: Mapping[PlanQuota, int],
     key: IdempotencyKey | None = None,
 ) -> Job:
-    file.name_in(task)
+    file.assign_to(task)
     try:
         return idempotency.commit(resources, task, kind, key, takes=takes)
     except (EqualRequestCommitted, DomainError):
