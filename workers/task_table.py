@@ -44,7 +44,7 @@ _MODULES = """
     subscriptions.bulk_actions.actions subscriptions.bulk_files subscriptions.exports
     subscriptions.folding subscriptions.imports.helper_jobs subscriptions.imports.import_jobs
     subscriptions.imports.undo subscriptions.member_addresses subscriptions.members.mails
-    subscriptions.members.unsubscribe subscriptions.preferences subscriptions.tags
+    subscriptions.members.unsubscribe subscriptions.preferences.link_mails subscriptions.tags
     webhooks.endpoints_of_keys webhooks.sending
 """
 for _name in _MODULES.split():

@@ -27,11 +27,12 @@ from models import FieldType, MailingList
 from services.access import sessions
 from services.accounts import accounts, email_addresses
 from services.privacy import erasure
-from services.subscriptions import branding, fields, lists, page_urls, preferences
+from services.subscriptions import branding, fields, lists, page_urls
 from services.subscriptions.branding import Look
 from services.subscriptions.members import traces, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
-from services.subscriptions.preferences import Visit
+from services.subscriptions.preferences import known_data, link_mails, own_lists, visits
+from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
 
@@ -41,7 +42,7 @@ def visit_secret(request: Request, state: State) -> str | None:
 
 def visit_of(uow: UnitOfWork, request: Request, state: State) -> Visit:
     """Return the visit; raises ``visit.over``, also for a browser that never began one."""
-    return preferences.read(uow, visit_secret(request, state))
+    return visits.read(uow, visit_secret(request, state))
 
 
 def require_visit_form(
@@ -84,7 +85,7 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 @router.get(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    found = preferences.lists_of_visit(uow, visit)
+    found = own_lists.lists_of_visit(uow, visit)
     # Their account may have moved on; the lists then still have its earlier address.
     email = next((each.own.email for each in found if each.own.email), visit.person.email)
     return visit_page(request, state, "preferences.html", lists=found, email=email)
@@ -99,14 +100,14 @@ async def change_list(request: Request, state: StateOf, form: page_sessions.Form
     def leave() -> None:
         with state.resources.unit_of_work() as uow:
             visit = visit_of(uow, request, state)
-            mailing_list, _ = preferences.one(uow, visit, list_id)
+            mailing_list, _ = own_lists.one(uow, visit, list_id)
         actor = _actor(request, visit)
         kind = OPT_OUTS[action]
         unsubscribe.opt_out(state.resources, mailing_list, visit.person, kind, actor)
 
     def come_back(uow: UnitOfWork) -> None:
         visit = visit_of(uow, request, state)
-        preferences.one(uow, visit, list_id)
+        own_lists.one(uow, visit, list_id)
         # A person can leave an archived list, but not join it.
         mailing_list = lists.get(uow, list_id)
         RETURNS[action](uow, mailing_list, visit.person, _actor(request, visit))
@@ -140,7 +141,7 @@ async def change_answers(
         visit = visit_of(uow, request, state)
         name, values = inputs.get("name", ""), inputs["fields"]
         actor = _actor(request, visit)
-        preferences.answer(uow, visit, list_id, actor, name=name, values=values)
+        own_lists.answer(uow, visit, list_id, actor, name=name, values=values)
 
     try:
         await ACTS_BY_LIST.run(list_id, state.transact, answer)
@@ -161,7 +162,7 @@ def _answers_page(
     """Show the answers that the list has, or those that need a correction."""
     language = reader_language(request)
     with state.resources.unit_of_work() as uow:
-        mailing_list, record = preferences.one(uow, visit_of(uow, request, state), list_id)
+        mailing_list, record = own_lists.one(uow, visit_of(uow, request, state), list_id)
         public = fields.own(uow, mailing_list.user_id).public()
     shown = {}
     for key, value in public.shown(record.fields).items():
@@ -188,7 +189,7 @@ def _answers_page(
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = reader_language(request)
     visit = visit_of(uow, request, state)
-    known = preferences.data_of_visit(uow, visit)
+    known = known_data.data_of_visit(uow, visit)
     words, shown = known_words(language), shown_value(language)
     return visit_page(request, state, "own_data.html", known=known, words=words, shown=shown)
 
@@ -196,7 +197,7 @@ def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 @router.get(page_urls.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
 def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    known = preferences.data_of_visit(uow, visit)
+    known = known_data.data_of_visit(uow, visit)
     disposition = {"Content-Disposition": 'attachment; filename="what-is-known.json"'}
     text = orjson.dumps(known, option=orjson.OPT_INDENT_2)
     return Response(text, media_type="application/json", headers={**HEADERS, **disposition})
@@ -267,7 +268,7 @@ async def ask_for_link(
                 look = await state.in_unit_of_work(branding.of, mailing_list)
                 return _asking_page(request, look, mailing_list, form.get("email", ""))
         await state.in_unit_of_work(
-            preferences.ask,
+            link_mails.ask,
             mailing_list=mailing_list,
             email=email,
             language=reader_language(request),
@@ -305,7 +306,7 @@ def _asking_page(
 def show_link(
     request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
 ) -> Response:
-    preferences.read_link(uow, token)
+    visits.read_link(uow, token)
     language = reader_language(request)
     return page_sessions.anonymous_page(request, state, "open_preferences.html", language=language)
 
@@ -321,7 +322,7 @@ def begin_visit(
     # Else another site's form would put a reader into the visit of whoever made the site.
     page_sessions.require_form_csrf(request, state, form)
     answer = redirect_to_preferences(state)
-    state.cookies.keep(answer, VISIT, preferences.begin(uow, token))
+    state.cookies.keep(answer, VISIT, visits.begin(uow, token))
     return answer
 
 
@@ -329,5 +330,5 @@ def begin_visit(
 def end_visit(
     request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
 ) -> Response:
-    preferences.end(uow, require_visit_form(request, state, form))
+    visits.end(uow, require_visit_form(request, state, form))
     return goodbye(request, state, is_erased=False)

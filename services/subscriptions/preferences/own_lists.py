@@ -1,0 +1,86 @@
+"""The lists of one owner that a reader sees in their preferences."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from core.errors import FieldProblem
+from core.errors.mailing import FIELD_VALUE, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND
+from models import (
+    MailingList,
+    Subscription,
+    SubscriptionStatus,
+)
+from services.subscriptions import fields
+from services.subscriptions.members import changes, members
+from services.subscriptions.members.changes import Actor
+from services.subscriptions.members.locks import lock_subscription
+from services.subscriptions.members.members import OwnSubscription
+from services.subscriptions.preferences.visits import Visit
+from storage.unit_of_work import UnitOfWork
+
+# A page shows no more; the file of what is known has all.
+MAX_SHOWN_LISTS = 100
+MAX_NAME_CHARACTERS = 200
+# A person who left says nothing more to the list.
+ANSWERING = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
+
+
+@dataclass(frozen=True)
+class OwnList:
+    mailing_list: MailingList
+    own: OwnSubscription
+
+
+def lists_of_visit(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
+    """The list of the visit first; without those whose owner removed the person."""
+    query = (
+        select(MailingList)
+        .join(Subscription, Subscription.list_id == MailingList.id)
+        .where(MailingList.user_id == visit.owner_id, Subscription.user_id == visit.person.id)
+        .where(Subscription.status != SubscriptionStatus.REMOVED)
+        .order_by(MailingList.id != visit.mailing_list.id, MailingList.title, MailingList.id)
+        .limit(MAX_SHOWN_LISTS)
+    )
+    found = uow.session.scalars(query).all()
+    return [OwnList(each, members.read(uow, each, visit.person)) for each in found]
+
+
+def one(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:
+    """Return one of these lists, with the person's record; raises ``list.not_found``."""
+    mailing_list = uow.session.get(MailingList, list_id)
+    record = changes.find(uow, list_id, visit.person.id)
+    is_own = mailing_list is not None and mailing_list.user_id == visit.owner_id
+    if mailing_list is None or record is None or not is_own:
+        raise LIST_NOT_FOUND()
+    return mailing_list, record
+
+
+def answer(
+    uow: UnitOfWork,
+    visit: Visit,
+    list_id: int,
+    actor: Actor,
+    *,
+    name: str,
+    values: Mapping[str, str],
+) -> None:
+    """Set the name and the public fields that are given; an empty text removes a value.
+
+    Raises ``list.not_found``, ``subscription.not_found``, ``list.busy``, and ``field.value`` for
+    the name too.
+    """
+    mailing_list, _ = one(uow, visit, list_id)
+    locked = lock_subscription(uow, mailing_list, visit.person)
+    record = None if locked is None else locked.record
+    if record is None or record.status not in ANSWERING:
+        raise SUBSCRIPTION_NOT_FOUND()
+    if len(name) > MAX_NAME_CHARACTERS:
+        problem = FieldProblem(
+            "body.name", FIELD_VALUE.code, f"has at most {MAX_NAME_CHARACTERS} characters"
+        )
+        raise FIELD_VALUE(rules=f"body.name: {problem.message}", problems=(problem,))
+    public = fields.own(uow, mailing_list.user_id).public()
+    after = fields.merged(record.fields, public.read(values, is_text=True))
+    changes.change(uow, record, "edited", actor, name=name.strip() or None, fields=after)
