@@ -42,7 +42,7 @@ def visit_secret(request: Request, state: State) -> str | None:
 
 def visit_of(uow: UnitOfWork, request: Request, state: State) -> Visit:
     """Return the visit; raises ``visit.over``, also for a browser that never began one."""
-    return visits.read(uow, visit_secret(request, state))
+    return visits.read_visit(uow, visit_secret(request, state))
 
 
 def require_visit_form(
@@ -85,9 +85,11 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 @router.get(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    found = own_lists.lists_of_visit(uow, visit)
+    found = own_lists.read_lists(uow, visit)
     # Their account may have moved on; the lists then still have its earlier address.
-    email = next((each.own.email for each in found if each.own.email), visit.person.email)
+    email = next(
+        (each.subscription.email for each in found if each.subscription.email), visit.person.email
+    )
     return visit_page(request, state, "preferences.html", lists=found, email=email)
 
 
@@ -100,14 +102,14 @@ async def change_list(request: Request, state: StateOf, form: page_sessions.Form
     def leave() -> None:
         with state.resources.unit_of_work() as uow:
             visit = visit_of(uow, request, state)
-            mailing_list, _ = own_lists.one(uow, visit, list_id)
+            mailing_list, _ = own_lists.find_list(uow, visit, list_id)
         actor = _actor(request, visit)
         kind = OPT_OUTS[action]
         unsubscribe.opt_out(state.resources, mailing_list, visit.person, kind, actor)
 
     def come_back(uow: UnitOfWork) -> None:
         visit = visit_of(uow, request, state)
-        own_lists.one(uow, visit, list_id)
+        own_lists.find_list(uow, visit, list_id)
         # A person can leave an archived list, but not join it.
         mailing_list = lists.get(uow, list_id)
         RETURNS[action](uow, mailing_list, visit.person, _actor(request, visit))
@@ -141,7 +143,7 @@ async def change_answers(
         visit = visit_of(uow, request, state)
         name, values = inputs.get("name", ""), inputs["fields"]
         actor = _actor(request, visit)
-        own_lists.answer(uow, visit, list_id, actor, name=name, values=values)
+        own_lists.change_answers(uow, visit, list_id, actor, name=name, values=values)
 
     try:
         await ACTS_BY_LIST.run(list_id, state.transact, answer)
@@ -162,7 +164,7 @@ def _answers_page(
     """Show the answers that the list has, or those that need a correction."""
     language = reader_language(request)
     with state.resources.unit_of_work() as uow:
-        mailing_list, record = own_lists.one(uow, visit_of(uow, request, state), list_id)
+        mailing_list, record = own_lists.find_list(uow, visit_of(uow, request, state), list_id)
         public = fields.own(uow, mailing_list.user_id).public()
     shown = {}
     for key, value in public.shown(record.fields).items():
@@ -189,7 +191,7 @@ def _answers_page(
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = reader_language(request)
     visit = visit_of(uow, request, state)
-    known = known_data.data_of_visit(uow, visit)
+    known = known_data.read_known_data(uow, visit)
     words, shown = known_words(language), shown_value(language)
     return visit_page(request, state, "own_data.html", known=known, words=words, shown=shown)
 
@@ -197,7 +199,7 @@ def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 @router.get(page_urls.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
 def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    known = known_data.data_of_visit(uow, visit)
+    known = known_data.read_known_data(uow, visit)
     disposition = {"Content-Disposition": 'attachment; filename="what-is-known.json"'}
     text = orjson.dumps(known, option=orjson.OPT_INDENT_2)
     return Response(text, media_type="application/json", headers={**HEADERS, **disposition})
@@ -268,7 +270,7 @@ async def ask_for_link(
                 look = await state.in_unit_of_work(branding.of, mailing_list)
                 return _asking_page(request, look, mailing_list, form.get("email", ""))
         await state.in_unit_of_work(
-            link_mails.ask,
+            link_mails.request_link,
             mailing_list=mailing_list,
             email=email,
             language=reader_language(request),
@@ -322,7 +324,7 @@ def begin_visit(
     # Else another site's form would put a reader into the visit of whoever made the site.
     page_sessions.require_form_csrf(request, state, form)
     answer = redirect_to_preferences(state)
-    state.cookies.keep(answer, VISIT, visits.begin(uow, token))
+    state.cookies.keep(answer, VISIT, visits.begin_visit(uow, token))
     return answer
 
 
@@ -330,5 +332,5 @@ def begin_visit(
 def end_visit(
     request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
 ) -> Response:
-    visits.end(uow, require_visit_form(request, state, form))
+    visits.end_visit(uow, require_visit_form(request, state, form))
     return goodbye(request, state, is_erased=False)

@@ -6,14 +6,7 @@ from typing import Any
 from sqlalchemy import exists, or_, select
 
 from core import clock
-from models import (
-    DeniedEntry,
-    ListReport,
-    MailingList,
-    OptOut,
-    Subscription,
-    SubscriptionEvent,
-)
+from models import DeniedEntry, ListReport, MailingList, OptOut, Subscription, SubscriptionEvent
 from services.paging import PageRequest
 from services.subscriptions import member_attributes
 from services.subscriptions.consent import evidence
@@ -22,8 +15,8 @@ from services.subscriptions.members import opt_outs
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# For each list; a person who comes and goes all day has more.
-MAX_ENTRIES = 1_000
+# The newest entries per list. A person who often leaves and returns has more.
+_MAX_ENTRIES = 1_000
 _RECORD = ("status", "email_enabled", "name", "email", "type", "paid_expiry", "source", "language")
 _EVENT = (
     *("created_at", "action", "actor", "via", "status_before", "status_after", "reason"),
@@ -31,11 +24,13 @@ _EVENT = (
 )
 _CONSENT = ("occurred_at", "how", "ip", "url", "browser", "wording", "claimed_by")
 _OPT_OUT = ("created_at", "kind", "source")
+
+# A JSON object. Its times are texts.
 Known = dict[str, Any]
 
 
-def data_of_visit(uow: UnitOfWork, visit: Visit) -> Known:
-    """Return what is known, in values that JSON has; times as texts."""
+def read_known_data(uow: UnitOfWork, visit: Visit) -> Known:
+    """Return everything that the owner's lists know about the person."""
     query = (
         select(Subscription, MailingList)
         .join(MailingList, MailingList.id == Subscription.list_id)
@@ -43,7 +38,7 @@ def data_of_visit(uow: UnitOfWork, visit: Visit) -> Known:
         .order_by(MailingList.title, MailingList.id)
     )
     rows = uow.session.execute(query).all()
-    shown = member_attributes.read_attributes(
+    attributes = member_attributes.read_attributes(
         uow, visit.owner_id, [record.tag_ids for record, _ in rows]
     )
     reports = uow.session.execute(
@@ -52,36 +47,42 @@ def data_of_visit(uow: UnitOfWork, visit: Visit) -> Known:
         .where(ListReport.user_id == visit.person.id, MailingList.user_id == visit.owner_id)
         .order_by(ListReport.id)
     )
-    # The owner keeps the very address off their lists.
-    denied = DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
+    # An entry for the whole domain doesn't count.
+    denied = select(
+        exists().where(
+            DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
+        )
+    )
     digests = opt_outs.address_digests(uow.settings.keyring, visit.person.email)
-    # Also of lists without a record, and of the address before an erasure.
-    is_theirs = or_(OptOut.user_id == visit.person.id, OptOut.address_hmac.in_(digests))
-    said_no = uow.session.execute(
+    # Opt-outs also count without a record on the list, and if they precede an erasure.
+    is_of_person = or_(OptOut.user_id == visit.person.id, OptOut.address_hmac.in_(digests))
+    opt_out_rows = uow.session.execute(
         select(OptOut, MailingList.title)
         .join(MailingList, MailingList.id == OptOut.list_id)
-        .where(MailingList.user_id == visit.owner_id, is_theirs)
+        .where(MailingList.user_id == visit.owner_id, is_of_person)
         .order_by(OptOut.id)
     )
     return {
         "made_at": clock.iso(clock.now()),
         "email": visit.person.email,
-        "lists": [_of_list(uow, record, found, shown) for record, found in rows],
-        "opt_outs": [{"list": title, **_named(row, _OPT_OUT)} for row, title in said_no],
+        "lists": [_of_list(uow, record, mailing_list, attributes) for record, mailing_list in rows],
+        "opt_outs": [{"list": title, **_named(row, _OPT_OUT)} for row, title in opt_out_rows],
         "reports": [{"list": title, "created_at": _plain(at)} for at, title in reports],
-        "denied": uow.session.scalar(select(exists().where(*denied))),
+        "denied": uow.session.scalar(denied),
     }
 
 
 def _of_list(
-    uow: UnitOfWork, record: Subscription, mailing_list: MailingList, shown: ShownAttributes
+    uow: UnitOfWork,
+    record: Subscription,
+    mailing_list: MailingList,
+    all_attributes: ShownAttributes,
 ) -> Known:
-    attributes = shown.of_record(record)
-    agreed = evidence.list_evidence(uow, record, PageRequest(MAX_ENTRIES)).rows
+    attributes = all_attributes.of_record(record)
+    consent = evidence.list_evidence(uow, record, PageRequest(_MAX_ENTRIES)).rows
     event = SubscriptionEvent
-    own = event.list_id == record.list_id, event.user_id == record.user_id
-    newest = select(event).where(*own).order_by(event.id.desc()).limit(MAX_ENTRIES)
-    events = uow.session.scalars(newest)
+    query = select(event).where(event.list_id == record.list_id, event.user_id == record.user_id)
+    events = uow.session.scalars(query.order_by(event.id.desc()).limit(_MAX_ENTRIES))
     return {
         "title": mailing_list.title,
         "slug": mailing_list.slug,
@@ -90,7 +91,7 @@ def _of_list(
         "tags": attributes["tags"],
         "joined_at": _plain(attributes["joined_at"]),
         **_named(record, ("imported_at", "created_at", "updated_at")),
-        "consent": [_named(each, _CONSENT) for each in agreed],
+        "consent": [_named(each, _CONSENT) for each in consent],
         "history": [_named(each, _EVENT) for each in events],
     }
 

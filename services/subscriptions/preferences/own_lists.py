@@ -7,11 +7,7 @@ from sqlalchemy import select
 
 from core.errors import FieldProblem
 from core.errors.mailing import FIELD_VALUE, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND
-from models import (
-    MailingList,
-    Subscription,
-    SubscriptionStatus,
-)
+from models import MailingList, Subscription, SubscriptionStatus
 from services.subscriptions import fields
 from services.subscriptions.members import changes, members
 from services.subscriptions.members.changes import Actor
@@ -20,21 +16,26 @@ from services.subscriptions.members.members import OwnSubscription
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# A page shows no more; the file of what is known has all.
+# The page shows at most this many lists. The file of known data has all of them.
 MAX_SHOWN_LISTS = 100
 MAX_NAME_CHARACTERS = 200
-# A person who left says nothing more to the list.
+# A person who left the list can't change their answers.
 ANSWERING = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
 
 
 @dataclass(frozen=True)
 class OwnList:
+    """A list, with the person's subscription to it."""
+
     mailing_list: MailingList
-    own: OwnSubscription
+    subscription: OwnSubscription
 
 
-def lists_of_visit(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
-    """The list of the visit first; without those whose owner removed the person."""
+def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
+    """Return the person's lists, the list of the visit first.
+
+    Lists whose owner removed the person are missing.
+    """
     query = (
         select(MailingList)
         .join(Subscription, Subscription.list_id == MailingList.id)
@@ -43,12 +44,12 @@ def lists_of_visit(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
         .order_by(MailingList.id != visit.mailing_list.id, MailingList.title, MailingList.id)
         .limit(MAX_SHOWN_LISTS)
     )
-    found = uow.session.scalars(query).all()
-    return [OwnList(each, members.read(uow, each, visit.person)) for each in found]
+    mailing_lists = uow.session.scalars(query).all()
+    return [OwnList(each, members.read(uow, each, visit.person)) for each in mailing_lists]
 
 
-def one(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:
-    """Return one of these lists, with the person's record; raises ``list.not_found``."""
+def find_list(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:
+    """Return one of the person's lists, with their record; raises ``list.not_found``."""
     mailing_list = uow.session.get(MailingList, list_id)
     record = changes.find(uow, list_id, visit.person.id)
     is_own = mailing_list is not None and mailing_list.user_id == visit.owner_id
@@ -57,7 +58,7 @@ def one(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subsc
     return mailing_list, record
 
 
-def answer(
+def change_answers(
     uow: UnitOfWork,
     visit: Visit,
     list_id: int,
@@ -66,12 +67,12 @@ def answer(
     name: str,
     values: Mapping[str, str],
 ) -> None:
-    """Set the name and the public fields that are given; an empty text removes a value.
+    """Set the name and these public fields; an empty text removes a value.
 
-    Raises ``list.not_found``, ``subscription.not_found``, ``list.busy``, and ``field.value`` for
-    the name too.
+    Raises ``list.not_found``, ``subscription.not_found``, ``list.busy``, and ``field.value`` for a
+    field or the name.
     """
-    mailing_list, _ = one(uow, visit, list_id)
+    mailing_list, _ = find_list(uow, visit, list_id)
     locked = lock_subscription(uow, mailing_list, visit.person)
     record = None if locked is None else locked.record
     if record is None or record.status not in ANSWERING:
