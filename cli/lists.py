@@ -7,7 +7,13 @@ from cli.connection import connected
 from cli.output import Email, Json, Limit, ListName, Yes, confirm, fields, group, show, show_all
 from models import MailingList
 from services.accounts import accounts
-from services.subscriptions import branding, daily_figures, lists, page_urls, subscriber_counts
+from services.subscriptions import (
+    daily_figures,
+    lists,
+    page_urls,
+    subscriber_counts,
+    text_reviews,
+)
 from services.subscriptions.consent import networks
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
@@ -97,7 +103,7 @@ def reports(limit: Limit = 100, as_json: Json = False) -> None:
 def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
     """Show lists and fields with suspicious words. No operator has looked at them yet."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = branding.found(uow, limit=limit)
+        found = text_reviews.found(uow, limit=limit)
     show_all([asdict(each) for each in found], as_json=as_json)
 
 

@@ -14,7 +14,7 @@ from services.credits import settlement
 from services.jobs import maintenance
 from services.jobs import records as jobs
 from services.security_events import EventType, record
-from services.subscriptions import branding
+from services.subscriptions import text_reviews
 from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
@@ -72,10 +72,10 @@ def begin_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
 
 
 def review_texts(
-    uow: UnitOfWork, operator: Caller, kind: branding.Kind, record_id: int, version: str
+    uow: UnitOfWork, operator: Caller, kind: text_reviews.Kind, record_id: int, version: str
 ) -> bool:
     """Mark suspicious texts as reviewed; return false if the texts changed meanwhile."""
-    is_reviewed = branding.mark_reviewed(uow, kind, record_id, version)
+    is_reviewed = text_reviews.mark_reviewed(uow, kind, record_id, version)
     if is_reviewed:
         _record_act(uow, operator, OperatorAct.TEXTS_REVIEWED, kind=kind, id=record_id)
     return is_reviewed

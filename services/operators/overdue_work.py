@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from services import deployment_figures
 from services.deployment_figures import DeploymentFigures
 from services.privacy.overdue_rows import count_overdue_rows
-from services.subscriptions import branding, lists
-from services.subscriptions.branding import SuspiciousText
+from services.subscriptions import lists, text_reviews
 from services.subscriptions.lists import ReportedList
+from services.subscriptions.text_reviews import SuspiciousText
 from storage.resources import Resources
 
 # Work that became due more recently is normal: a worker will take it.
@@ -60,7 +60,7 @@ def read_overdue_work(resources: Resources) -> OverdueWork:
     overdue_rows = count_overdue_rows(resources)
     with resources.unit_of_work() as uow:
         reported = lists.reported_lists(uow, limit=_MAX_REPORTED_LISTS)
-        suspicious = branding.found(uow, limit=_MAX_SUSPICIOUS_TEXTS)
+        suspicious = text_reviews.found(uow, limit=_MAX_SUSPICIOUS_TEXTS)
     late = sorted(figures.maintenance.late_seconds.items())
     return OverdueWork(
         figures,

@@ -20,7 +20,7 @@ from services import paging
 from services.access import quotas, sessions
 from services.access.caller import Caller
 from services.paging import WHOLE, PageOfRows, PageRequest
-from services.subscriptions import branding
+from services.subscriptions import branding, text_reviews
 from services.subscriptions import fields as owner_fields
 from services.subscriptions.consent import wordings
 from services.subscriptions.members import locks, unsubscribe
@@ -119,7 +119,7 @@ def change(
     providers: Collection[str],
 ) -> None:
     """Set columns of a list. Raises ``list.busy``, ``list.logo`` and the errors of the columns."""
-    before = branding.texts_of(mailing_list)
+    before = text_reviews.texts_of(mailing_list)
     columns = {name: value for name, value in fields.items() if name not in {_WORDING, *_FIELDS}}
     with uow.session.no_autoflush:
         columns |= _field_ids(uow, mailing_list, fields)
@@ -127,7 +127,7 @@ def change(
     if "logo_hash_id" in columns:
         with uow.session.no_autoflush:
             branding.require_logo(uow, mailing_list)
-    branding.look_at(uow, mailing_list, before)
+    text_reviews.look_at(uow, mailing_list, before)
     taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
     # A new slug waits for the rows that an import is writing about the list.
     with unless_taken("uq_lists_slug", taken), waiting_briefly(uow):

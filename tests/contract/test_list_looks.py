@@ -7,8 +7,8 @@ from importlib.resources import files
 import httpx2
 import pytest
 
-from services.subscriptions import branding
-from services.subscriptions.branding import (
+from services.subscriptions import colours
+from services.subscriptions.colours import (
     DARK_GROUND,
     DARK_INK,
     LIGHT_GROUND,
@@ -74,7 +74,7 @@ def test_every_colour_that_is_taken_can_be_read_in_both_windows(colour: str) -> 
     dark = for_dark_windows(colour)
     assert contrast(dark, DARK_GROUND) >= MIN_CONTRAST
     assert contrast(DARK_INK, dark) >= MIN_CONTRAST
-    for deep, ink in ((branding.deeper(colour), "#ffffff"), (branding.lighter(dark), DARK_INK)):
+    for deep, ink in ((colours.deeper(colour), "#ffffff"), (colours.lighter(dark), DARK_INK)):
         assert contrast(deep, ink) >= MIN_CONTRAST
 
 

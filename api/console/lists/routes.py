@@ -27,8 +27,8 @@ from core.languages import reader_languages
 from models import AttachmentStatus
 from services.attachments import records
 from services.paging import PageRequest
-from services.subscriptions import branding, daily_figures, fields, lists
-from services.subscriptions.branding import USUAL_COLOUR
+from services.subscriptions import colours, daily_figures, fields, lists
+from services.subscriptions.colours import USUAL_COLOUR
 from services.subscriptions.daily_figures import DayRange, FiguresBy
 
 router = console_router(f"{CONSOLE_PATH}/lists")
@@ -149,7 +149,7 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
         # The picture of the sign-up page is inlined, and has the style of that page.
         foreign={**visit.media_sources(), "style-src": list_style_sources(page.look)},
         list=shown,
-        contrast=branding.contrast(shown.colour or USUAL_COLOUR, branding.LIGHT_GROUND),
+        contrast=colours.contrast(shown.colour or USUAL_COLOUR, colours.LIGHT_GROUND),
         language=language,
         languages=names,
         embedded=embedded_form(state, page, language=language),

@@ -26,7 +26,7 @@ from services.deployment_figures import MAX_COUNTED
 from services.jobs import records
 from services.operators import changes, maintenance_runs, overdue_work, user_accounts
 from services.paging import PageRequest
-from services.subscriptions import branding
+from services.subscriptions import text_reviews
 
 # For everybody else these pages do not exist. The check for an operator comes first: no form of
 # another person is read, and nobody else is redirected to the login page.
@@ -69,7 +69,7 @@ def show_overdue_work(visit: OperatorVisit) -> Response:
 @router.post("/texts")
 def review_texts(visit: OperatorFormVisit) -> Response:
     """Hide suspicious texts until they change."""
-    kind: branding.Kind = "field" if visit.form.get("kind") == "field" else "list"
+    kind: text_reviews.Kind = "field" if visit.form.get("kind") == "field" else "list"
     record_id, version = visit.form.get("id", ""), visit.form.get("version", "")
     with visit.unit_of_work() as uow:
         is_reviewed = changes.review_texts(uow, visit.caller, kind, id_of(record_id) or 0, version)
