@@ -103,7 +103,7 @@ def reports(limit: Limit = 100, as_json: Json = False) -> None:
 def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
     """Show lists and fields with suspicious words. No operator has looked at them yet."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = text_reviews.found(uow, limit=limit)
+        found = text_reviews.list_suspicious(uow, limit=limit)
     show_all([asdict(each) for each in found], as_json=as_json)
 
 

@@ -151,9 +151,9 @@ def _list_style(look: Look) -> str:
     """Return the custom properties of style.css that have another value on pages of the list."""
     if look.colour is None:
         return ""
-    dark = colours.for_dark_windows(look.colour)
-    in_light = _properties(look.colour, colours.deeper(look.colour), "#fff")
-    in_dark = _properties(dark, colours.lighter(dark), colours.DARK_INK)
+    dark = colours.lighten_for_dark_mode(look.colour)
+    in_light = _properties(look.colour, colours.darken_colour(look.colour), "#fff")
+    in_dark = _properties(dark, colours.lighten_colour(dark), colours.DARK_INK)
     return f"{in_light} @media (prefers-color-scheme: dark) {{ {in_dark} }}"
 
 

@@ -88,7 +88,7 @@ def change_list(
     state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
 ) -> Envelope[schemas.Channel]:
     """Change the fields that the body names; the others stay."""
-    values = lists.checked(uow.settings, body.sent())
+    values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)
     lists.change(uow, mailing_list, values, state.challenges.configured)
     uow.session.refresh(mailing_list)
@@ -167,7 +167,7 @@ def preview_changed_list(
 ) -> Envelope[schemas.ListPreview]:
     """The same as if the list had been changed like this. Nothing is changed."""
     chosen = reader_languages.chosen(language or "")
-    values = lists.checked(uow.settings, body.sent())
+    values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)
     trial = uow.session.begin_nested()
     lists.change(uow, mailing_list, values, state.challenges.configured)

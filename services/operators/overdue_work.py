@@ -60,7 +60,7 @@ def read_overdue_work(resources: Resources) -> OverdueWork:
     overdue_rows = count_overdue_rows(resources)
     with resources.unit_of_work() as uow:
         reported = lists.reported_lists(uow, limit=_MAX_REPORTED_LISTS)
-        suspicious = text_reviews.found(uow, limit=_MAX_SUSPICIOUS_TEXTS)
+        suspicious = text_reviews.list_suspicious(uow, limit=_MAX_SUSPICIOUS_TEXTS)
     late = sorted(figures.maintenance.late_seconds.items())
     return OverdueWork(
         figures,

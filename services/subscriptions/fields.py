@@ -293,10 +293,10 @@ def get(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) ->
 
 
 def _set(uow: UnitOfWork, field: MemberField, values: CheckedColumns) -> None:
-    before = text_reviews.texts_of(field)
+    before = text_reviews.reviewed_texts(field)
     for name, value in values.items():
         setattr(field, name, value)
-    text_reviews.look_at(uow, field, before)
+    text_reviews.update_suspicion(uow, field, before)
     if not KEY_FORM.match(field.key):
         raise errors.FIELD_KEY(most=MAX_KEY_CHARACTERS)
     if bool(field.choices) != (field.type == FieldType.CHOICE):

@@ -149,7 +149,7 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
         # The picture of the sign-up page is inlined, and has the style of that page.
         foreign={**visit.media_sources(), "style-src": list_style_sources(page.look)},
         list=shown,
-        contrast=colours.contrast(shown.colour or USUAL_COLOUR, colours.LIGHT_GROUND),
+        contrast=colours.colour_contrast(shown.colour or USUAL_COLOUR, colours.LIGHT_GROUND),
         language=language,
         languages=names,
         embedded=embedded_form(state, page, language=language),
@@ -241,7 +241,7 @@ def _change(
         had = {name: getattr(shown, name) for name in values}
         differs = {name: value for name, value in values.items() if value != had[name]}
         sent = body_of_form(ListChanges, differs).sent()
-        changes = lists.checked(visit.state.resources.settings, sent)
+        changes = lists.validate_values(visit.state.resources.settings, sent)
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
             lists.change(uow, mailing_list, changes, visit.state.challenges.configured)

@@ -243,7 +243,7 @@ def show_asking(
     if sent is not None:
         return page("asked_preferences.html", language=reader_language(request))
     mailing_list = submission.find_list(uow, named, archived=True)
-    look = branding.of(uow, mailing_list)
+    look = branding.read_look(uow, mailing_list)
     return _asking_page(request, look, mailing_list)
 
 
@@ -267,7 +267,7 @@ async def ask_for_link(
             try:
                 email = email_addresses.normalise(form.get("email", ""))
             except DomainError:
-                look = await state.in_unit_of_work(branding.of, mailing_list)
+                look = await state.in_unit_of_work(branding.read_look, mailing_list)
                 return _asking_page(request, look, mailing_list, form.get("email", ""))
         await state.in_unit_of_work(
             link_mails.request_link,

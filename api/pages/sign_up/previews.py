@@ -36,7 +36,7 @@ def preview(
         confirms = mailing_list.confirm_required
         shown = list_page(
             "confirm.html" if confirms else "subscribed.html",
-            branding.of(uow, mailing_list),
+            branding.read_look(uow, mailing_list),
             language=language,
             list_title=mailing_list.title,
             words=mailing_list.thanks_text,

@@ -56,7 +56,7 @@ def show_report(
     form_cookie = form_cookie_value(request, state)
     reply = list_page(
         "report_page.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         is_reported=sent is not None,
@@ -85,7 +85,7 @@ def show_subscribed(
     mailing_list = lists.get(uow, list_id)
     return list_page(
         "subscribed.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         must_confirm=mailing_list.confirm_required,

@@ -161,7 +161,7 @@ class SignUpPage:
         public = {each.field.key: each.field for each in asked}
         required = frozenset(each.field.key for each in asked if each.is_required)
         wording = wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id)
-        look = branding.of(uow, mailing_list)
+        look = branding.read_look(uow, mailing_list)
         owner = email_addresses.masked(accounts.get(uow, mailing_list.user_id).email)
         return cls(mailing_list, public, wording, look, owner, required)
 

@@ -48,7 +48,7 @@ def show_subscription(
     is_open = mailing_list.archived_at is None
     return list_page(
         "unsubscribe.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=language,
         list_title=mailing_list.title,
         is_open=is_open,
@@ -97,7 +97,7 @@ def show_report(
     subscription = members.read(uow, mailing_list, person)
     return list_page(
         "report.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         is_reported=lists.is_reported(uow, mailing_list, person),
@@ -167,7 +167,7 @@ def show_confirmation(
     mailing_list = found.mailing_list
     return list_page(
         "confirm.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
