@@ -52,14 +52,14 @@ def resolve_order(
 
 def retry_job(uow: UnitOfWork, operator: Caller, job_id: int) -> None:
     """Restart a job; raises ``job.not_found`` and ``job.not_retryable``."""
-    job = jobs.get_any(uow, job_id, lock=True)
-    jobs.restart(uow, job)
+    job = jobs.get_any_job(uow, job_id, lock=True)
+    jobs.retry_locked_job(uow, job)
     _record_act(uow, operator, OperatorAct.JOB_RETRIED, job_id=job_id)
 
 
 def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
     """Cancel a job; returns 1, or 0 for a job that had ended. Raises ``job.not_found``."""
-    cancelled = jobs.stop(uow, jobs.get_any(uow, job_id, lock=True))
+    cancelled = jobs.cancel_locked_job(uow, jobs.get_any_job(uow, job_id, lock=True))
     if cancelled:
         _record_act(uow, operator, OperatorAct.JOB_CANCELLED, job_id=job_id)
     return cancelled
@@ -67,7 +67,7 @@ def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
 
 def begin_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
     """Make a maintenance due; raises ``maintenance.not_found`` and ``maintenance.running``."""
-    maintenance.make_due(uow, name)
+    maintenance.request_run(uow, name)
     _record_act(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
 
 

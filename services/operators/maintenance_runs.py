@@ -39,7 +39,7 @@ def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
             is_running=row.lease_expires_at is not None and row.lease_expires_at > now,
             is_due=row.due_at <= now,
         )
-        for row in maintenance.all_records(uow)
+        for row in maintenance.list_all_rows(uow)
     ]
 
 

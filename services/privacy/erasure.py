@@ -20,10 +20,12 @@ from core.queues import Queue
 from core.scopes import Scope
 from models import Erasure, Job, JobStatus, MailingList, Subscription, User
 from services.accounts import email_addresses
-from services.jobs import kinds, outbox, records
-from services.jobs import lease as leases
+from services.jobs import records
 from services.jobs.batches import work_in_turns
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job, record_progress
 from services.privacy import stages
 from services.subscriptions import deny_lists, lists
 from services.subscriptions.members import opt_outs
@@ -114,7 +116,7 @@ def _resume(uow: UnitOfWork, address: str) -> int:
     if job is None:
         erasure.job_id = _enqueue(uow, erasure.user_id).id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        records.restart(uow, job)
+        records.retry_locked_job(uow, job)
     return erasure.job_id
 
 
@@ -152,7 +154,7 @@ def _blank(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
 def _enqueue(uow: UnitOfWork, user_id: int) -> Job:
     # The erasure deletes the person's own jobs, so this job is not one of them. It shares the queue
     # as if it was.
-    return outbox.enqueue(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
+    return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
 
 
 @dataclass(frozen=True)
@@ -188,8 +190,8 @@ def run_erasure(resources: Resources, lease: Lease) -> None:
         raise TransientError(error.message) from error
 
 
-ERASE_PERSON = kinds.register(
-    kinds.JobKind(
+ERASE_PERSON = register_kind(
+    JobKind(
         name="person.erase",
         run=run_erasure,
         queue=Queue.MAINTENANCE,
@@ -221,7 +223,7 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
     # Raises an error if another worker has the job now. The error undoes the batch.
-    leases.progress(uow, lease, done=sum(counts.values()))
+    record_progress(uow, lease, done=sum(counts.values()))
     place += bookmark is None and place < len(names) - 1
     erasure.stage = names[place]
     erasure.bookmark = bookmark
@@ -235,7 +237,7 @@ def _finish(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
     Requests that were in progress during the first job may have written about the person.
     """
     counts = {name: erasure.counts.get(name, 0) for name in stages.REPORTED}
-    leases.succeed(uow, lease, {"user_id": erasure.user_id, **counts})
+    complete_job(uow, lease, {"user_id": erasure.user_id, **counts})
     erasure.stage = None
     erasure.bookmark = None
     erasure.address_hmac = None

@@ -6,14 +6,14 @@ from functools import partial
 from sqlalchemy import text
 
 from models import FeedEvent, RecordedEvent
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from services.privacy.purge_runs import PurgeRun, TablePurge
 from services.privacy.retention import RULES, Rule, select_expired
 from storage.purge import purge as delete_rows
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-PURGE = maintenance.register(
+PURGE = register_maintenance(
     "maintenance.purge",
     every=timedelta(hours=1),
     run=lambda resources, _: purge_expired_rows(resources),

@@ -9,9 +9,10 @@ from sqlalchemy import text
 
 from core.settings.notations import Retained
 from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from storage.resources import Resources
 
-SHORTEN_IP_ADDRESSES = maintenance.register(
+SHORTEN_IP_ADDRESSES = register_maintenance(
     "maintenance.shorten_ips",
     every=timedelta(hours=1),
     run=lambda resources, _: shorten_ip_addresses(resources),
@@ -49,14 +50,14 @@ def _shorten_events(resources: Resources, age_days: int) -> int:
     total = 0
     while True:
         with resources.unit_of_work() as uow:
-            after = maintenance.bookmark(uow, SHORTEN_IP_ADDRESSES) or 0
+            after = maintenance.read_bookmark(uow, SHORTEN_IP_ADDRESSES) or 0
             bounds = {"after": after, "limit": _MAX_BATCH_ROWS, "age": timedelta(days=age_days)}
             last = uow.session.scalar(_LAST_OLD_EVENT, bounds)
             if last is None:
                 return total
             shortened = uow.session.execute(_SHORTEN_EVENTS, {"after": after, "last": last})
             total += len(shortened.all())
-            maintenance.set_bookmark(uow, SHORTEN_IP_ADDRESSES, last)
+            maintenance.write_bookmark(uow, SHORTEN_IP_ADDRESSES, last)
 
 
 # The application can't change consent entries and claims, but this database function can. An index

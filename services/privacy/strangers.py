@@ -18,13 +18,14 @@ from models import Plan, Subscription, SubscriptionEvent, SubscriptionStatus, Us
 from services.accounts import accounts
 from services.credits import orders
 from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from services.privacy.purge_runs import PurgeRun, TablePurge
 from services.privacy.retention import REQUESTED_AT
 from services.subscriptions.consent import history
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-PURGE_STRANGERS = maintenance.register(
+PURGE_STRANGERS = register_maintenance(
     "maintenance.strangers",
     every=timedelta(hours=1),
     run=lambda resources, began_at: purge_strangers(resources, now=began_at),
@@ -104,7 +105,7 @@ def _purge_next_people(resources: Resources, age: timedelta) -> int:
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:
-            after = maintenance.bookmark(uow, PURGE_STRANGERS) or 0
+            after = maintenance.read_bookmark(uow, PURGE_STRANGERS) or 0
             following = select(User.id).where(User.id > after).order_by(User.id)
             # ``None`` if the batch has the last people.
             last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
@@ -116,7 +117,7 @@ def _purge_next_people(resources: Resources, age: timedelta) -> int:
             if ids := uow.session.scalars(unlisted).all():
                 people = _lock_people(uow, User.id.in_(ids), *_is_stranger(age))
                 total += _purge_people(uow, people, age)
-            maintenance.set_bookmark(uow, PURGE_STRANGERS, last)
+            maintenance.write_bookmark(uow, PURGE_STRANGERS, last)
         if last is None:
             break
     return total

@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, select
 from core import ids
 from models import ImportChunk, MemberExport, MemberImport, NamedMember
 from services import removals
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from storage.encryption import WrappedKey
 from storage.objects import ObjectMissing
 from storage.parts import PartWriter, StoredFile, remove_all
@@ -22,7 +22,7 @@ BULK_FILE_RETENTION = timedelta(days=7)
 # An upload takes a few hours at most. An older file without an import or export is left from a
 # crash.
 STRAY_FILE_AGE = timedelta(days=1)
-SWEEP_FILES = maintenance.register(
+SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",
     every=timedelta(hours=1),
     run=lambda resources, began_at: remove_old_files(resources, now=began_at),

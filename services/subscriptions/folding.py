@@ -8,12 +8,12 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from services.subscriptions.quota_notices import notify_owners
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-FOLD_COUNTS = maintenance.register(
+FOLD_COUNTS = register_maintenance(
     "maintenance.fold_counts",
     every=timedelta(seconds=30),
     run=lambda resources, _: fold_everything(resources),

@@ -15,9 +15,9 @@ from models import AccountMail, MailingList, Subscription, User
 from services.accounts import account_mails, mailed_tokens, unsolicited_mail
 from services.accounts.account_mails import MailKind, mail_kind, render
 from services.accounts.mailed_tokens import Purpose
-from services.jobs import lease as leases
-from services.jobs import outbox
 from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job
 from services.subscriptions import page_urls
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -42,7 +42,7 @@ def request_link(
     )
     uow.session.add(mail)
     uow.session.flush()
-    outbox.enqueue(
+    enqueue_job(
         uow,
         MAIL_PREFERENCES,
         user_id=None,
@@ -81,7 +81,7 @@ def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         request = uow.session.get(AccountMail, lease.subject_id)
         if request is not None and mail is not None:
             request.sent_at = func.now()
-        leases.succeed(uow, lease, {"sent": mail is not None})
+        complete_job(uow, lease, {"sent": mail is not None})
 
 
 MAIL_PREFERENCES = mail_kind("subscription.mail_preferences", mail_link)
