@@ -134,11 +134,11 @@ def run_or_list(
 
 
 def _described(row: Maintenance) -> dict[str, Any]:
-    from services.operators import last_seconds
+    from services.operators.maintenance_runs import run_seconds
 
     return {
         **fields(row, "name every_seconds last_started_at last_finished_at"),
-        "last_seconds": last_seconds(row),
+        "last_seconds": run_seconds(row),
         **fields(row, "last_result last_error"),
         "is_running": row.lease_expires_at is not None,
         **fields(row, "due_at"),
@@ -147,9 +147,9 @@ def _described(row: Maintenance) -> dict[str, Any]:
 
 def _brief_maintenance(row: Maintenance, *, now: datetime) -> dict[str, Any]:
     """Return what a table of 80 columns has room for: times from now, by the database's clock."""
-    from services.operators import last_seconds
+    from services.operators.maintenance_runs import run_seconds
 
-    seconds = last_seconds(row)
+    seconds = run_seconds(row)
     is_running = row.lease_expires_at is not None
     due = (row.due_at - now).total_seconds()
     started = row.last_started_at

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from api.record_ids import parse_id
 from models import ApiKey
 from services.access import api_keys
-from services.recovery import Kept
+from services.recovery import KeptAccess
 from storage.unit_of_work import UnitOfWork
 
 # Each key is a field of the form, and a form has at most 100 fields.
@@ -33,13 +33,13 @@ def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
     }
 
 
-def read_unticked_boxes(form: dict[str, str]) -> Kept:
+def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
     """Return the ids that the page showed and the person didn't tick.
 
     The result lacks keys, passkeys and endpoints that are newer than the page.
     """
     ticked = read_ticked_boxes(form)
-    return Kept(
+    return KeptAccess(
         *(
             _parse_ids(form.get(field, "").split(",")) - ticked[kind]
             for kind, (_, field) in _BOXES.items()

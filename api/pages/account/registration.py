@@ -135,7 +135,7 @@ async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "
     The mailed token proves who the person is.
     """
     factor = shown_factor(request, state, form)
-    set_password = partial(recovery.reset, shown=factor, keep=read_unticked_boxes(form))
+    set_password = partial(recovery.reset_password, shown=factor, keep=read_unticked_boxes(form))
     read = service.read_reset
     return await _submit_choice(request, state, form, token, read, _RESET, set_password, factor)
 
@@ -156,7 +156,7 @@ async def undo_address(
     await state.in_unit_of_work(lambda uow: service.read_undo(uow, secret))
     random_hash = await PASSWORDS.run(passwords.make, secrets.token_urlsafe(32))
     reset_token = await state.in_unit_of_work(
-        recovery.undo_address, secret, password_hash=random_hash
+        recovery.undo_address_change, secret, password_hash=random_hash
     )
     query = urlencode({"token": reset_token})
     return redirect_to_path(state, f"{mailed_tokens.RESET_PATH}?{query}")

@@ -45,7 +45,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
 
 def new_file(resources: Resources) -> NewFile:
     """Where the file of a new import is stored."""
-    return bulk_files.new_file(resources, IMPORTS)
+    return bulk_files.create_file(resources, IMPORTS)
 
 
 def forget_file(resources: Resources, prefix: str) -> None:
@@ -114,7 +114,7 @@ def _commit(
     takes: Mapping[PlanQuota, int],
     key: IdempotencyKey | None = None,
 ) -> Job:
-    file.name_in(task)
+    file.assign_to(task)
     try:
         return idempotency.commit(resources, task, kind, key, takes=takes)
     except (EqualRequestCommitted, DomainError):
