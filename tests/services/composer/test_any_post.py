@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 from services.composer import offline, rules
 from services.composer.text.markup import clean, read
 from services.composer.text.post import MetadataField, Post
-from tests.services.composer.text.posts import posts
+from tests.services.composer.posts import posts
 from tests.sizes import sized
 
 EVERY_PART = frozenset(MetadataField)

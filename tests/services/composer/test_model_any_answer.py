@@ -13,7 +13,7 @@ from services.composer import model_writer, rules
 from services.composer.text import hyperlinks, markup
 from services.composer.text.post import MetadataField, Post
 from tests.services.composer.injections import ORDERS
-from tests.services.composer.text.posts import posts
+from tests.services.composer.posts import posts
 from tests.sizes import sized
 
 Product = TypeVar("Product")
