@@ -10,7 +10,7 @@ from fastapi import Request
 
 from api.limits.bulkheads import MONEY, RECORDS, REQUESTS
 from api.middleware.body_limits import body_of
-from api.parameters import Preference
+from api.preferences import Preference
 from api.state import State
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError

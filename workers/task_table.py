@@ -43,7 +43,7 @@ _MODULES = """
     privacy.erasure privacy.purging
     removals
     subscriptions.bulk_actions.actions subscriptions.bulk_files subscriptions.exports
-    subscriptions.figures subscriptions.imports.helper_jobs subscriptions.imports.import_jobs
+    subscriptions.figures subscriptions.imports.helper_jobs subscriptions.imports.import_job
     subscriptions.imports.undo subscriptions.member_addresses subscriptions.members.mails
     subscriptions.members.unsubscribe subscriptions.preferences subscriptions.tags
     webhooks.endpoints_of_keys webhooks.sending

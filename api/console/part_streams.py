@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fastapi.responses import Response
 
-from api.auth.page_sessions import page_session
+from api.auth.page_sessions import find_page_session
 from api.console.visits import ConsoleVisit
 from api.limits.bulkheads import STREAMS
 from api.middleware.headers import is_head
@@ -76,5 +76,5 @@ def _event(name: str, text: str) -> str:
 
 
 def _is_still_in(visit: ConsoleVisit) -> bool:
-    found = page_session(visit.request, visit.state)
+    found = find_page_session(visit.request, visit.state)
     return found is not None and found.user_id == visit.user_id

@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from api.answers import readings_of, result_with_links, result_with_samples
 from api.auth.requirements import OF_JOB_KIND, identify
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.headers import is_head
 from api.openapi import refuses
 from api.parameters import Paging, PathId, StateOf, Transaction
+from api.responses.jobs import readings_of, result_with_links, result_with_samples
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State

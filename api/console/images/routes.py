@@ -7,7 +7,7 @@ from datetime import datetime
 from fastapi import Request
 from fastapi.responses import Response
 
-from api.auth.page_sessions import CSRF_FIELD, require_csrf
+from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.bodies.forms import file_named, read_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import counted

@@ -1,0 +1,239 @@
+"""Samples of an imported file that the owner can see."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
+
+import orjson
+from sqlalchemy import select
+from sqlalchemy.orm import undefer
+
+from core import clock
+from models import MemberImport, SubscriptionStatus, Tier
+from services.accounts import email_addresses
+from services.accounts.email_addresses import InvalidAddress
+from services.subscriptions import bulk_files
+from services.subscriptions.imports.judged_rows import (
+    DUPLICATE_CODE,
+    EARLIER_ROW_REASON,
+    STRICTER_ROW_REASON,
+    JudgedRow,
+)
+from services.subscriptions.imports.rows import (
+    NO_EXTRAS,
+    STRICTNESS,
+    LeftOut,
+    MemberRow,
+    RejectedRecord,
+)
+from storage.encryption import seal, unseal
+from storage.resources import Resources
+
+MAX_ROWS_SHOWN = 5
+
+MAX_EXAMPLES = 3
+
+MAX_EXAMPLE_CHARACTERS = 60
+
+# Further columns have names alone.
+MAX_COLUMNS_WITH_EXAMPLES = 500
+
+MAX_LEFT_OUT_SHOWN = 20
+
+MAX_PROBLEMS = 50
+
+AnyRow = MemberRow | RejectedRecord
+
+
+class ImportSamples(NamedTuple):
+    """
+    Attributes:
+        examples: some cells of each column, in the order of the columns.
+        preview: the first rows as they would be.
+        problems: what does not fit, by column and rule, once the file has been read.
+        consent: how consent values were interpreted. ``values`` and ``ignored_opt_outs`` have an
+            entry for each consent column, by its index. ``unknown`` lists the values that weren't
+            recognised.
+        readings: some rows decoded with each possible encoding, if no encoding is clearly the best.
+    """
+
+    examples: Sequence[Sequence[str]]
+    preview: Sequence[Mapping[str, Any]]
+    problems: Sequence[Mapping[str, Any]] = ()
+    consent: Mapping[str, Any] = MappingProxyType({})
+    readings: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def of(
+        cls,
+        header: Sequence[str],
+        records: Sequence[Sequence[str]],
+        first: Sequence[AnyRow],
+        keys: Mapping[str, str],
+    ) -> Self:
+        """Return the samples of some records; ``keys``: of the fields, by their ids as text."""
+        columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
+        examples = [_examples(records, index) for index in columns]
+        return cls(examples, list(_preview(first, keys)))
+
+
+class Problems:
+    """Groups the problems of a file's rows by column and rule, with the first examples of each."""
+
+    def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
+
+    def note(self, rows: Iterable[JudgedRow]) -> None:
+        for row in rows:
+            if row.code is not None and row.code != DUPLICATE_CODE:
+                cells = ", ".join(filter(None, map(str.strip, row.cells)))
+                self.add(None, row.reason or row.code, row.line, cells)
+            for each in row.extras.left_out if row.extras else ():
+                self.add(each.column, each.rule, row.line, each.cell or "")
+
+    def add(self, column: str | None, rule: str, line: int, cell: str) -> None:
+        found = self._groups.get((column, rule))
+        if found is None:
+            if len(self._groups) >= MAX_PROBLEMS:
+                # Rules that quote a cell may be as many as the rows.
+                column, rule = None, "Other problems"
+            new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
+            found = self._groups.setdefault((column, rule), new)
+        found["rows"] += 1
+        if len(found["examples"]) < MAX_EXAMPLES:
+            found["examples"].append({"line": line, "cell": cell[:MAX_EXAMPLE_CHARACTERS]})
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Return the most frequent first."""
+        return sorted(self._groups.values(), key=lambda each: -each["rows"])
+
+
+def store_samples(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
+    key = bulk_files.data_key(resources, task)
+    values = tuple(samples._replace(consent=dict(samples.consent)))
+    stored = orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS)
+    task.samples = seal(stored, key, _name(task))
+
+
+def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int, LeftOut]) -> None:
+    """Add values that couldn't be imported to the stored problems of the file.
+
+    ``left_out`` maps line numbers to these values. The caller must hold the lock that is used to
+    count chunks. Otherwise two chunks could overwrite each other's problems.
+    """
+    samples = _read(resources, task)
+    problems = Problems(samples.problems)
+    for line, each in left_out.items():
+        problems.add(each.column, each.rule, line, each.cell or "")
+    store_samples(resources, task, samples._replace(problems=problems.groups()))
+
+
+def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of an import's job, with the samples as long as they are kept."""
+    if "import_id" not in result:
+        return {**result}
+    query = select(MemberImport).where(MemberImport.id == result["import_id"])
+    with resources.unit_of_work() as uow:
+        task = uow.session.scalar(query.options(undefer(MemberImport.samples)))
+    found = ImportSamples((), ())
+    if task is not None and task.files_removed_at is None:
+        found = _read(resources, task)
+    columns = [
+        {**column, "examples": examples, **_consent_of(found, index)}
+        for index, (column, examples) in enumerate(
+            zip(result.get("columns", ()), chain(found.examples, repeat(())), strict=False)
+        )
+    ]
+    kept = {
+        "columns": columns,
+        "preview": found.preview,
+        "problems": found.problems,
+        "unknown_values": found.consent.get("unknown"),
+        "readings": found.readings,
+    }
+    return {**result, **{name: each for name, each in kept.items() if each}}
+
+
+def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
+    """Return how a consent column's values were interpreted; empty for other columns."""
+    kept = {
+        name: samples.consent.get(name, {}).get(str(index))
+        for name in ("values", "ignored_opt_outs")
+    }
+    return {name: each for name, each in kept.items() if each is not None}
+
+
+def _read(resources: Resources, task: MemberImport) -> ImportSamples:
+    if task.samples is None:
+        return ImportSamples((), ())
+    key = bulk_files.data_key(resources, task)
+    return ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
+
+
+def _name(task: MemberImport) -> str:
+    return f"{task.object_prefix}/samples"
+
+
+def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
+    cells = (each[index].strip()[:MAX_EXAMPLE_CHARACTERS] for each in records if index < len(each))
+    return [*dict.fromkeys(filter(None, cells))][:MAX_EXAMPLES]
+
+
+def mark_duplicates(
+    preview: Iterable[Mapping[str, Any]], strictest: Mapping[str, int]
+) -> list[Mapping[str, Any]]:
+    """Mark the rows of a preview as duplicates, except the strictest row of each address.
+
+    ``strictest``: maps each address to the strictness of its strictest row in the file.
+    """
+    marked: list[Mapping[str, Any]] = []
+    counted: set[str] = set()
+    for row in preview:
+        address = row.get("email")
+        duplicate = {"line": row["line"], "code": DUPLICATE_CODE}
+        if address is None:
+            marked.append(row)
+        elif _STRICTNESS[row["status"]] < strictest[address]:
+            marked.append({**duplicate, "reason": STRICTER_ROW_REASON})
+        elif address in counted:
+            marked.append({**duplicate, "reason": EARLIER_ROW_REASON})
+        else:
+            counted.add(address)
+            marked.append(row)
+    return marked
+
+
+_STRICTNESS = {
+    SubscriptionStatus.ACTIVE.value: 0,
+    **{status.value: strictness for status, strictness in STRICTNESS.items()},
+}
+
+
+def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    members = [row.email for row in first if isinstance(row, MemberRow)]
+    normalised = iter(email_addresses.normalise_all(members))
+    for row in first:
+        if isinstance(row, RejectedRecord):
+            yield {"line": row.line, "code": row.code, "reason": row.reason}
+            continue
+        address = next(normalised)
+        if isinstance(address, InvalidAddress):
+            yield {"line": row.line, "code": "email.invalid", "reason": address.reason}
+        elif row.problem is not None:
+            yield {"line": row.line, **row.problem._asdict()}
+        else:
+            extras = row.extras or NO_EXTRAS
+            yield {
+                "line": row.line,
+                "email": address,
+                "name": row.name or None,
+                "type": row.tier or Tier.FREE.value,
+                "paid_expiry": None if row.paid_expiry is None else clock.iso(row.paid_expiry),
+                "status": row.suppression.value if row.left else SubscriptionStatus.ACTIVE.value,
+                "joined_at": extras.joined_at,
+                "tags": extras.tags,
+                "fields": {keys[id_]: each for id_, each in extras.fields.items() if id_ in keys},
+                "consent": extras.claim,
+                "left_out": [str(each) for each in extras.left_out[:MAX_LEFT_OUT_SHOWN]],
+            }

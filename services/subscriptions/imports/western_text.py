@@ -1,0 +1,169 @@
+"""Recognises Western European text that is encoded in Windows-1252."""
+
+import re
+
+# For each language, the non-ASCII letters that can occur together in its words and loanwords.
+_ALPHABETS = tuple(
+    frozenset(letters + letters.upper())
+    for letters in (
+        "äöüßéèàçÿ",  # German
+        "àâæçéèêëîïôœùûüÿ",  # French
+        "áéíóúüïñçâêôãõà",  # Spanish, Portuguese
+        "àèéìíîòóùú",  # Italian
+        "áéíóúäëïöüèêç",  # Dutch
+        "åäöéàüæøôòè",  # Danish, Finnish, Norwegian, Swedish
+        "áðéíóúýþæö",  # Icelandic
+        "àèéíïòóúüç",  # Catalan
+    )
+)
+
+_LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœŸŠšŽž"
+
+_CAPITAL = "A-ZÀ-ÖØ-ÞŒŸŠŽ"
+
+_SMALL = "a-zß-öø-ÿœšž"
+
+# Matches symbols in places where they don't occur in names.
+_MISPLACED_SYMBOLS = re.compile(
+    "|".join(
+        (
+            # Bytes that are undefined in Windows-1252, and symbols that never occur in names.
+            r"[\x81\x8d\x8f\x90\x9d\xadƒˆ‰†‡˜¤¦¨¬¯±¹¸¼½¾×÷µ¢¥•‹›]",
+            rf"[{_LETTER}][§©£€¡¿‚„…¶“”²³](?=[{_LETTER}])",
+            rf"[§©£€™®°…²³](?=[{_LETTER}])|¶",
+            rf"[{_LETTER}][¡¿€£§©]|(?<![mM])[²³]",
+            rf"[{_LETTER}][™®°ºª](?=[{_LETTER}])",
+            # The dot of Catalan l·l and the ordinal signs of nº and M.ª are valid, but in other
+            # places these symbols are invalid.
+            rf"(?<![lL])·|·(?![lL])|(?<=[{_LETTER}]{{2}})[ºª]|(?<![\w.])[ºª]",
+            # A dash can join two names, but doesn't occur inside a name.
+            rf"[{_LETTER}][–—](?![{_CAPITAL}])",
+            rf"[{_LETTER}]{{2}}‘|[{_LETTER}]‘(?![{_CAPITAL}])",
+            r"[¡-¬®-¿×÷ˆ‰†‡˜€™]{2}",
+        )
+    )
+)
+
+# Accented letters next to letters with which Western languages don't combine them. The pattern also
+# finds Czech, Polish, Turkish and Baltic names, whose letters have the same bytes as Western
+# letters.
+_MISPLACED_LETTERS = re.compile(
+    "|".join(
+        (
+            r"ñ(?![aeiouáéíóúü]|ch)",
+            r"õ(?!e)|ã(?![oe]|s?$)|cã$|oarã$",
+            r"(?<=[aeiouyáéíóúàèìòùâêîôûäëïöüãõåæøý])œ|œ(?=s?$|[aockpgszjw])|(?<![hm])œl|(?<!h)œb|œr|^œ(?![udits])",
+            r"(?<=[aeiouy])æ|jæ$|æ[cwz]",
+            r"è(?=[aeiouyáéíóúæk])|[aeij]è$|è(?!gue|que)(?=[^aeiouyr]{1,3}[aiouyáéíóú])",
+            r"ì(?!$)|ù(?!s?$)|ò(?=[aeiouykáéíóú])|[ae]ò$",
+            r"(?<![aeouáéóú])ï|ï$|íi|(?<!bront)(?<=[b-df-hj-np-tv-xzç])ë|^ë",
+            r"î(?=r)|(?<![aoudgbnpc])(?<=.)î|^â(?![gmnpc])",
+            r"û(?![tcrlnmge]|$)|ûcs|(?<![mspd])ûr|^rû",
+            r"^(?=.*[âîû]).*ija$|ârs$|[âî][^aeiouy]{1,3}is$|^[^âêîôû]*[âêîôû].*[âêîôû]",
+            r"ê(?=[kz])|êb(?![lê])|êg(?![ue])|êc(?!h)|êp(?![ei])|iê(?![nmu])",
+            r"^(?=.*ê).*(?:[kw]|[crs]z)",
+            r"^[^ß]*ß.*ß|^ß|ç(?=[bcdfghjkmnpqrstvwxz])|^ç(?!a$)",
+            # These Icelandic letters have the same bytes as Turkish letters.
+            r"^ð|^(?!.*(?:[áéíóúæ]|rð|guð|frið|heið|auð|eyð)).*[ðþý]",
+            r"ø(?=[aouáíóúýìèù])|(?<=.)ø(?=i|e(?!n$).)|aø$",
+            # No language has an acute and a grave accent in the same word.
+            r"^(?=.*[áíóú]).*[àèìòù]",
+        )
+    )
+)
+
+_WORD = re.compile(rf"[{_LETTER}]+")
+
+_APOSTROPHE = re.compile(rf"(?<![{_LETTER}])([{_LETTER}]*)’(?=([{_LETTER}]*))")
+
+_QUOTATION_MARKS = re.compile("[“”„]")
+
+# Words that can precede an apostrophe, as in d’Angelo. The next constant has endings that can
+# follow an apostrophe, as in Ann’s.
+_ELIDED = frozenset(
+    (
+        *("d", "l", "o", "n", "m", "s", "t", "c", "j", "qu", "dell", "nell", "sant", "all", "ch"),
+        *("gl", "un", "dall", "sull", "mc", "aujourd", "jusqu", "lorsqu", "puisqu", "quelqu"),
+    )
+)
+
+_ENDINGS = frozenset({"s", "t", "ll", "re", "ve"})
+
+_MIN_OWNER_CHARACTERS = 3
+
+_MIN_ELIDED_CHARACTERS = 4
+
+# Prefixes of names. The next letter of the name is a capital letter, as in McÉvoy.
+_PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
+
+# Letters that may be lower case in a name in capitals: ß, and letters that Caps Lock doesn't affect
+# on a French keyboard.
+_SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
+
+_MIN_ALL_CAPITALS = 2
+
+
+def is_western(text: str) -> bool:
+    """Return whether text decoded as Windows-1252 looks like a Western European language."""
+    if _MISPLACED_SYMBOLS.search(text) or not _has_paired_marks(text):
+        return False
+    for before, after in _APOSTROPHE.findall(text):
+        if not _fits_apostrophe(before, after, text):
+            return False
+    return all(_is_western_word(word) for word in _WORD.findall(text) if not word.isascii())
+
+
+def _has_paired_marks(text: str) -> bool:
+    """Return whether all quotation marks are in pairs, as in “Ann”, „Ann“ and «Ann»."""
+    is_even = len(_QUOTATION_MARKS.findall(text)) % 2 == 0
+    return is_even and text.count("«") == text.count("»")
+
+
+def _fits_apostrophe(before: str, after: str, text: str) -> bool:
+    """Return whether an apostrophe is plausible between these words.
+
+    If the apostrophe isn't plausible, the byte may be the letter í in Mac Roman.
+    """
+    if not before:
+        return True
+    if not after:
+        is_quotation = "‘" in text or text.count("’") > 1
+        return is_quotation or before.lower().endswith(("s", "n", "f"))
+    if after.lower() in _ENDINGS:
+        return len(before) >= _MIN_OWNER_CHARACTERS or after.lower() != "s"
+    if before.lower() not in _ELIDED:
+        return False
+    is_name = len(before) == 1 and before.isupper() and after[0].islower()
+    return not is_name or len(after) >= _MIN_ELIDED_CHARACTERS
+
+
+def _is_western_word(word: str) -> bool:
+    letters = [letter for letter in word if not letter.isascii()]
+    # In a Western European word of several letters, at least a third of the letters are ASCII.
+    if len(word) > 1 and (len(letters) * 3 > len(word) * 2):
+        return False
+    if not any(alphabet.issuperset(letters) for alphabet in _ALPHABETS):
+        return False
+    if len(word) == 1 and word.isupper():
+        return True
+    return _MISPLACED_LETTERS.search(word.lower()) is None and _has_fitting_case(word)
+
+
+def _has_fitting_case(word: str) -> bool:
+    """Return whether the non-ASCII letters of a name have the case that is usual in names."""
+    if word.islower() or word.isupper() or (word[0].isupper() and word[1:].islower()):
+        return True
+    capitals = sum(letter.isupper() for letter in word)
+    for at, letter in enumerate(word):
+        if letter.isascii() or not at:
+            continue
+        before, after = word[:at], word[at + 1 :]
+        if letter.isupper() and before[-1].islower():
+            if not (_PREFIX.match(before) and after[:1].islower()):
+                return False
+        elif letter.isupper() and after[:1].islower():
+            return False
+        is_among_capitals = before.isupper() and capitals > _MIN_ALL_CAPITALS
+        if letter.islower() and is_among_capitals and letter not in _SMALL_AMONG_CAPITALS:
+            return False
+    return True
