@@ -38,11 +38,11 @@ from services.subscriptions.imports.column_layout import (
     ColumnLayout,
 )
 from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
-from services.subscriptions.imports.consent_readings import ConsentReadings
+from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.decoded_text import DecodedText
-from services.subscriptions.imports.encodings import EncodingUnclear
+from services.subscriptions.imports.encoding_detection import EncodingUnclear
 from services.subscriptions.imports.endings import (
     CLEARED,
     DUPLICATE_CODE,
@@ -54,8 +54,12 @@ from services.subscriptions.imports.endings import (
     decode,
     encode,
 )
-from services.subscriptions.imports.formats import open_rows, pass_over
-from services.subscriptions.imports.json_lines_reader import as_lines
+from services.subscriptions.imports.formats import (
+    ignore_columns,
+    open_member_rows,
+    open_suppression_rows,
+)
+from services.subscriptions.imports.json_lines_reader import convert_document
 from services.subscriptions.imports.member_names import tidy_name
 from services.subscriptions.imports.rows import (
     STRICTNESS,
@@ -303,13 +307,13 @@ class ColumnPlan:
         living = fields.list_of(uow, task.user_id)
         field_columns.match_fields(layout, columns, living)
         if not task.create_fields:
-            for index, (key, _) in layout.wanted.items():
+            for index, (key, _) in layout.mapped_fields.items():
                 if index not in layout.fields:
                     raise errors.IMPORT_MAPPING_FIELD(key=key[:60])
             return {}
         others = [field for field in layout.fields.values() if field.id <= 0]
         keys = [field.key for field in (*living, *others)]
-        new = field_columns.new_fields(layout, columns, keys, sample)
+        new = field_columns.propose_fields(layout, columns, keys, sample)
         room = max(0, MAX_FIELDS - len(living) - len(others))
         if len(new) > room and not after:
             shown = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
@@ -419,7 +423,7 @@ class FileSplit:
         self.read_as = _read_as(task)
         order = DateOrder(task.date_order) if task.date_order else None
         self._forms = ColumnForms(task.column_forms, order)
-        self._readings = ConsentReadings(task.consent_columns, task.status_values)
+        self._readings = ConsentInterpreter(task.consent_columns, task.status_values)
         # True if the file has a rejected row that might be valid in another encoding.
         self._has_damaged_row = False
         self._text: DecodedText | None = None
@@ -446,11 +450,10 @@ class FileSplit:
             return _rows_of_request(members)
         stored = ranged_file(bulk_files.stored_file(resources, task))
         if task.kind != ImportKind.MEMBERS:
-            reader = open_rows(
-                as_lines(stored, task.size),
+            reader = open_suppression_rows(
+                convert_document(stored, task.size),
                 task.filename,
                 task.mapping,
-                of_members=False,
                 encoding=task.encoding,
             )
             self._text = reader.text
@@ -466,16 +469,16 @@ class FileSplit:
             )
             return self._suppressions.read(reader)
         plan = ColumnPlan(resources, task)
-        note = plan.note_header if task.dry_run else pass_over
+        note = plan.note_header if task.dry_run else ignore_columns
         find = plan.find_fields
-        reader = open_rows(
+        reader = open_member_rows(
             stored,
             task.filename,
             task.mapping,
             find,
             note,
             forms=self._forms,
-            readings=self._readings,
+            consent=self._readings,
             encoding=task.encoding,
         )
         self._text = reader.text
