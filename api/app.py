@@ -1,7 +1,7 @@
 import asyncio
 import gc
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
@@ -26,8 +26,10 @@ from api.pages import PAGES, READER_PAGES
 from api.routes import ROUTERS
 from api.state import State, state_of
 from api.waiting import waiters
+from api.waiting.queue_ages import QueueAges
 from api.waiting.streams import StreamCounter
-from api.waiting.waiters import QueueAges, Subscriber, Waiters, background_loops
+from api.waiting.subscriber import Subscriber
+from api.waiting.waiters import Waiters
 from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
 from core.logging import get_logger
@@ -54,6 +56,7 @@ log = get_logger(__name__)
 
 _WRITE_LAST_USES_SECONDS = 1.0
 _GIVE_BACK_SECONDS = 10.0
+_PAUSE_BEFORE_CANCELLING_AGAIN = 0.2
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -111,7 +114,7 @@ async def _answer_error(request: Request, error: DomainError) -> Response:
 
 @asynccontextmanager
 async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncIterator[None]:
-    spans.begin("pressroom-api")
+    spans.start_tracing("pressroom-api")
     waiter = secrets.token_urlsafe(9)
     resources = open_resources(
         settings,
@@ -120,7 +123,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         waiter=waiter,
         single_statements=SINGLE_STATEMENTS,
     )
-    resources.make_all()
+    resources.open_all()
     redis = open_async_redis(settings)
     app.state.pressroom = state = _state(resources, redis, drain)
     subscriber, calls = state.subscriber, state.worker_calls
@@ -134,11 +137,11 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         _give_memory_back(),
     )
     with (
-        subscriber.listening(partial(waiters.hear, state.jobs)),
-        subscriber.listening(calls.hear),
+        subscriber.listening(partial(waiters.deliver_job_status, state.jobs)),
+        subscriber.listening(calls.deliver),
         drain.begun_by_sigterm(partial(_answer_all, state)),
     ):
-        async with background_loops(*loops):
+        async with run_in_background(*loops):
             # To search what was made so far for garbage costs more than a request does.
             end_start()
             # Not waited for: the log says from the start what is wrong with what is asked.
@@ -154,7 +157,23 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
     state.rate_limiter.close()
     await redis.aclose()
     resources.close()
-    spans.end()
+    spans.stop_tracing()
+
+
+@asynccontextmanager
+async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
+    """Run endless loops until the block ends."""
+    tasks = [asyncio.ensure_future(loop) for loop in loops]
+    try:
+        yield
+    finally:
+        unfinished = set(tasks)
+        while unfinished:
+            # Cancel repeatedly, because an awaited operation such as a connection attempt can
+            # swallow a cancellation.
+            for task in unfinished:
+                task.cancel()
+            _, unfinished = await asyncio.wait(unfinished, timeout=_PAUSE_BEFORE_CANCELLING_AGAIN)
 
 
 def _answer_all(state: State) -> None:
@@ -182,7 +201,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis, resources.waiter),
-        jobs=Waiters(waiters.lookup(resources.database)),
+        jobs=Waiters(waiters.job_lookup(resources.database)),
         request_calls=calls,
         worker_calls=WorkerCalls(calls),
         queue_ages=QueueAges(resources.redis),

@@ -12,12 +12,20 @@ from core.ids import random_hash_id
 from core.scopes import Scope
 from models import FINISHED, Job, MailingList, MemberImport, User
 from services.access.caller import Caller
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.jobs.transitions import claim_job, fail_job, hand_back_job
 from services.subscriptions import figures, lists
 from services.subscriptions.bulk_actions import actions
-from services.subscriptions.imports import endings, helper_jobs, import_jobs, records, staging, undo
-from services.subscriptions.imports.records import ImportOptions
+from services.subscriptions.imports import (
+    accepting,
+    helper_jobs,
+    import_job,
+    records,
+    rejected_rows,
+    undo,
+    verdicts,
+)
+from services.subscriptions.imports.import_options import ImportOptions
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
@@ -62,10 +70,10 @@ class Importing:
         **options: Any,
     ) -> int:
         """Store the file and enqueue its import; returns the job."""
-        stored = records.new_file(self.resources)
+        stored = accepting.new_file(self.resources)
         stored.writer.write(file)
         stored.writer.close()
-        return records.accept_file(
+        return accepting.accept_file(
             self.resources,
             owner.user_id,
             list_id,
@@ -103,7 +111,7 @@ class Importing:
 
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:
-            return leases.claim(uow, job_id)
+            return claim_job(uow, job_id)
 
     def lease(self, job_id: int) -> Lease:
         """Claim a job that nobody works on."""
@@ -114,7 +122,7 @@ class Importing:
     def work(self, job_id: int) -> Job:
         """Take turns at the job until it has ended, as a worker does."""
         job = self.job(job_id)
-        run = _RUNS.get(job.kind, import_jobs.run)
+        run = _RUNS.get(job.kind, import_job.run)
         for _ in range(_MOST_TURNS):
             lease = self.claim(job_id)
             if lease is None:
@@ -163,10 +171,10 @@ class Importing:
             return bool(run(self.resources, lease))
         except DomainError as error:
             with self.resources.unit_of_work() as uow:
-                leases.fail(uow, lease, error)
+                fail_job(uow, lease, error)
         except TransientError:
             with self.resources.unit_of_work() as uow:
-                leases.hand_back(uow, lease)
+                hand_back_job(uow, lease)
         return False
 
     def bring(self, owner: Owner, list_id: int, file: bytes, **options: Any) -> MemberImport:
@@ -223,7 +231,7 @@ class Importing:
 
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""
-        text = b"".join(staging.stream_rejects(self.resources, import_id)).decode()
+        text = b"".join(rejected_rows.stream_rejects(self.resources, import_id)).decode()
         return list(csv.reader(io.StringIO(text)))[1:]
 
 
@@ -240,4 +248,4 @@ def csv_of(rows: Iterable[Sequence[str]], header: Sequence[str] = ("email", "nam
 
 
 def counts_of(task: MemberImport) -> dict[str, int]:
-    return {name: getattr(task, name) for name in endings.COUNTS}
+    return {name: getattr(task, name) for name in verdicts.COUNTS}

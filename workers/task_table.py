@@ -18,8 +18,9 @@ from core.errors.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
 from core.logging import get_logger
 from core.queues import RequestKind
 from core.telemetry import spans
-from services.jobs import kinds, maintenance
-from services.jobs.kinds import RequestWork
+from core.telemetry.attributes import SpanAttributes
+from services.jobs import maintenance
+from services.jobs.kinds import RequestWork, list_kinds, list_request_work
 from services.jobs.lease import LeaseLost
 from services.jobs.maintenance import MaintenanceKind
 from storage.redis.request_work import AllCallersLeft, RequestLease
@@ -37,12 +38,12 @@ _MODULES = """
     accounts.account_mails
     attachments.strays attachments.upload
     backup.creating backup.journal
-    composer.photos composer.requests
+    composer.photos composer.writing_work
     credits.checkout credits.own_charges credits.polling credits.verify
     privacy.erasure privacy.purging
     removals
     subscriptions.bulk_actions.actions subscriptions.bulk_files subscriptions.exports
-    subscriptions.figures subscriptions.imports.helper_jobs subscriptions.imports.import_jobs
+    subscriptions.figures subscriptions.imports.helper_jobs subscriptions.imports.import_job
     subscriptions.imports.undo subscriptions.member_addresses subscriptions.members.mails
     subscriptions.members.unsubscribe subscriptions.preferences subscriptions.tags
     webhooks.endpoints_of_keys webhooks.sending
@@ -54,17 +55,17 @@ for _name in _MODULES.split():
 def bind(app: Celery, process: ProcessContext) -> None:
     """Register the tasks with an application, which runs them in this process's context."""
     run_one = _task(process, run_job)
-    for kind in kinds.registered():
+    for kind in list_kinds():
         # A pool of processes raises in the work at the deadline, and kills what does not end.
         # A pool of threads can do neither.
         most = kind.deadline_seconds + kind.max_stay_seconds
         limits = {"soft_time_limit": most, "time_limit": most + KILL_AFTER_SECONDS}
         app.task(run_one, name=kind.name, throws=(TaskFailed,), **limits)
-    for asked, answer in kinds.registered_requests().items():
+    for asked, answer in list_request_work().items():
         task = _task(process, partial(answer_request, kind=asked, answer=answer))
         # Events double what a worker sends for so short a task, and name no job.
         app.task(task, name=asked.task, send_events=False)
-    for periodic in maintenance.registered():
+    for periodic in maintenance.list_kinds():
         run = partial(run_maintenance, kind=periodic)
         app.task(_task(process, run), name=periodic.name, throws=(TaskFailed,))
 
@@ -87,7 +88,7 @@ def answer_request(
         return
     held = Held(time.monotonic() + MAX_REQUEST_SECONDS, partial(_give_back, context, kind, lease))
     outcome: dict[str, Any]
-    about: spans.Attributes = {"pressroom.request.kind": kind.task}
+    about: SpanAttributes = {"pressroom.request.kind": kind.task}
     try:
         with (
             spans.work_span(f"request {kind.task}", lease.traceparent, about),

@@ -7,18 +7,18 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from api.answers import readings_of, result_with_links, result_with_samples
 from api.auth.requirements import OF_JOB_KIND, identify
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.headers import is_head
 from api.openapi import refuses
 from api.parameters import Paging, PathId, StateOf, Transaction
+from api.responses.jobs import readings_of, result_with_links, result_with_samples
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State
 from api.waiting.streams import EventStream
-from api.waiting.waiters import LOOK_EVERY_SECONDS, job_changes
+from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError, access, jobs, requests
 from core.logging import get_logger
 from models import FINISHED, Job
@@ -50,7 +50,7 @@ def list_jobs(
     def show(rows: list[Job]) -> list[JobRecord]:
         return [_record(state, job, has_recent_login=is_recent) for job in rows]
 
-    return envelope(page(paging, partial(records.list_of, uow, caller), show))
+    return envelope(page(paging, partial(records.list_jobs, uow, caller), show))
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)
@@ -66,7 +66,7 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
 def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
-    return envelope(records.cancel(uow, caller, job_id))
+    return envelope(records.cancel_own_job(uow, caller, job_id))
 
 
 @router.post(
@@ -78,7 +78,7 @@ def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[
 )
 def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
-    return envelope(records.retry(uow, caller, job_id))
+    return envelope(records.retry_own_job(uow, caller, job_id))
 
 
 @router.get(
@@ -122,7 +122,7 @@ async def _events(
     quiet = 0.0
     now = asyncio.get_running_loop().time
     checked_at = now()
-    with job_changes(state.subscriber, [job.id]) as may_have_changed:
+    with watch_jobs(state.subscriber, [job.id]) as may_have_changed:
         while True:
             if job.version != seen:
                 yield f"id: {job.version}\nevent: job\ndata: {record.model_dump_json()}\n\n"
@@ -131,7 +131,7 @@ async def _events(
                 return
             await may_have_changed()
             # The most that it can have taken.
-            quiet += LOOK_EVERY_SECONDS
+            quiet += CHECK_EVERY_SECONDS
             if quiet >= HEARTBEAT_SECONDS:
                 yield ": still here\n\n"
                 quiet = 0.0
@@ -160,7 +160,7 @@ def _record(state: State, job: Job, *, has_recent_login: bool) -> JobRecord:
 
 def _read(state: State, caller: Caller, job_id: int) -> tuple[Job, JobRecord]:
     with state.resources.unit_of_work() as uow:
-        job = records.get(uow, caller, job_id)
+        job = records.get_job(uow, caller, job_id)
         record = _record(state, job, has_recent_login=has_recent_login(uow, caller))
     record.result = result_with_samples(state, job, record.result)
     if record.error is not None and (readings := readings_of(state, job)):

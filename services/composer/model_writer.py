@@ -17,7 +17,7 @@ from core.errors.composer import COMPOSER_ANSWER_UNUSABLE, LLM_TOO_SLOW
 from integrations.llm.port import CompletionRequest, LanguageModel
 from services.composer import rules
 from services.composer.model_answers import UnreadableAnswer, read_answer, remove_drafts
-from services.composer.post import MetadataField, PlainPost, PostMetadata
+from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 
 MAX_ANSWER_TOKENS = 1500
 MAX_PART_TOKENS = 600

@@ -24,11 +24,12 @@ from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
 from services.credits import orders
 from services.credits.settlement import apply_facts, lock
-from services.jobs import idempotency, kinds
-from services.jobs import lease as leases
+from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
-from services.jobs.records import error_shown
+from services.jobs.records import describe_error
+from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -308,7 +309,7 @@ def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) 
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
         # A job is locked before its subject, here and where a job is abandoned.
-        leases.succeed(uow, lease, {"order_id": lease.subject_id})
+        complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock(uow, lease.subject_id)
         if opened is not None:
             order.session_id = order.session_id or opened.session_id
@@ -326,12 +327,12 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     assert job.subject_id is not None
     order = lock(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:
-        order.is_failed, order.error = True, error_shown(job)
+        order.is_failed, order.error = True, describe_error(job)
         apply_facts(uow, order, OrderVia.JOB)
 
 
-OPEN_CHECKOUT = kinds.register(
-    kinds.JobKind(
+OPEN_CHECKOUT = register_kind(
+    JobKind(
         name="topup.open",
         run=lambda resources, lease: open_checkout(resources, resources.shared(channels), lease),
         queue=Queue.MONEY,

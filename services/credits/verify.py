@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from core.logging import get_logger
 from models import CreditCheckpoint, PaymentOrderCheckpoint
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from storage.long_reads import ReplicaFailed
 from storage.resources import Resources
 
@@ -274,7 +274,7 @@ WHERE f.is_wrong
 log = get_logger(__name__)
 
 _MAX_TIME = timedelta(hours=6)
-VERIFY_LEDGER = maintenance.register(
+VERIFY_LEDGER = register_maintenance(
     "credits.verify",
     every=timedelta(days=1),
     max_run=_MAX_TIME,

@@ -21,18 +21,23 @@ from core.queues import Queue
 from core.scopes import Scope
 from integrations.receivers import Outcome, ReceiverClient, SignedPost
 from models import FINISHED, EndpointState, Job, JobStatus, WebhookEndpoint
-from services.jobs import kinds, outbox
-from services.jobs import lease as leases
-from services.jobs.kinds import JobKind
-from services.jobs.lease import WORKS, Lease, requeue
-from services.jobs.sweep import Pace
+from services.jobs.kinds import JobKind, register_kind
+from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.scan_paces import ScanPace
+from services.jobs.transitions import (
+    complete_job,
+    hand_back_job,
+    record_progress,
+    restart_job,
+)
 from services.webhooks import claiming, signing
 from services.webhooks.claiming import Message
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-SEND_EVENTS = kinds.register(
+SEND_EVENTS = register_kind(
     JobKind(
         "webhook.send",
         queue=Queue.WEBHOOKS,
@@ -65,7 +70,7 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
     while True:
         with resources.unit_of_work() as uow:
             # Before the endpoint is locked, as every transaction does.
-            leases.progress(uow, lease, done=sent)
+            record_progress(uow, lease, done=sent)
             query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
             endpoint = uow.session.scalar(query.with_for_update())
             if endpoint is not None and messages:
@@ -74,11 +79,11 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
                 claiming.give_back(uow, messages[len(tries) :])
                 lease.is_retried |= not all(each.is_success for each in tries)
             if time.monotonic() > ends_at:
-                leases.hand_back(uow, lease)
+                hand_back_job(uow, lease)
                 return
             messages = _next_messages(uow, lease, endpoint, most)
             if not messages:
-                leases.succeed(uow, lease, {"sent": sent})
+                complete_job(uow, lease, {"sent": sent})
                 return
         began = time.monotonic()
         tries = receivers.post_each(messages[0].url, _posts(messages))
@@ -140,7 +145,7 @@ class EndpointWaker:
     def __init__(self) -> None:
         # When it looked, and the newest event of then.
         self._newest: deque[tuple[float, int]] = deque()
-        self._whole = Pace()
+        self._whole = ScanPace()
 
     def wake_due(self, resources: Resources) -> int:
         """Start what is due; returns the number of jobs."""
@@ -153,7 +158,7 @@ class EndpointWaker:
         is_whole = self._whole.is_due
         found = resources.database.rows(DUE, since=since, whole=is_whole, most=_MAX_WOKEN)
         if is_whole:
-            self._whole.looked(time.monotonic() - began, found=False)
+            self._whole.record_scan(time.monotonic() - began, has_results=False)
         return sum(_start(resources, endpoint_id) for (endpoint_id,) in found)
 
 
@@ -201,9 +206,8 @@ def _start(resources: Resources, endpoint_id: int) -> bool:
         if job is not None and job.status not in FINISHED:
             return False
         if job is not None and job.created_at > clock.now() - _JOB_LASTS:
-            afresh = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
-            return requeue(uow, Job.id == job.id, Job.status.in_(FINISHED), **afresh) is not None
-        started = outbox.enqueue(
+            return restart_job(uow, Job.id == job.id, Job.status.in_(FINISHED)) is not None
+        started = enqueue_job(
             uow, SEND_EVENTS, user_id=None, on_behalf_of=endpoint.user_id, subject_id=endpoint.id
         )
         endpoint.job_id = started.id

@@ -6,7 +6,6 @@ from datetime import datetime
 from fastapi import Request
 from fastapi.responses import Response
 
-from api.answers import export_url
 from api.console.assets import CONSOLE_PATH
 from api.console.part_streams import LivePart, part_stream
 from api.console.typed_forms import body_of_form
@@ -22,6 +21,7 @@ from api.console.visits import (
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, ListId, PathId, Transaction, id_or_text
+from api.responses.file_links import export_url
 from api.schemas.segments import NewExport
 from core import clock
 from core.errors import DomainError
@@ -94,12 +94,12 @@ class ShownExport:
         """The reason why there is no file, as long as it is kept."""
         if self.job is None or self.is_running:
             return None
-        error = jobs.error_shown(self.job)
+        error = jobs.describe_error(self.job)
         return None if error is None else str(error["message"])
 
     @property
     def progress(self) -> Progress | None:
-        return None if self.job is None else jobs.progress_of(self.job)
+        return None if self.job is None else jobs.measure_progress(self.job)
 
 
 def lapses_at(export: MemberExport) -> datetime | None:
@@ -185,7 +185,7 @@ async def stream_export(request: Request, visit: Visit, export_id: PathId) -> Re
 @router.post("/exports/{export_id}/cancel")
 def cancel_export(visit: FormVisit, uow: Transaction, export_id: PathId) -> Response:
     job = _shown(uow, visit, export_id).job
-    cancelled = 0 if job is None else jobs.cancel(uow, visit.caller, job.id)
+    cancelled = 0 if job is None else jobs.cancel_own_job(uow, visit.caller, job.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
     return visit.done(f"{PATH}/{export_id}", notice)
 
@@ -205,6 +205,6 @@ def _shown(uow: UnitOfWork, visit: ConsoleVisit, export_id: int) -> ShownExport:
     title = lists.titles_of(uow, [export.list_id])[export.list_id]
     job = None
     if export.size is None:
-        job = jobs.find_unfinished(uow, export.user_id, EXPORT_KINDS, export.id)
-        job = job or jobs.find_late(uow, export.user_id, EXPORT_KINDS, export.id)
+        job = jobs.find_unfinished_job(uow, export.user_id, EXPORT_KINDS, export.id)
+        job = job or jobs.find_recent_job(uow, export.user_id, EXPORT_KINDS, export.id)
     return ShownExport(export, title, job)

@@ -334,7 +334,7 @@ class ShownImport:
     @property
     def progress(self) -> Progress | None:
         worker = self.undo if self.is_undoing else self.job
-        return None if worker is None else jobs.progress_of(worker)
+        return None if worker is None else jobs.measure_progress(worker)
 
     @property
     def time_left(self) -> str | None:

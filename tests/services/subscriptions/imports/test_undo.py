@@ -3,12 +3,12 @@ from collections import Counter
 import pytest
 
 from models import MemberImport
-from services.jobs import lease as leases
 from services.jobs.lease import LeaseLost
+from services.jobs.transitions import hand_back_job, record_progress
 from services.privacy import erasure
 from services.subscriptions import lists
-from services.subscriptions.imports import apply, split, undo
-from services.subscriptions.imports.apply import PreparedChunk
+from services.subscriptions.imports import applying, chunks, undo
+from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.member_attributes import GivenAttributes
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -107,12 +107,12 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     for each in people[:6]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 5)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 5)
     task = importing.bring(owner, list_id, rows(people, "Imported", "gold"))
     monkeypatch.setattr(undo, "BATCH", 2)
     job_id = importing.begin_undo(owner, task.id)
     assert job_id is not None
-    note, calls = leases.progress, [0]
+    note, calls = record_progress, [0]
 
     def dying(*args: object, **words: object) -> None:
         calls[0] += 1
@@ -121,7 +121,7 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
             # Of this transaction nothing stays, as of a process that ends in it.
             raise LeaseLost(job_id)
 
-    monkeypatch.setattr(leases, "progress", dying)
+    monkeypatch.setattr("services.subscriptions.imports.undo.record_progress", dying)
     for _ in range(20):
         lease = importing.claim(job_id)
         if lease is None:
@@ -130,7 +130,7 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
             undo.run(importing.resources, lease)
         except LeaseLost:
             with importing.resources.unit_of_work() as uow:
-                leases.hand_back(uow, lease)
+                hand_back_job(uow, lease)
     assert calls[0] > 6
     assert importing.job(job_id).result == {"import_id": task.id, "undone": 12, "kept": 0}
     assert importing.records(list_id) == before
@@ -144,7 +144,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     importing.bring(owner, list_id, rows(people[:2], "Before"))
-    write, begun = apply._write, list[int]()
+    write, begun = applying._write, list[int]()
 
     def erase_then_write(
         uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk
@@ -154,7 +154,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
             begun.append(erasure.begin(importing.resources, people[0]))
         write(uow, task, counts, chunk)
 
-    monkeypatch.setattr(apply, "_write", erase_then_write)
+    monkeypatch.setattr(applying, "_write", erase_then_write)
     task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")
     assert (task.added, task.updated) == (1, 1)
     erased = finish(importing.resources, begun[0])

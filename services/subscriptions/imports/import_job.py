@@ -15,13 +15,14 @@ from core.scopes import Scope
 from core.settings.notations import PlanQuota
 from models import ImportChunk, MemberImport
 from services.access import quotas
-from services.jobs import kinds
-from services.jobs import lease as leases
 from services.jobs.batches import Turn
-from services.jobs.lease import JobCancelled, Lease
-from services.subscriptions.imports import apply, endings, helper_jobs
+from services.jobs.kinds import JobKind, register_kind
+from services.jobs.lease import JobCancelled, Lease, renew_lease
+from services.jobs.transitions import hand_back_job, record_progress, set_total
+from services.subscriptions.imports import applying, chunks, chunks_at_once, endings, helper_jobs
 from services.subscriptions.imports import split as splitting
-from services.subscriptions.imports.apply import ChunkBroke, PreparedChunk
+from services.subscriptions.imports.applying import ChunkBroke
+from services.subscriptions.imports.chunks import ROWS_PER_CHUNK, PreparedChunk
 from services.subscriptions.imports.samples import store_samples
 from services.subscriptions.imports.split import FileSplit
 from storage.resources import Resources
@@ -54,15 +55,15 @@ def run(resources: Resources, lease: Lease) -> bool:
             _finish(resources, lease, task)
             return False
         with resources.unit_of_work() as uow:
-            leases.hand_back(uow, lease)
+            hand_back_job(uow, lease)
         return False
     finally:
         gc.enable()
 
 
-def _register(name: str) -> kinds.JobKind:
-    return kinds.register(
-        kinds.JobKind(
+def _register(name: str) -> JobKind:
+    return register_kind(
+        JobKind(
             name,
             Queue.BULK,
             Scope.SUBSCRIPTION_FULL,
@@ -89,26 +90,26 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
     split = splitting.take_split(resources, task)
     with resources.unit_of_work() as uow:
         # No progress yet: a chunk that kills its process does so three times.
-        leases.expect(uow, lease, total=split.total)
+        set_total(uow, lease, total=split.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**split.description, "header": split.header}
-        if (split.total or 0) > endings.ROWS_PER_CHUNK:
+        if (split.total or 0) > ROWS_PER_CHUNK:
             helper_jobs.let_chunks_in_together(uow, task)
         query = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(query))
-    with apply.chunks_at_once(apply.MAX_CHUNKS_AT_ONCE) as chunks:
+    with chunks_at_once.chunks_at_once(chunks_at_once.MAX_CHUNKS_AT_ONCE) as under_way:
         while not split.is_complete:
             lease.check_cancelled()
             number = split.number
             # After a restart it passes over the chunks before in less than a second.
             if split.read_next() and number not in applied:
-                chunks.make_room()
-                chunk = apply.prepare(number, split.rows)
-                chunks.start(partial(_commit, resources, lease, task.id, chunk))
+                under_way.make_room()
+                chunk = chunks.prepare(number, split.rows)
+                under_way.start(partial(_commit, resources, lease, task.id, chunk))
                 if turn.is_over():
                     break
     with resources.unit_of_work() as uow:
-        leases.renew(uow, lease)
+        renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         # Not with each chunk, of which a later one may be the first to end.
         task.chunks = max(task.chunks, split.number)
@@ -120,11 +121,11 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
 def _commit(resources: Resources, lease: Lease, import_id: int, chunk: PreparedChunk) -> None:
     def hold(uow: UnitOfWork) -> Lease:
         # Keeps the other chunk from being counted meanwhile.
-        leases.renew(uow, lease)
+        renew_lease(uow, lease)
         return lease
 
     try:
-        apply.commit(resources, import_id, chunk, hold)
+        applying.commit(resources, import_id, chunk, hold)
     except ChunkBroke as error:
         first, last = error.lines
         raise JOB_ROWS_FAILED(first=first, last=last) from None
@@ -142,13 +143,13 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
             # Fails if another worker has the job now, in the transaction of the progress.
             is_split = split.is_complete and facts.is_read_so and facts.error is None
             if is_split:
-                leases.progress(uow, lease, done=0, total=split.received)
+                record_progress(uow, lease, done=0, total=split.received)
             elif split.received > task.received:
-                leases.progress(uow, lease, done=0)
+                record_progress(uow, lease, done=0)
             else:
                 # While the file is read again, no progress is recorded. Otherwise a job whose
                 # process crashes repeatedly would never fail.
-                leases.renew(uow, lease)
+                renew_lease(uow, lease)
             task = uow.session.get_one(MemberImport, task.id)
             new_bytes = max(0, split.stored_bytes - task.chunk_bytes)
             if not task.by_operator:
@@ -194,9 +195,9 @@ def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
             return
     for number in missing:
         lease.check_cancelled()
-        _commit(resources, lease, task.id, apply.fetch(resources, task, number))
+        _commit(resources, lease, task.id, chunks.fetch(resources, task, number))
     with resources.unit_of_work() as uow:
         # Its own row first, as every transaction that locks both.
-        leases.renew(uow, lease)
+        renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         endings.end(uow, lease, task)

@@ -1,0 +1,47 @@
+"""Refuses work that would wait too long in its queue."""
+
+import asyncio
+import math
+
+import redis
+from redis.exceptions import RedisError
+
+from api.limits.bulkheads import BACKGROUND
+from core.errors import DomainError
+from core.errors.requests import QUEUE_OVERLOADED
+from core.queues import Queue
+from storage.redis.canaries import Canaries
+
+READ_EVERY_SECONDS = 1.0
+# A caller who waits has little patience left after this time. Other work can start later, but not
+# so late that the workers could never finish all accepted work.
+MAX_QUEUE_SECONDS_OF_WAITERS = 30.0
+MAX_QUEUE_SECONDS = 600.0
+_MAX_RETRY_AFTER_SECONDS = 60
+
+
+class QueueAges:
+    """The ages of the queues, read once a second for the whole process."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._canaries = Canaries(client)
+        self._seconds: dict[str, float] = {}
+
+    def check(self, queue: Queue, *, waits: bool) -> None:
+        """Raise ``queue.overloaded`` if work in this queue would start too late.
+
+        Args:
+            waits: whether a caller waits for the result.
+        """
+        age = self._seconds.get(queue, 0.0)
+        if age > (MAX_QUEUE_SECONDS_OF_WAITERS if waits else MAX_QUEUE_SECONDS):
+            raise QUEUE_OVERLOADED(retry_after=min(math.ceil(age), _MAX_RETRY_AFTER_SECONDS))
+
+    async def run(self) -> None:
+        while True:
+            try:
+                self._seconds = await BACKGROUND.run(self._canaries.seconds)
+            except (RedisError, DomainError):
+                # A queue whose age is unknown refuses no caller.
+                self._seconds = {}
+            await asyncio.sleep(READ_EVERY_SECONDS)
