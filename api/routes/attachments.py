@@ -7,7 +7,6 @@ from pydantic import BeforeValidator
 
 from api.auth.requirements import requires_scope
 from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
-from api.bodies.json_bodies import JsonRoute
 from api.bodies.unknown_names import refuse_parts
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
@@ -21,6 +20,7 @@ from api.openapi import (
 )
 from api.parameters import Paging, StateOf, Transaction, idempotency_key
 from api.preferences import PreferenceOf
+from api.route_classes import JsonRoute
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State

@@ -7,11 +7,11 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator
 
 from api.auth.requirements import requires_scope
-from api.bodies.json_bodies import JsonRoute
 from api.composer_calls import ComposerCaller
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, refuses
 from api.parameters import StateOf, named_call
 from api.preferences import PreferenceOf
+from api.route_classes import JsonRoute
 from api.schemas import composer as schemas
 from api.schemas.envelope import Envelope, envelope
 from core import ids

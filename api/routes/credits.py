@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.auth.requirements import OPTIONAL, PUBLIC, AuthoriseSpender, CreditEditor, CreditReader
-from api.bodies.json_bodies import JsonRoute, read_exact_json
+from api.auth.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader, CreditSpender
+from api.bodies.json_bodies import read_exact_json
 from api.limits.bulkheads import MONEY
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,
@@ -26,6 +26,7 @@ from api.parameters import (
 )
 from api.preferences import PreferenceOf
 from api.responses.jobs import wait_for_job
+from api.route_classes import JsonRoute
 from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
 from api.state import State, state_of
@@ -61,17 +62,16 @@ router = APIRouter(tags=["Credits"], route_class=JsonRoute)
         requests.IDEMPOTENCY_KEY_REUSED,
     ),
 )
-async def consume_credits(request: Request, authorise: AuthoriseSpender) -> Response:
+async def consume_credits(request: Request, caller: CreditSpender) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`.
 
     An error for too few credits names the caller's `balance_credit` and what is `needed`.
     """
     content = await request.body()
-    return await MONEY.run(_consume, request, authorise, content)
+    return await MONEY.run(_consume, request, caller, content)
 
 
-def _consume(request: Request, authorise: AuthoriseSpender, content: bytes) -> Response:
-    caller = authorise()
+def _consume(request: Request, caller: Caller, content: bytes) -> Response:
     body = read_exact_json(request, content, schemas.NewCharge)
     charge = ledger.consume(
         state_of(request).resources.database,

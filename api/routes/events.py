@@ -6,9 +6,9 @@ from fastapi import APIRouter, Query, Response
 
 from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import OF_EVENT_TYPES
-from api.bodies.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.parameters import Limit, PathId, StateOf
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, enveloped
 from api.schemas.events import FeedEventsPage
 from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL

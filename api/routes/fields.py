@@ -5,9 +5,9 @@ from functools import partial
 from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.openapi import OF_OWN_LIST, refuses
 from api.parameters import ListId, Paging, PathId, Transaction
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.fields import FieldChanges, FieldRecord, NewField, TagChange, TagRecord
 from core.errors import mailing, requests

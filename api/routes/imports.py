@@ -6,7 +6,6 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.auth.requirements import UNLIMITED, ListEditor, ListReader
 from api.bodies.forms import MULTIPART
-from api.bodies.json_bodies import JsonRoute
 from api.bodies.unknown_names import refuse_parts
 from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS
@@ -16,6 +15,7 @@ from api.preferences import PreferenceOf
 from api.responses.downloads import download_headers, streamed
 from api.responses.file_links import import_errors_url, require_signed_url
 from api.responses.jobs import job_response, undo_response, wait_for_job
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord

@@ -7,13 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from api.auth.requirements import OF_JOB_KIND, identify
-from api.bodies.json_bodies import JsonRoute
+from api.auth.identification import identify_caller
+from api.auth.requirements import OF_JOB_KIND
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.headers import is_head
 from api.openapi import refuses
 from api.parameters import Paging, PathId, StateOf, Transaction
 from api.responses.jobs import readings_of, result_with_links, result_with_samples
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State
@@ -148,7 +149,7 @@ async def _events(
 
 def _same_caller(request: Request, caller: Caller) -> Caller:
     """Find the caller anew by the credential of the request; raises when it has ended."""
-    found = identify(request)
+    found = identify_caller(request)
     if found is None or found.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_MISSING()
     return found

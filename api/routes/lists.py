@@ -5,11 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, refuses
 from api.parameters import ListId, Paging, StateOf, Transaction
 from api.responses.lists import list_response, list_responses
+from api.route_classes import JsonRoute
 from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.sign_up.form import ListForm

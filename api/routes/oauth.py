@@ -6,8 +6,8 @@ from fastapi import APIRouter, Response
 
 from api.auth.requirements import PUBLIC, AnyCaller
 from api.bodies.forms import FORM, OAuthRequestOf, oauth_response
-from api.bodies.json_bodies import ThreadedRoute
 from api.parameters import StateOf, Transaction
+from api.route_classes import ThreadedRoute
 from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthError, TokenAnswer, UserInfo
 from services.accounts import accounts
 from services.oauth import adapters

@@ -15,11 +15,11 @@ from api.bodies.forms import (
     FormOrJsonBody,
     FormOrJsonBodyOf,
 )
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.openapi import array_pages, refuses
 from api.parameters import ArrayPaging, ListId, PathId, StateOf, Transaction, link_next
 from api.responses.lists import list_response, list_responses
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import (
     Opponent,

@@ -4,9 +4,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import AnyCaller, UnrestrictedCaller
-from api.bodies.json_bodies import JsonRoute
 from api.openapi import array_pages, refuses
 from api.parameters import ArrayPaging, Cursor, Limit, PathId, Transaction, link_next
+from api.route_classes import JsonRoute
 from api.schemas import users as schemas
 from api.schemas.envelope import Envelope, envelope, filled
 from api.schemas.oauth import GrantRecord

@@ -5,9 +5,9 @@ from functools import partial
 from fastapi import APIRouter
 
 from api.auth.requirements import WebhookKeeper
-from api.bodies.json_bodies import JsonRoute
 from api.openapi import refuses
 from api.parameters import Cursor, Limit, PathId, StateOf, Transaction
+from api.route_classes import JsonRoute
 from api.schemas import webhook_endpoints as schemas
 from api.schemas.envelope import Envelope, envelope, filled
 from core.errors import access, mailing, requests, webhooks

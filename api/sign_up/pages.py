@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import body_fields, nested_inputs
-from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import list_page
 from api.html.problems import reader_language
 from api.parameters import PathId, StateOf, Transaction
+from api.route_classes import ThreadedRoute
 from api.sign_up.answer import answer_form
 from api.sign_up.form import ListForm, find_list, render_form
 from core.errors import requests

@@ -6,7 +6,6 @@ from fastapi.responses import Response
 
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
 from api.console.typed_forms import TypedForm, problem_form
 from api.console.visits import (
     ConsoleVisit,
@@ -16,6 +15,7 @@ from api.console.visits import (
     StarterVisit,
 )
 from api.parameters import Transaction, id_of
+from api.route_classes import ThreadedRoute
 from core.errors import DomainError, Kind
 from services.accounts import accounts
 from services.accounts.factors import own_factors as service

@@ -11,7 +11,6 @@ from fastapi.responses import Response
 from api.auth.logins import prove_password
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import KNOWN, browser_name, client_address
 from api.console.typed_forms import problem_form
 from api.console.visits import (
@@ -26,6 +25,7 @@ from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
 from api.parameters import Cursor, Transaction, id_of
 from api.response_timing import pad_duration
+from api.route_classes import ThreadedRoute
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent

@@ -8,12 +8,7 @@ from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
 from api.auth.requirements import ListEditor
-from api.bodies.json_bodies import (
-    JsonRoute,
-    read_json,
-    require_json_type,
-    without_byte_order_mark,
-)
+from api.bodies.json_bodies import read_json, require_json_type, without_byte_order_mark
 from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
@@ -31,6 +26,7 @@ from api.openapi import (
 from api.parameters import ListId, PathId, StateOf, idempotency_key
 from api.preferences import PreferenceOf
 from api.responses.jobs import count_response, undo_response, wait_for_job
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord

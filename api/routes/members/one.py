@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, array_pages, refuses
 from api.parameters import (
@@ -21,6 +20,7 @@ from api.parameters import (
     link_next,
 )
 from api.responses.lists import list_responses
+from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.subscriptions import MemberConsent
