@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth.requirements import PUBLIC
 from api.html.frame import HEADERS
 from api.middleware.headers import is_head
-from api.parameters import StateOf
 from api.route_classes import ThreadedRoute
+from api.state import StateOf
 from core.errors import DomainError, money
 from core.logging import get_logger
 from models import OrderStatus, PaymentOrder

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader, CreditSpender
 from api.bodies.json_bodies import read_exact_json
+from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import MONEY
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,
@@ -14,22 +15,14 @@ from api.openapi import (
     json_request_body,
     refuses,
 )
-from api.parameters import (
-    Cursor,
-    Limit,
-    Offset,
-    Paging,
-    PathId,
-    StateOf,
-    Transaction,
-    idempotency_key,
-)
+from api.paging import Cursor, Limit, Offset, Paging
 from api.preferences import PreferenceOf
+from api.record_ids import PathId
 from api.responses.jobs import wait_for_job
 from api.route_classes import JsonRoute
 from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
-from api.state import State, state_of
+from api.state import State, StateOf, Transaction, state_of
 from core.errors import money, requests
 from core.queues import Queue
 from models import CreditAction, JobStatus, OrderStatus, PaymentOrder
@@ -79,7 +72,7 @@ def _consume(request: Request, caller: Caller, content: bytes) -> Response:
         amount=body.amount_credit,
         source_id=body.source_id,
         meta=body.meta,
-        key=idempotency_key(request, caller, [content]),
+        key=read_idempotency_key(request, caller, [content]),
     )
     headers = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
     return schemas.decimal_response(charge.entry, headers)
@@ -223,7 +216,7 @@ async def topup_credits(
         state.payments,
         OrderRequest(**dict(body)),
         user_id=caller.user_id if caller else None,
-        key=idempotency_key(request, caller, [content]) if caller else None,
+        key=read_idempotency_key(request, caller, [content]) if caller else None,
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:

@@ -5,9 +5,9 @@ from fastapi import APIRouter, Request
 from api.auth.requirements import UNLIMITED
 from api.limits.bulkheads import MONEY
 from api.openapi import refuses
-from api.parameters import StateOf
 from api.route_classes import ThreadedRoute
 from api.schemas.envelope import Envelope, envelope
+from api.state import StateOf
 from core.errors import money, requests
 from services.credits import settlement
 

@@ -16,8 +16,8 @@ from api.bodies.forms import FormOrJsonBodyOf
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST
-from api.parameters import StateOf, Transaction
 from api.route_classes import ThreadedRoute
+from api.state import StateOf, Transaction
 from core.errors import people
 from services.accounts import email_addresses
 from services.subscriptions import branding, consent, page_urls, sign_up

@@ -13,7 +13,9 @@ from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit, EmptyForm, console_router, form_visit_of, visit_of
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
-from api.parameters import Cursor, PathId, Transaction, id_of
+from api.paging import Cursor
+from api.record_ids import PathId, parse_id
+from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import EMAIL_INVALID
 from core.errors.requests import ROUTE_NOT_FOUND
@@ -73,7 +75,7 @@ def review_texts(visit: OperatorFormVisit) -> Response:
     record_id, version = visit.form.get("id", ""), visit.form.get("version", "")
     with visit.unit_of_work() as uow:
         is_reviewed = operators.review_texts(
-            uow, visit.caller, kind, id_of(record_id) or 0, version
+            uow, visit.caller, kind, parse_id(record_id) or 0, version
         )
     notice = "It is shown again once its texts change."
     return visit.done(OPERATORS.path, notice if is_reviewed else _CHANGED)
