@@ -16,7 +16,7 @@ from core.queues import Queue
 from core.settings.process_settings import load_worker_settings
 from services.jobs import maintenance, sweep
 from services.jobs.sweep import Paces, Reach
-from services.webhooks.sending import EndpointWaker
+from services.webhooks.waking import EndpointWaker
 from storage.broker import queue_name
 from storage.redis.canaries import Canaries
 from storage.resources import Resources, open_resources

@@ -1,6 +1,6 @@
 """The job of an endpoint: it sends what is due, one delivery after the other.
 
-Calls are made between two transactions. The first one claims the next tries (``claiming``). The
+Calls are made between two transactions. The first one claims the next tries (``claims``). The
 second one writes the answers, and is the first one of the next calls. All writes check the job's
 attempt: a worker that lost its lease writes nothing.
 
@@ -10,7 +10,6 @@ than such calls.
 """
 
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
@@ -20,15 +19,13 @@ from core import clock
 from core.queues import Queue
 from core.scopes import Scope
 from integrations.receivers import Outcome, ReceiverClient, SignedPost
-from models import FINISHED, EndpointState, Job, JobStatus, WebhookEndpoint
-from services.jobs import kinds, outbox
+from models import EndpointState, Job, JobStatus, WebhookEndpoint
+from services.jobs import kinds
 from services.jobs import lease as leases
 from services.jobs.kinds import JobKind
-from services.jobs.lease import WORKS, Lease, requeue
-from services.jobs.sweep import Pace
-from services.webhooks import claiming, signing
-from services.webhooks.claiming import Message
-from storage.database import Statement
+from services.jobs.lease import Lease
+from services.webhooks import claims, outcomes, signing
+from services.webhooks.claims import Message
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -70,8 +67,8 @@ def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
             endpoint = uow.session.scalar(query.with_for_update())
             if endpoint is not None and messages:
                 made = dict(zip((each.delivery.id for each in messages), tries, strict=False))
-                claiming.write(uow, endpoint, messages[0].url, made)
-                claiming.give_back(uow, messages[len(tries) :])
+                outcomes.write(uow, endpoint, messages[0].url, made)
+                claims.give_back(uow, messages[len(tries) :])
                 lease.is_retried |= not all(each.is_success for each in tries)
             if time.monotonic() > ends_at:
                 leases.hand_back(uow, lease)
@@ -117,94 +114,4 @@ def _next_messages(
     if at_once >= MAX_AT_ONCE_OF_AN_OWNER:
         endpoint.due_at, endpoint.is_held = func.now() + _PUT_OFF, True
         return []
-    return claiming.claim(uow, endpoint, most=most)
-
-
-# The workers of the queue look each second, the others now and then. An endpoint has one job, which
-# ends when nothing is left to send and is started again when there is. A million events are
-# therefore one row in ``jobs``, and no announcement of an event waits for an endpoint.
-
-_JOB_LASTS = timedelta(days=1)
-_MAX_WOKEN = 200
-# An event is seen when its transaction commits. A whole look finds the events of longer
-# transactions.
-_RECENT_SECONDS = 60.0
-
-
-class EndpointWaker:
-    """Starts the jobs of endpoints that have something to send; one for each process that looks.
-
-    It looks at the endpoints of owners who had events of late each second, and at all at a pace.
-    """
-
-    def __init__(self) -> None:
-        # When it looked, and the newest event of then.
-        self._newest: deque[tuple[float, int]] = deque()
-        self._whole = Pace()
-
-    def wake_due(self, resources: Resources) -> int:
-        """Start what is due; returns the number of jobs."""
-        [(newest,)] = resources.database.rows(_NEWEST)
-        now = time.monotonic()
-        self._newest.append((now, newest))
-        while len(self._newest) > 1 and self._newest[1][0] < now - _RECENT_SECONDS:
-            self._newest.popleft()
-        since, began = self._newest[0][1], time.monotonic()
-        is_whole = self._whole.is_due
-        found = resources.database.rows(DUE, since=since, whole=is_whole, most=_MAX_WOKEN)
-        if is_whole:
-            self._whole.looked(time.monotonic() - began, found=False)
-        return sum(_start(resources, endpoint_id) for (endpoint_id,) in found)
-
-
-_NEWEST = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
-
-# A job that failed is a fault of ours or of the database's: it rests before it is started again.
-DUE = Statement("""
-    WITH owners AS MATERIALIZED (
-        SELECT DISTINCT user_id FROM feed_events WHERE id > :since
-    ), candidates AS MATERIALIZED (
-        SELECT endpoint.id, endpoint.job_id FROM webhook_endpoints AS endpoint
-        WHERE endpoint.state = 'active' AND (
-            endpoint.due_at <= now()
-            OR NOT endpoint.is_held
-            AND (CAST(:whole AS boolean) OR endpoint.user_id IN (SELECT user_id FROM owners))
-            AND EXISTS (
-                SELECT FROM unnest(endpoint.types) AS wanted(type)
-                CROSS JOIN LATERAL (
-                    SELECT FROM feed_events AS event
-                    WHERE event.user_id = endpoint.user_id AND event.type = wanted.type
-                        AND (event.place, event.id) > (endpoint.place, endpoint.event_id)
-                    LIMIT 1
-                ) AS next_event
-            )
-        )
-    )
-    SELECT candidates.id FROM candidates LEFT JOIN jobs ON jobs.id = candidates.job_id
-    WHERE jobs.id IS NULL OR jobs.status = 'succeeded'
-        OR jobs.status IN ('failed', 'cancelled')
-        AND jobs.finished_at < now() - interval '1 minute'
-    ORDER BY candidates.id
-    LIMIT :most
-    """)
-
-
-def _start(resources: Resources, endpoint_id: int) -> bool:
-    with resources.unit_of_work() as uow:
-        is_active = WebhookEndpoint.state == EndpointState.ACTIVE
-        query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, is_active)
-        # Another worker that looked at the same time has it.
-        endpoint = uow.session.scalar(query.with_for_update(skip_locked=True))
-        if endpoint is None:
-            return False
-        job = None if endpoint.job_id is None else uow.session.get(Job, endpoint.job_id)
-        if job is not None and job.status not in FINISHED:
-            return False
-        if job is not None and job.created_at > clock.now() - _JOB_LASTS:
-            afresh = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
-            return requeue(uow, Job.id == job.id, Job.status.in_(FINISHED), **afresh) is not None
-        started = outbox.enqueue(
-            uow, SEND_EVENTS, user_id=None, on_behalf_of=endpoint.user_id, subject_id=endpoint.id
-        )
-        endpoint.job_id = started.id
-        return True
+    return claims.claim(uow, endpoint, most=most)

@@ -1,15 +1,14 @@
 from datetime import UTC, datetime, timedelta
 
-from services.webhooks.claiming import (
+from services.webhooks.claims import (
     IN_ORDER_FOR,
-    MAX_REST,
     Choice,
     Pending,
     choose,
     choose_several,
     pause_after,
-    rest_after,
 )
+from services.webhooks.outcomes import MAX_REST, rest_after
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MOST = 1_000
