@@ -88,7 +88,11 @@ async def create_webhook_endpoint(
     """
     await state.check_receiver(caller.user_id, body.url)
     endpoint, secret = await state.in_unit_of_work(
-        webhook_endpoints.make, caller, url=body.url, types=body.types, list_id=body.list_id
+        webhook_endpoints.create_endpoint,
+        caller,
+        url=body.url,
+        types=body.types,
+        list_id=body.list_id,
     )
     return envelope(schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret))
 
@@ -98,7 +102,7 @@ def list_webhook_endpoints(
     uow: Transaction, caller: WebhookKeeper
 ) -> Envelope[list[schemas.WebhookEndpointRecord]]:
     """The caller's endpoints whose types the credential may see, newest first."""
-    found = webhook_endpoints.list_of(uow, caller)
+    found = webhook_endpoints.list_endpoints(uow, caller)
     return envelope([schemas.WebhookEndpointRecord.model_validate(each) for each in found])
 
 
@@ -107,7 +111,7 @@ def read_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.WebhookEndpointRecord]:
     """Return one endpoint of the caller's."""
-    found = webhook_endpoints.get(uow, caller, endpoint_id)
+    found = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     return envelope(schemas.WebhookEndpointRecord.model_validate(found))
 
 
@@ -128,7 +132,9 @@ async def change_webhook_endpoint(
     if body.url is not None:
         await state.check_receiver(caller.user_id, body.url)
     to = EndpointChange(url=body.url, types=body.types, state=body.state)
-    changed = await state.in_unit_of_work(webhook_endpoints.change, caller, endpoint_id, to)
+    changed = await state.in_unit_of_work(
+        webhook_endpoints.change_endpoint, caller, endpoint_id, to
+    )
     return envelope(schemas.WebhookEndpointRecord.model_validate(changed))
 
 
@@ -137,7 +143,7 @@ def delete_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[int]:
     """Send nothing more to the endpoint, and show it no more."""
-    return envelope(webhook_endpoints.delete(uow, caller, endpoint_id))
+    return envelope(webhook_endpoints.delete_endpoint(uow, caller, endpoint_id))
 
 
 @router.post(
@@ -153,7 +159,7 @@ def rotate_webhook_secret(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.RotatedSecret]:
     """Make a new secret. For 24 hours the former one signs too: `webhook-signature` has both."""
-    secret = webhook_endpoints.rotate(uow, caller, endpoint_id)
+    secret = webhook_endpoints.rotate_secret(uow, caller, endpoint_id)
     return envelope(schemas.RotatedSecret(secret=secret))
 
 
@@ -183,7 +189,7 @@ def replay_webhook_events(
 ) -> Envelope[int]:
     """Send all events again that happened since a time, also those that were delivered: 1, or 0
     when there is none."""
-    return envelope(deliveries.replay(uow, caller, endpoint_id, body.since))
+    return envelope(deliveries.replay_events(uow, caller, endpoint_id, body.since))
 
 
 @router.get(f"{_ONE}/deliveries", responses=refuses(*_FINDING, requests.CURSOR_INVALID))
@@ -195,7 +201,7 @@ def list_webhook_deliveries(
     cursor: Cursor = None,
 ) -> Envelope[schemas.WebhookDeliveriesPage]:
     """Return the deliveries of the last 30 days, newest first, with the last answers."""
-    read = partial(deliveries.page, uow, caller, endpoint_id)
+    read = partial(deliveries.list_deliveries, uow, caller, endpoint_id)
     wanted = PageRequest(limit, cursor=cursor)
     found = filled(wanted, read, lambda rows: [*map(schemas.WebhookDeliveryRecord.of, rows)])
     pagination = schemas.DeliveriesPagination(limit=limit, next_cursor=found.next_cursor)
@@ -216,5 +222,5 @@ def resend_webhook_delivery(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
 ) -> Envelope[schemas.WebhookDeliveryRecord]:
     """Send one event again, whatever became of it before."""
-    sent = deliveries.resend(uow, caller, endpoint_id, delivery_id)
+    sent = deliveries.resend_delivery(uow, caller, endpoint_id, delivery_id)
     return envelope(schemas.WebhookDeliveryRecord.of(sent))

@@ -1,7 +1,11 @@
-"""Claims the next deliveries of a webhook endpoint.
+"""Claims the deliveries that an endpoint attempts next.
 
-A claim counts the tries and says when the next ones would be, so that a process that dies has made
-each of them like any other: nothing is lost, and nothing is sent for ever.
+A claim counts the attempt and schedules the next one before anything is sent. A delivery whose
+worker dies is therefore retried like any other, and no delivery is retried forever.
+
+The pauses between attempts grow for an hour, and then stay at three hours. Events arrive in order
+while the oldest pending delivery has waited for less than a minute. After that, a failing delivery
+no longer holds up the others.
 """
 
 import random
@@ -19,26 +23,21 @@ from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
 from services.feed import reading
 from services.feed.reading import FeedPosition, newest_position
 from services.webhooks import signing, webhook_endpoints
-from services.webhooks.deliveries import AFRESH, MAX_PENDING, TEST_TYPE
+from services.webhooks.deliveries import MAX_PENDING, QUEUED_AGAIN, TEST_TYPE
 from services.webhooks.signing import message_id_of
 from storage.unit_of_work import UnitOfWork
 
-# The pauses grow for an hour and last for three days. Deliveries keep the order of their events
-# while the oldest one has waited for less than a minute; after that, one that fails holds up no
-# other.
-
-# After the first try, the second one and so on.
-FIRST_PAUSES = tuple(timedelta(seconds=each) for each in (5, 30, 120, 600, 1800, 3600))
+# The pauses after the first attempt, after the second one and so on.
+FIRST_PAUSES = tuple(timedelta(seconds=seconds) for seconds in (5, 30, 120, 600, 1800, 3600))
 LATER_PAUSE = timedelta(hours=3)
 IN_ORDER_FOR = timedelta(minutes=1)
-# Deliveries that failed together don't return together.
+# Spreads the retries of deliveries that failed together.
 _JITTER = 0.1
-# Events that become deliveries at once.
-_MAX_TAKEN_EVENTS = 100
+_MAX_EVENTS_PER_BATCH = 100
 
 
 class Pending(NamedTuple):
-    """A delivery that is not done."""
+    """A pending delivery."""
 
     id: int
     queued_at: datetime
@@ -47,10 +46,11 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """
+    """The delivery that an endpoint attempts next.
+
     Attributes:
-        delivery_id: what to send now.
-        due_at: when to look again, where there is nothing to send now.
+        delivery_id: the delivery to send now.
+        due_at: when to choose again if there is nothing to send now.
         takes_events: whether new events may become deliveries now.
     """
 
@@ -59,42 +59,12 @@ class Choice:
     takes_events: bool = False
 
 
-def pause_after(attempts: int) -> timedelta:
-    """The pause after so many tries."""
-    pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
-    return pause * random.uniform(1, 1 + _JITTER)  # noqa: S311 - no secret
-
-
-def choose(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
-    """``pending``: all of an endpoint's, in the order of their events."""
-    if not pending:
-        return Choice(takes_events=True)
-    oldest = pending[0]
-    order_ends_at = oldest.queued_at + IN_ORDER_FOR
-    keeps_order = now < order_ends_at
-    # The delivery of the first event, if several are due at the same time.
-    first = oldest if keeps_order else min(pending, key=lambda each: each.due_at)
-    if first.due_at <= now:
-        return Choice(first.id)
-    if keeps_order:
-        return Choice(due_at=min(first.due_at, order_ends_at))
-    return Choice(due_at=first.due_at, takes_events=len(pending) < max_pending)
-
-
-def choose_several(pending: Sequence[Pending], now: datetime, *, most: int) -> list[int]:
-    """Return what ``choose`` would choose one after the other, each delivered before the next."""
-    left, chosen = list(pending), list[int]()
-    while (
-        len(chosen) < most and (found := choose(left, now, max_pending=0).delivery_id) is not None
-    ):
-        chosen.append(found)
-        left = [each for each in left if each.id != found]
-    return chosen
-
-
 @dataclass(frozen=True)
 class Message:
-    """A try, as it goes out; its delivery is as before the try was counted."""
+    """A claimed delivery with its body and secrets.
+
+    ``delivery`` holds the values from before the claim counted the attempt.
+    """
 
     delivery: WebhookDelivery
     url: str
@@ -107,94 +77,122 @@ class Message:
         return f"test_{self.delivery.id}" if event_id is None else message_id_of(event_id)
 
 
-def claim(uow: UnitOfWork, endpoint: WebhookEndpoint, *, most: int) -> list[Message]:
-    """The next tries of a locked endpoint, counted; without any, the endpoint knows when."""
+def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) -> list[Message]:
+    """Claim the deliveries that a locked endpoint attempts next.
+
+    If there are none, set the time when the endpoint is due again.
+    """
     while True:
-        deliveries = _take(uow, endpoint, most)
+        deliveries = _choose_rows(uow, endpoint, limit)
         if not deliveries:
             return []
-        asked = [each.event_id for each in deliveries if each.event_id is not None]
-        events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(asked))).all()
-        there = {event["id"]: event for event in reading.show(uow.session, events)}
-        # The event of each delivery, as callers of the API see it now, unless it is kept no longer.
-        shown = {
-            each.id: _test_event(each) if each.event_id is None else there[each.event_id]
-            for each in deliveries
-            if each.event_id is None or each.event_id in there
+        event_ids = [row.event_id for row in deliveries if row.event_id is not None]
+        events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
+        event_by_id = {event["id"]: event for event in reading.show(uow.session, events)}
+        # The event of each delivery as the API returns it now. An expired event is missing.
+        content_by_delivery = {
+            row.id: _test_event(row) if row.event_id is None else event_by_id[row.event_id]
+            for row in deliveries
+            if row.event_id is None or row.event_id in event_by_id
         }
-        kept = [each for each in deliveries if each.id in shown]
-        for gone in (each for each in deliveries if each.id not in shown):
-            gone.status, gone.error = DeliveryStatus.FAILED, "The event is no longer kept."
-        secrets = signing.live_secrets(uow, endpoint.id) if kept else []
-        _count(uow, kept)
-        if kept:
-            url, body_of = endpoint.url, signing.body_of
-            return [Message(each, url, body_of(shown[each.id]), secrets) for each in kept]
+        sendable = [row for row in deliveries if row.id in content_by_delivery]
+        for row in deliveries:
+            if row.id not in content_by_delivery:
+                row.status = DeliveryStatus.FAILED
+                row.error = "The event is no longer kept."
+        if not sendable:
+            continue
+        secrets = signing.live_secrets(uow, endpoint.id)
+        _count_attempts(uow, sendable)
+        return [
+            Message(
+                row, endpoint.url, signing.serialise_event(content_by_delivery[row.id]), secrets
+            )
+            for row in sendable
+        ]
 
 
-def give_back(uow: UnitOfWork, messages: Iterable[Message]) -> None:
-    """Undo the count of tries that were not made, of a locked endpoint."""
-    row = WebhookDelivery
-    for before in (each.delivery for each in messages):
-        as_before = {
-            "attempts": row.attempts - 1,
-            # Its owner may have asked for it anew meanwhile.
-            "round_attempts": func.greatest(row.round_attempts - 1, 0),
-            "due_at": func.least(row.due_at, before.due_at),
+def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
+    """Undo the counting of attempts that were not made. The endpoint is locked."""
+    table = WebhookDelivery
+    for message in messages:
+        before = message.delivery
+        values = {
+            "attempts": table.attempts - 1,
+            # The owner may have resent the delivery in the meantime, which resets this count.
+            "round_attempts": func.greatest(table.round_attempts - 1, 0),
+            "due_at": func.least(table.due_at, before.due_at),
             "last_attempt_at": before.last_attempt_at,
         }
-        uow.session.execute(update(row).where(row.id == before.id).values(**as_before))
+        uow.session.execute(update(table).where(table.id == before.id).values(**values))
 
 
-def _take(uow: UnitOfWork, endpoint: WebhookEndpoint, most: int) -> list[WebhookDelivery]:
-    """The deliveries to try now; without any, the endpoint knows when."""
-    pending, now = _pending(uow, endpoint)
-    choice = choose(pending, now, max_pending=MAX_PENDING)
-    if choice.delivery_id is None and choice.takes_events and _take_events(uow, endpoint):
-        pending, now = _pending(uow, endpoint)
-        choice = choose(pending, now, max_pending=MAX_PENDING)
-    # A process that dies after a claim leaves an endpoint that is looked at again.
+def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list[WebhookDelivery]:
+    """Return the deliveries to attempt now.
+
+    If there are none, set the time when the endpoint is due again.
+    """
+    pending, now = _load_pending(uow, endpoint)
+    choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
+    if choice.delivery_id is None and choice.takes_events and _queue_events(uow, endpoint):
+        pending, now = _load_pending(uow, endpoint)
+        choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
+    # A claimed endpoint stays due, so that another process takes over if this one dies.
     endpoint.due_at = choice.due_at if choice.delivery_id is None else now
     endpoint.is_held = not choice.takes_events
     if choice.delivery_id is None:
         return []
-    ids = choose_several(pending, now, most=most)
-    row = WebhookDelivery
-    found = {each.id: each for each in uow.session.scalars(select(row).where(row.id.in_(ids)))}
-    return [found[each] for each in ids if each in found]
+    ids = choose_deliveries(pending, now, limit=limit)
+    query = select(WebhookDelivery).where(WebhookDelivery.id.in_(ids))
+    row_by_id = {row.id: row for row in uow.session.scalars(query)}
+    return [row_by_id[row_id] for row_id in ids if row_id in row_by_id]
 
 
-def _pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending], datetime]:
-    row = WebhookDelivery
-    query = select(row.id, row.queued_at, row.due_at)
-    query = query.where(row.endpoint_id == endpoint.id, row.status == DeliveryStatus.PENDING)
-    query = query.order_by(row.queued_at, row.place, row.event_id, row.id)
-    pending = [Pending(*found) for found in uow.session.execute(query)]
+def _load_pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending], datetime]:
+    """Return the endpoint's pending deliveries in the order of their events, and the time."""
+    table = WebhookDelivery
+    query = select(table.id, table.queued_at, table.due_at)
+    query = query.where(table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING)
+    query = query.order_by(table.queued_at, table.place, table.event_id, table.id)
+    pending = [Pending(*row) for row in uow.session.execute(query)]
     return pending, uow.session.scalars(select(func.clock_timestamp())).one()
 
 
-def _count(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
-    """Count a try of each: those that were tried equally often by one statement."""
-    of_tries = defaultdict[int, list[int]](list)
-    for each in deliveries:
-        of_tries[each.round_attempts].append(each.id)
-    row = WebhookDelivery
-    for tries, ids in of_tries.items():
-        counted = {
-            "attempts": row.attempts + 1,
-            "round_attempts": tries + 1,
-            # An event that waits for nothing is as old as its first try: they share the
-            # transaction.
-            "last_attempt_at": func.now(),
-            "due_at": func.now() + pause_after(tries + 1),
-        }
-        of_them = update(row).where(row.id.in_(ids)).values(**counted)
-        uow.session.execute(of_them.execution_options(synchronize_session=False))
+def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
+    """Choose the delivery to attempt next.
+
+    ``pending``: all pending deliveries of the endpoint, in the order of their events.
+    """
+    if not pending:
+        return Choice(takes_events=True)
+    oldest = pending[0]
+    order_ends_at = oldest.queued_at + IN_ORDER_FOR
+    keeps_order = now < order_ends_at
+    # If several deliveries are due at the same time, choose the first one.
+    first = oldest if keeps_order else min(pending, key=lambda delivery: delivery.due_at)
+    if first.due_at <= now:
+        return Choice(first.id)
+    if keeps_order:
+        return Choice(due_at=min(first.due_at, order_ends_at))
+    return Choice(due_at=first.due_at, takes_events=len(pending) < max_pending)
 
 
-def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
-    """Make deliveries of the next events; whether there were any."""
-    # Read before the events are: all up to here are seen, if there is none.
+def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) -> list[int]:
+    """Choose several deliveries, assuming that each one succeeds before the next one is chosen."""
+    remaining = list(pending)
+    ids: list[int] = []
+    while len(ids) < limit:
+        choice = choose_delivery(remaining, now, max_pending=0)
+        if choice.delivery_id is None:
+            break
+        ids.append(choice.delivery_id)
+        remaining = [each for each in remaining if each.id != choice.delivery_id]
+    return ids
+
+
+def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
+    """Queue deliveries of the endpoint's next events. Return whether there were any."""
+    # Read the newest position before the events: without events, everything up to it was seen.
     newest = newest_position(uow.session)
     position = webhook_endpoints.position_of(endpoint)
     query = reading.next_events(
@@ -203,16 +201,19 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
         types=webhook_endpoints.known_types(endpoint),
         later=webhook_endpoints.later_starts(endpoint),
         list_id=endpoint.list_id,
-        limit=_MAX_TAKEN_EVENTS,
+        limit=_MAX_EVENTS_PER_BATCH,
     )
     events = uow.session.scalars(query).all()
     last = FeedPosition.of_event(events[-1]) if events else max(newest, position)
-    endpoint.place, endpoint.event_id = last.place, last.id
+    endpoint.place = last.place
+    endpoint.event_id = last.id
     if not events:
         return False
-    # Deliveries that are there are sent once more: their owner asked for it.
+    # A delivery that exists already is sent again, because its owner asked for a replay.
     new = insert(WebhookDelivery).values(endpoint_id=endpoint.id)
-    again = new.on_conflict_do_update(index_elements=["endpoint_id", "event_id"], set_=AFRESH)
+    upsert = new.on_conflict_do_update(
+        index_elements=["endpoint_id", "event_id"], set_=QUEUED_AGAIN
+    )
     rows = [
         {
             "event_id": event.id,
@@ -222,7 +223,7 @@ def _take_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
         }
         for event in events
     ]
-    uow.session.execute(again, rows)
+    uow.session.execute(upsert, rows)
     return True
 
 
@@ -235,3 +236,28 @@ def _test_event(delivery: WebhookDelivery) -> dict[str, Any]:
         "subject": None,
         "data": {},
     }
+
+
+def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
+    """Count an attempt of each delivery, with one statement per number of earlier attempts."""
+    ids_by_attempts = defaultdict[int, list[int]](list)
+    for row in deliveries:
+        ids_by_attempts[row.round_attempts].append(row.id)
+    table = WebhookDelivery
+    for attempts, ids in ids_by_attempts.items():
+        values = {
+            "attempts": table.attempts + 1,
+            "round_attempts": attempts + 1,
+            # The time of the transaction: a delivery that is sent at once was queued in the same
+            # transaction, so its first attempt is as old as its place in the queue.
+            "last_attempt_at": func.now(),
+            "due_at": func.now() + pause_after(attempts + 1),
+        }
+        statement = update(table).where(table.id.in_(ids)).values(**values)
+        uow.session.execute(statement.execution_options(synchronize_session=False))
+
+
+def pause_after(attempts: int) -> timedelta:
+    """Return the pause after this number of attempts, with some jitter."""
+    pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
+    return pause * random.uniform(1, 1 + _JITTER)  # noqa: S311 - no secret

@@ -1,12 +1,17 @@
-"""The job of an endpoint: it sends what is due, one delivery after the other.
+"""Sends the due deliveries of one endpoint, as the job of that endpoint.
 
-Calls are made between two transactions. The first one claims the next tries (``claims``). The
-second one writes the answers, and is the first one of the next calls. All writes check the job's
-attempt: a worker that lost its lease writes nothing.
+Each round of the job is one transaction, followed by calls outside of any transaction. The
+transaction records the outcomes of the previous calls (``outcomes``) and claims the next deliveries
+(``claims``). Each transaction checks the lease, so a worker that lost its lease writes nothing.
 
-A single delivery is claimed at first. While the receiver takes all that was claimed, up to four
-times as many are claimed the next time, if they fit a part of a second: transactions take longer
-than such calls.
+The number of claimed deliveries adapts to the receiver, because a transaction takes longer than a
+call to a fast receiver. ``_next_batch_size`` has the rule:
+
+- A batch starts with one delivery. After a failure the next batch has one delivery again.
+- After a batch without a failure the next one may be up to four times as large.
+- A batch must fit into half of ``MAX_CLAIM_SECONDS`` at the speed of the previous calls.
+- A batch has at most ``MAX_BATCH_DELIVERIES``. A killed worker may have delivered that many without
+  recording it, and they are sent again.
 """
 
 import time
@@ -29,89 +34,109 @@ from services.webhooks.claims import Message
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
+# Longer jobs go to the end of the queue, so that other endpoints get their turn.
+MAX_TURN_SECONDS = 5.0
+# The limit per owner keeps threads free for other owners, however many endpoints hang.
+MAX_ACTIVE_ENDPOINTS_PER_OWNER = 2
+MAX_BATCH_DELIVERIES = 20
+# The worker releases what is left of an older batch, because the names and addresses in the events
+# and the settings of the endpoint may have changed since the claim.
+MAX_CLAIM_SECONDS = 1.0
+_MAX_BATCH_GROWTH = 4
+# How long an endpoint waits if its owner has reached the limit of active endpoints.
+_OWNER_LIMIT_PAUSE = timedelta(seconds=2)
+
 SEND_EVENTS = kinds.register(
     JobKind(
         "webhook.send",
         queue=Queue.WEBHOOKS,
         scope=Scope.WEBHOOK,
         retryable=False,
-        run=lambda resources, lease: run(resources, lease, resources.shared(_receivers)),
+        run=lambda resources, lease: send_due(resources, lease, resources.shared(_open_client)),
     )
 )
-# Then other endpoints have a turn.
-MAX_TURN_SECONDS = 5.0
-# This many of an owner's endpoints are called at once: however many hang, others have threads left.
-MAX_AT_ONCE_OF_AN_OWNER = 2
-# A worker that is killed leaves no more deliveries that came, and come once more.
-MAX_CLAIMED = 20
-# The claimed deliveries are given back then: names and addresses were looked up, and the endpoint
-# was as its owner wanted it, no longer ago.
-MAX_CLAIM_SECONDS = 1.0
-_PUT_OFF = timedelta(seconds=2)
 
 
-def _receivers(resources: Resources) -> ReceiverClient:
+def _open_client(resources: Resources) -> ReceiverClient:
     return ReceiverClient(resources.settings.webhook_networks)
 
 
-def run(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
+def send_due(resources: Resources, lease: Lease, receivers: ReceiverClient) -> None:
+    """Send deliveries until none is due or the job's turn ends."""
     ends_at = time.monotonic() + MAX_TURN_SECONDS
-    sent, most = 0, 1
+    sent = 0
+    batch_size = 1
     messages: list[Message] = []
-    tries: list[Outcome] = []
+    results: list[Outcome] = []
     while True:
         with resources.unit_of_work() as uow:
-            # Before the endpoint is locked, as every transaction does.
+            # Every transaction locks the job before the endpoint.
             leases.progress(uow, lease, done=sent)
             query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
             endpoint = uow.session.scalar(query.with_for_update())
             if endpoint is not None and messages:
-                made = dict(zip((each.delivery.id for each in messages), tries, strict=False))
-                outcomes.write(uow, endpoint, messages[0].url, made)
-                claims.give_back(uow, messages[len(tries) :])
-                lease.is_retried |= not all(each.is_success for each in tries)
+                ids = [message.delivery.id for message in messages]
+                by_delivery = dict(zip(ids, results, strict=False))
+                outcomes.record_outcomes(uow, endpoint, messages[0].url, by_delivery)
+                claims.release_claims(uow, messages[len(results) :])
+                lease.is_retried |= not all(result.is_success for result in results)
             if time.monotonic() > ends_at:
                 leases.hand_back(uow, lease)
                 return
-            messages = _next_messages(uow, lease, endpoint, most)
+            messages = _claim_batch(uow, lease, endpoint, batch_size)
             if not messages:
                 leases.succeed(uow, lease, {"sent": sent})
                 return
         began = time.monotonic()
-        tries = receivers.post_each(messages[0].url, _posts(messages))
-        sent += len(tries)
-        most = 1
-        if tries[-1].is_success:
-            # Half the time of a claim is for these.
-            fit = int(len(tries) * MAX_CLAIM_SECONDS / 2 / (time.monotonic() - began))
-            most = max(1, min(fit, 4 * len(tries), MAX_CLAIMED))
+        results = receivers.post_each(messages[0].url, _signed_posts(messages))
+        sent += len(results)
+        batch_size = _next_batch_size(results, time.monotonic() - began)
 
 
-def _posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
-    """Signed as they go out, for a second."""
+def _claim_batch(
+    uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint | None, batch_size: int
+) -> list[Message]:
+    """Claim the next deliveries. Return an empty list if there is nothing to send now."""
+    if endpoint is None or endpoint.state != EndpointState.ACTIVE:
+        return []
+    rests_until = endpoint.rests_until
+    if rests_until is not None and rests_until > uow.session.scalars(select(func.now())).one():
+        endpoint.due_at = rests_until
+        endpoint.is_held = True
+        return []
+    if _count_earlier_jobs(uow, lease, endpoint) >= MAX_ACTIVE_ENDPOINTS_PER_OWNER:
+        endpoint.due_at = func.now() + _OWNER_LIMIT_PAUSE
+        endpoint.is_held = True
+        return []
+    return claims.claim_deliveries(uow, endpoint, limit=batch_size)
+
+
+def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -> int:
+    """Count the owner's running webhook jobs with a lower id than this job."""
+    query = select(func.count()).where(
+        Job.status == JobStatus.RUNNING,
+        Job.queue == Queue.WEBHOOKS,
+        Job.on_behalf_of == endpoint.user_id,
+        Job.id < lease.job_id,
+    )
+    return uow.session.scalar(query) or 0
+
+
+def _signed_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
+    """Sign each message just before it is sent, until ``MAX_CLAIM_SECONDS`` have passed."""
     ends_at = time.monotonic() + MAX_CLAIM_SECONDS
-    for each in messages:
-        headers = signing.signed_headers(each.secrets, each.id, clock.now(), each.body)
+    for message in messages:
+        headers = signing.sign_message(message.secrets, message.id, clock.now(), message.body)
         headers |= {"Content-Type": "application/json", "User-Agent": "Pressroom-Webhooks/1"}
-        yield SignedPost(each.body, headers)
+        yield SignedPost(message.body, headers)
         if time.monotonic() > ends_at:
             return
 
 
-def _next_messages(
-    uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint | None, most: int
-) -> list[Message]:
-    """The next tries, counted; none: there is nothing to send now."""
-    if endpoint is None or endpoint.state != EndpointState.ACTIVE:
-        return []
-    until = endpoint.rests_until
-    if until is not None and until > uow.session.scalars(select(func.now())).one():
-        endpoint.due_at, endpoint.is_held = endpoint.rests_until, True
-        return []
-    running = Job.status == JobStatus.RUNNING, Job.queue == Queue.WEBHOOKS
-    before = Job.on_behalf_of == endpoint.user_id, Job.id < lease.job_id
-    at_once = uow.session.scalar(select(func.count()).where(*running, *before)) or 0
-    if at_once >= MAX_AT_ONCE_OF_AN_OWNER:
-        endpoint.due_at, endpoint.is_held = func.now() + _PUT_OFF, True
-        return []
-    return claims.claim(uow, endpoint, most=most)
+def _next_batch_size(results: list[Outcome], seconds: float) -> int:
+    """Return how many deliveries to claim after these calls, which took ``seconds`` together."""
+    if not results[-1].is_success:
+        return 1
+    # The other half of the time is for slower calls than the previous ones.
+    fitting = int(len(results) * MAX_CLAIM_SECONDS / 2 / seconds)
+    return max(1, min(fitting, _MAX_BATCH_GROWTH * len(results), MAX_BATCH_DELIVERIES))

@@ -1,4 +1,9 @@
-"""Starts the job of each endpoint that has something to send."""
+"""Starts the job of each endpoint that has something to send.
+
+Workers of the webhook queue look for such endpoints each second, other workers less often. An
+endpoint has one job, which ends when nothing is left to send and is started again later. A million
+events are therefore one row in ``jobs``, and announcing an event never waits for an endpoint.
+"""
 
 import time
 from collections import deque
@@ -15,46 +20,44 @@ from services.webhooks.sending import SEND_EVENTS
 from storage.database import Statement
 from storage.resources import Resources
 
-# The workers of the queue look each second, the others now and then. An endpoint has one job, which
-# ends when nothing is left to send and is started again when there is. A million events are
-# therefore one row in ``jobs``, and no announcement of an event waits for an endpoint.
-
-_JOB_LASTS = timedelta(days=1)
-_MAX_WOKEN = 200
-# An event is seen when its transaction commits. A whole look finds the events of longer
-# transactions.
+_JOB_LIFETIME = timedelta(days=1)
+_MAX_STARTED = 200
+# An event is visible when its transaction commits. Events of longer transactions are found when the
+# waker looks at the endpoints of all owners.
 _RECENT_SECONDS = 60.0
 
 
 class EndpointWaker:
-    """Starts the jobs of endpoints that have something to send; one for each process that looks.
+    """Starts the jobs of endpoints that have something to send. Each worker process has one.
 
-    It looks at the endpoints of owners who had events of late each second, and at all at a pace.
+    Each second, the waker looks at the endpoints of owners with recent events. Now and then, it
+    looks at the endpoints of all owners.
     """
 
     def __init__(self) -> None:
-        # When it looked, and the newest event of then.
-        self._newest: deque[tuple[float, int]] = deque()
-        self._whole = Pace()
+        # The times of the last looks, each with the id of the newest event at that time.
+        self._looks: deque[tuple[float, int]] = deque()
+        self._full_pace = Pace()
 
     def wake_due(self, resources: Resources) -> int:
-        """Start what is due; returns the number of jobs."""
+        """Start the jobs of endpoints that are due, and return the number of jobs."""
         [(newest,)] = resources.database.rows(_NEWEST)
         now = time.monotonic()
-        self._newest.append((now, newest))
-        while len(self._newest) > 1 and self._newest[1][0] < now - _RECENT_SECONDS:
-            self._newest.popleft()
-        since, began = self._newest[0][1], time.monotonic()
-        is_whole = self._whole.is_due
-        found = resources.database.rows(DUE, since=since, whole=is_whole, most=_MAX_WOKEN)
-        if is_whole:
-            self._whole.looked(time.monotonic() - began, found=False)
-        return sum(_start(resources, endpoint_id) for (endpoint_id,) in found)
+        self._looks.append((now, newest))
+        while len(self._looks) > 1 and self._looks[1][0] < now - _RECENT_SECONDS:
+            self._looks.popleft()
+        since = self._looks[0][1]
+        is_full = self._full_pace.is_due
+        began = time.monotonic()
+        rows = resources.database.rows(DUE, since=since, whole=is_full, most=_MAX_STARTED)
+        if is_full:
+            self._full_pace.looked(time.monotonic() - began, found=False)
+        return sum(_start_job(resources, endpoint_id) for (endpoint_id,) in rows)
 
 
 _NEWEST = Statement("SELECT coalesce(max(id), 0) FROM feed_events")
 
-# A job that failed is a fault of ours or of the database's: it rests before it is started again.
+# A job fails only because of an internal error, so a failed job pauses before its next start.
 DUE = Statement("""
     WITH owners AS MATERIALIZED (
         SELECT DISTINCT user_id FROM feed_events WHERE id > :since
@@ -84,22 +87,23 @@ DUE = Statement("""
     """)
 
 
-def _start(resources: Resources, endpoint_id: int) -> bool:
+def _start_job(resources: Resources, endpoint_id: int) -> bool:
+    """Start the endpoint's job. Return whether this process started it."""
     with resources.unit_of_work() as uow:
         is_active = WebhookEndpoint.state == EndpointState.ACTIVE
         query = select(WebhookEndpoint).where(WebhookEndpoint.id == endpoint_id, is_active)
-        # Another worker that looked at the same time has it.
+        # A worker that looks at the same time has locked the endpoint.
         endpoint = uow.session.scalar(query.with_for_update(skip_locked=True))
         if endpoint is None:
             return False
         job = None if endpoint.job_id is None else uow.session.get(Job, endpoint.job_id)
         if job is not None and job.status not in FINISHED:
             return False
-        if job is not None and job.created_at > clock.now() - _JOB_LASTS:
-            afresh = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
-            return requeue(uow, Job.id == job.id, Job.status.in_(FINISHED), **afresh) is not None
-        started = outbox.enqueue(
+        if job is not None and job.created_at > clock.now() - _JOB_LIFETIME:
+            values = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
+            return requeue(uow, Job.id == job.id, Job.status.in_(FINISHED), **values) is not None
+        new_job = outbox.enqueue(
             uow, SEND_EVENTS, user_id=None, on_behalf_of=endpoint.user_id, subject_id=endpoint.id
         )
-        endpoint.job_id = started.id
+        endpoint.job_id = new_job.id
         return True

@@ -34,7 +34,7 @@ class Tries:
         )
         with self.stack.resources.unit_of_work() as uow:
             endpoint = uow.session.get_one(WebhookEndpoint, self.endpoint_id, with_for_update=True)
-            outcomes.write(uow, endpoint, URL, {delivery_id: Outcome(80, status)})
+            outcomes.record_outcomes(uow, endpoint, URL, {delivery_id: Outcome(80, status)})
 
     def pass_time(self, *, hours: float) -> None:
         """All that is written was written so much earlier."""
