@@ -12,7 +12,7 @@ from core import clock
 from core.errors.money import CREDITS_AMOUNT_TEXT, ORDER_RESOLUTION
 from models import OrderStatus, PaymentOrder, Resolution
 from services.accounts import accounts
-from services.credits import ledger, orders, settlement, verify
+from services.credits import ledger, ledger_pages, orders, settlement, verify
 from services.paging import PageRequest
 
 orders_app = group("Orders of credits.")
@@ -124,7 +124,7 @@ def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     with connected() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_by_email(uow, email).id
-        found = ledger.page(resources.database, user_id, PageRequest(limit))
+        found = ledger_pages.page(resources.database, user_id, PageRequest(limit))
     entries = [orjson.loads(entry) for _, entry in found.rows]
     if not as_json:
         names = "seq created_at action delta_credit balance_after source_id order_id"

@@ -33,9 +33,9 @@ from core.errors import money, requests
 from core.queues import Queue
 from models import CreditAction, JobStatus, OrderStatus, PaymentOrder
 from services.access.caller import Caller
-from services.credits import checkout, ledger, orders
+from services.credits import checkout, claim_tokens, ledger, ledger_pages, orders, thresholds
 from services.credits.checkout import OrderRequest
-from services.credits.ledger import LedgerFilter
+from services.credits.ledger_pages import LedgerFilter
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest, fill
 
@@ -147,7 +147,7 @@ def read_ledger(
     is null.
     """
     wanted, only = PageRequest(limit, offset, cursor), LedgerFilter(actions, first, last)
-    read = partial(ledger.page, state.resources.database, caller.user_id, only=only)
+    read = partial(ledger_pages.page, state.resources.database, caller.user_id, only=only)
     found = fill(
         wanted, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
     )
@@ -160,7 +160,7 @@ def read_ledger(
 @MONEY.threaded
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Below which balance the caller's events tell of low credits; 100 until it is set."""
-    below = ledger.threshold(state.resources.database, caller.user_id)
+    below = thresholds.threshold(state.resources.database, caller.user_id)
     return schemas.decimal_response(f'{{"below_credit":{below}}}')
 
 
@@ -193,7 +193,7 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
 
     def set_threshold() -> int:
         below = schemas.number(read_object(request, body), "below_credit")
-        return ledger.set_threshold(state_of(request).resources.database, caller.user_id, below)
+        return thresholds.set_threshold(state_of(request).resources.database, caller.user_id, below)
 
     return envelope(await MONEY.run(set_threshold))
 
@@ -295,7 +295,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     # Always with its page, even if a payer has paid the order meanwhile.
     record = schemas.record_of(order) | {
         "payment_url": order.payment_url,
-        "claim_token": checkout.token_of(state.resources.keyring, order),
+        "claim_token": claim_tokens.token_of(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     return schemas.decimal_response(record, headers)
@@ -309,7 +309,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
 @MONEY.threaded
 def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
-    order = checkout.claim(uow, caller.user_id, body.claim_token)
+    order = claim_tokens.claim(uow, caller.user_id, body.claim_token)
     uow.session.refresh(order)
     return schemas.decimal_response(schemas.record_of(order))
 
@@ -323,7 +323,7 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    return schemas.decimal_response(schemas.record_of(checkout.find(uow, body.claim_token)))
+    return schemas.decimal_response(schemas.record_of(claim_tokens.find(uow, body.claim_token)))
 
 
 @orders_router.get(

@@ -10,7 +10,7 @@ from api.parameters import Cursor, Limit, PathId, StateOf, Transaction
 from api.schemas import webhooks as schemas
 from api.schemas.envelope import Envelope, envelope, filled
 from core.errors import access, mailing, money, requests, webhooks
-from services.credits import settlement
+from services.credits import payment_webhooks
 from services.paging import PageRequest
 from services.webhooks import deliveries, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
@@ -54,7 +54,7 @@ async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[i
     """Receive an event of Stripe. It may come twice, late, and before the events that led to it."""
     body = await request.body()
     signature = request.headers.get("stripe-signature", "")
-    await MONEY.run(settlement.receive, state.resources, state.payments, body, signature)
+    await MONEY.run(payment_webhooks.receive, state.resources, state.payments, body, signature)
     return envelope(1)
 
 

@@ -14,7 +14,7 @@ from core.errors.requests import invalid_field
 from core.settings import Settings
 from models import OrderStatus, PaymentOrder
 from services.composer.call_charges import price_of_call
-from services.credits.checkout import CreditRate
+from services.credits.prices import CreditRate
 
 # JSON can name NUL and half a character (a lone surrogate), which no stored text holds.
 _NO_CHARACTER = re.compile("[\0\ud800-\udfff]")

@@ -1,28 +1,21 @@
 """Makes an order: the API checks and stores its terms, and a worker opens the provider's page."""
 
-import base64
-import math
-import re
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from decimal import Decimal
-from fractions import Fraction
-
-from sqlalchemy import select
 
 from core import clock, ids
 from core.errors import DomainError, Kind
 from core.errors import money as errors
 from core.keyring import Keyring
-from core.money import MAX_AMOUNT, PLACES, is_storable
 from core.queues import Queue
 from core.scopes import Scope
-from core.settings import Settings
-from core.settings.notations import Currency
 from integrations.payments.port import Checkout, OpenedCheckout, PaymentChannel
 from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
-from services.credits import orders
+from services.credits import return_urls
+from services.credits.claim_tokens import make_token, token_hmac
+from services.credits.prices import price
 from services.credits.settlement import apply_facts, lock
 from services.jobs import idempotency, kinds
 from services.jobs import lease as leases
@@ -35,179 +28,9 @@ from storage.unit_of_work import UnitOfWork
 # Money is rounded up to the minor unit and credits down to four decimals, so that no order gives
 # more credits than were paid.
 
-# The most that Stripe takes: eight digits of the minor unit.
-MAX_AMOUNT_MINOR = 99_999_999
-_AMOUNT, _CREDIT_AMOUNT = "body.amount", "body.credit_amount"
-
-
-@dataclass(frozen=True)
-class Price:
-    """The terms of an order, named as its columns."""
-
-    currency: str
-    amount: Decimal
-    amount_minor: int
-    credit_amount: Decimal
-    credits_per_usd: Decimal
-    units_per_usd: Decimal
-
-
-@dataclass(frozen=True)
-class CreditRate:
-    """Converts money to credits, and credits to money."""
-
-    currency: Currency
-    credits_per_usd: Decimal
-
-    @property
-    def _credits_per_unit(self) -> Fraction:
-        return Fraction(self.credits_per_usd) / Fraction(self.currency.per_usd)
-
-    def credits(self, minor: int) -> Decimal:
-        """Return the credits that an amount in the minor unit buys, rounded down."""
-        bought = Fraction(minor, 10**self.currency.digits) * self._credits_per_unit
-        return Decimal(math.floor(bought * 10**PLACES)).scaleb(-PLACES)
-
-    def minor(self, credit_amount: Decimal) -> int:
-        """Return the price of credits in the minor unit, rounded up."""
-        units = Fraction(credit_amount) / self._credits_per_unit
-        return math.ceil(units * int(10**self.currency.digits))
-
-    @property
-    def least_minor(self) -> int:
-        """The smallest order in the minor unit: the currency's own, or what buys any credits."""
-        smallest = self.minor(Decimal(1).scaleb(-PLACES))
-        return max(int(self.currency.minimum.scaleb(self.currency.digits)), smallest)
-
-    @property
-    def most_minor(self) -> int:
-        """The largest order in the minor unit: what the provider takes and a balance can hold."""
-        holds = self.minor(MAX_AMOUNT)
-        if self.credits(holds) > MAX_AMOUNT:
-            holds -= 1
-        return min(MAX_AMOUNT_MINOR, holds)
-
-
-def price(
-    settings: Settings,
-    *,
-    currency: str | None,
-    amount: Decimal | None,
-    credit_amount: Decimal | None,
-) -> Price:
-    """Price an order by its money, its credits or both; 0 counts as not given.
-
-    Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
-    ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.
-    """
-    known = {each.code: each for each in settings.currencies}
-    code = next(iter(known)) if currency is None else currency.upper()
-    if code not in known:
-        raise errors.TOPUP_CURRENCY(known=", ".join(known))
-    rate = CreditRate(known[code], settings.credits_per_usd)
-    minor = _minor(rate, amount, credit_amount)
-    place = _AMOUNT if amount else _CREDIT_AMOUNT
-    least, digits = rate.currency.minimum, rate.currency.digits
-    if minor < int(least.scaleb(digits)):
-        raise errors.TOPUP_AMOUNT_TOO_SMALL(place=place, least=least, currency=code)
-    if minor > MAX_AMOUNT_MINOR:
-        most = Decimal(MAX_AMOUNT_MINOR).scaleb(-digits)
-        raise errors.TOPUP_AMOUNT_TOO_LARGE(place=place, most=most, currency=code)
-    bought = credit_amount or rate.credits(minor)
-    if not bought:
-        raise errors.TOPUP_BUYS_NOTHING()
-    if bought > MAX_AMOUNT:
-        raise errors.TOPUP_BUYS_TOO_MUCH()
-    paid = Decimal(minor).scaleb(-digits)
-    return Price(code, paid, minor, bought, rate.credits_per_usd, rate.currency.per_usd)
-
-
-def _check_amount(amount: Decimal, place: str) -> None:
-    if not is_storable(amount) or amount < 0:
-        raise errors.TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)
-
-
-def _minor(rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | None) -> int:
-    """Return the price in the minor unit; a caller that sends both computed one from the other."""
-    if not amount and not credit_amount:
-        raise errors.TOPUP_AMOUNT_MISSING()
-    paid = None
-    if amount:
-        _check_amount(amount, _AMOUNT)
-        currency, exact = rate.currency, amount.scaleb(rate.currency.digits)
-        if exact != int(exact):
-            raise errors.TOPUP_AMOUNT_DECIMALS(currency=currency.code, digits=currency.digits)
-        paid = int(exact)
-    if credit_amount:
-        _check_amount(credit_amount, _CREDIT_AMOUNT)
-        price = rate.minor(credit_amount)
-        if paid is None:
-            return price
-        if paid != price and rate.credits(paid) != credit_amount:
-            raise errors.TOPUP_AMOUNT_MISMATCH()
-    assert paid is not None
-    return paid
-
 
 # A token is 256 bits, derived from the order's id under a key that only our processes have, so
 # that the same answer can be sent again although no token is stored. The database keeps its HMAC.
-
-_CLAIM_PURPOSE = "topup-claim"
-_HMAC_PURPOSE = "topup-claim-hmac"
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}\Z")
-# Statuses of orders that give no credits any more.
-_OVER = (OrderStatus.FAILED, OrderStatus.REFUNDED)
-
-
-def make_token(keyring: Keyring, order_id: int) -> str:
-    return _spelt(keyring.signer(_CLAIM_PURPOSE).digest(str(order_id).encode()))
-
-
-def token_hmac(keyring: Keyring, token: str) -> bytes:
-    """Return the HMAC of a token, which the database keeps."""
-    return keyring.signer(_HMAC_PURPOSE).digest(token.encode())
-
-
-def token_of(keyring: Keyring, order: PaymentOrder) -> str | None:
-    """Return the order's token; ``None`` if the key that made it or its HMAC is gone."""
-    digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())
-    ours = (
-        each for each in map(_spelt, digests) if order.claim_token_hmac in _hmacs(keyring, each)
-    )
-    return next(ours, None)
-
-
-def find(uow: UnitOfWork, token: str) -> PaymentOrder:
-    """Return the order of a token; raises ``order.not_found``."""
-    of_token = PaymentOrder.claim_token_hmac.in_(_hmacs(uow.settings.keyring, token))
-    query = select(PaymentOrder).where(of_token)
-    order = uow.session.scalar(query) if _TOKEN.match(token) else None
-    if order is None:
-        raise errors.ORDER_NOT_FOUND()
-    return order
-
-
-def claim(uow: UnitOfWork, user_id: int, token: str) -> PaymentOrder:
-    """Give the order to this user, and its credits once it is paid. The first claim wins.
-
-    Raises ``order.not_found``, ``order.claimed``, ``order.over``.
-    """
-    order = lock(uow, find(uow, token).id)
-    if order.user_id is not None:
-        raise errors.ORDER_CLAIMED()
-    if order.status in _OVER:
-        raise errors.ORDER_OVER(status=order.status)
-    order.user_id, order.claimed_at = user_id, clock.now()
-    apply_facts(uow, order, OrderVia.CLAIM)
-    return order
-
-
-def _hmacs(keyring: Keyring, token: str) -> list[bytes]:
-    return keyring.signer(_HMAC_PURPOSE).digests(token.encode())
-
-
-def _spelt(digest: bytes) -> str:
-    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 RETURN_PATH = "/topups/return"
@@ -242,8 +65,8 @@ def accept(
     Raises what ``prices.price``, ``return_urls.check`` and ``services.jobs.idempotency`` do, and
     ``topup.channel``, ``topup.channel_unavailable``.
     """
-    if request.redirect_url != orders.console_url(resources.settings):
-        orders.check(request.redirect_url, resources.settings.redirect_origins)
+    if request.redirect_url != return_urls.console_url(resources.settings):
+        return_urls.check(request.redirect_url, resources.settings.redirect_origins)
     terms = price(
         resources.settings,
         currency=request.currency,

@@ -4,102 +4,27 @@ Its user and its number identify an entry, and its hash covers both. The ``id`` 
 the hash leaves it out.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select, text, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Connection, Row, text
 
 from core.logging import get_logger
-from models import CreditCheckpoint, PaymentOrderCheckpoint
+from services.credits.checkpoints import Checkpoint, CheckpointBook
 from services.jobs import maintenance
 from storage.long_reads import ReplicaFailed
 from storage.resources import Resources
+
+log = get_logger(__name__)
+
 
 # Each is signed under the deployment's secret keys, so a person who can write to the database can't
 # make one. A checkpoint that is forged, or whose key has gone, counts for nothing. It makes a run
 # read more, and hides nothing; neither does an old one that is put back.
 
 _MAX_BATCH_ROWS = 1_000
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """An account after the entry ``seq``, up to which it had no fault."""
-
-    user_id: int
-    seq: int
-    hash: bytes
-    balance: Decimal
-    debt: Decimal
-
-    @property
-    def message(self) -> bytes:
-        """The account, the entry's number and hash, and the sums."""
-        sums = f"{self.balance:.4f} {self.debt:.4f}"
-        return f"account {self.user_id} {self.seq} {self.hash.hex()} {sums}".encode()
-
-
-class CheckpointBook:
-    """Reads checkpoints by any connection, and writes them in transactions of its own."""
-
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
-        self._signer = resources.keyring.signer("ledger-checkpoint")
-
-    def distrusted(self, reading: Connection) -> list[int]:
-        """The users whose checkpoints don't count."""
-        table = CreditCheckpoint.__table__.c
-        found = []
-        for row in reading.execute(select(*table)):
-            told = Checkpoint(row.user_id, row.seq, bytes(row.hash), row.balance, row.debt)
-            if not self._signer.verify(told.message, row.signature):
-                found.append(row.user_id)
-        return found
-
-    def last_change(self, reading: Connection) -> int | None:
-        """The change of an order's status up to which all orders were verified, if one was."""
-        table = PaymentOrderCheckpoint.__table__.c
-        rows = reading.execute(select(table.change_id, table.signature)).all()
-        ours = (id_ for id_, seal in rows if self._signer.verify(_order_message(id_), seal))
-        return max(ours, default=None)
-
-    def write(self, checkpoints: Sequence[Checkpoint]) -> None:
-        if not checkpoints:
-            return
-        rows = [
-            asdict(each) | {"signature": self._signer.sign(each.message), "is_suspect": False}
-            # In one order, so that two runs at once don't lock each other out.
-            for each in sorted(checkpoints, key=lambda each: each.user_id)
-        ]
-        written = insert(CreditCheckpoint).values(rows)
-        changed = {name: written.excluded[name] for name in rows[0] if name != "user_id"}
-        replaced = written.on_conflict_do_update(index_elements=["user_id"], set_=changed)
-        with self._resources.unit_of_work() as uow:
-            uow.session.execute(replaced)
-
-    def write_last_change(self, change_id: int | None) -> None:
-        """With ``None`` the next runs look at all orders."""
-        with self._resources.unit_of_work() as uow:
-            uow.session.execute(delete(PaymentOrderCheckpoint))
-            if change_id is None:
-                return
-            signature = self._signer.sign(_order_message(change_id))
-            row = insert(PaymentOrderCheckpoint).values(change_id=change_id, signature=signature)
-            uow.session.execute(row.on_conflict_do_nothing())
-
-    def suspect(self, user_ids: Iterable[int]) -> None:
-        """Let these accounts be read whole each time, until one such run finds no fault."""
-        of_users = CreditCheckpoint.user_id.in_(list(user_ids))
-        with self._resources.unit_of_work() as uow:
-            uow.session.execute(update(CreditCheckpoint).where(of_users).values(is_suspect=True))
-
-
-def _order_message(change_id: int) -> bytes:
-    return f"orders {change_id}".encode()
 
 
 # Both statements go through the accounts one by one, each from its checkpoint, so that they read
@@ -270,8 +195,6 @@ CROSS JOIN LATERAL (VALUES
 WHERE f.is_wrong
 """
 
-
-log = get_logger(__name__)
 
 _MAX_TIME = timedelta(hours=6)
 VERIFY_LEDGER = maintenance.register(

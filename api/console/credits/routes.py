@@ -30,9 +30,9 @@ from integrations.payments.port import PaymentChannel
 from models import CreditAction, OrderStatus, PaymentOrder
 from services.accounts import accounts
 from services.composer import call_charges
-from services.credits import checkout, ledger, orders
+from services.credits import checkout, ledger, ledger_pages, orders, return_urls, thresholds
 from services.credits.checkout import OrderRequest
-from services.credits.ledger import MAX_ENTRIES_LOOKED_AT, LedgerFilter
+from services.credits.ledger_pages import MAX_ENTRIES_LOOKED_AT, LedgerFilter
 from services.paging import PageOfRows, PageRequest
 
 PATH = f"{CONSOLE_PATH}/credits"
@@ -121,7 +121,7 @@ def set_low_balance(visit: FormVisit) -> Response:
         below = _typed_amount(visit.form, BELOW)
         if below is None:
             raise wrong_field(BELOW, "say a number; 0: nothing is told")
-        ledger.set_threshold(visit.state.resources.database, visit.user_id, below)
+        thresholds.set_threshold(visit.state.resources.database, visit.user_id, below)
     except DomainError as error:
         return _credits_page(visit, None, visit.refused(error))
     return visit.done(PATH, "That is kept.")
@@ -134,10 +134,10 @@ def _credits_page(visit: ConsoleVisit, cursor: str | None, low: TypedForm | None
     found: PageOfRows[tuple[int, str]] = PageOfRows([], None)
     try:
         only, wanted = _ledger_filter(form.typed), PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        found = ledger.page(database, visit.user_id, wanted, only)
+        found = ledger_pages.page(database, visit.user_id, wanted, only)
     except DomainError as error:
         form = form.refused(error)
-    below = credits_text(Decimal(ledger.threshold(database, visit.user_id)))
+    below = credits_text(Decimal(thresholds.threshold(database, visit.user_id)))
     account = json.loads(ledger.balance(database, visit.user_id), parse_float=Decimal)
     debt = Decimal(account["debt_credit"])
     return visit.page(
@@ -249,7 +249,7 @@ def _order_request(visit: ConsoleVisit) -> OrderRequest:
         credit_amount=bought,
         currency=text_or_none(form, CURRENCY),
         channel=text_or_none(form, CHANNEL),
-        redirect_url=orders.console_url(visit.state.resources.settings),
+        redirect_url=return_urls.console_url(visit.state.resources.settings),
     )
 
 
@@ -381,7 +381,7 @@ def show_receipt(visit: Visit, uow: Transaction, order_id: PathId) -> Response:
     )
 
 
-@router.get(orders.CONSOLE_RETURN_PATH.removeprefix(PATH))
+@router.get(return_urls.CONSOLE_RETURN_PATH.removeprefix(PATH))
 async def return_from_checkout(visit: Visit, order_id: PathId | None = None) -> Response:
     """Redirect to the order after its payment; the state in the URL is not believed."""
     path = ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}"

@@ -10,7 +10,7 @@ from core.errors import DomainError
 from core.money import MAX_AMOUNT, is_storable
 from core.settings import Settings
 from core.settings.notations import DEFAULT_CURRENCIES, Currency, parse_currencies
-from services.credits.checkout import MAX_AMOUNT_MINOR, CreditRate, Price, price
+from services.credits.prices import MAX_AMOUNT_MINOR, CreditRate, Price, price
 
 
 def selling(currencies: str = DEFAULT_CURRENCIES, credits_per_usd: str = "100") -> Settings:
