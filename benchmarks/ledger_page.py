@@ -73,7 +73,7 @@ def run() -> list[Finding]:
 def _fill(stack: Stack, running: cursor, owner: Owner) -> None:
     running.execute(_FILL.format(user_id=owner.user_id, entries=ENTRIES))
     running.execute("VACUUM ANALYZE credit_entries")
-    assert verify.verify(stack.resources, full=True).faults == []
+    assert verify.verify_ledger(stack.resources, full=True).faults == []
 
 
 def _compare(stack: Stack, owner: Owner, running: cursor, name: str, offset: int) -> Finding:

@@ -94,7 +94,7 @@ async def consume_credits(request: Request, authorise: AuthoriseSpender) -> Resp
 def _consume(request: Request, authorise: AuthoriseSpender, body: bytes) -> Response:
     caller = authorise()
     fields = read_object(request, body)
-    charge = ledger.consume(
+    charge = ledger.consume_credits(
         state_of(request).resources.database,
         caller,
         amount=schemas.number(fields, "amount_credit"),
@@ -117,7 +117,7 @@ Actions = Annotated[
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
-    return schemas.decimal_response(ledger.balance(database, caller.user_id))
+    return schemas.decimal_response(ledger.read_account(database, caller.user_id))
 
 
 @router.get(
@@ -147,7 +147,7 @@ def read_ledger(
     is null.
     """
     wanted, only = PageRequest(limit, offset, cursor), LedgerFilter(actions, first, last)
-    read = partial(ledger_pages.page, state.resources.database, caller.user_id, only=only)
+    read = partial(ledger_pages.list_entries, state.resources.database, caller.user_id, only=only)
     found = fill(
         wanted, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
     )
@@ -160,7 +160,7 @@ def read_ledger(
 @MONEY.threaded
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Below which balance the caller's events tell of low credits; 100 until it is set."""
-    below = thresholds.threshold(state.resources.database, caller.user_id)
+    below = thresholds.read_threshold(state.resources.database, caller.user_id)
     return schemas.decimal_response(f'{{"below_credit":{below}}}')
 
 
@@ -276,7 +276,7 @@ async def topup_credits(
     )
     state.queue_ages.check(Queue.MONEY, waits=True)
     accepted = await MONEY.run(
-        checkout.accept,
+        checkout.place_order,
         state.resources,
         state.payments,
         wanted,
@@ -309,7 +309,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
 @MONEY.threaded
 def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
-    order = claim_tokens.claim(uow, caller.user_id, body.claim_token)
+    order = claim_tokens.claim_order(uow, caller.user_id, body.claim_token)
     uow.session.refresh(order)
     return schemas.decimal_response(schemas.record_of(order))
 
@@ -323,7 +323,9 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    return schemas.decimal_response(schemas.record_of(claim_tokens.find(uow, body.claim_token)))
+    return schemas.decimal_response(
+        schemas.record_of(claim_tokens.find_order(uow, body.claim_token))
+    )
 
 
 @orders_router.get(
@@ -339,7 +341,7 @@ def list_orders(
     status: Annotated[OrderStatus | None, Query(description="Those of this status alone")] = None,
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
-    read = partial(orders.list_of, uow, caller.user_id, status=status)
+    read = partial(orders.list_orders, uow, caller.user_id, status=status)
     found = fill(paging, read, lambda rows: [*map(schemas.record_of, rows)], schemas.size_of)
     pagination = Pagination.of(paging, found).model_dump()
     return schemas.decimal_response({"pagination": pagination, "items": found.rows})
@@ -362,4 +364,6 @@ async def read_prices(state: StateOf) -> Response:
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Return one of the caller's orders."""
-    return schemas.decimal_response(schemas.record_of(orders.get(uow, caller.user_id, order_id)))
+    return schemas.decimal_response(
+        schemas.record_of(orders.get_order(uow, caller.user_id, order_id))
+    )

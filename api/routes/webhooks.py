@@ -54,7 +54,9 @@ async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[i
     """Receive an event of Stripe. It may come twice, late, and before the events that led to it."""
     body = await request.body()
     signature = request.headers.get("stripe-signature", "")
-    await MONEY.run(payment_webhooks.receive, state.resources, state.payments, body, signature)
+    await MONEY.run(
+        payment_webhooks.receive_event, state.resources, state.payments, body, signature
+    )
     return envelope(1)
 
 

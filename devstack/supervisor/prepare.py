@@ -48,8 +48,8 @@ def ensure(home: Home, resources: Resources, password: str) -> None:
         }
         owner_id = owner.id
     # Once: an account that was ever used has entries.
-    if not ledger_pages.page(resources.database, owner_id, PageRequest(1)).rows:
-        ledger.grant(resources.database, owner_id, CREDITS, source_id="demo")
+    if not ledger_pages.list_entries(resources.database, owner_id, PageRequest(1)).rows:
+        ledger.grant_credits(resources.database, owner_id, CREDITS, source_id="demo")
     # Kept in the home, since a key is shown only once.
     write_private_json(home.demo_file, demo)
 

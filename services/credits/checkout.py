@@ -1,4 +1,4 @@
-"""Makes an order: the API checks and stores its terms, and a worker opens the provider's page."""
+"""Places an order: the API stores its terms, then a worker opens the provider's page."""
 
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -15,8 +15,8 @@ from integrations.payments.registry import PaymentChannels
 from models import Job, OrderStatus, OrderVia, PaymentOrder
 from services.credits import return_urls
 from services.credits.claim_tokens import make_token, token_hmac
-from services.credits.prices import price
-from services.credits.settlement import apply_facts, lock
+from services.credits.prices import price_order
+from services.credits.settlement import apply_facts, lock_order
 from services.jobs import idempotency, kinds
 from services.jobs import lease as leases
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
@@ -25,17 +25,9 @@ from services.jobs.records import error_shown
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Money is rounded up to the minor unit and credits down to four decimals, so that no order gives
-# more credits than were paid.
-
-
-# A token is 256 bits, derived from the order's id under a key that only our processes have, so
-# that the same answer can be sent again although no token is stored. The database keeps its HMAC.
-
-
 RETURN_PATH = "/topups/return"
 _RETURN_PURPOSE = "topup-return"
-# An order can be paid for so long.
+# How long an order can be paid.
 ORDER_LIFETIME = timedelta(hours=1)
 # Providers open no page that lasts less than half an hour, and by then the payer has left.
 _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
@@ -43,7 +35,7 @@ _MIN_CHECKOUT_LIFETIME = timedelta(minutes=32)
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """An order as a caller sent it."""
+    """The order that a caller requests."""
 
     amount: Decimal | None
     credit_amount: Decimal | None
@@ -52,7 +44,7 @@ class OrderRequest:
     redirect_url: str
 
 
-def accept(
+def place_order(
     resources: Resources,
     channels: PaymentChannels,
     request: OrderRequest,
@@ -62,12 +54,12 @@ def accept(
 ) -> AcceptedJob:
     """Refuse an order, or store it with the job that opens its page.
 
-    Raises what ``prices.price``, ``return_urls.check`` and ``services.jobs.idempotency`` do, and
-    ``topup.channel``, ``topup.channel_unavailable``.
+    Raises ``topup.channel``, ``topup.channel_unavailable``, and what ``prices.price_order``,
+    ``return_urls.check_return_url`` and ``services.jobs.idempotency`` raise.
     """
     if request.redirect_url != return_urls.console_url(resources.settings):
-        return_urls.check(request.redirect_url, resources.settings.redirect_origins)
-    terms = price(
+        return_urls.check_return_url(request.redirect_url, resources.settings.redirect_origins)
+    terms = price_order(
         resources.settings,
         currency=request.currency,
         amount=request.amount,
@@ -80,7 +72,8 @@ def accept(
     channel = channels.channel(name).channel
 
     def store() -> Job:
-        order_id, expires_at = ids.random_id(), clock.now() + ORDER_LIFETIME
+        order_id = ids.random_id()
+        expires_at = clock.now() + ORDER_LIFETIME
         order = PaymentOrder(
             id=order_id,
             claim_token_hmac=token_hmac(resources.keyring, make_token(resources.keyring, order_id)),
@@ -96,12 +89,12 @@ def accept(
     return idempotency.once(resources, key, store)
 
 
-def channels(resources: Resources) -> PaymentChannels:
+def create_channels(resources: Resources) -> PaymentChannels:
     return PaymentChannels(resources.settings)
 
 
 def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease) -> None:
-    """Run the job: have the provider open a page for the order, and store the page's URL."""
+    """Have the provider open a page for the order, and store the URL of the page."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, lease.subject_id)
     if order.payment_url is not None:
@@ -110,7 +103,7 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
     try:
         payments = providers.channel(PaymentChannel(order.channel))
     except DomainError as error:
-        # The order was accepted with this channel; an operator has turned it off since then.
+        # An operator has turned the channel off since the order was placed.
         raise DomainError(Kind.UNAVAILABLE, error.code, error.message, retry_after=1) from None
     if order.expires_at - clock.now() < _MIN_CHECKOUT_LIFETIME:
         raise errors.TOPUP_TOO_LATE()
@@ -130,9 +123,9 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
 def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # A job is locked before its subject, here and where a job is abandoned.
+        # Lock the job before its subject, as an abandoned job does.
         leases.succeed(uow, lease, {"order_id": lease.subject_id})
-        order = lock(uow, lease.subject_id)
+        order = lock_order(uow, lease.subject_id)
         if opened is not None:
             order.session_id = order.session_id or opened.session_id
             order.payment_url = opened.payment_url
@@ -140,28 +133,31 @@ def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) 
 
 
 def is_return_signature(keyring: Keyring, order: str, signature: str) -> bool:
-    """Return whether we made this signature for the return of the order's payer."""
+    """Return whether this is our signature in the return URL of the order."""
     return keyring.signer(_RETURN_PURPOSE).verify(order.encode(), signature)
 
 
 def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
-    """Fail the order whose page was not opened, with the job's error."""
+    """Fail the order of a failed job, with the job's error."""
     assert job.subject_id is not None
-    order = lock(uow, job.subject_id)
+    order = lock_order(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:
-        order.is_failed, order.error = True, error_shown(job)
+        order.is_failed = True
+        order.error = error_shown(job)
         apply_facts(uow, order, OrderVia.JOB)
 
 
 OPEN_CHECKOUT = kinds.register(
     kinds.JobKind(
         name="topup.open",
-        run=lambda resources, lease: open_checkout(resources, resources.shared(channels), lease),
+        run=lambda resources, lease: open_checkout(
+            resources, resources.shared(create_channels), lease
+        ),
         queue=Queue.MONEY,
         scope=Scope.CREDIT_READ,
-        retryable=False,  # its order has failed with it
+        retryable=False,  # the order has failed with its job
         on_abandoned=_fail_with_job,
-        # A payer waits for the page.
+        # The payer waits for the page.
         patience=timedelta(seconds=30),
         given_up=errors.PAYMENTS_UNAVAILABLE,
     )

@@ -1,8 +1,9 @@
-"""Reads an account and changes its balance.
+"""Charges accounts and corrects their balances.
 
-The database function ``credit_append`` changes a balance: it locks the account, refuses to make the
-balance negative, and writes the entry and the new balance. Each statement here is a transaction of
-its own: its result has been committed.
+The database function ``credit_append`` changes a balance. It locks the account, refuses to make the
+balance negative, and writes the entry and the new balance. It also compares the balance with the
+threshold of ``thresholds``, so a charge needs no other query. Each statement here is a separate
+transaction, and its result is committed when it returns.
 """
 
 import math
@@ -30,15 +31,25 @@ MAX_SOURCE_ID_CHARACTERS = 255
 MAX_META_BYTES = 8 * 1024
 
 
+# The escape of a NUL, but not an escaped backslash before the text "u0000".
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
 @dataclass(frozen=True)
 class Charge:
-    """``entry`` is JSON text, whose numbers keep their four decimals."""
+    """A charge that was made. ``entry`` is JSON text, whose numbers keep their four decimals."""
 
     entry: str
     is_replayed: bool
 
 
-def consume(
+_CONSUME = Statement(
+    "SELECT outcome, answer FROM credit_consume(:user_id, :key_id, :amount, :source_id, "
+    "CAST(:meta AS jsonb), :route, :key, CAST(:fingerprint AS bytea))"
+)
+
+
+def consume_credits(
     database: Database,
     caller: Caller,
     *,
@@ -47,7 +58,7 @@ def consume(
     meta: dict[str, Any] | None,
     key: IdempotencyKey | None,
 ) -> Charge:
-    """Charge an account in one round trip; requests with the same key charge it once.
+    """Charge an account in one round trip. Requests with the same key charge it once.
 
     The statement checks the caller's API key too. Raises ``auth.invalid_credentials``,
     ``credits.amount``, ``credits.source_id``, ``credits.meta``, ``credits.insufficient``,
@@ -66,17 +77,17 @@ def consume(
         "fingerprint": key and key.fingerprint,
     }
     try:
-        found = database.rows(_CONSUME, **values)
+        rows = database.rows(_CONSUME, **values)
     except LockNotAvailable:
         if key is None:
             raise
-        # Another request holds the account's lock: perhaps this one, sent twice.
+        # Another request holds the lock of the account. It may be the same request, sent twice.
         raise errors.CHARGE_IN_PROGRESS() from None
-    if not found:
+    if not rows:
         raise AUTH_INVALID_API_KEY()
-    [(outcome, entry)] = found
+    [(outcome, entry)] = rows
     if outcome == "insufficient":
-        raise insufficient(database, caller.user_id, amount)
+        raise insufficient_credits(database, caller.user_id, amount)
     if outcome == "key_reused":
         raise IDEMPOTENCY_KEY_REUSED()
     if outcome != "replayed":
@@ -84,25 +95,38 @@ def consume(
     return Charge(entry, is_replayed=outcome == "replayed")
 
 
-def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
-    """Give credits and return the entry as JSON text; raises ``credits.amount``."""
+def grant_credits(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
+    """Give credits and return the entry as JSON text. Raises ``credits.amount``."""
     check_amount(amount)
     return _append(database, user_id, "grant", amount, source_id)
 
 
-def adjust(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
-    """Correct a balance up or down; raises ``credits.amount``, ``credits.insufficient``."""
+def adjust_balance(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
+    """Correct a balance up or down. Raises ``credits.amount``, ``credits.insufficient``."""
     check_amount(delta.copy_abs())
     return _append(database, user_id, "adjust", delta, source_id)
 
 
-def balance(database: Database, user_id: int) -> str:
-    """Return the user's account as JSON text; the first call makes an empty account."""
-    found = database.rows(_BALANCE, user_id=user_id)
-    if not found:
+_OPEN = Statement(
+    "INSERT INTO credit_accounts (user_id, last_hash) VALUES (:user_id, sha256('')) "
+    "ON CONFLICT (user_id) DO NOTHING"
+)
+_ACCOUNT = Statement("""
+SELECT jsonb_build_object(
+    'id', id, 'user_id', user_id, 'balance_credit', balance, 'debt_credit', debt, 'status', status,
+    'created_at', to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    'updated_at', to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))::text
+FROM credit_accounts WHERE user_id = :user_id
+""")
+
+
+def read_account(database: Database, user_id: int) -> str:
+    """Return the user's account as JSON text. The first call creates an empty account."""
+    rows = database.rows(_ACCOUNT, user_id=user_id)
+    if not rows:
         database.rows(_OPEN, user_id=user_id)
-        found = database.rows(_BALANCE, user_id=user_id)
-    [(account,)] = found
+        rows = database.rows(_ACCOUNT, user_id=user_id)
+    [(account,)] = rows
     return str(account)
 
 
@@ -151,10 +175,6 @@ def _min_bytes(value: object, *, enough: int) -> int:
     return count
 
 
-# The escape of a NUL, but not an escaped backslash before the text "u0000".
-_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-
-
 def _as_double(value: object) -> orjson.Fragment:
     """Write a number of free-form JSON as a double, which is how most JSON readers read it.
 
@@ -166,6 +186,12 @@ def _as_double(value: object) -> orjson.Fragment:
     return orjson.Fragment(format(Decimal(repr(number)), "f"))
 
 
+_APPEND = Statement(
+    "SELECT credit_entry_json(e)::text FROM credit_append(:user_id, :action, :amount, :delta, "
+    "'operator', :source_id, NULL, NULL, NULL, NULL) AS e"
+)
+
+
 def _append(database: Database, user_id: int, action: str, delta: Decimal, source_id: str) -> str:
     _check_source(source_id)
     values = {"user_id": user_id, "action": action, "amount": abs(delta), "delta": delta}
@@ -174,47 +200,19 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
     except DataError:
         raise errors.CREDITS_BALANCE_TOO_LARGE() from None
     if not written:
-        raise insufficient(database, user_id, abs(delta))
+        raise insufficient_credits(database, user_id, abs(delta))
     count_credits(action, abs(delta))
     [(entry,)] = written
     return str(entry)
 
 
-def insufficient(database: Database, user_id: int, needed: Decimal) -> DomainError:
-    """The error, with the balance as it is by now; a caller without an account has nothing."""
-    found = database.rows(_BALANCE_ALONE, user_id=user_id)
-    balance = found[0][0] if found else 0
+_BALANCE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_id")
+
+
+def insufficient_credits(database: Database, user_id: int, needed: Decimal) -> DomainError:
+    """Return the error with the present balance, which is 0 without an account."""
+    rows = database.rows(_BALANCE, user_id=user_id)
+    balance = rows[0][0] if rows else 0
     # A double holds every such amount: they have at most fifteen digits.
     facts = {"balance_credit": float(balance), "needed": float(needed)}
     return errors.CREDITS_INSUFFICIENT(facts=facts)
-
-
-_CONSUME = Statement(
-    "SELECT outcome, answer FROM credit_consume(:user_id, :key_id, :amount, :source_id, "
-    "CAST(:meta AS jsonb), :route, :key, CAST(:fingerprint AS bytea))"
-)
-_APPEND = Statement(
-    "SELECT credit_entry_json(e)::text FROM credit_append(:user_id, :action, :amount, :delta, "
-    "'operator', :source_id, NULL, NULL, NULL, NULL) AS e"
-)
-_OPEN = Statement(
-    "INSERT INTO credit_accounts (user_id, last_hash) VALUES (:user_id, sha256('')) "
-    "ON CONFLICT (user_id) DO NOTHING"
-)
-_BALANCE = Statement("""
-SELECT jsonb_build_object(
-    'id', id, 'user_id', user_id, 'balance_credit', balance, 'debt_credit', debt, 'status', status,
-    'created_at', to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-    'updated_at', to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))::text
-FROM credit_accounts WHERE user_id = :user_id
-""")
-_BALANCE_ALONE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_id")
-
-
-# An account's entries are numbered without gaps in the order in which they were written. Days are
-# therefore found by halving, and a look is at a bounded range of numbers: a page may hold fewer
-# entries than it was asked for, or none, and say where the next look begins.
-
-
-# ``credit_append`` compares the two in the account that it locks, so a charge asks for nothing
-# more.

@@ -1,4 +1,10 @@
-"""The pages of an account's ledger."""
+"""The pages of an account's ledger.
+
+The entries of an account are numbered without gaps, in the order in which they were written. The
+first and the last entry of a day are therefore found by bisection. A filtered page reads a bounded
+range of numbers, so it may hold fewer entries than requested, or none. Its cursor says where the
+next page begins.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +17,18 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 
+# The entries that a filtered page reads.
 MAX_ENTRIES_LOOKED_AT = 5_000
 
 
 @dataclass(frozen=True)
 class LedgerFilter:
-    """
+    """Selects entries of the ledger.
+
     Attributes:
-        actions: entries of any of these; empty: of all.
-        first: the first day (UTC); ``None``: that of the oldest entry.
-        last: the last day; ``None``: that of the newest entry.
+        actions: the actions to include. All actions are included if it is empty.
+        first: the first day (UTC). ``None`` means the day of the oldest entry.
+        last: the last day (UTC). ``None`` means the day of the newest entry.
     """
 
     actions: Sequence[CreditAction] = ()
@@ -30,18 +38,25 @@ class LedgerFilter:
 
 _EVERYTHING = LedgerFilter()
 
+PAGE = Statement("""
+SELECT e.seq, credit_entry_json(e)::text
+FROM credit_entries AS e
+WHERE e.user_id = :user_id AND e.seq <= coalesce(CAST(:before AS bigint) - 1, (
+    SELECT last_seq FROM credit_accounts WHERE user_id = :user_id) - :offset)
+ORDER BY e.seq DESC LIMIT :limit
+""")
 
-def page(
+
+def list_entries(
     database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter = _EVERYTHING
 ) -> PageOfRows[tuple[int, str]]:
-    """Return entries, each its number and its JSON text, newest first; raises ``cursor.invalid``.
+    """Return the number and the JSON text of each entry, newest first.
 
-    Entries are numbered without gaps, so an offset gives a number, which an index finds: old pages
-    cost as much as new ones. With a filter only a cursor says where to go on; an offset raises
-    ``request.invalid``.
+    An offset is converted to a number, which an index finds, so old pages cost as much as new ones.
+    With a filter, an offset raises ``request.invalid``. Raises ``cursor.invalid``.
     """
     if only.actions or only.first is not None or only.last is not None:
-        return _find(database, user_id, wanted, only)
+        return _list_filtered(database, user_id, wanted, only)
     before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
     rows = database.rows(
         PAGE, user_id=user_id, offset=wanted.offset, limit=wanted.limit + 1, before=before
@@ -50,10 +65,18 @@ def page(
     return paging.cut(entries, wanted.limit, lambda entry: str(entry[0]))
 
 
-def _find(
+_ENTRIES_BETWEEN = Statement("""
+SELECT e.seq, credit_entry_json(e)::text
+FROM credit_entries AS e
+WHERE e.user_id = :user_id AND e.seq > :after AND e.seq <= :highest
+    AND e.action = ANY(CAST(:actions AS text[]))
+ORDER BY e.seq DESC LIMIT :limit
+""")
+
+
+def _list_filtered(
     database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter
 ) -> PageOfRows[tuple[int, str]]:
-    """As ``page``, with a filter and by a cursor alone."""
     if wanted.offset:
         raise REQUEST_INVALID(place="query.offset", rule="a filter goes on by the cursor alone")
     highest = _last_before(database, user_id, only.last, days=1)
@@ -63,27 +86,19 @@ def _find(
     look_after = max(lowest, highest - MAX_ENTRIES_LOOKED_AT)
     actions = [str(action) for action in only.actions or CreditAction]
     bounds = {"after": look_after, "highest": highest, "limit": wanted.limit + 1}
-    rows = database.rows(_LOOK, user_id=user_id, actions=actions, **bounds)
+    rows = database.rows(_ENTRIES_BETWEEN, user_id=user_id, actions=actions, **bounds)
     entries = [(int(seq), str(entry)) for seq, entry in rows]
-    shown, next_cursor = entries[: wanted.limit], None
+    page = entries[: wanted.limit]
+    next_cursor = None
     if len(entries) > wanted.limit:
-        next_cursor = str(shown[-1][0])
+        next_cursor = str(page[-1][0])
     elif look_after > lowest:
         next_cursor = str(look_after + 1)
-    return PageOfRows(shown, next_cursor, lambda entry: str(entry[0]))
+    return PageOfRows(page, next_cursor, lambda entry: str(entry[0]))
 
 
-def _last_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """The last entry before a day and ``days``, or the newest; 0: there is none."""
-    if day is None:
-        found = database.rows(_NEWEST, user_id=user_id)
-    else:
-        found = database.rows(_LAST_BEFORE, user_id=user_id, day=day, days=days)
-    return int(found[0][0]) if found else 0
-
-
-_NEWEST = Statement("SELECT last_seq FROM credit_accounts WHERE user_id = :user_id")
-# Each step looks at one entry. Dates are compared at midnight UTC, the sessions' time zone.
+_LAST_ENTRY = Statement("SELECT last_seq FROM credit_accounts WHERE user_id = :user_id")
+# Each step reads one entry. A date becomes midnight UTC, because sessions use UTC.
 _LAST_BEFORE = Statement("""
 WITH RECURSIVE halves (low, high) AS (
     SELECT CAST(0 AS bigint), CAST(last_seq AS bigint) FROM credit_accounts
@@ -102,17 +117,15 @@ WITH RECURSIVE halves (low, high) AS (
 )
 SELECT low FROM halves WHERE low = high
 """)
-_LOOK = Statement("""
-SELECT e.seq, credit_entry_json(e)::text
-FROM credit_entries AS e
-WHERE e.user_id = :user_id AND e.seq > :after AND e.seq <= :highest
-    AND e.action = ANY(CAST(:actions AS text[]))
-ORDER BY e.seq DESC LIMIT :limit
-""")
-PAGE = Statement("""
-SELECT e.seq, credit_entry_json(e)::text
-FROM credit_entries AS e
-WHERE e.user_id = :user_id AND e.seq <= coalesce(CAST(:before AS bigint) - 1, (
-    SELECT last_seq FROM credit_accounts WHERE user_id = :user_id) - :offset)
-ORDER BY e.seq DESC LIMIT :limit
-""")
+
+
+def _last_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
+    """Return the number of the last entry before ``day`` plus ``days``, or 0.
+
+    Without a day, return the number of the newest entry.
+    """
+    if day is None:
+        rows = database.rows(_LAST_ENTRY, user_id=user_id)
+    else:
+        rows = database.rows(_LAST_BEFORE, user_id=user_id, day=day, days=days)
+    return int(rows[0][0]) if rows else 0

@@ -1,4 +1,10 @@
-"""The facts of an order, from which its status and its credits follow."""
+"""The facts of an order, from which its status and its credits follow.
+
+Facts only grow: whether the order was paid, failed, expired or closed, and the largest sums of
+refunds, failed refunds, disputes, ended disputes and lost disputes. A provider's messages may
+arrive in any order and any number of times. The facts are the same at the end, and the status and
+the credits of the order follow only from the facts.
+"""
 
 import math
 from decimal import Decimal
@@ -11,22 +17,23 @@ from integrations.payments.port import DisputeStatus, Evidence
 from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
-# In these no user has the credits yet, so an operator has time to review an odd payment.
+
+# In these statuses no user has the credits yet, so an operator can review an odd payment.
 REVIEWABLE = (
     OrderStatus.PENDING,
     OrderStatus.EXPIRED,
     OrderStatus.FAILED,
     OrderStatus.PAID_UNCLAIMED,
 )
-# An order in one of these was paid, so its owner got the credits.
+# Orders in these statuses were paid, so their owners got the credits.
 CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
 
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     """Add a provider's evidence to an order's facts.
 
-    Evidence of another amount, currency or checkout is not about this order's payment. If it says
-    that a payer paid, an operator must review the order; otherwise it changes nothing.
+    Evidence with another amount, currency or checkout doesn't belong to this order's payment. If
+    that evidence reports a payment, an operator must review the order. Otherwise it is ignored.
     """
     pairs = (
         ("order", order.id, evidence.order_id),
@@ -35,12 +42,12 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         ("checkout", order.session_id, evidence.session_id),
         ("payment", order.payment_id, evidence.payment_id),
     )
-    differing = (
-        f"{name}: {theirs} instead of {ours}"
-        for name, ours, theirs in pairs
-        if None not in (ours, theirs) and ours != theirs
+    differences = (
+        f"{name}: {actual} instead of {expected}"
+        for name, expected, actual in pairs
+        if None not in (expected, actual) and expected != actual
     )
-    if (difference := next(differing, None)) is not None:
+    if (difference := next(differences, None)) is not None:
         log.warning("order.evidence_differs", order_id=order.id, difference=difference)
         if evidence.paid and order.mismatch is None:
             order.mismatch = difference
@@ -64,43 +71,53 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
 
 
 def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
-    """Let the sums of disputes grow: an older list, with smaller sums, changes nothing."""
+    """Raise the sums of disputes. An older list, with smaller sums, changes nothing."""
     known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
-    told = (evidence.disputes_minor, evidence.disputes_ended_minor, evidence.disputes_lost_minor)
-    total, ended, lost = (max(old, new or 0) for old, new in zip(known, told, strict=True))
+    reported = (
+        evidence.disputes_minor,
+        evidence.disputes_ended_minor,
+        evidence.disputes_lost_minor,
+    )
+    total, ended, lost = (max(old, new or 0) for old, new in zip(known, reported, strict=True))
     if (total, ended, lost) == known:
         return
-    order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor = total, ended, lost
+    order.disputes_minor = total
+    order.disputes_ended_minor = ended
+    order.disputes_lost_minor = lost
     ending = DisputeStatus.LOST if lost else DisputeStatus.WON
     order.dispute = DisputeStatus.OPEN if total > ended else ending
     order.disputed_minor = total - ended + lost
 
 
 def next_status(order: PaymentOrder) -> OrderStatus | None:
-    """Return the status to which the facts lead in one allowed step; ``None`` for no step."""
-    s, is_disputed = OrderStatus, order.dispute == DisputeStatus.OPEN
-    # Any message of the provider proves that there is a checkout, even before we stored its id.
+    """Return the status that follows from the facts in one allowed step, or ``None``."""
+    is_disputed = order.dispute == DisputeStatus.OPEN
+    # Any message from the provider proves that a checkout exists, even before we stored its id.
     is_known = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
     is_odd = order.mismatch is not None and order.resolution is None
     is_lost = order.lost_minor >= order.amount_minor
     is_kept = order.refunds_failed_minor > 0 and order.resolution != Resolution.REFUNDED
-    paid = s.PAID_UNCLAIMED if order.user_id is None else s.PAID
-    # The first rule that holds in the order's status counts.
+    paid = OrderStatus.PAID_UNCLAIMED if order.user_id is None else OrderStatus.PAID
+    # The first rule that applies to the order's status decides.
     rules: tuple[tuple[tuple[OrderStatus, ...], bool, OrderStatus], ...] = (
-        (REVIEWABLE, is_odd, s.REVIEW),
-        ((s.CREATED,), is_known, s.PENDING),
-        ((s.PENDING, s.EXPIRED), order.paid_at is not None, paid),
-        ((s.CREATED, s.PENDING), order.is_failed, s.FAILED),
-        ((s.PENDING,), order.is_expired, s.EXPIRED),
-        ((s.PAID_UNCLAIMED,), order.user_id is not None, s.PAID),
-        ((s.PAID_UNCLAIMED, s.PAID, s.DISPUTED), is_lost, s.REFUNDED),
-        ((s.PAID_UNCLAIMED, s.PAID), is_disputed, s.DISPUTED),
-        # A lost dispute over a part of the payment is a partial refund; the rest stays paid.
-        ((s.DISPUTED,), not is_disputed, s.PAID),
-        # A refund failed, so that the payer's money is still ours.
-        ((s.REFUNDED,), is_kept and not is_lost, paid),
-        ((s.REVIEW,), order.resolution == Resolution.CREDIT, paid),
-        ((s.REVIEW,), order.resolution == Resolution.REFUNDED, s.REFUNDED),
+        (REVIEWABLE, is_odd, OrderStatus.REVIEW),
+        ((OrderStatus.CREATED,), is_known, OrderStatus.PENDING),
+        ((OrderStatus.PENDING, OrderStatus.EXPIRED), order.paid_at is not None, paid),
+        ((OrderStatus.CREATED, OrderStatus.PENDING), order.is_failed, OrderStatus.FAILED),
+        ((OrderStatus.PENDING,), order.is_expired, OrderStatus.EXPIRED),
+        ((OrderStatus.PAID_UNCLAIMED,), order.user_id is not None, OrderStatus.PAID),
+        (
+            (OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID, OrderStatus.DISPUTED),
+            is_lost,
+            OrderStatus.REFUNDED,
+        ),
+        ((OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID), is_disputed, OrderStatus.DISPUTED),
+        # A lost dispute about a part of the payment is a partial refund. The rest stays paid.
+        ((OrderStatus.DISPUTED,), not is_disputed, OrderStatus.PAID),
+        # A refund failed, so we still have the payer's money.
+        ((OrderStatus.REFUNDED,), is_kept and not is_lost, paid),
+        ((OrderStatus.REVIEW,), order.resolution == Resolution.CREDIT, paid),
+        ((OrderStatus.REVIEW,), order.resolution == Resolution.REFUNDED, OrderStatus.REFUNDED),
     )
     return next((to for statuses, holds, to in rules if holds and order.status in statuses), None)
 
@@ -112,12 +129,12 @@ def is_credited(order: PaymentOrder) -> bool:
 
 
 def due_back(order: PaymentOrder) -> Decimal:
-    """Return the credits for the money that the payer got back, rounded up; all for all of it.
+    """Return the credits for the money that the payer got back, rounded up.
 
-    An open dispute counts as lost until it is won, since the provider takes the money first.
+    An open dispute counts as lost until it is won, because the provider takes the money first.
     """
-    back = order.gone_minor
-    if back == order.amount_minor:
+    refunded_minor = order.gone_minor
+    if refunded_minor == order.amount_minor:
         return order.credit_amount
-    share = Fraction(order.credit_amount) * back / order.amount_minor
+    share = Fraction(order.credit_amount) * refunded_minor / order.amount_minor
     return Decimal(math.ceil(share * 10**PLACES)).scaleb(-PLACES)

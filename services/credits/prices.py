@@ -1,4 +1,8 @@
-"""The price of an order, by its money or its credits."""
+"""The price of an order in money and credits.
+
+Money is rounded up to the minor unit and credits are rounded down to four decimals, so that no
+order gives more credits than were paid.
+"""
 
 import math
 from dataclasses import dataclass
@@ -10,14 +14,15 @@ from core.money import MAX_AMOUNT, PLACES, is_storable
 from core.settings import Settings
 from core.settings.notations import Currency
 
-# The most that Stripe takes: eight digits of the minor unit.
+# Stripe accepts at most eight digits of the minor unit.
 MAX_AMOUNT_MINOR = 99_999_999
-_AMOUNT, _CREDIT_AMOUNT = "body.amount", "body.credit_amount"
+_AMOUNT = "body.amount"
+_CREDIT_AMOUNT = "body.credit_amount"
 
 
 @dataclass(frozen=True)
 class Price:
-    """The terms of an order, named as its columns."""
+    """The terms of an order, with the names of the columns."""
 
     currency: str
     amount: Decimal
@@ -50,27 +55,27 @@ class CreditRate:
 
     @property
     def least_minor(self) -> int:
-        """The smallest order in the minor unit: the currency's own, or what buys any credits."""
+        """The smallest order in the minor unit. It buys at least the smallest credit amount."""
         smallest = self.minor(Decimal(1).scaleb(-PLACES))
         return max(int(self.currency.minimum.scaleb(self.currency.digits)), smallest)
 
     @property
     def most_minor(self) -> int:
-        """The largest order in the minor unit: what the provider takes and a balance can hold."""
-        holds = self.minor(MAX_AMOUNT)
-        if self.credits(holds) > MAX_AMOUNT:
-            holds -= 1
-        return min(MAX_AMOUNT_MINOR, holds)
+        """The largest order in the minor unit that the provider and a balance accept."""
+        limit = self.minor(MAX_AMOUNT)
+        if self.credits(limit) > MAX_AMOUNT:
+            limit -= 1
+        return min(MAX_AMOUNT_MINOR, limit)
 
 
-def price(
+def price_order(
     settings: Settings,
     *,
     currency: str | None,
     amount: Decimal | None,
     credit_amount: Decimal | None,
 ) -> Price:
-    """Price an order by its money, its credits or both; 0 counts as not given.
+    """Price an order by its money, its credits or both. A value of 0 counts as missing.
 
     Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
     ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.
@@ -82,12 +87,13 @@ def price(
     rate = CreditRate(known[code], settings.credits_per_usd)
     minor = _minor(rate, amount, credit_amount)
     place = _AMOUNT if amount else _CREDIT_AMOUNT
-    least, digits = rate.currency.minimum, rate.currency.digits
-    if minor < int(least.scaleb(digits)):
-        raise errors.TOPUP_AMOUNT_TOO_SMALL(place=place, least=least, currency=code)
+    minimum = rate.currency.minimum
+    digits = rate.currency.digits
+    if minor < int(minimum.scaleb(digits)):
+        raise errors.TOPUP_AMOUNT_TOO_SMALL(place=place, least=minimum, currency=code)
     if minor > MAX_AMOUNT_MINOR:
-        most = Decimal(MAX_AMOUNT_MINOR).scaleb(-digits)
-        raise errors.TOPUP_AMOUNT_TOO_LARGE(place=place, most=most, currency=code)
+        maximum = Decimal(MAX_AMOUNT_MINOR).scaleb(-digits)
+        raise errors.TOPUP_AMOUNT_TOO_LARGE(place=place, most=maximum, currency=code)
     bought = credit_amount or rate.credits(minor)
     if not bought:
         raise errors.TOPUP_BUYS_NOTHING()
@@ -97,19 +103,15 @@ def price(
     return Price(code, paid, minor, bought, rate.credits_per_usd, rate.currency.per_usd)
 
 
-def _check_amount(amount: Decimal, place: str) -> None:
-    if not is_storable(amount) or amount < 0:
-        raise errors.TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)
-
-
 def _minor(rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | None) -> int:
-    """Return the price in the minor unit; a caller that sends both computed one from the other."""
+    """Return the price in the minor unit. If both amounts are sent, they must match."""
     if not amount and not credit_amount:
         raise errors.TOPUP_AMOUNT_MISSING()
     paid = None
     if amount:
         _check_amount(amount, _AMOUNT)
-        currency, exact = rate.currency, amount.scaleb(rate.currency.digits)
+        currency = rate.currency
+        exact = amount.scaleb(currency.digits)
         if exact != int(exact):
             raise errors.TOPUP_AMOUNT_DECIMALS(currency=currency.code, digits=currency.digits)
         paid = int(exact)
@@ -122,3 +124,8 @@ def _minor(rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | No
             raise errors.TOPUP_AMOUNT_MISMATCH()
     assert paid is not None
     return paid
+
+
+def _check_amount(amount: Decimal, place: str) -> None:
+    if not is_storable(amount) or amount < 0:
+        raise errors.TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)

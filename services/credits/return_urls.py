@@ -7,25 +7,26 @@ from core.errors.money import TOPUP_REDIRECT_NOT_ALLOWED
 from core.settings import Settings, origins
 from core.settings.origins import MAX_URL_CHARACTERS
 
-# The names that we add to the query. A URL that has them already could tell its page that the
-# order was paid.
-ORDER, STATUS = "order_id", "status"
-# The page of the console to which an owner comes back who ordered there.
+# The parameters that we add to the query. A URL that already has them is refused, because it could
+# claim that the order was paid.
+ORDER = "order_id"
+STATUS = "status"
+# The page of the console to which an owner returns after ordering there.
 CONSOLE_RETURN_PATH = "/console/credits/returned"
 
 
 def console_url(settings: Settings) -> str:
-    """Our own page, which needs no allowance."""
+    """Return the URL of our own page, which needs no setting."""
     return f"{settings.public_base}{CONSOLE_RETURN_PATH}"
 
 
-def check(url: str, allowed: Collection[str]) -> None:
-    """Raises ``topup.redirect_not_allowed``."""
-    found = origins.read_url(url)
-    # Some servers separate names at semicolons too.
-    query = "" if found is None else found.query.replace(";", "&")
+def check_return_url(url: str, allowed: Collection[str]) -> None:
+    """Raise ``topup.redirect_not_allowed`` unless the URL is on an allowed origin."""
+    address = origins.read_url(url)
+    # Some servers also separate parameters at semicolons.
+    query = "" if address is None else address.query.replace(";", "&")
     names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
-    if found is None or not names.isdisjoint({ORDER, STATUS}) or not found.is_of(allowed):
+    if address is None or not names.isdisjoint({ORDER, STATUS}) or not address.is_of(allowed):
         raise TOPUP_REDIRECT_NOT_ALLOWED(most=MAX_URL_CHARACTERS, order=ORDER, status=STATUS)
 
 

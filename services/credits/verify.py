@@ -1,7 +1,7 @@
-"""Proves that the ledger is as it was written: its accounts, entries and orders.
+"""Verifies the ledger: its accounts, its entries and the orders that they name.
 
-Its user and its number identify an entry, and its hash covers both. The ``id`` adds nothing, so
-the hash leaves it out.
+The user and the number identify an entry, and its hash covers both. The hash leaves out ``id``,
+because ``id`` adds nothing.
 """
 
 from collections.abc import Iterator
@@ -19,21 +19,20 @@ from storage.resources import Resources
 
 log = get_logger(__name__)
 
-
-# Each is signed under the deployment's secret keys, so a person who can write to the database can't
-# make one. A checkpoint that is forged, or whose key has gone, counts for nothing. It makes a run
-# read more, and hides nothing; neither does an old one that is put back.
-
 _MAX_BATCH_ROWS = 1_000
+_MAX_TIME = timedelta(hours=6)
+VERIFY_LEDGER = maintenance.register(
+    "credits.verify",
+    every=timedelta(days=1),
+    max_run=_MAX_TIME,
+    run=lambda resources, _: verify_daily(resources),
+)
 
-
-# Both statements go through the accounts one by one, each from its checkpoint, so that they read
-# what is new by an index and sort nothing. ``:distrusted`` are the users whose checkpoints don't
-# count. With ``:is_whole`` all entries are read; the other checkpoints must fit them all the
-# same.
-
-# The users who have entries, an account or a checkpoint. A step in the index for each of them finds
-# the entries' users.
+# The users who have entries, an account or a checkpoint. The index is read once per user to find
+# the users of all entries. The two statements that begin with this text go through the accounts one
+# by one, each from its checkpoint. They read new entries through an index and sort nothing.
+# ``:distrusted`` has the users whose checkpoints are ignored. With ``:is_whole`` all entries are
+# read, and the other checkpoints must still match them.
 _ACCOUNTS = """
 WITH RECURSIVE holders AS (
     SELECT min(user_id) AS user_id FROM credit_entries
@@ -84,7 +83,7 @@ WHERE f.is_wrong
 """
 )
 
-# Every account, with its faults, what of it was read, and up to where it is verified by that.
+# Every account with its faults, the entries that were read, and the last verified entry.
 ACCOUNTS = (
     _ACCOUNTS  # noqa: S608 - all of it stands here
     + """
@@ -117,14 +116,11 @@ FROM accounts AS a CROSS JOIN LATERAL (
 )
 
 
-# The SQL states the rules of ``services.credits.settlement`` a second time, so that a mistake in
-# one shows in the other.
-
 # The orders that changed after a checkpoint.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# Up to here no change is missing any more. Numbers are taken before the commit, so a change with a
-# lower number may show later, but no transaction lasts for an hour.
+# The last change that is safe to verify up to. A change gets its number before its commit, so a
+# lower number may appear later. No transaction lasts for an hour.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (
@@ -132,7 +128,8 @@ WHERE c.created_at < (
 ORDER BY c.id DESC LIMIT 1
 """
 
-# In the orders of ``:order_ids``, or in all of them.
+# The faults in the orders of ``:order_ids``, or in all orders. The statement repeats the rules of
+# ``services.credits.settlement``, so that a mistake in one of them is found by the other.
 ORDER_FAULTS = """
 WITH told AS (
     SELECT order_id,
@@ -196,23 +193,14 @@ WHERE f.is_wrong
 """
 
 
-_MAX_TIME = timedelta(hours=6)
-VERIFY_LEDGER = maintenance.register(
-    "credits.verify",
-    every=timedelta(days=1),
-    max_run=_MAX_TIME,
-    run=lambda resources, _: verify_daily(resources),
-)
-
-
 @dataclass(frozen=True)
 class LedgerFault:
     """A contradiction in one account, entry or order.
 
     Attributes:
-        user_id: the account's owner; ``None`` for an order that no user has claimed.
-        seq: the entry's number; ``None`` for a fault of the account itself.
-        order_id: the order that has the fault, or that the entry names.
+        user_id: the account's owner, or ``None`` for an order that no user has claimed.
+        seq: the number of the entry, or ``None`` for a fault in the account itself.
+        order_id: the order with the fault, or the order that the entry names.
     """
 
     user_id: int | None
@@ -223,11 +211,11 @@ class LedgerFault:
 
 @dataclass
 class LedgerReport:
-    """The findings of a run, and what it read for them.
+    """The faults that a run found, and how much it read.
 
     Attributes:
-        resumed: how many of the accounts were read from their checkpoint on.
-        orders: how many orders were looked at; ``None`` for all of them.
+        resumed: the number of accounts that were read from a checkpoint on.
+        orders: the number of orders that were read, or ``None`` for all orders.
     """
 
     accounts: int = 0
@@ -237,8 +225,8 @@ class LedgerReport:
     faults: list[LedgerFault] = field(default_factory=list)
 
 
-def verify(resources: Resources, *, full: bool) -> LedgerReport:
-    """Verify from the checkpoints on, or everything; write how far all is well.
+def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
+    """Verify the ledger from the checkpoints on, or all of it, and write new checkpoints.
 
     An account's balance is the sum of its entries, and the last ``balance_after``. Entries are
     numbered without gaps, and each continues the balance and the hash chain of the one before. The
@@ -246,7 +234,8 @@ def verify(resources: Resources, *, full: bool) -> LedgerReport:
     topup entry if it was paid and has an owner, and otherwise none. The credits taken for an order
     are worth the money that its payer got back. Each change of an order's status was allowed.
     """
-    book, failures = CheckpointBook(resources), 0
+    book = CheckpointBook(resources)
+    failures = 0
     while True:
         try:
             with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
@@ -256,8 +245,8 @@ def verify(resources: Resources, *, full: bool) -> LedgerReport:
 
 
 def verify_daily(resources: Resources) -> int:
-    """Verify what is new, log the faults, and return their number."""
-    report = verify(resources, full=False)
+    """Verify the new entries, log the faults, and return their number."""
+    report = verify_ledger(resources, full=False)
     for each in report.faults:
         place = {"user_id": each.user_id, "seq": each.seq, "order_id": each.order_id}
         log.error("ledger.fault", fault=each.fault, **place)
@@ -275,11 +264,11 @@ class _Run:
 
     def report(self) -> LedgerReport:
         distrusted = self._book.distrusted(self._connection)
-        chosen = {"is_whole": self._is_whole, "distrusted": distrusted}
-        for row in self._rows(ENTRY_FAULTS, **chosen):
+        values = {"is_whole": self._is_whole, "distrusted": distrusted}
+        for row in self._rows(ENTRY_FAULTS, **values):
             self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
         reached: list[Checkpoint] = []
-        for row in self._rows(ACCOUNTS, **chosen):
+        for row in self._rows(ACCOUNTS, **values):
             self._report.accounts += 1
             self._report.resumed += row.is_resumed
             self._report.entries += row.entries
@@ -287,13 +276,14 @@ class _Run:
             for fault in row.faults:
                 self._blame(LedgerFault(row.user_id, None, fault))
             if row.entries and row.user_id not in self._faulty:
-                sums = row.balance, row.debt
-                reached.append(Checkpoint(row.user_id, row.last_seq, bytes(row.hash), *sums))
+                reached.append(
+                    Checkpoint(row.user_id, row.last_seq, bytes(row.hash), row.balance, row.debt)
+                )
             if len(reached) == _MAX_BATCH_ROWS:
                 self._book.write(reached)
                 reached = []
         self._book.write(reached)
-        # Each run from now on finds faults before a checkpoint too.
+        # A fault may lie before the checkpoint, so the next runs must read all entries.
         self._book.suspect(user_id for user_id in self._faulty if user_id is not None)
         self._verify_orders()
         return self._report

@@ -250,7 +250,7 @@ def die_while_settling(bank: Stack, poster: Poster, sent: Json, seconds: float) 
 
 
 def require_clean_books(bank: Stack) -> None:
-    assert verify.verify(bank.resources, full=True).faults == []
+    assert verify.verify_ledger(bank.resources, full=True).faults == []
 
 
 def state(bank: Stack, terms: Terms) -> str:

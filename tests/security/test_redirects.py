@@ -94,7 +94,7 @@ WELCOME = [
 
 def allows(url: str, allowed: tuple[str, ...]) -> bool:
     try:
-        return_urls.check(url, allowed)
+        return_urls.check_return_url(url, allowed)
     except Exception as error:  # noqa: BLE001 - its code is what is looked at
         assert getattr(error, "code", None) == "topup.redirect_not_allowed"  # noqa: PT017
         return False

@@ -134,11 +134,11 @@ def _credits_page(visit: ConsoleVisit, cursor: str | None, low: TypedForm | None
     found: PageOfRows[tuple[int, str]] = PageOfRows([], None)
     try:
         only, wanted = _ledger_filter(form.typed), PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        found = ledger_pages.page(database, visit.user_id, wanted, only)
+        found = ledger_pages.list_entries(database, visit.user_id, wanted, only)
     except DomainError as error:
         form = form.refused(error)
-    below = credits_text(Decimal(thresholds.threshold(database, visit.user_id)))
-    account = json.loads(ledger.balance(database, visit.user_id), parse_float=Decimal)
+    below = credits_text(Decimal(thresholds.read_threshold(database, visit.user_id)))
+    account = json.loads(ledger.read_account(database, visit.user_id), parse_float=Decimal)
     debt = Decimal(account["debt_credit"])
     return visit.page(
         "credits.html",
@@ -220,7 +220,7 @@ async def buy_credits(request: Request, visit: FormVisit) -> Response:
         wanted = _order_request(visit)
         state.queue_ages.check(Queue.MONEY, waits=True)
         accepted = await MONEY.run(
-            checkout.accept,
+            checkout.place_order,
             state.resources,
             state.payments,
             wanted,
@@ -352,7 +352,7 @@ class ShownOrder:
 def show_orders(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
     """Show the owner's orders, those that they claimed too, newest first."""
     wanted = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
-    found = orders.list_of(uow, visit.user_id, wanted, status=None)
+    found = orders.list_orders(uow, visit.user_id, wanted, status=None)
     shown = [ShownOrder(order) for order in found.rows]
     return visit.page("orders.html", orders=shown, next_cursor=found.next_cursor)
 
@@ -360,14 +360,16 @@ def show_orders(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Respon
 @router.get("/orders/{order_id}")
 @MONEY.threaded
 def show_order(visit: Visit, uow: Transaction, order_id: PathId) -> Response:
-    return visit.page("order.html", order=ShownOrder(orders.get(uow, visit.user_id, order_id)))
+    return visit.page(
+        "order.html", order=ShownOrder(orders.get_order(uow, visit.user_id, order_id))
+    )
 
 
 @router.get("/orders/{order_id}/receipt")
 @MONEY.threaded
 def show_receipt(visit: Visit, uow: Transaction, order_id: PathId) -> Response:
     """Show what was bought and paid, as a page to print; raises where nothing was."""
-    order = ShownOrder(orders.get(uow, visit.user_id, order_id))
+    order = ShownOrder(orders.get_order(uow, visit.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
     person = accounts.get(uow, visit.user_id)

@@ -103,7 +103,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
 ) -> None:
     shop = backups.stack
     owner = shop.new_owner()
-    ledger.grant(shop.resources.database, owner.user_id, Decimal(1000), source_id="start")
+    ledger.grant_credits(shop.resources.database, owner.user_id, Decimal(1000), source_id="start")
     list_id = Importing(shop).new_list(owner)
     stayer, leaver, quiet, erased = (new_person(shop, list_id) for _ in range(4))
     load = Load(shop, owner)
@@ -154,7 +154,7 @@ def _require_the_same_money(shop: Stack, restored: Stack, owner: Owner, charges:
     assert after == before[: len(after)]
     sources = "SELECT source_id FROM credit_entries WHERE user_id = %s"
     assert {source for (source,) in restored.query(sources, owner.user_id)} >= set(charges)
-    assert verify.verify(restored.resources, full=True).faults == []
+    assert verify.verify_ledger(restored.resources, full=True).faults == []
 
 
 def _require_the_same_images(shop: Stack, restored: Stack, images: list[str]) -> None:
