@@ -16,19 +16,19 @@ from api.schemas.envelope import envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.lists import Channel
 from api.state import State, state_of
+from api.waiting.disconnects import while_connected
 from api.waiting.streams import SLOW_DOWNLOADS
-from api.waiting.waiters import while_connected
 from core import clock
 from core.errors import DomainError, FieldProblem, mailing, media
 from core.errors.imports import IMPORT_ENCODING_NEEDED
 from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 from integrations.challenges.port import ChallengeProviderName
 from models import Job, JobStatus, MailingList
-from services.jobs.records import error_of
+from services.jobs.records import restore_error
 from services.subscriptions import consent, exports, figures
 from services.subscriptions import lists as own_lists
-from services.subscriptions.imports import shown_cells
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
+from services.subscriptions.imports.samples import add_samples
 from storage.redis.notifications import job_topic
 from storage.unit_of_work import UnitOfWork
 
@@ -70,7 +70,7 @@ def count_response(job: Job, number: str, *, replayed: bool = False) -> JSONResp
 
 def _error_with_readings(state: State, job: Job) -> DomainError:
     """Return the error of a failed job, with sample rows if a file's encoding is uncertain."""
-    error = error_of(job)
+    error = restore_error(job)
     problems = [FieldProblem(**each) for each in readings_of(state, job)]
     return replace(error, problems=tuple(problems)) if problems else error
 
@@ -85,7 +85,7 @@ def readings_of(state: State, job: Job) -> list[dict[str, str]]:
     code = IMPORT_ENCODING_NEEDED.code
     if job.error is None or job.error["code"] != code:
         return []
-    found = shown_cells.shown(state.resources, {"import_id": job.subject_id})
+    found = add_samples(state.resources, {"import_id": job.subject_id})
     return [
         {
             "field": "query.encoding",
@@ -199,7 +199,7 @@ def result_with_samples(
     """Add what an import's owner is shown of the file; it reads, so call it in a thread."""
     if result is None or job.kind not in {IMPORT_FILE.name, IMPORT_SUPPRESSIONS.name}:
         return result
-    return shown_cells.shown(state.resources, result)
+    return add_samples(state.resources, result)
 
 
 def require_signed_url(request: Request) -> None:

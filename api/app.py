@@ -1,7 +1,7 @@
 import asyncio
 import gc
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
@@ -26,8 +26,10 @@ from api.pages import PAGES, READER_PAGES
 from api.routes import ROUTERS
 from api.state import State, state_of
 from api.waiting import waiters
+from api.waiting.queue_ages import QueueAges
 from api.waiting.streams import StreamCounter
-from api.waiting.waiters import QueueAges, Subscriber, Waiters, background_loops
+from api.waiting.subscriber import Subscriber
+from api.waiting.waiters import Waiters
 from api.waiting.worker_calls import WorkerCalls
 from core.errors import DomainError
 from core.logging import get_logger
@@ -54,6 +56,7 @@ log = get_logger(__name__)
 
 _WRITE_LAST_USES_SECONDS = 1.0
 _GIVE_BACK_SECONDS = 10.0
+_PAUSE_BEFORE_CANCELLING_AGAIN = 0.2
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -155,6 +158,22 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
     await redis.aclose()
     resources.close()
     spans.end()
+
+
+@asynccontextmanager
+async def background_loops(*loops: Awaitable[None]) -> AsyncIterator[None]:
+    """Run endless loops while the block lasts."""
+    tasks = [asyncio.ensure_future(loop) for loop in loops]
+    try:
+        yield
+    finally:
+        unfinished = set(tasks)
+        while unfinished:
+            # Once more: what a loop waits for may take a cancellation for its own, such as a
+            # connection that is being made.
+            for task in unfinished:
+                task.cancel()
+            _, unfinished = await asyncio.wait(unfinished, timeout=_PAUSE_BEFORE_CANCELLING_AGAIN)
 
 
 def _answer_all(state: State) -> None:

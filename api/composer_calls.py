@@ -12,7 +12,7 @@ from api.limits.bulkheads import MONEY, RECORDS, REQUESTS
 from api.middleware.body_limits import body_of
 from api.parameters import Preference
 from api.state import State
-from api.waiting.waiters import while_connected
+from api.waiting.disconnects import while_connected
 from core.errors import DomainError
 from core.logging import get_logger
 from services.access import quotas

@@ -16,13 +16,13 @@ from api.app import create_app
 from api.auth.requirements import requires_scope
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
-from api.waiting.waiters import while_connected
+from api.waiting.disconnects import while_connected
 from core.logging import configure_logging
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import Settings, load_settings
 from services.access.caller import Caller
-from services.jobs import kinds
+from services.jobs.kinds import register_request_kind
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
 from workers.main import run
@@ -38,7 +38,7 @@ def echo(_: Resources, asked: RequestLease) -> dict[str, Any]:
     return asked.payload
 
 
-ECHO = kinds.register_request(RequestKind("benchmark.echo", Queue.REQUEST), echo)
+ECHO = register_request_kind(RequestKind("benchmark.echo", Queue.REQUEST), echo)
 
 
 @router.post("/echo")

@@ -6,9 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
-from services.jobs import lease as leases
-from services.jobs import sweep
-from services.jobs.sweep import Paces
+from services.jobs.scan_paces import SweepPaces
+from services.jobs.sweep import sweep_jobs
+from services.jobs.transitions import claim_job, complete_job
 from tests.embedded import embedded_services
 from tests.probe.bench import make_bench
 from tests.probe.ended_rush import end_rush, open_snapshot
@@ -44,10 +44,10 @@ def _sweeps(beside: Stack, without: Stack) -> Finding:
     first: dict[str, float] = {}
 
     def of(stack: Stack, times: list[float]) -> Callable[[], float]:
-        paces = Paces()
-        first[stack.name] = _ms(lambda: sweep.sweep(stack.resources, paces=paces))
+        paces = SweepPaces()
+        first[stack.name] = _ms(lambda: sweep_jobs(stack.resources, paces=paces))
 
-        return _p50_of(lambda: sweep.sweep(stack.resources, paces=paces), times)
+        return _p50_of(lambda: sweep_jobs(stack.resources, paces=paces), times)
 
     times: list[float] = []
     bare_times: list[float] = []
@@ -72,10 +72,10 @@ def _turns(beside: Stack, without: Stack) -> Finding:
         def turn() -> None:
             job_id = plan_committed(stack.resources, OWNER)
             with stack.resources.unit_of_work() as uow:
-                lease = leases.claim(uow, job_id)
+                lease = claim_job(uow, job_id)
             assert lease is not None
             with stack.resources.unit_of_work() as uow:
-                leases.succeed(uow, lease, {})
+                complete_job(uow, lease, {})
 
         return _p50_of(turn, times)
 

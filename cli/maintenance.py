@@ -31,7 +31,7 @@ def list_jobs(
 ) -> None:
     """Show jobs of all users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = records.list_all(uow, PageRequest(limit), status=status)
+        found = records.list_all_jobs(uow, PageRequest(limit), status=status)
         shown = _brief if as_json else _row
         show_all([shown(job) for job in found.rows], as_json=as_json)
 
@@ -40,10 +40,10 @@ def list_jobs(
 def show_job(job_id: JobId, as_json: Json = False) -> None:
     """Show one job, with its result or error."""
     with connected() as resources, resources.unit_of_work() as uow:
-        job = records.get_any(uow, job_id)
+        job = records.get_any_job(uow, job_id)
         details = fields(job, "user_id subject_id crashes retries request_id result")
         failing = fields(job, "failing_since last_reason")
-        state = {"next_try_at": records.next_try_at(job), "error": records.error_shown(job)}
+        state = {"next_try_at": records.get_retry_time(job), "error": records.describe_error(job)}
         show(_brief(job) | details | failing | state, as_json=as_json)
 
 
@@ -52,8 +52,8 @@ def retry_job(job_id: JobId, as_json: Json = False) -> None:
     """Start a failed or cancelled job again, if its kind allows that."""
     _know_kinds()
     with connected() as resources, resources.unit_of_work() as uow:
-        job = records.get_any(uow, job_id, lock=True)
-        records.restart(uow, job)
+        job = records.get_any_job(uow, job_id, lock=True)
+        records.retry_locked_job(uow, job)
         uow.session.refresh(job)
         show(_brief(job), as_json=as_json)
 
@@ -63,7 +63,7 @@ def cancel_job(job_id: JobId, as_json: Json = False) -> None:
     """Cancel a job. A queued one ends at once, a running one at its next step. 0: it had ended."""
     _know_kinds()
     with connected() as resources, resources.unit_of_work() as uow:
-        cancelled = records.stop(uow, records.get_any(uow, job_id, lock=True))
+        cancelled = records.cancel_locked_job(uow, records.get_any_job(uow, job_id, lock=True))
     show({"id": job_id, "cancelled": cancelled}, as_json=as_json)
 
 
@@ -77,9 +77,9 @@ def watch_job(job_id: JobId, as_json: Json = False) -> None:
 
     with connected() as resources:
         with resources.unit_of_work() as uow:
-            kind = records.get_any(uow, job_id).kind
+            kind = records.get_any_job(uow, job_id).kind
         job = wait_for(resources, job_id, what=f"{kind} {job_id}", quiet=as_json)
-    outcome = {**fields(job, "result"), "error": records.error_shown(job)}
+    outcome = {**fields(job, "result"), "error": records.describe_error(job)}
     show(_brief(job) | outcome, as_json=as_json)
     if job.status != JobStatus.SUCCEEDED:
         raise typer.Exit(NOT_SUCCEEDED)
@@ -121,12 +121,12 @@ def run_or_list(
     with connected() as resources:
         if name is not None:
             _know_kinds()
-            kind = maintenance.kind_named(name)
+            kind = maintenance.get_kind(name)
             ran = maintenance.run_now(resources, kind, partial(kind.run, resources))
             show(_described(ran), as_json=as_json)
             return
         with resources.unit_of_work() as uow:
-            rows = maintenance.records(uow)
+            rows = maintenance.list_rows(uow)
             now = uow.session.scalar(select(func.now()))
     assert now is not None
     shown = _described if as_json else partial(_brief_maintenance, now=now)

@@ -12,9 +12,10 @@ from core.errors.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_O
 from models import ImportKind
 from services.subscriptions import exports, lists
 from services.subscriptions.export_sheets import ExportKind
-from services.subscriptions.imports import records, shown_cells, staging
+from services.subscriptions.imports import records, staging
+from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.records import ImportOptions
-from services.subscriptions.imports.written_forms import DateOrder
+from services.subscriptions.imports.samples import add_samples
 from storage.resources import Resources
 
 NOT_ALL_VALID = 3
@@ -75,7 +76,7 @@ def import_members(
             assert job.subject_id is not None
             with written(errors) as out:
                 out.writelines(staging.stream_rejects(resources, job.subject_id))
-        result = shown_cells.shown(resources, result_of(job))
+        result = add_samples(resources, result_of(job))
     shown = {"job_id": job.id, **result}
     if not as_json and "columns" in result:
         becomes = ", ".join(f"{each['name']}: {each['becomes']}" for each in result["columns"])

@@ -69,14 +69,14 @@ def resolve_order(
 
 def retry_job(uow: UnitOfWork, operator: Caller, job_id: int) -> None:
     """Raises ``job.not_found`` and ``job.not_retryable``."""
-    job = jobs.get_any(uow, job_id, lock=True)
-    jobs.restart(uow, job)
+    job = jobs.get_any_job(uow, job_id, lock=True)
+    jobs.retry_locked_job(uow, job)
     _record(uow, operator, OperatorAct.JOB_RETRIED, job_id=job_id)
 
 
 def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
     """1, or 0 when the job had ended. Raises ``job.not_found``."""
-    cancelled = jobs.stop(uow, jobs.get_any(uow, job_id, lock=True))
+    cancelled = jobs.cancel_locked_job(uow, jobs.get_any_job(uow, job_id, lock=True))
     if cancelled:
         _record(uow, operator, OperatorAct.JOB_CANCELLED, job_id=job_id)
     return cancelled
@@ -84,7 +84,7 @@ def cancel_job(uow: UnitOfWork, operator: Caller, job_id: int) -> int:
 
 def begin_maintenance(uow: UnitOfWork, operator: Caller, name: str) -> None:
     """Raises ``maintenance.not_found`` and ``maintenance.running``."""
-    maintenance.make_due(uow, name)
+    maintenance.request_run(uow, name)
     _record(uow, operator, OperatorAct.MAINTENANCE_BEGUN, maintenance=name)
 
 
@@ -197,7 +197,7 @@ def all_of_them(uow: UnitOfWork) -> list[ShownMaintenance]:
             is_running=row.lease_expires_at is not None and row.lease_expires_at > now,
             is_due=row.due_at <= now,
         )
-        for row in maintenance.all_records(uow)
+        for row in maintenance.list_all_rows(uow)
     ]
 
 

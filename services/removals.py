@@ -13,6 +13,7 @@ from core.errors import TransientError
 from core.logging import get_logger
 from models import ObjectRemoval
 from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from storage.objects import ObjectsKept
 from storage.parts import remove_all
 from storage.resources import Resources
@@ -20,7 +21,7 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-REMOVE_OBJECTS = maintenance.register(
+REMOVE_OBJECTS = register_maintenance(
     "objects.remove", every=timedelta(seconds=5), run=lambda resources, _: work_off(resources)
 )
 # The maintenance that makes a backup: until it has ended nothing is removed, so that the copy of

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from core.errors import TransientError
 from models import FINISHED, Job, JobStatus
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.jobs.transitions import claim_job, hand_back_job
 from services.privacy import erasure
 from storage.resources import Resources
 from tests.stack import eventually
@@ -52,9 +52,9 @@ def take_turn(resources: Resources, lease: Lease) -> None:
         erasure.run(resources, lease)
     except TransientError:
         with resources.unit_of_work() as uow:
-            leases.hand_back(uow, lease)
+            hand_back_job(uow, lease)
 
 
 def claim(resources: Resources, job_id: int) -> Lease | None:
     with resources.unit_of_work() as uow:
-        return leases.claim(uow, job_id)
+        return claim_job(uow, job_id)

@@ -12,8 +12,8 @@ from core.ids import random_hash_id
 from core.scopes import Scope
 from models import FINISHED, Job, MailingList, MemberImport, User
 from services.access.caller import Caller
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.jobs.transitions import claim_job, fail_job, hand_back_job
 from services.subscriptions import figures, lists
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.imports import endings, helper_jobs, import_jobs, records, staging, undo
@@ -103,7 +103,7 @@ class Importing:
 
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:
-            return leases.claim(uow, job_id)
+            return claim_job(uow, job_id)
 
     def lease(self, job_id: int) -> Lease:
         """Claim a job that nobody works on."""
@@ -163,10 +163,10 @@ class Importing:
             return bool(run(self.resources, lease))
         except DomainError as error:
             with self.resources.unit_of_work() as uow:
-                leases.fail(uow, lease, error)
+                fail_job(uow, lease, error)
         except TransientError:
             with self.resources.unit_of_work() as uow:
-                leases.hand_back(uow, lease)
+                hand_back_job(uow, lease)
         return False
 
     def bring(self, owner: Owner, list_id: int, file: bytes, **options: Any) -> MemberImport:

@@ -29,11 +29,11 @@ from core.errors.jobs import JOB_BROKE, JOB_TOO_SLOW
 from core.logging import get_logger
 from core.telemetry import spans
 from models import Job, JobStatus
-from services.jobs import kinds
-from services.jobs import lease as leases
-from services.jobs.kinds import JobKind, kind_named
-from services.jobs.lease import JobCancelled, Lease, LeaseLost, heartbeat, try_later
+from services.jobs.kinds import JobKind, get_kind, list_kinds
+from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease, run_heartbeat
 from services.jobs.outbox import RECENT
+from services.jobs.retries import record_crash, retry_or_fail_job
+from services.jobs.transitions import cancel_job, claim_job, fail_job, hand_back_job
 from storage.resources import Resources
 from workers.context import WorkerContext
 from workers.held_work import Held
@@ -65,7 +65,7 @@ class JobAttempt:
         self._has_own_limits = has_own_limits
         self._held: Held | None = None
         self._heart = ExitStack()
-        self._heart.enter_context(heartbeat(self._renew))
+        self._heart.enter_context(run_heartbeat(self._renew))
 
     def close(self) -> None:
         self._heart.close()
@@ -73,12 +73,12 @@ class JobAttempt:
     def hand_back(self) -> None:
         """Let another worker go on."""
         with suppress(LeaseLost, SQLAlchemyError), self._context.resources.unit_of_work() as uow:
-            leases.hand_back(uow, self.lease)
+            hand_back_job(uow, self.lease)
             log.info("job.handed_back", job_id=self.lease.job_id)
 
     def take_turn(self) -> bool:
         """Return whether the job stays with this process."""
-        kind, began = kind_named(self.lease.kind), time.monotonic()
+        kind, began = get_kind(self.lease.kind), time.monotonic()
         seconds = kind.deadline_seconds
         self._held = Held(time.monotonic() + seconds, self.hand_back)
         bound = {"job_id": self.lease.job_id, "kind": self.lease.kind}
@@ -105,7 +105,7 @@ class JobAttempt:
         try:
             try:
                 self.lease.check_cancelled()
-                work = kind_named(self.lease.kind).run
+                work = get_kind(self.lease.kind).run
                 stays = bool(work(self._context.resources, self.lease))
             except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
                 spans.note_failure(error)
@@ -122,7 +122,7 @@ class JobAttempt:
         held = self._held
         if held is None or not held.is_overdue:
             with self._context.resources.unit_of_work() as uow:
-                leases.renew(uow, self.lease)
+                renew_lease(uow, self.lease)
             return
         # The lease runs out, and the sweep queues the job again.
         log.error("job.overdue", job_id=self.lease.job_id, kind=self.lease.kind)
@@ -178,19 +178,19 @@ def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
             case LeaseLost():
                 raise error
             case JobCancelled():
-                leases.cancel(uow, lease)
+                cancel_job(uow, lease)
             case DomainError():
-                leases.fail(uow, lease, error)
+                fail_job(uow, lease, error)
             case _ if passing is not None:
                 log.warning("job.retried", reason=str(error))
                 patience = timedelta(seconds=resources.settings.patience)
-                try_later(uow, lease, reason=passing, patience=patience)
+                retry_or_fail_job(uow, lease, reason=passing, patience=patience)
             case SoftTimeLimitExceeded():
                 log.warning("job.too_slow")
-                leases.crash(uow, lease, JOB_TOO_SLOW())
+                record_crash(uow, lease, JOB_TOO_SLOW())
             case _:
                 log.error("job.broke", exc_info=error)
-                leases.fail(uow, lease, JOB_BROKE())
+                fail_job(uow, lease, JOB_BROKE())
 
 
 def _passing_reason(error: Exception) -> str | None:
@@ -231,11 +231,11 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
     is that of the work. The job itself is queued again by its row, and by no message of Celery's.
     """
     with context.resources.unit_of_work() as uow:
-        lease = leases.claim(uow, job_id)
+        lease = claim_job(uow, job_id)
     if lease is None:
         log.debug("job.not_claimed", job_id=job_id)
         return
-    rotation = _Rotation(context, kind_named(lease.kind))
+    rotation = _Rotation(context, get_kind(lease.kind))
     began = time.monotonic()
     with closing(rotation):
         try:
@@ -299,11 +299,11 @@ class _Rotation:
                 # The sweep keeps all that were sent among these.
                 Job.send_after > func.now() - RECENT,
                 Job.run_at <= func.now(),
-                Job.kind.in_([kind.name for kind in kinds.registered()]),
+                Job.kind.in_([kind.name for kind in list_kinds()]),
             )
             .order_by(Job.send_after)
             .limit(1)
         )
         with resources.unit_of_work() as uow:
             job_id = uow.session.scalar(waiting)
-            return None if job_id is None else leases.claim(uow, job_id)
+            return None if job_id is None else claim_job(uow, job_id)

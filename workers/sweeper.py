@@ -14,8 +14,10 @@ from redis.exceptions import RedisError
 from core.logging import get_logger
 from core.queues import Queue
 from core.settings.process_settings import load_worker_settings
-from services.jobs import maintenance, sweep
-from services.jobs.sweep import Paces, Reach
+from services.jobs import maintenance
+from services.jobs.lost_jobs import DatabaseWatch
+from services.jobs.scan_paces import SweepPaces
+from services.jobs.sweep import sweep_jobs
 from services.webhooks.waking import EndpointWaker
 from storage.broker import queue_name
 from storage.redis.canaries import Canaries
@@ -70,9 +72,9 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 def _sweep_until_stopped(queues: list[Queue]) -> None:
     resources = open_resources(load_worker_settings(queues), concurrency=1, name="sweep")
-    reach = Reach()
+    watch = DatabaseWatch()
     each_second: list[_Step] = [
-        partial(sweep.sweep, reach=reach, paces=Paces()),
+        partial(sweep_jobs, watch=watch, paces=SweepPaces()),
         maintenance.send_due,
     ]
     wake_due = EndpointWaker().wake_due

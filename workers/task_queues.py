@@ -24,14 +24,15 @@ def queues_of_tasks() -> dict[str, TaskQueue]:
 
 def main() -> None:
     import workers.task_table  # noqa: F401 - it registers all kinds
-    from services.jobs import kinds, maintenance
+    from services.jobs import maintenance
+    from services.jobs.kinds import list_kinds, list_request_work
     from workers import sweeper
 
-    found = {kind.name: TaskQueue(kind.queue, is_periodic=False) for kind in kinds.registered()}
-    asked = kinds.registered_requests()
+    found = {kind.name: TaskQueue(kind.queue, is_periodic=False) for kind in list_kinds()}
+    asked = list_request_work()
     found |= {kind.task: TaskQueue(kind.queue, is_periodic=False) for kind in asked}
     found |= {
-        kind.name: TaskQueue(kind.queue, is_periodic=True) for kind in maintenance.registered()
+        kind.name: TaskQueue(kind.queue, is_periodic=True) for kind in maintenance.list_kinds()
     }
     # Each queue has its own.
     found[sweeper.CANARY] = TaskQueue("every", is_periodic=True)

@@ -18,8 +18,8 @@ from core.errors.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
 from core.logging import get_logger
 from core.queues import RequestKind
 from core.telemetry import spans
-from services.jobs import kinds, maintenance
-from services.jobs.kinds import RequestWork
+from services.jobs import maintenance
+from services.jobs.kinds import RequestWork, list_kinds, list_request_work
 from services.jobs.lease import LeaseLost
 from services.jobs.maintenance import MaintenanceKind
 from storage.redis.request_work import AllCallersLeft, RequestLease
@@ -54,17 +54,17 @@ for _name in _MODULES.split():
 def bind(app: Celery, process: ProcessContext) -> None:
     """Register the tasks with an application, which runs them in this process's context."""
     run_one = _task(process, run_job)
-    for kind in kinds.registered():
+    for kind in list_kinds():
         # A pool of processes raises in the work at the deadline, and kills what does not end.
         # A pool of threads can do neither.
         most = kind.deadline_seconds + kind.max_stay_seconds
         limits = {"soft_time_limit": most, "time_limit": most + KILL_AFTER_SECONDS}
         app.task(run_one, name=kind.name, throws=(TaskFailed,), **limits)
-    for asked, answer in kinds.registered_requests().items():
+    for asked, answer in list_request_work().items():
         task = _task(process, partial(answer_request, kind=asked, answer=answer))
         # Events double what a worker sends for so short a task, and name no job.
         app.task(task, name=asked.task, send_events=False)
-    for periodic in maintenance.registered():
+    for periodic in maintenance.list_kinds():
         run = partial(run_maintenance, kind=periodic)
         app.task(_task(process, run), name=periodic.name, throws=(TaskFailed,))
 

@@ -11,7 +11,7 @@ from api.console.visits import ConsoleVisit
 from api.limits.bulkheads import STREAMS
 from api.middleware.headers import is_head
 from api.waiting.streams import EventStream
-from api.waiting.waiters import LOOK_EVERY_SECONDS, job_changes
+from api.waiting.subscriber import LOOK_EVERY_SECONDS, job_changes
 from core.errors import DomainError
 
 # A comment keeps the stream open, and the session is looked up anew.

@@ -28,7 +28,7 @@ from api.middleware.headers import (
     PlainCookiesMiddleware,
     VersionMiddleware,
 )
-from api.waiting.waiters import CallerDisconnected
+from api.waiting.disconnects import CallerDisconnected
 from core.errors.requests import PATH_TOO_LONG, REQUEST_TOO_SLOW, ROUTE_NOT_FOUND
 from core.logging import get_logger
 from core.settings import Settings

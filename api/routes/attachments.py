@@ -22,7 +22,7 @@ from api.parameters import Paging, PreferenceOf, StateOf, Transaction, idempoten
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
-from api.waiting.waiters import while_connected
+from api.waiting.disconnects import while_connected
 from core.errors import DomainError, access, media, requests
 from core.queues import Queue
 from core.scopes import Scope

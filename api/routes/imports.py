@@ -29,9 +29,9 @@ from core.queues import Queue
 from models import ImportKind, MemberImport
 from services.access.sessions import has_recent_login
 from services.subscriptions.imports import endings, records, staging
+from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.records import ImportOptions
-from services.subscriptions.imports.written_forms import DateOrder
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 

@@ -18,7 +18,7 @@ from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State
 from api.waiting.streams import EventStream
-from api.waiting.waiters import LOOK_EVERY_SECONDS, job_changes
+from api.waiting.subscriber import LOOK_EVERY_SECONDS, job_changes
 from core.errors import DomainError, access, jobs, requests
 from core.logging import get_logger
 from models import FINISHED, Job
@@ -50,7 +50,7 @@ def list_jobs(
     def show(rows: list[Job]) -> list[JobRecord]:
         return [_record(state, job, has_recent_login=is_recent) for job in rows]
 
-    return envelope(page(paging, partial(records.list_of, uow, caller), show))
+    return envelope(page(paging, partial(records.list_jobs, uow, caller), show))
 
 
 @router.get("/jobs/{job_id}", responses=_NOT_FOUND)
@@ -66,7 +66,7 @@ def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobR
 @router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
 def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
-    return envelope(records.cancel(uow, caller, job_id))
+    return envelope(records.cancel_own_job(uow, caller, job_id))
 
 
 @router.post(
@@ -78,7 +78,7 @@ def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[
 )
 def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
     """Start a failed or cancelled job again, if its kind allows that."""
-    return envelope(records.retry(uow, caller, job_id))
+    return envelope(records.retry_own_job(uow, caller, job_id))
 
 
 @router.get(
@@ -160,7 +160,7 @@ def _record(state: State, job: Job, *, has_recent_login: bool) -> JobRecord:
 
 def _read(state: State, caller: Caller, job_id: int) -> tuple[Job, JobRecord]:
     with state.resources.unit_of_work() as uow:
-        job = records.get(uow, caller, job_id)
+        job = records.get_job(uow, caller, job_id)
         record = _record(state, job, has_recent_login=has_recent_login(uow, caller))
     record.result = result_with_samples(state, job, record.result)
     if record.error is not None and (readings := readings_of(state, job)):

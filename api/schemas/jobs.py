@@ -5,7 +5,7 @@ from typing_extensions import TypeAliasType
 
 from api.schemas.envelope import Schema, Timestamp
 from models import Job
-from services.jobs.records import error_shown, next_try_at, progress_of
+from services.jobs.records import describe_error, get_retry_time, measure_progress
 
 JobId = TypeAliasType(
     "JobId", Annotated[int, Field(description="Of the job that goes on", examples=[6204117398252])]
@@ -45,11 +45,11 @@ class JobRecord(Schema):
     @classmethod
     def of(cls, job: Job, result: dict[str, Any] | None) -> Self:
         """Make the record; ``result`` is the job's own, with fresh signed URLs."""
-        progress = JobProgress.model_validate(progress_of(job))
+        progress = JobProgress.model_validate(measure_progress(job))
         return cls.of_row(
             job,
             progress=progress,
             result=result,
-            error=error_shown(job),
-            next_try_at=next_try_at(job),
+            error=describe_error(job),
+            next_try_at=get_retry_time(job),
         )

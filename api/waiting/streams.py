@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.limits.body_budgets import holder_of_address
 from api.limits.bulkheads import counted
-from api.waiting.waiters import CallerDisconnected
+from api.waiting.disconnects import CallerDisconnected
 from core.errors import jobs, requests
 from core.logging import get_logger
 

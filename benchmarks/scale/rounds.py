@@ -13,8 +13,9 @@ from benchmarks.scale.maintenance_cases import DUE
 from benchmarks.scale.route_cases import ROUTES, Group, RouteCase, call_of
 from benchmarks.scale.sized_stack import SizedStack
 from core import clock
-from services.jobs import maintenance, sweep
+from services.jobs import maintenance
 from services.jobs.maintenance import MaintenanceKind
+from services.jobs.sweep import sweep_jobs
 from storage.resources import Resources
 from tests.contract.replies import data
 from tests.security import world as worlds
@@ -120,11 +121,11 @@ def _more_values(sized: SizedStack, world: worlds.World) -> _Values:
 
 
 def _maintenance(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
-    for kind in sorted(maintenance.registered(), key=lambda kind: kind.name):
+    for kind in sorted(maintenance.list_kinds(), key=lambda kind: kind.name):
         measure = partial(_run_due, kind, sized)
         yield Group.MAINTENANCE, kind.name, _in_turns(turns, 2, measure)
     looks: dict[str, Callable[[Resources], object]] = {
-        "sweep of jobs": sweep.sweep,
+        "sweep of jobs": sweep_jobs,
         "look for due maintenance": maintenance.send_due,
     }
     for name, look in looks.items():

@@ -131,7 +131,7 @@ def _larger_log(url: str) -> Iterator[None]:
 
 
 def _rest_maintenance(stack: Stack) -> None:
-    for kind in maintenance.registered():
+    for kind in maintenance.list_kinds():
         stack.query(
             "INSERT INTO maintenance (name, every_seconds, due_at, send_after)"
             " VALUES (%s, %s, now() + interval '7 days', now() + interval '7 days')"

@@ -20,10 +20,10 @@ from integrations.mail.port import Mail, Mailer
 from models import AccountMail, User
 from services.accounts import mailed_tokens, unsolicited_mail
 from services.accounts.mailed_tokens import Purpose
-from services.jobs import kinds, outbox
-from services.jobs import lease as leases
-from services.jobs.kinds import JobKind
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -72,7 +72,7 @@ def _mailer(resources: Resources) -> Mailer:
 
 def mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], None]) -> JobKind:
     """Register a kind of job that sends one mail."""
-    return kinds.register(
+    return register_kind(
         JobKind(
             name=name,
             run=lambda resources, lease: send(resources, lease, resources.shared(_mailer)),
@@ -160,7 +160,7 @@ def enqueue_mail(
     asked = AccountMail(kind=kind, email=email, **about)
     uow.session.add(asked)
     uow.session.flush()
-    outbox.enqueue(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id)
+    enqueue_job(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id)
 
 
 def mail_person(uow: UnitOfWork, kind: MailKind, person: User, detail: str | None = None) -> None:
@@ -184,7 +184,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         asked = uow.session.get(AccountMail, lease.subject_id)
         filled = None if asked is None else _filled_template(uow, asked)
         if asked is None or filled is None:
-            leases.succeed(uow, lease, {"sent": False})
+            complete_job(uow, lease, {"sent": False})
             return
         template, values = filled
         key = f"job-{lease.job_id}"
@@ -194,7 +194,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         sent = uow.session.get(AccountMail, asked.id)
         if sent is not None:
             sent.sent_at = func.now()
-        leases.succeed(uow, lease, {"sent": True})
+        complete_job(uow, lease, {"sent": True})
 
 
 SEND_ACCOUNT_MAIL = mail_kind("account.mail", send)

@@ -14,8 +14,8 @@ from services.attachments.files import MediaFile
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage
 from services.attachments.isolation.converter import ConverterProcess
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import lease as leases
-from services.jobs.lease import JobCancelled, Lease
+from services.jobs.lease import JobCancelled, Lease, renew_lease
+from services.jobs.transitions import complete_job
 from storage.encryption import Tampered, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
@@ -50,14 +50,14 @@ def process(resources: Resources, lease: Lease, images: ConverterProcess) -> Non
     made = files.converted_files(attachment, converted)
     with resources.unit_of_work() as uow:
         # While this worker holds the lease, so that its row is older than its successor's commit.
-        leases.renew(uow, lease)
+        renew_lease(uow, lease)
         removals.forget(uow, *files.keys_of_files(attachment), after=_UNNAMED_FOR)
     for file, data in made:
         target = files.key_of_file(attachment, file)
         # Two attempts may write this object at once; both write the same bytes.
         resources.objects.put(target, seal(data, key, target), file.mime_type)
     with resources.unit_of_work() as uow:
-        leases.succeed(uow, lease, {"hash_id": attachment.hash_id})
+        complete_job(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
         growth = sum(file.size for file, _ in made) - row.original_size
         if growth > 0:

@@ -47,7 +47,7 @@ def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
     job = uow.session.get(Job, accepted.job_id)
     if job is None or job.error is None or job.error["code"] == errors.ATTACHMENT_DELETED.code:
         return errors.ATTACHMENT_GONE()
-    return records.error_of(job)
+    return records.restore_error(job)
 
 
 def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
@@ -84,10 +84,10 @@ def _without_repeats(tags: Sequence[str]) -> list[str]:
 def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
     """Cancel the attachment's job, delete it and its objects; raises ``attachment.not_found``."""
     row = get(uow, caller, hash_id)
-    processing = select(Job).where(records.working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
+    processing = select(Job).where(records.is_working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
         # A worker that runs it finds its lease gone.
-        records.end_with_subject(uow, job, errors.ATTACHMENT_DELETED())
+        records.cancel_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(row)
     announce(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
     removals.forget(uow, *files.keys_of_files(row), files.original_key(row))

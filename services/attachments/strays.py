@@ -19,10 +19,10 @@ from sqlalchemy import Select, select
 from models import Attachment, AttachmentStatus
 from services.attachments import files
 from services.attachments.files import MEDIA, ORIGINALS, RENDITIONS
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from storage.resources import Resources
 
-SWEEP_UPLOADS = maintenance.register(
+SWEEP_UPLOADS = register_maintenance(
     "maintenance.sweep_uploads",
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep_uploads(resources, now=began_at),

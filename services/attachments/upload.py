@@ -16,10 +16,11 @@ from services.access.caller import Caller
 from services.attachments.files import original_key
 from services.attachments.images.outcome import ALLOWED_EXTENSIONS, ImageType, sniff
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import idempotency, kinds
+from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
-from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
+from services.jobs.records import KEPT_FOR_RETRY, describe_error, is_retry_sensible
 from storage.encryption import seal
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -40,7 +41,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     row = uow.session.get(Attachment, job.subject_id)
     if row is None:
         return
-    error, told = error_shown(job), FeedEventType.ATTACHMENT_FAILED
+    error, told = describe_error(job), FeedEventType.ATTACHMENT_FAILED
     row.status, row.error = AttachmentStatus.FAILED, error
     code = None if error is None else str(error["code"])
     announce(uow, row.user_id, told, row.id, hash_id=row.hash_id, code=code)
@@ -63,8 +64,8 @@ def _process(resources: Resources, lease: Lease) -> None:
     processing.process(resources, lease, resources.shared(processing.converter))
 
 
-PROCESS_ATTACHMENT = kinds.register(
-    kinds.JobKind(
+PROCESS_ATTACHMENT = register_kind(
+    JobKind(
         name="attachment.process",
         run=_process,
         queue=Queue.MEDIA,

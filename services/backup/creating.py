@@ -15,6 +15,7 @@ from services import removals
 from services.backup import journal, manifests
 from services.backup.manifests import MANIFESTS, Manifest, folder, opened
 from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from storage.backup_files import postgres_tools
 from storage.backup_files.places import SealedPlace, open_sealed_place, patiently
 from storage.backup_files.postgres_tools import PostgresToolFailed
@@ -205,7 +206,7 @@ def make_if_due(resources: Resources, began_at: datetime) -> int | None:
     return 1
 
 
-MAKE_BACKUP = maintenance.register(
+MAKE_BACKUP = register_maintenance(
     removals.HELD_BACK_BY,
     every=_LOOKS_EVERY,
     max_run=timedelta(days=1),
@@ -249,7 +250,7 @@ def create(resources: Resources, place: SealedPlace, began_at: datetime) -> Mani
         encryption_keys=manifests.fingerprints(settings.encryption_keyring),
     )
     with resources.unit_of_work() as uow:
-        maintenance.require_hold(uow, MAKE_BACKUP, began_at)
+        maintenance.require_run(uow, MAKE_BACKUP, began_at)
     manifests.write(place, manifest)
     return manifest
 

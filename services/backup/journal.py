@@ -15,13 +15,13 @@ from sqlalchemy import delete, func, select
 from core.ids import random_hash_id
 from models import Departure, DepartureKind, MailingList, OptOutKind
 from services.backup.manifests import opened, stamp
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from services.privacy import erasure
 from services.subscriptions.members import opt_outs
 from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
 
-WRITE_JOURNAL = maintenance.register(
+WRITE_JOURNAL = register_maintenance(
     "backup.journal", every=timedelta(minutes=1), run=lambda resources, _: write(resources)
 )
 _FILES = "journal/"

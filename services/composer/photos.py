@@ -14,7 +14,7 @@ from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.registry import StockPhotoProviders
 from services.composer import requests
 from services.composer.requests import SecondsLeft
-from services.jobs import kinds
+from services.jobs.kinds import register_request_kind
 from storage.redis.cache import Cache
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
@@ -129,8 +129,8 @@ def _download_url(resources: Resources, lease: RequestLease) -> dict[str, Any]:
     return {"url": resources.shared(_photos).download_url(use, lease.seconds_left)}
 
 
-kinds.register_request(PhotoSearch.kind, _search)
-kinds.register_request(PhotoUse.kind, _download_url)
+register_request_kind(PhotoSearch.kind, _search)
+register_request_kind(PhotoUse.kind, _download_url)
 
 
 def note_quotas(

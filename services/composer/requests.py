@@ -15,7 +15,7 @@ from core.keyring import Keyring
 from core.queues import Queue, RequestKind
 from core.settings import Settings
 from services.composer.post import MetadataField, Post
-from services.jobs import kinds
+from services.jobs.kinds import register_request_kind
 from storage.redis.cache import Cache
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
@@ -85,7 +85,7 @@ def _write(resources: Resources, lease: RequestLease) -> dict[str, Any]:
     return writers.answer(resources, lease)
 
 
-kinds.register_request(MetadataRequest.kind, _write)
+register_request_kind(MetadataRequest.kind, _write)
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ from services.credits import return_urls
 from services.credits.claim_tokens import make_token, token_hmac
 from services.credits.prices import price_order
 from services.credits.settlement import apply_facts, lock_order
-from services.jobs import idempotency, kinds
-from services.jobs import lease as leases
+from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
-from services.jobs.records import error_shown
+from services.jobs.records import describe_error
+from services.jobs.transitions import complete_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -124,7 +125,7 @@ def _succeed(resources: Resources, lease: Lease, opened: OpenedCheckout | None) 
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
         # Lock the job before its subject, as an abandoned job does.
-        leases.succeed(uow, lease, {"order_id": lease.subject_id})
+        complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock_order(uow, lease.subject_id)
         if opened is not None:
             order.session_id = order.session_id or opened.session_id
@@ -143,12 +144,12 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     order = lock_order(uow, job.subject_id)
     if order.status == OrderStatus.CREATED:
         order.is_failed = True
-        order.error = error_shown(job)
+        order.error = describe_error(job)
         apply_facts(uow, order, OrderVia.JOB)
 
 
-OPEN_CHECKOUT = kinds.register(
-    kinds.JobKind(
+OPEN_CHECKOUT = register_kind(
+    JobKind(
         name="topup.open",
         run=lambda resources, lease: open_checkout(
             resources, resources.shared(create_channels), lease

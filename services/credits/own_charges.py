@@ -23,13 +23,13 @@ from core.errors.money import CHARGE_IN_PROGRESS
 from core.queues import Queue
 from models import CreditAction, OpenCharge
 from services.credits import ledger
-from services.jobs import maintenance
 from services.jobs.idempotency import IdempotencyKey
+from services.jobs.maintenance import register_maintenance
 from storage.connections import unless
 from storage.database import Database, Statement
 from storage.resources import Resources
 
-REVERSE_OPEN = maintenance.register(
+REVERSE_OPEN = register_maintenance(
     "credits.reverse",
     every=timedelta(seconds=30),
     queue=Queue.MONEY,

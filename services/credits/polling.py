@@ -19,13 +19,14 @@ from integrations.payments.registry import PaymentChannels
 from models import OrderStatus, OrderVia, PaymentOrder
 from services.credits.checkout import create_channels
 from services.credits.settlement import settle_order
-from services.jobs import kinds, maintenance
+from services.jobs.kinds import register_request_kind
+from services.jobs.maintenance import register_maintenance
 from storage.resources import Resources
 
 log = get_logger(__name__)
 
 # Asks for the state of an order whose payer has returned.
-REFRESH_ORDER = kinds.register_request(
+REFRESH_ORDER = register_request_kind(
     RequestKind("topup.refresh", Queue.MONEY),
     lambda resources, lease: {
         "status": refresh_order(
@@ -33,7 +34,7 @@ REFRESH_ORDER = kinds.register_request(
         )
     },
 )
-POLL_ORDERS = maintenance.register(
+POLL_ORDERS = register_maintenance(
     "topups.poll",
     every=timedelta(seconds=30),
     queue=Queue.MONEY,

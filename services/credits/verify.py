@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, text
 
 from core.logging import get_logger
 from services.credits.checkpoints import Checkpoint, CheckpointBook
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from storage.long_reads import ReplicaFailed
 from storage.resources import Resources
 
@@ -21,7 +21,7 @@ log = get_logger(__name__)
 
 _MAX_BATCH_ROWS = 1_000
 _MAX_TIME = timedelta(hours=6)
-VERIFY_LEDGER = maintenance.register(
+VERIFY_LEDGER = register_maintenance(
     "credits.verify",
     every=timedelta(days=1),
     max_run=_MAX_TIME,

@@ -1,1 +1,1 @@
-"""Durable slow work. The usual doors are ``kinds.register``, ``outbox.enqueue`` and ``lease``."""
+"""Durable slow work. Start with ``kinds``, ``outbox.enqueue_job`` and ``transitions``."""

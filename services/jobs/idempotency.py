@@ -20,8 +20,8 @@ from core.errors.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
 from core.settings.notations import PlanQuota
 from models import Attachment, IdempotencyRecord, Job, MemberImport, PaymentOrder
 from services.access import quotas
-from services.jobs import outbox
 from services.jobs.kinds import JobKind
+from services.jobs.outbox import enqueue_job
 from storage.connections import unless
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -102,7 +102,7 @@ def commit(
                 raise
         uow.session.add(subject)
         uow.session.flush()
-        job = outbox.enqueue(uow, kind, user_id=subject.user_id, subject_id=subject.id)
+        job = enqueue_job(uow, kind, user_id=subject.user_id, subject_id=subject.id)
         if key is not None:
             record(uow, key, job_id=job.id)
     return job

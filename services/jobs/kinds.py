@@ -10,57 +10,58 @@ from core.errors.catalogue import ErrorType
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from models import Job
+from services.jobs.lease import Lease
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
-    from services.jobs.lease import Lease
     from storage.redis.request_work import RequestLease
 
 Subject = TypeVar("Subject")
-# True: the job stays with its process, which is to take its next turn too.
-JobWork = Callable[[Resources, "Lease"], bool | None]
-# From the caller's payload, which is the lease's, to the result.
+# Returns true if the job's next turn must run in the same process.
+JobWork = Callable[[Resources, Lease], bool | None]
+# Turns the caller's payload, which is in the lease, into the result.
 RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class JobKind:
-    """A kind of durable work, declared once by the module that does it.
+    """A kind of durable work, declared once by the module that does the work.
 
-    ``run`` does the work in a worker. It imports what only workers need when it is called: the API
-    loads this declaration too.
+    ``run`` does the work in a worker. It imports what only workers need when it is called, because
+    the API loads this declaration too.
     """
 
-    name: str  # `resource.verb`, the task's name too
+    name: str  # `resource.verb`, which is also the task's name
     queue: Queue
-    scope: Scope  # what a credential needs to see or cancel such a job
-    retryable: bool  # whether a failed one may be started again by its owner
+    scope: Scope  # the scope that a credential needs to see or cancel such a job
+    retryable: bool  # whether its owner may start a failed job again
     run: JobWork
-    # Called in the transaction that fails or cancels a job, so that the job's subject ends with it.
-    # ``None``: the subject stays as it is.
+    # Called in the transaction that fails or cancels a job, to end the job's subject with the job.
+    # Without it, the subject stays as it is.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
     # A session needs a recent login to retry a job of this kind.
     needs_recent_login: bool = False
-    # An attempt that takes longer is taken for stuck. Bulk work counts each turn by itself.
+    # An attempt that takes longer counts as stuck. In bulk work, the deadline holds for each turn.
     deadline_seconds: float = 60.0
-    # For so long one turn after the other may be taken in one process, which keeps what they need.
-    # 0: a process has nothing that the next turn needs.
+    # A process may run turns of the same job for this long, because it keeps open files for them.
+    # With 0, each turn can run in any process.
     max_stay_seconds: float = 0.0
-    # Called in the transaction that starts an ended job again, so that its subject is as before.
-    # False: it can't be, since what the work needs is gone.
+    # Called in the transaction that restarts an ended job, to restore the job's subject. Returns
+    # false if that is impossible, because the work's input is gone.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
-    # How long it is tried while it fails for reasons that may pass. ``None``: as the settings say.
+    # A job that fails for temporary reasons is retried for this long. ``None`` stands for the
+    # setting ``patience``.
     patience: timedelta | None = None
-    # Why it failed, when that time is over. ``None``: `job.given_up`, with the last reason.
+    # The error after that time. Without it, the error is `job.given_up` with the last reason.
     given_up: ErrorType | None = field(default=None, hash=False)
 
 
 _kinds: dict[str, JobKind] = {}
-_requests: dict[RequestKind, RequestWork] = {}
+_request_work: dict[RequestKind, RequestWork] = {}
 
 
-def register(kind: JobKind) -> JobKind:
+def register_kind(kind: JobKind) -> JobKind:
     if kind.name in _kinds:
         raise ValueError(f"job kind {kind.name} is registered twice")
     _kinds[kind.name] = kind
@@ -68,10 +69,17 @@ def register(kind: JobKind) -> JobKind:
     return kind
 
 
-def ending(
+def register_request_kind(kind: RequestKind, run: RequestWork) -> RequestKind:
+    if kind in _request_work:
+        raise ValueError(f"kind of request {kind.task} is registered twice")
+    _request_work[kind] = run
+    return kind
+
+
+def call_with_subject(
     model: type[Subject], end: Callable[[UnitOfWork, Subject, int, str], None]
 ) -> Callable[[UnitOfWork, Job], None]:
-    """Make an ``on_abandoned`` that gives ``end`` the subject, the job's id and its status."""
+    """Return an ``on_abandoned`` that calls ``end`` with the subject, the job's id and status."""
 
     def end_with_job(uow: UnitOfWork, job: Job) -> None:
         subject = uow.session.get(model, job.subject_id)
@@ -81,27 +89,21 @@ def ending(
     return end_with_job
 
 
-def register_request(kind: RequestKind, run: RequestWork) -> RequestKind:
-    if kind in _requests:
-        raise ValueError(f"kind of request {kind.task} is registered twice")
-    _requests[kind] = run
-    return kind
-
-
-def registered_requests() -> Mapping[RequestKind, RequestWork]:
-    return _requests
-
-
-def registered() -> frozenset[JobKind]:
-    """The kinds that the modules of this process have registered."""
+def list_kinds() -> frozenset[JobKind]:
+    """Return the kinds that the loaded modules of this process registered."""
     return frozenset(_kinds.values())
 
 
-def find(name: str) -> JobKind | None:
-    """``None`` for a kind of another release."""
+def list_request_work() -> Mapping[RequestKind, RequestWork]:
+    """Return the work of each kind of request that the loaded modules registered."""
+    return _request_work
+
+
+def find_kind(name: str) -> JobKind | None:
+    """Return the kind, or ``None`` for a kind that only another release knows."""
     return _kinds.get(name)
 
 
-def kind_named(name: str) -> JobKind:
-    """Raises ``KeyError`` for a kind that no module of this process has registered."""
+def get_kind(name: str) -> JobKind:
+    """Return the kind; raises ``KeyError`` if no module of this process registered it."""
     return _kinds[name]

@@ -1,8 +1,9 @@
-"""Sends jobs to their queues: after the commit that queues them, and in turns between owners.
+"""Sends jobs to their queues after the commit that queued them, in turns between owners.
 
-Workers take a queue's messages in order, so what an owner has there is what other owners wait for.
-A queue holds few messages of one owner. The owner's other jobs stay rows with ``sends`` 0, of which
-a claim sends the next one: a thousand jobs of one owner and the single job of another alternate.
+Workers take a queue's messages in order, so one owner's messages delay the other owners.
+Therefore a queue holds few messages per owner. The owner's other jobs stay rows with ``sends`` 0,
+and each claim sends the next one. A thousand jobs of one owner and a single job of another owner
+alternate.
 """
 
 from datetime import timedelta
@@ -21,20 +22,20 @@ from storage.unit_of_work import UnitOfWork
 if TYPE_CHECKING:
     from storage.broker import Broker
 
-# The sweep sends a job again that no worker has claimed by then.
+# The sweep sends a job again if no worker claimed it by then.
 FIRST_RESEND = timedelta(seconds=2)
-# Another owner's job waits for each of them. The next one is sent as soon as one is claimed, so two
-# keep all workers of a queue busy: one is claimed while the other is on its way.
+# Another owner's job waits behind this many jobs. Each claim sends the next job, so two keep all
+# workers of a queue busy: while a worker claims one, the other one is on its way.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
-# No worker has claimed the job in half a minute, perhaps since none knows its kind: the owner's
-# other jobs don't wait for it any longer.
+# After this many sends, half a minute has passed. Perhaps no worker knows the job's kind, so the
+# owner's other jobs stop waiting for it.
 MAX_SENDS_IN_TURN = 4
-# A job that was due for longer is found by a whole look alone (``pace``). Little is: a sweep deals
-# with what is due within seconds.
+# Only a full scan of the sweep finds jobs that have been due for longer. There are few, because
+# the sweep handles due jobs within seconds.
 RECENT = timedelta(seconds=30)
 
 
-def enqueue(
+def enqueue_job(
     uow: UnitOfWork,
     kind: JobKind,
     *,
@@ -43,10 +44,12 @@ def enqueue(
     subject_id: int | None = None,
     total: int | None = None,
 ) -> Job:
-    """Write the job in the caller's transaction; it is sent once that has committed.
+    """Write the job in the caller's transaction, and send it after the commit.
 
-    The job takes turns with those of other users: as a job of ``on_behalf_of``, or without it of
-    the user who sees the job.
+    Args:
+        user_id: the user who sees the job.
+        on_behalf_of: the owner whose jobs this job takes turns with. Without it, ``user_id``.
+        total: how much work the job has.
     """
     owner_id = on_behalf_of or user_id or 0
     job = Job(
@@ -59,23 +62,24 @@ def enqueue(
         traceparent=spans.traceparent(),
         waiter=uow.waiter,
         progress_total=total,
-        **in_turn(kind.queue, owner_id),
+        **plan_turn(kind.queue, owner_id),
     )
     uow.session.add(job)
     uow.session.flush()
-    send_in_turn(uow, job)
+    send_after_commit(uow, job)
     return job
 
 
-def in_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
-    """Return what a job of this queue and owner is queued with: it is sent now, or has to wait."""
+def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
+    """Return the columns that say whether a job of this queue and owner is sent now, or waits."""
     other = aliased(Job)
-    of_owner = other.queue == queue, other.on_behalf_of == owner_id
+    is_queued = other.status == JobStatus.QUEUED
     was_sent = other.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
-    # The sweep keeps all of them among these.
+    # The sweep keeps all sent jobs within this range.
     is_recent = other.send_after > func.now() - RECENT
-    queued = select(other.id).where(other.status == JobStatus.QUEUED, *of_owner)
-    sent = queued.where(was_sent, is_recent)
+    sent = select(other.id).where(
+        is_queued, other.queue == queue, other.on_behalf_of == owner_id, was_sent, is_recent
+    )
     must_wait = exists(sent.offset(MAX_SENT_JOBS_OF_AN_OWNER - 1))
     return {
         "sends": case((must_wait, 0), else_=1),
@@ -83,32 +87,43 @@ def in_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
     }
 
 
-def send_in_turn(uow: UnitOfWork, job: Job) -> None:
-    """Send the job after the commit, unless it was queued to wait."""
+def send_after_commit(uow: UnitOfWork, job: Job) -> None:
+    """Send the job after the commit, unless it has to wait for its turn."""
     if job.sends:
-        uow.after_commit(lambda: send(uow.broker, job))
+        uow.after_commit(lambda: send_job(uow.broker, job))
 
 
-def send_next(uow: UnitOfWork, claimed: Job) -> None:
-    """Send the job that has waited longest of those that the owner of the claimed one has.
+def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
+    """Send the job that has waited longest, of the claimed job's owner and queue.
 
-    Jobs that the owner asked for before the claimed one were sent before it, so the look begins
-    there; the sweep sends the few jobs that this passes over.
+    Jobs that the owner enqueued before the claimed one were sent before it. The search therefore
+    starts at the claimed job. The sweep sends the few jobs that this search misses.
     """
-    waits = Job.status == JobStatus.QUEUED, Job.sends == 0
-    alike = Job.queue == claimed.queue, Job.on_behalf_of == claimed.on_behalf_of
-    since = Job.send_after.between(claimed.created_at, func.now())
-    oldest = select(Job.id).where(*waits, *alike, since).order_by(Job.send_after).limit(1)
-    its_turn = update(Job).where(
-        Job.id == oldest.with_for_update(skip_locked=True).scalar_subquery()
+    oldest = (
+        select(Job.id)
+        .where(
+            Job.status == JobStatus.QUEUED,
+            Job.sends == 0,
+            Job.queue == claimed.queue,
+            Job.on_behalf_of == claimed.on_behalf_of,
+            Job.send_after.between(claimed.created_at, func.now()),
+        )
+        .order_by(Job.send_after)
+        .limit(1)
+        .with_for_update(skip_locked=True)
     )
-    sent = its_turn.values(sends=1, send_after=func.now() + FIRST_RESEND)
-    job = uow.session.scalar(sent.returning(Job))
+    statement = (
+        update(Job)
+        .where(Job.id == oldest.scalar_subquery())
+        .values(sends=1, send_after=func.now() + FIRST_RESEND)
+        .returning(Job)
+    )
+    job = uow.session.scalar(statement)
     if job is not None:
-        send_in_turn(uow, job)
+        send_after_commit(uow, job)
 
 
-def send(broker: "Broker", job: Job) -> bool:
+def send_job(broker: "Broker", job: Job) -> bool:
     """Send the job's id to its queue. An extra message is harmless: only one claim succeeds."""
     # Flower and the worker's log show this name.
     task_id = f"job-{job.id}-{job.attempt}-{job.sends}"

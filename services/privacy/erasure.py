@@ -17,10 +17,12 @@ from core.queues import Queue
 from core.scopes import Scope
 from models import Erasure, Job, JobStatus, MailingList, Subscription, User
 from services.accounts import email_addresses
-from services.jobs import kinds, outbox, records
-from services.jobs import lease as leases
+from services.jobs import records
 from services.jobs.batches import work_in_turns
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job, record_progress
 from services.privacy import stages
 from services.subscriptions import deny_lists, lists
 from services.subscriptions.members import opt_outs
@@ -65,7 +67,7 @@ def mark(uow: UnitOfWork, email: str) -> int:
         if job is None:
             erasure.job_id = _enqueue(uow, erasure.user_id).id
         elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-            records.restart(uow, job)
+            records.retry_locked_job(uow, job)
         return erasure.job_id
     slugs = list(uow.session.scalars(select(MailingList.slug).where(_is_own(person))))
     if slugs:
@@ -108,7 +110,7 @@ def mark_record(uow: UnitOfWork, record: User) -> None:
 
 def _enqueue(uow: UnitOfWork, user_id: int) -> Job:
     # The person's own jobs end with them, so this is none of theirs. It takes turns as if it was.
-    return outbox.enqueue(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
+    return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
 
 
 def _is_own(person: User) -> ColumnElement[bool]:
@@ -172,8 +174,8 @@ def run(resources: Resources, lease: Lease) -> None:
         raise TransientError(error.message) from error
 
 
-ERASE_PERSON = kinds.register(
-    kinds.JobKind(
+ERASE_PERSON = register_kind(
+    JobKind(
         name="person.erase",
         run=run,
         queue=Queue.MAINTENANCE,
@@ -200,7 +202,7 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         place += 1
     else:
         told = {name: erasure.counts.get(name, 0) for name in stages.TOLD}
-        leases.succeed(uow, lease, {"user_id": erasure.user_id, **told})
+        complete_job(uow, lease, {"user_id": erasure.user_id, **told})
         erasure.stage = erasure.bookmark = erasure.address_hmac = None
         if erasure.finished_at is None:
             erasure.finished_at = func.now()
@@ -212,7 +214,7 @@ def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
     # Fails if another worker has the job now, and takes the batch back.
-    leases.progress(uow, lease, done=sum(counts.values()))
+    record_progress(uow, lease, done=sum(counts.values()))
     place += bookmark is None and place < len(names) - 1
     erasure.stage, erasure.bookmark, erasure.counts = names[place], bookmark, counts
     return False

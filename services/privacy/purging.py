@@ -45,6 +45,7 @@ from models import (
 from services.accounts import accounts
 from services.credits import orders
 from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from services.privacy.kept import REQUESTED_AT, RULES, Rule, past
 from services.subscriptions import consent
 from storage.database import Statement
@@ -54,7 +55,7 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-PURGE = maintenance.register(
+PURGE = register_maintenance(
     "maintenance.purge",
     every=timedelta(hours=1),
     run=lambda resources, _: purge_outlived(resources),
@@ -163,7 +164,7 @@ def _delete_past(rule: Rule, age: timedelta, uow: UnitOfWork, limit: int) -> int
 
 # It is enough to show from where a person agreed, and too little to find them.
 
-SHORTEN_IP_ADDRESSES = maintenance.register(
+SHORTEN_IP_ADDRESSES = register_maintenance(
     "maintenance.shorten_ips", every=timedelta(hours=1), run=lambda resources, _: shorten(resources)
 )
 
@@ -192,14 +193,14 @@ def shorten(resources: Resources) -> int:
     days, total = resources.settings.retention[Retained.IP_ADDRESSES], 0
     while True:
         with resources.unit_of_work() as uow:
-            after = maintenance.bookmark(uow, SHORTEN_IP_ADDRESSES) or 0
+            after = maintenance.read_bookmark(uow, SHORTEN_IP_ADDRESSES) or 0
             bounds = {"after": after, "limit": _MAX_BATCH_ROWS, "age": timedelta(days=days)}
             last = uow.session.scalar(_LAST_OLD_EVENT, bounds)
             if last is None:
                 break
             shortened = uow.session.execute(_SHORTEN, {"after": after, "last": last})
             total += len(shortened.all())
-            maintenance.set_bookmark(uow, SHORTEN_IP_ADDRESSES, last)
+            maintenance.write_bookmark(uow, SHORTEN_IP_ADDRESSES, last)
     batch = {"days": days, "most": _MAX_BATCH_ROWS}
     while True:
         with resources.unit_of_work() as uow:
@@ -215,7 +216,7 @@ def shorten(resources: Resources) -> int:
 # refers to them, and their history is of such requests alone: no subscription, no opt-out, no
 # credits. Their history goes with them.
 
-PURGE_STRANGERS = maintenance.register(
+PURGE_STRANGERS = register_maintenance(
     "maintenance.strangers",
     every=timedelta(hours=1),
     run=lambda resources, began_at: purge(resources, now=began_at),
@@ -292,7 +293,7 @@ def _look_for_people(resources: Resources, age: timedelta) -> int:
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:
-            after = maintenance.bookmark(uow, PURGE_STRANGERS) or 0
+            after = maintenance.read_bookmark(uow, PURGE_STRANGERS) or 0
             following = select(User.id).where(User.id > after).order_by(User.id)
             # `None` when these are the last ones.
             last = uow.session.scalar(following.offset(_MAX_PEOPLE_AT_ONCE - 1).limit(1))
@@ -304,7 +305,7 @@ def _look_for_people(resources: Resources, age: timedelta) -> int:
             if few := uow.session.scalars(unlisted).all():
                 people = _lock_people(uow, User.id.in_(few), *_without_a_trace(age))
                 total += _purge_people(uow, people, age)
-            maintenance.set_bookmark(uow, PURGE_STRANGERS, last)
+            maintenance.write_bookmark(uow, PURGE_STRANGERS, last)
         if last is None:
             break
     return total

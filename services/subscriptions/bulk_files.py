@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, select
 from core import ids
 from models import ImportChunk, MemberExport, MemberImport, NamedMember
 from services import removals
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from storage.encryption import WrappedKey
 from storage.objects import ObjectMissing
 from storage.parts import PartWriter, StoredFile, remove_all
@@ -54,7 +54,7 @@ def stored_file(resources: Resources, row: MemberImport | MemberExport) -> Store
     return StoredFile(resources.objects, row.object_prefix, row.size, data_key(resources, row))
 
 
-SWEEP_FILES = maintenance.register(
+SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep(resources, now=began_at),

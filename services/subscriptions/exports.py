@@ -29,9 +29,10 @@ from services.access.caller import Caller, require_scope
 from services.access.sessions import require_recent_login
 from services.accounts import accounts
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import kinds, outbox
-from services.jobs import lease as leases
-from services.jobs.lease import JobCancelled, Lease
+from services.jobs.kinds import JobKind, call_with_subject, register_kind
+from services.jobs.lease import JobCancelled, Lease, renew_lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job
 from services.paging import PageOfRows, PageRequest
 from services.security_events import EventType, record
 from services.subscriptions import bulk_files, export_sheets, lists, segments
@@ -147,7 +148,7 @@ def enqueue_export(
         list_id=mailing_list.id,
         kind=kind,
     )
-    return outbox.enqueue(uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id)
+    return enqueue_job(uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id)
 
 
 def get(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
@@ -198,7 +199,7 @@ def run(resources: Resources, lease: Lease) -> None:
     form = ExportFormat(export.format)
     file = bulk_files.new_file(resources, EXPORTS)
     with resources.unit_of_work() as uow:
-        leases.renew(uow, lease)
+        renew_lease(uow, lease)
         export = uow.session.get_one(MemberExport, export.id)
         # An earlier attempt, which may still be writing, has a prefix of its own.
         removals.forget(uow, f"{export.object_prefix}/")
@@ -230,14 +231,14 @@ def run(resources: Resources, lease: Lease) -> None:
         if not removals.keep(uow, f"{export.object_prefix}/"):
             raise TransientError("The export took longer than an unfinished file is kept.")
         result = {"export_id": export.id, "rows": rows, "format": export.format}
-        leases.succeed(uow, lease, result)
+        complete_job(uow, lease, result)
         _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)
 
 
 _SCOPES = {ExportKind.MEMBERS: Scope.SUBSCRIPTION_READ, ExportKind.DELIVERY: Scope.DELIVERY}
 EXPORT_JOBS = {
-    kind: kinds.register(
-        kinds.JobKind(
+    kind: register_kind(
+        JobKind(
             f"export.{kind}",
             Queue.EXPORT,
             scope,
@@ -246,7 +247,7 @@ EXPORT_JOBS = {
             # An export holds one view of the database from first to last, so it can't take turns.
             deadline_seconds=3600.0,
             needs_recent_login=True,
-            on_abandoned=kinds.ending(MemberExport, _abandon),
+            on_abandoned=call_with_subject(MemberExport, _abandon),
         )
     )
     for kind, scope in _SCOPES.items()

@@ -23,7 +23,7 @@ from models import (
 from services.access import quotas
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from storage.long_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -233,7 +233,7 @@ def verify(resources: Resources) -> list[FiguresFault]:
             failures += 1
 
 
-FOLD_COUNTS = maintenance.register(
+FOLD_COUNTS = register_maintenance(
     "maintenance.fold_counts",
     every=timedelta(seconds=30),
     run=lambda resources, _: fold_all(resources),

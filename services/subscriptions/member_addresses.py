@@ -14,10 +14,11 @@ from core.scopes import Scope
 from models import FormerAddress, Subscription, User
 from services.accounts.account_mails import MailKind
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
-from services.jobs import kinds, outbox
-from services.jobs import lease as leases
 from services.jobs.batches import work_in_turns
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job, record_progress
 from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
@@ -33,7 +34,7 @@ def begin(
     uow: UnitOfWork, user_id: int, *, after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
 ) -> None:
     """Have all lists of the person show their owners the address that the account has now."""
-    job = outbox.enqueue(uow, SHOW_ADDRESS, user_id=None, on_behalf_of=user_id, subject_id=user_id)
+    job = enqueue_job(uow, SHOW_ADDRESS, user_id=None, on_behalf_of=user_id, subject_id=user_id)
     job.sends = 0
     job.run_at = job.send_after = func.now() + after + _MARGIN
 
@@ -48,7 +49,7 @@ def run(resources: Resources, lease: Lease) -> None:
         left = uow.session.scalar(_UNDONE_WITHIN, {**values, "lifetime": TOKEN_LIFETIMES[undo]})
         if left is not None and left > timedelta(0):
             begin(uow, user_id, after=left)
-            leases.succeed(uow, lease, {})
+            complete_job(uow, lease, {})
             return
     reached: int | None = 0
 
@@ -73,8 +74,8 @@ SELECT greatest((
     WHERE user_id = :user_id AND kind = :changed AND sent_at IS NULL LIMIT 1
 )) - now()
 """)
-SHOW_ADDRESS = kinds.register(
-    kinds.JobKind(
+SHOW_ADDRESS = register_kind(
+    JobKind(
         "account.show_address", Queue.MAINTENANCE, Scope.SUBSCRIPTION_FULL, retryable=True, run=run
     )
 )
@@ -90,10 +91,10 @@ def _show_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int 
     query = select(s.list_id).where(*is_behind).order_by(s.list_id).limit(MAX_LISTS)
     list_ids = list(uow.session.scalars(query))
     if not list_ids:
-        leases.succeed(uow, lease, {})
+        complete_job(uow, lease, {})
         return None
     # Fails if another worker has the job now, and takes the batch back.
-    leases.progress(uow, lease, done=0)
+    record_progress(uow, lease, done=0)
     locks.share_lists(uow, *list_ids)
     if not locks.lock_pair(uow, user_id, *list_ids):
         raise TransientError("The person is gone.")

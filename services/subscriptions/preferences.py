@@ -27,9 +27,9 @@ from models import (
 from services.accounts import account_mails, accounts, mailed_tokens, unsolicited_mail
 from services.accounts.account_mails import MailKind, mail_kind, render
 from services.accounts.mailed_tokens import Purpose
-from services.jobs import lease as leases
-from services.jobs import outbox
 from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job
 from services.paging import PageRequest
 from services.subscriptions import consent, fields, lists, member_attributes, page_urls
 from services.subscriptions.member_attributes import ShownAttributes
@@ -133,7 +133,7 @@ def ask(
     )
     uow.session.add(asked)
     uow.session.flush()
-    outbox.enqueue(
+    enqueue_job(
         uow,
         MAIL_PREFERENCES,
         user_id=None,
@@ -172,7 +172,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         sent = uow.session.get(AccountMail, lease.subject_id)
         if sent is not None and mail is not None:
             sent.sent_at = func.now()
-        leases.succeed(uow, lease, {"sent": mail is not None})
+        complete_job(uow, lease, {"sent": mail is not None})
 
 
 MAIL_PREFERENCES = mail_kind("subscription.mail_preferences", send)

@@ -19,7 +19,7 @@ from core.languages.shown_lines import caseless, is_shown
 from core.logging import get_logger
 from models import DeletedTag, MemberTag
 from services import paging
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.fields import ValueRefused
 from services.subscriptions.members import locks
@@ -134,7 +134,7 @@ def _held(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
 
 log = get_logger(__name__)
 
-TAKE_OFF_TAGS = maintenance.register(
+TAKE_OFF_TAGS = register_maintenance(
     "maintenance.deleted_tags",
     every=timedelta(minutes=10),
     run=lambda resources, _: take_off(resources),

@@ -9,7 +9,7 @@ from models import ApiKey, EndpointState, User, WebhookEndpoint
 from services.access import api_keys
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from services.webhooks import webhook_endpoints
 from storage.database import Statement
 from storage.resources import Resources
@@ -18,7 +18,7 @@ from storage.unit_of_work import UnitOfWork
 ENDED_WITH_KEY = "It ended with its API key."
 KEY_EXPIRED = "Its API key expired."
 NOTICE_BEFORE_EXPIRY = timedelta(days=14)
-FOLLOW_EXPIRY = maintenance.register(
+FOLLOW_EXPIRY = register_maintenance(
     "webhooks.expire", every=timedelta(minutes=1), run=lambda resources, _: follow_expiry(resources)
 )
 _MAX_KEYS = 1_000

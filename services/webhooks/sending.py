@@ -25,10 +25,9 @@ from core.queues import Queue
 from core.scopes import Scope
 from integrations.receivers import Outcome, ReceiverClient, SignedPost
 from models import EndpointState, Job, JobStatus, WebhookEndpoint
-from services.jobs import kinds
-from services.jobs import lease as leases
-from services.jobs.kinds import JobKind
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
+from services.jobs.transitions import complete_job, hand_back_job, record_progress
 from services.webhooks import claims, outcomes, signing
 from services.webhooks.claims import Message
 from storage.resources import Resources
@@ -46,7 +45,7 @@ _MAX_BATCH_GROWTH = 4
 # How long an endpoint waits if its owner has reached the limit of active endpoints.
 _OWNER_LIMIT_PAUSE = timedelta(seconds=2)
 
-SEND_EVENTS = kinds.register(
+SEND_EVENTS = register_kind(
     JobKind(
         "webhook.send",
         queue=Queue.WEBHOOKS,
@@ -71,7 +70,7 @@ def send_due(resources: Resources, lease: Lease, receivers: ReceiverClient) -> N
     while True:
         with resources.unit_of_work() as uow:
             # Every transaction locks the job before the endpoint.
-            leases.progress(uow, lease, done=sent)
+            record_progress(uow, lease, done=sent)
             query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
             endpoint = uow.session.scalar(query.with_for_update())
             if endpoint is not None and messages:
@@ -81,11 +80,11 @@ def send_due(resources: Resources, lease: Lease, receivers: ReceiverClient) -> N
                 claims.release_claims(uow, messages[len(results) :])
                 lease.is_retried |= not all(result.is_success for result in results)
             if time.monotonic() > ends_at:
-                leases.hand_back(uow, lease)
+                hand_back_job(uow, lease)
                 return
             messages = _claim_batch(uow, lease, endpoint, batch_size)
             if not messages:
-                leases.succeed(uow, lease, {"sent": sent})
+                complete_job(uow, lease, {"sent": sent})
                 return
         began = time.monotonic()
         results = receivers.post_each(messages[0].url, _signed_posts(messages))

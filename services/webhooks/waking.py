@@ -9,13 +9,13 @@ import time
 from collections import deque
 from datetime import timedelta
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from core import clock
 from models import FINISHED, EndpointState, Job, WebhookEndpoint
-from services.jobs import outbox
-from services.jobs.lease import WORKS, requeue
-from services.jobs.sweep import Pace
+from services.jobs.outbox import enqueue_job
+from services.jobs.scan_paces import ScanPace
+from services.jobs.transitions import restart_job
 from services.webhooks.sending import SEND_EVENTS
 from storage.database import Statement
 from storage.resources import Resources
@@ -37,7 +37,7 @@ class EndpointWaker:
     def __init__(self) -> None:
         # The times of the last looks, each with the id of the newest event at that time.
         self._looks: deque[tuple[float, int]] = deque()
-        self._full_pace = Pace()
+        self._full_pace = ScanPace()
 
     def wake_due(self, resources: Resources) -> int:
         """Start the jobs of endpoints that are due, and return the number of jobs."""
@@ -51,7 +51,7 @@ class EndpointWaker:
         began = time.monotonic()
         rows = resources.database.rows(DUE, since=since, whole=is_full, most=_MAX_STARTED)
         if is_full:
-            self._full_pace.looked(time.monotonic() - began, found=False)
+            self._full_pace.record_scan(time.monotonic() - began, has_results=False)
         return sum(_start_job(resources, endpoint_id) for (endpoint_id,) in rows)
 
 
@@ -100,9 +100,8 @@ def _start_job(resources: Resources, endpoint_id: int) -> bool:
         if job is not None and job.status not in FINISHED:
             return False
         if job is not None and job.created_at > clock.now() - _JOB_LIFETIME:
-            values = {"cancel_requested": False, "crashes": 0, "run_at": func.now(), **WORKS}
-            return requeue(uow, Job.id == job.id, Job.status.in_(FINISHED), **values) is not None
-        new_job = outbox.enqueue(
+            return restart_job(uow, Job.id == job.id, Job.status.in_(FINISHED)) is not None
+        new_job = enqueue_job(
             uow, SEND_EVENTS, user_id=None, on_behalf_of=endpoint.user_id, subject_id=endpoint.id
         )
         endpoint.job_id = new_job.id

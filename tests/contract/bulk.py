@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from core.errors import DomainError
-from services.jobs import lease as leases
+from services.jobs import transitions
 from tests.contract.replies import data
 from tests.contract.subscribers import members
 from tests.stack import Stack, eventually
@@ -95,9 +95,9 @@ def finished(client: httpx2.Client, job_id: int, within: float = 20) -> dict[str
 def fail_job(stack: Stack, job_id: int, error: DomainError) -> None:
     """End the job as a worker does whose work failed."""
     with stack.resources.unit_of_work() as uow:
-        lease = leases.claim(uow, job_id)
+        lease = transitions.claim_job(uow, job_id)
         assert lease is not None
-        leases.fail(uow, lease, error)
+        transitions.fail_job(uow, lease, error)
 
 
 def newest_job(client: httpx2.Client) -> dict[str, Any]:

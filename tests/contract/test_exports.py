@@ -15,8 +15,8 @@ from core import clock
 from core.ids import random_hash_id
 from core.scopes import Scope
 from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS
-from services.jobs import lease as leases
-from services.jobs.lease import JobCancelled
+from services.jobs.lease import JobCancelled, Lease
+from services.jobs.transitions import cancel_job, claim_job
 from services.subscriptions import export_sheets, exports
 from tests.contract.bulk import (
     add,
@@ -179,20 +179,20 @@ def test_an_export_that_is_cancelled_leaves_no_object(
     list_id = new_list(quiet_client)["id"]
     job = data(export(quiet_client, list_id, "members", Prefer="wait=0"), 202)
     with quiet.resources.unit_of_work() as uow:
-        lease = leases.claim(uow, job["id"])
+        lease = claim_job(uow, job["id"])
     assert lease is not None
     monkeypatch.setattr(exports, "_batches", lambda *_, **__: stop_after_a_part(quiet, lease))
     with pytest.raises(JobCancelled):
         exports.run(quiet.resources, lease)
     assert objects(quiet, "exports")
     with quiet.resources.unit_of_work() as uow:
-        leases.cancel(uow, lease)
+        cancel_job(uow, lease)
     assert objects(quiet, "exports") == set()
     [row] = quiet.query("SELECT finished_at FROM exports WHERE id = %s", lease.subject_id)
     assert row[0] is not None
 
 
-def stop_after_a_part(stack: Stack, lease: leases.Lease) -> None:
+def stop_after_a_part(stack: Stack, lease: Lease) -> None:
     [row] = stack.query("SELECT object_prefix FROM exports WHERE id = %s", lease.subject_id)
     stack.resources.objects.put(f"{row[0]}/file/00000", b"x", "text/plain")
     lease.cancelled.set()

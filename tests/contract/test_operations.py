@@ -5,7 +5,7 @@ import httpx2
 import pytest
 from sqlalchemy import make_url
 
-from api.waiting.waiters import MAX_QUEUE_SECONDS_OF_WAITERS
+from api.waiting.queue_ages import MAX_QUEUE_SECONDS_OF_WAITERS
 from core.queues import Queue
 from integrations.llm.port import Usage
 from services.composer import call_charges

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from models import JobStatus
-from services.jobs import outbox
+from services.jobs.outbox import send_job
 from storage.broker import Broker
 from storage.resources import open_resources
 from tests.embedded import Services
@@ -39,7 +39,7 @@ def test_each_job_delivered_twice_at_once_has_one_effect(bench: Bench) -> None:
         jobs = [plan(uow, {}) for _ in range(TWICE)]
         # Beside each job's own message comes a second one, and so side by side in the queue.
         for job in jobs:
-            uow.after_commit(partial(outbox.send, uow.broker, job))
+            uow.after_commit(partial(send_job, uow.broker, job))
     resume(worker)
     bench.all_finished(within=120)
     assert bench.stack.query("SELECT count(*) FROM probe_starts") == [(TWICE,)]

@@ -213,5 +213,5 @@ def _start_unlucky_jobs_again(bench: Bench) -> None:
         for job in unlucky:
             assert job.error is not None
             assert job.error["code"] == "job.worker_lost"
-            records.restart(uow, job)
+            records.retry_locked_job(uow, job)
     bench.all_finished(within=60)

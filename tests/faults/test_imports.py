@@ -7,7 +7,7 @@ from contextlib import suppress
 from core.ids import random_hash_id
 from models import FINISHED
 from services.accounts import accounts
-from services.jobs.outbox import send
+from services.jobs.outbox import send_job
 from services.subscriptions.imports.endings import ROWS_PER_CHUNK
 from tests.embedded import Services
 from tests.faults.bulk import prepare, require_exact, succeeded, worker
@@ -155,7 +155,7 @@ def test_second_delivery_of_an_import_and_of_its_undo_does_nothing(
 def deliver_often(importing: Importing, job_id: int) -> None:
     job = importing.job(job_id)
     for _ in range(10):
-        assert send(importing.resources.broker, job)
+        assert send_job(importing.resources.broker, job)
 
 
 def test_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(

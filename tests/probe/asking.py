@@ -17,14 +17,14 @@ from api.auth.requirements import requires_scope
 from api.bodies.json_bodies import JsonRoute
 from api.parameters import StateOf
 from api.schemas.envelope import Envelope, envelope
-from api.waiting.waiters import while_connected
+from api.waiting.disconnects import while_connected
 from core.errors import DomainError, Kind, TransientError
 from core.logging import configure_logging
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import load_settings
 from services.access.caller import Caller
-from services.jobs import kinds
+from services.jobs.kinds import register_request_kind
 from storage.redis import request_calls
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
@@ -55,7 +55,7 @@ def answer(resources: Resources, asked: RequestLease) -> dict[str, Any]:
     return {"echo": question["text"]}
 
 
-ASKING = kinds.register_request(RequestKind("probe.answer", Queue.REQUEST), answer)
+ASKING = register_request_kind(RequestKind("probe.answer", Queue.REQUEST), answer)
 
 
 @router.post("/ask")

@@ -12,8 +12,9 @@ from sqlalchemy import text
 from core.queues import Queue
 from core.scopes import Scope
 from models import Job
-from services.jobs import kinds, outbox
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -53,9 +54,9 @@ def _run(resources: Resources, lease: Lease) -> None:
     tasks.run(resources, lease)
 
 
-def _probe(name: str, queue: Queue, deadline_seconds: float = 60.0) -> kinds.JobKind:
-    return kinds.register(
-        kinds.JobKind(
+def _probe(name: str, queue: Queue, deadline_seconds: float = 60.0) -> JobKind:
+    return register_kind(
+        JobKind(
             name=name,
             run=_run,
             queue=queue,
@@ -83,16 +84,14 @@ def plan(
     *,
     user_id: int | None = None,
     on_behalf_of: int | None = None,
-    kind: kinds.JobKind = PROBE,
+    kind: JobKind = PROBE,
 ) -> Job:
     """Enqueue a probe in the caller's transaction; `steps` is what `tests.probe.tasks` reads."""
     subject_id = uow.session.scalar(
         text("INSERT INTO probe_plans (plan) VALUES (:plan) RETURNING id"),
         {"plan": psycopg2.extras.Json(steps)},
     )
-    return outbox.enqueue(
-        uow, kind, user_id=user_id, on_behalf_of=on_behalf_of, subject_id=subject_id
-    )
+    return enqueue_job(uow, kind, user_id=user_id, on_behalf_of=on_behalf_of, subject_id=subject_id)
 
 
 def plan_committed(
@@ -100,7 +99,7 @@ def plan_committed(
     on_behalf_of: int | None = None,
     /,
     *,
-    kind: kinds.JobKind = PROBE,
+    kind: JobKind = PROBE,
     **steps: Any,
 ) -> int:
     """Enqueue one probe in a transaction of its own, and return the job's id."""

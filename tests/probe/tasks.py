@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import text
 
 from core.errors import DomainError, Kind, TransientError
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.jobs.transitions import complete_job, hand_back_job, record_progress
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -56,7 +56,7 @@ def _finish(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         # The effect first: it is the fence after it that must take it back.
         _insert(uow, "probe_effects", lease)
-        leases.succeed(uow, lease, {"pid": os.getpid()})
+        complete_job(uow, lease, {"pid": os.getpid()})
 
 
 def _step_by_step(resources: Resources, lease: Lease, plan: dict[str, Any]) -> None:
@@ -66,12 +66,12 @@ def _step_by_step(resources: Resources, lease: Lease, plan: dict[str, Any]) -> N
         _pause(lease, plan.get("step_sleep", 0.0))
         with resources.unit_of_work() as uow:
             _insert(uow, "probe_effects", lease, step)
-            leases.progress(uow, lease, done=step + 1, total=total)
+            record_progress(uow, lease, done=step + 1, total=total)
             if step + 1 == first + turn and step + 1 < total:
-                leases.hand_back(uow, lease)
+                hand_back_job(uow, lease)
                 return
     with resources.unit_of_work() as uow:
-        leases.succeed(uow, lease, {"steps": total})
+        complete_job(uow, lease, {"steps": total})
 
 
 def _steps_done(resources: Resources, lease: Lease) -> int:

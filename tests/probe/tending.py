@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import text
 
 from core.queues import Queue
-from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
 from storage.resources import Resources
 from tests.probe import worker
 
@@ -41,7 +41,7 @@ def tend(resources: Resources, _began_at: datetime) -> int:
     return 1
 
 
-TEND = maintenance.register("probe.tend", every=timedelta(seconds=2), queue=Queue.BULK, run=tend)
+TEND = register_maintenance("probe.tend", every=timedelta(seconds=2), queue=Queue.BULK, run=tend)
 
 
 if __name__ == "__main__":

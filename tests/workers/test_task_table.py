@@ -10,7 +10,8 @@ from celery import Celery
 
 import services
 from core.queues import Queue
-from services.jobs import kinds, maintenance
+from services.jobs import maintenance
+from services.jobs.kinds import list_kinds, list_request_work
 from tests.stack import Stack
 from workers import task_table
 from workers.context import ProcessContext
@@ -19,11 +20,11 @@ from workers.serving import serving
 # All names that modules register, and those of them that the task table's own modules register.
 PRINTED = """
 import importlib, json, sys
-from services.jobs import kinds, maintenance
+from services.jobs import maintenance
 for name in sys.argv[1:]:
     importlib.import_module(name)
-names = [kind.name for kind in (*kinds.registered(), *maintenance.registered())]
-print(json.dumps(sorted(names + [kind.task for kind in kinds.registered_requests()])))
+names = [kind.name for kind in (*list_kinds(), *maintenance.list_kinds())]
+print(json.dumps(sorted(names + [kind.task for kind in list_request_work()])))
 """
 
 
@@ -44,7 +45,7 @@ def test_the_table_loads_every_module_that_registers_a_kind_and_no_name_is_of_tw
 def test_each_registered_kind_has_a_task(stack: Stack) -> None:
     app = Celery()
     task_table.bind(app, ProcessContext(stack.resources.settings, serving([Queue.BULK])))
-    names = {kind.name for kind in kinds.registered()}
-    names |= {kind.name for kind in maintenance.registered()}
-    names |= {kind.task for kind in kinds.registered_requests()}
+    names = {kind.name for kind in list_kinds()}
+    names |= {kind.name for kind in maintenance.list_kinds()}
+    names |= {kind.task for kind in list_request_work()}
     assert names <= set(app.tasks)

@@ -94,12 +94,12 @@ class ShownExport:
         """The reason why there is no file, as long as it is kept."""
         if self.job is None or self.is_running:
             return None
-        error = jobs.error_shown(self.job)
+        error = jobs.describe_error(self.job)
         return None if error is None else str(error["message"])
 
     @property
     def progress(self) -> Progress | None:
-        return None if self.job is None else jobs.progress_of(self.job)
+        return None if self.job is None else jobs.measure_progress(self.job)
 
 
 def lapses_at(export: MemberExport) -> datetime | None:
@@ -185,7 +185,7 @@ async def stream_export(request: Request, visit: Visit, export_id: PathId) -> Re
 @router.post("/exports/{export_id}/cancel")
 def cancel_export(visit: FormVisit, uow: Transaction, export_id: PathId) -> Response:
     job = _shown(uow, visit, export_id).job
-    cancelled = 0 if job is None else jobs.cancel(uow, visit.caller, job.id)
+    cancelled = 0 if job is None else jobs.cancel_own_job(uow, visit.caller, job.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
     return visit.done(f"{PATH}/{export_id}", notice)
 
@@ -205,6 +205,6 @@ def _shown(uow: UnitOfWork, visit: ConsoleVisit, export_id: int) -> ShownExport:
     title = lists.titles_of(uow, [export.list_id])[export.list_id]
     job = None
     if export.size is None:
-        job = jobs.find_unfinished(uow, export.user_id, EXPORT_KINDS, export.id)
-        job = job or jobs.find_late(uow, export.user_id, EXPORT_KINDS, export.id)
+        job = jobs.find_unfinished_job(uow, export.user_id, EXPORT_KINDS, export.id)
+        job = job or jobs.find_recent_job(uow, export.user_id, EXPORT_KINDS, export.id)
     return ShownExport(export, title, job)

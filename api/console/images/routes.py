@@ -31,7 +31,7 @@ from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.parameters import Cursor, Transaction
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord
-from api.waiting.waiters import while_connected
+from api.waiting.disconnects import while_connected
 from core.errors import DomainError
 from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue

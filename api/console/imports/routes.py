@@ -52,9 +52,9 @@ from services.paging import PageRequest
 from services.subscriptions import lists, tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.imports import records
+from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.records import ImportOptions
-from services.subscriptions.imports.written_forms import DateOrder
 from storage.unit_of_work import UnitOfWork
 
 PREFIX = f"{CONSOLE_PATH}/imports"
@@ -278,7 +278,7 @@ def cancel_import(visit: FormVisit, import_id: PathId) -> Response:
     shown = shown_import(visit, import_id)
     worker = shown.undo if shown.is_undoing else shown.job
     with visit.unit_of_work() as uow:
-        cancelled = 0 if worker is None else jobs.cancel(uow, visit.caller, worker.id)
+        cancelled = 0 if worker is None else jobs.cancel_own_job(uow, visit.caller, worker.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
     return visit.done(f"{PREFIX}/{import_id}", notice)
 

@@ -11,7 +11,7 @@ from typing import Any
 from api.console.typed_forms import wrong_field
 from models import ImportKind, MemberImport
 from services.subscriptions.imports.consent_cells import STATUS_VALUES, folded_value
-from services.subscriptions.imports.vocabulary import MAX_WORD_CHARACTERS
+from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
 
 AS_RECOGNISED = ""
 STATUS_CHOICES = (

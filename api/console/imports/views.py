@@ -15,20 +15,24 @@ from models import FINISHED, Job, MemberField, MemberImport
 from services.jobs import records as jobs
 from services.jobs.records import Progress
 from services.subscriptions import fields, lists
-from services.subscriptions.imports import cells, columns, endings, records, shown_cells
-from services.subscriptions.imports.columns import (
+from services.subscriptions.imports import column_layout, endings, field_columns, records
+from services.subscriptions.imports.column_forms import DecimalMark
+from services.subscriptions.imports.column_layout import (
     CONSENT_PREFIX,
     FIELD_PREFIX,
     IGNORED,
     ConsentSubject,
 )
+from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
-from services.subscriptions.imports.written_forms import DateOrder, DecimalMark
+from services.subscriptions.imports.samples import add_samples
 
 COLUMNS_ON_PAGE = 20
 MAX_NAME_CHARACTERS_SHOWN = 80
 IGNORE, NEW_FIELD, AS_RECOGNISED = "ignore", "new", ""
-FIELD_TYPES = dict(zip(cells.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True))
+FIELD_TYPES = dict(
+    zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
+)
 # Further choices, with the type of the new field behind the colon.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field: {words}" for type_, words in FIELD_TYPES.items()
@@ -79,7 +83,7 @@ class ColumnChoice:
     """A column of a file, and its role.
 
     Attributes:
-        becomes: a role of ``columns.ROLES``, a field, or several roles with commas.
+        becomes: a role of ``column_layout.ROLES``, a field, or several roles with commas.
         creates: the type of the field that is made of it.
         written: how it writes dates or numbers, in words.
         chosen: the value of its select box.
@@ -131,7 +135,7 @@ def column_choices(
     given = {}
     for name, role in (task.mapping or {}).items():
         try:
-            given[columns.index_of(names, name)] = role
+            given[column_layout.index_of(names, name)] = role
         except DomainError:
             # The file has no such column: its error says so.
             continue
@@ -159,7 +163,7 @@ def column_choices(
 
 
 def roles_to_choose(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
-    known = [(role, _words(role)) for role in columns.ROLES if role != IGNORE]
+    known = [(role, _words(role)) for role in column_layout.ROLES if role != IGNORE]
     own = [(FIELD_PREFIX + field.key, f"Field: {field.label}") for field in fields]
     new = [(NEW_FIELD, "Create a field"), *_TYPED_FIELDS.items()]
     return [(IGNORE, "Nothing: leave it out"), *known, *own, *new]
@@ -192,11 +196,13 @@ def mapping_of(
         if is_new_field(value):
             key = each.becomes.removeprefix(FIELD_PREFIX)
             if each.creates is None:
-                key = cells.free_key(each.name, keys)
+                key = field_columns.free_key(each.name, keys)
             keys.add(key)
             role = FIELD_PREFIX + key + value.removeprefix(NEW_FIELD)
         try:
-            is_found = bool(each.name.strip()) and columns.index_of(names, each.name) == each.index
+            is_found = (
+                bool(each.name.strip()) and column_layout.index_of(names, each.name) == each.index
+            )
         except DomainError:
             is_found = False
         found[each.name if is_found else str(each.index)] = role
@@ -327,7 +333,7 @@ class ShownImport:
     @property
     def progress(self) -> Progress | None:
         worker = self.undo if self.is_undoing else self.job
-        return None if worker is None else jobs.progress_of(worker)
+        return None if worker is None else jobs.measure_progress(worker)
 
     @property
     def time_left(self) -> str | None:
@@ -364,7 +370,7 @@ def shown_import(visit: ConsoleVisit, import_id: int) -> ShownImport:
     shown = ShownImport(task, title, job, undo, fields=own)
     if shown.is_live:
         return shown
-    found = shown_cells.shown(resources, endings.result_of(task))
+    found = add_samples(resources, endings.result_of(task))
     return replace(
         shown,
         choices=column_choices(task, found.get("columns", ()), own) if task.dry_run else (),

@@ -209,7 +209,7 @@ def cancel_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
         job = actions.job_of(uow, _owned(uow, visit, mailing_list.id, bulk_id))
-        ended = 0 if job is None else records.cancel(uow, visit.caller, job.id)
+        ended = 0 if job is None else records.cancel_own_job(uow, visit.caller, job.id)
     notice = "The bulk action is cancelled." if ended else "The bulk action had ended before."
     return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 

@@ -217,8 +217,8 @@ def show_jobs(
     of_queue = next((each for each in Queue if each == queue), None)
     wanted = PageRequest(JOBS_ON_PAGE, cursor=cursor)
     with visit.unit_of_work() as uow:
-        found = records.list_all(
-            uow, wanted, status=of_status, queue=of_queue, look_at=JOBS_LOOKED_AT
+        found = records.list_all_jobs(
+            uow, wanted, status=of_status, queue=of_queue, max_scanned=JOBS_LOOKED_AT
         )
     figures = deployment_figures.read(visit.state.resources.database)
     chosen = {"status": of_status or _ANY, "queue": of_queue or _ANY}
@@ -237,13 +237,13 @@ def show_jobs(
 @router.get("/jobs/{job_id}")
 def show_job(visit: OperatorVisit, job_id: PathId, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
-        job = records.get_any(uow, job_id)
+        job = records.get_any_job(uow, job_id)
     return visit.form_page(
         "operator_job.html",
         form,
         job=job,
-        error=records.error_shown(job),
-        next_try_at=records.next_try_at(job),
+        error=records.describe_error(job),
+        next_try_at=records.get_retry_time(job),
         has_ended=job.status in FINISHED,
         may_be_retried=job.status in (JobStatus.FAILED, JobStatus.CANCELLED),
     )

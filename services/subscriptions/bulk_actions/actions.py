@@ -24,10 +24,12 @@ from services.access import quotas
 from services.access.caller import Caller
 from services.access.sessions import require_recent_login
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import kinds, outbox, records
-from services.jobs import lease as leases
+from services.jobs import records
 from services.jobs.batches import work_in_turns
+from services.jobs.kinds import JobKind, call_with_subject, register_kind
 from services.jobs.lease import JobCancelled, Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job, record_progress
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import figures, lists, tags
 from services.subscriptions.bulk_actions import batches
@@ -90,8 +92,8 @@ def change_members(resources: Resources, lease: Lease) -> None:
     work_in_turns(resources, lease, partial(_change_batch, lease=lease))
 
 
-CHANGE_MEMBERS = kinds.register(
-    kinds.JobKind(
+CHANGE_MEMBERS = register_kind(
+    JobKind(
         "members.bulk",
         Queue.BULK,
         Scope.SUBSCRIPTION_FULL,
@@ -100,7 +102,7 @@ CHANGE_MEMBERS = kinds.register(
         # A bulk action may remove members, which needs a recent login.
         needs_recent_login=True,
         # Its changes stay, and can be undone.
-        on_abandoned=kinds.ending(BulkAction, _end),
+        on_abandoned=call_with_subject(BulkAction, _end),
         on_restarted=_go_on_with_job,
     )
 )
@@ -118,7 +120,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     batch = batches.next_batch(uow, bulk, statuses)
     if batch is None:
         counts = {"bulk_id": bulk.id, "matched": bulk.matched, "changed": bulk.changed}
-        leases.succeed(uow, lease, counts)
+        complete_job(uow, lease, counts)
         _end(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
         return True
     total = None
@@ -126,7 +128,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
         total = figures.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
     matched, changed = batches.apply(uow, bulk, batch, wanted.condition())
     # The job first, then the action: the order in which a transaction that ends both locks them.
-    leases.progress(uow, lease, done=bulk.seen + batch.seen, total=total)
+    record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
     bulk.reached_status, bulk.reached_id = batch.status, batch.last
     bulk.seen += batch.seen
     bulk.matched += matched
@@ -142,15 +144,15 @@ def undo_changes(resources: Resources, lease: Lease) -> None:
     work_in_turns(resources, lease, partial(_undo_batch, lease=lease))
 
 
-UNDO_BULK_ACTION = kinds.register(
-    kinds.JobKind(
+UNDO_BULK_ACTION = register_kind(
+    JobKind(
         "members.bulk_undo",
         Queue.BULK,
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=undo_changes,
         # An undo that ended early is not taken back, and asking again goes on.
-        on_abandoned=kinds.ending(BulkAction, _end_undo),
+        on_abandoned=call_with_subject(BulkAction, _end_undo),
     )
 )
 
@@ -175,12 +177,12 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
         (restored, _), last = batches.take_back(uow, bulk, most=room)
     if last is None:
         kept = bulk.changed - bulk.undone
-        leases.succeed(uow, lease, {"bulk_id": bulk.id, "undone": bulk.undone, "kept": kept})
+        complete_job(uow, lease, {"bulk_id": bulk.id, "undone": bulk.undone, "kept": kept})
         bulk.undone_at = func.now()
         _end_undo(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
         return True
     # The job first, then the action: the order in which a transaction that ends a job locks them.
-    leases.progress(uow, lease, done=bulk.undone + restored, total=bulk.changed)
+    record_progress(uow, lease, done=bulk.undone + restored, total=bulk.changed)
     bulk.undone += restored
     bulk.undo_reached_id = last
     return False
@@ -217,7 +219,7 @@ def list_of(
 
 def job_of(uow: UnitOfWork, bulk: BulkAction) -> Job | None:
     """The job that does the action; ``None`` once it has ended."""
-    return records.find_unfinished(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
+    return records.find_unfinished_job(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
 
 
 def undo_until(bulk: BulkAction) -> datetime | None:
@@ -289,7 +291,7 @@ def begin(
         bulk.tag_id = found.get(order.value, 0)
     uow.session.add(bulk)
     uow.session.flush()
-    return outbox.enqueue(uow, CHANGE_MEMBERS, user_id=owner_id, subject_id=bulk.id)
+    return enqueue_job(uow, CHANGE_MEMBERS, user_id=owner_id, subject_id=bulk.id)
 
 
 def undo(uow: UnitOfWork, caller: Caller, bulk_id: int) -> int | None:
@@ -315,7 +317,7 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int) -> int | None:
     if not (goes_on or uow.session.scalar(is_offered.where(BulkAction.id == bulk.id))):
         raise BULK_UNDO_OVER(days=BULK_UNDO_TIME.days)
     if job is None:
-        job = outbox.enqueue(
+        job = enqueue_job(
             uow,
             UNDO_BULK_ACTION,
             user_id=caller.user_id,
@@ -324,5 +326,5 @@ def undo(uow: UnitOfWork, caller: Caller, bulk_id: int) -> int | None:
         )
         bulk.undo_job_id = job.id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        records.restart(uow, job)
+        records.retry_locked_job(uow, job)
     return job.id

@@ -25,11 +25,10 @@ from core.logging import get_logger
 from core.settings.notations import PlanQuota
 from models import ImportChunk, MemberImport
 from services.access import quotas
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.jobs.transitions import record_progress
 from services.subscriptions import bulk_files, deny_lists, lists
-from services.subscriptions.imports import shown_cells, staging, statements
-from services.subscriptions.imports.columns import LeftOut
+from services.subscriptions.imports import staging, statements
 from services.subscriptions.imports.endings import (
     DUPLICATE,
     DUPLICATE_CODE,
@@ -40,6 +39,8 @@ from services.subscriptions.imports.endings import (
     chunk_key,
     decode,
 )
+from services.subscriptions.imports.rows import LeftOut
+from services.subscriptions.imports.samples import add_problems
 from services.subscriptions.imports.staging import (
     ADDED,
     ALREADY,
@@ -279,7 +280,7 @@ def commit(
             not_added = seal(applied.not_added, key, name)
             _count_rows(uow, hold(uow), task, chunk, applied)
             if applied.dropped_expiries:
-                shown_cells.add_problems(resources, task, applied.dropped_expiries)
+                add_problems(resources, task, applied.dropped_expiries)
             one = ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
             uow.session.add(one)
     except IntegrityError as error:
@@ -351,7 +352,7 @@ def _count_rows(
     # The job first, then the import: the order in which a transaction that ends both locks them.
     # If another worker has the job now, this rolls the chunk back.
     done = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS) + len(chunk.rows)
-    leases.progress(uow, lease, done=done, total=task.received if task.is_split else None)
+    record_progress(uow, lease, done=done, total=task.received if task.is_split else None)
     for verdict, rows in applied.counts.items():
         setattr(task, verdict, getattr(task, verdict) + rows)
     task.updated += applied.updated

@@ -9,21 +9,15 @@ from collections.abc import Iterable, Mapping
 
 from core.errors import DomainError
 from core.errors.imports import IMPORT_STATUS_VALUES
-from services.subscriptions.imports.columns import (
-    OPT_OUTS,
-    STRICTNESS,
-    ConsentColumn,
-    ConsentSubject,
-    RowProblem,
-    SuppressionStatus,
-)
+from services.subscriptions.imports.column_layout import ConsentColumn, ConsentSubject
 from services.subscriptions.imports.consent_words import (
     OPT_OUT_WORDS,
     Meaning,
     items_of,
     read_words,
 )
-from services.subscriptions.imports.vocabulary import MAX_WORD_CHARACTERS, fold, key, load_words
+from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, fold, key, load_words
+from services.subscriptions.imports.rows import OPT_OUTS, STRICTNESS, RowProblem, SuppressionStatus
 
 WANTED, UNKNOWN = SuppressionStatus.WANTED, SuppressionStatus.UNKNOWN
 UNSUBSCRIBED, BOUNCED = SuppressionStatus.UNSUBSCRIBED, SuppressionStatus.BOUNCED

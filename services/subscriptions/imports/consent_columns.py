@@ -9,17 +9,15 @@ from enum import Enum
 from functools import lru_cache
 
 from core.errors.imports import IMPORT_COLUMN_AMBIGUOUS
-from services.subscriptions.imports.columns import (
-    COLUMNS,
+from services.subscriptions.imports.column_layout import (
     FIELD_PREFIX,
-    OWN_COLUMNS,
     Basis,
     ColumnLayout,
     ConsentColumn,
     ConsentSubject,
-    SuppressionStatus,
 )
-from services.subscriptions.imports.vocabulary import (
+from services.subscriptions.imports.column_vocabulary import COLUMNS, OWN_COLUMNS
+from services.subscriptions.imports.known_words import (
     MAX_TEXT_CHARACTERS,
     MAX_WORD_CHARACTERS,
     fold,
@@ -28,6 +26,7 @@ from services.subscriptions.imports.vocabulary import (
     load_words,
     split_words,
 )
+from services.subscriptions.imports.rows import SuppressionStatus
 
 _WORDS = load_words("consent.toml")
 

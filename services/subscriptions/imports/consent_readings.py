@@ -5,14 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
-from services.subscriptions.imports.columns import (
-    OPT_OUTS,
+from services.subscriptions.imports.column_layout import (
     Basis,
     ColumnLayout,
     ConsentColumn,
     ConsentSubject,
-    RowProblem,
-    SuppressionStatus,
 )
 from services.subscriptions.imports.consent_cells import (
     NOT_SUBSCRIBED,
@@ -36,7 +33,8 @@ from services.subscriptions.imports.consent_words import (
     items_of,
     read_words,
 )
-from services.subscriptions.imports.vocabulary import MAX_WORD_CHARACTERS, key
+from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, key
+from services.subscriptions.imports.rows import OPT_OUTS, RowProblem, SuppressionStatus
 
 MAX_VALUES_SHOWN = 50
 MAX_VALUES_COUNTED = 1_000

@@ -7,7 +7,8 @@ from functools import lru_cache
 from unicodedata import category
 
 from services.subscriptions.export_sheets import bare_cell
-from services.subscriptions.imports.vocabulary import (
+from services.subscriptions.imports.dates import DateOrder, read_moment
+from services.subscriptions.imports.known_words import (
     MAX_TEXT_CHARACTERS,
     fold,
     key,
@@ -15,7 +16,6 @@ from services.subscriptions.imports.vocabulary import (
     load_words,
     split_words,
 )
-from services.subscriptions.imports.written_forms import DateOrder, read_moment
 
 
 class Meaning(StrEnum):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from core.errors import DomainError
 from core.errors.imports import IMPORT_ENCODING_NEEDED
-from services.subscriptions.imports.western import is_western
+from services.subscriptions.imports.western_text import is_western
 
 WINDOWS_1252 = "cp1252"
 # The encodings that an owner can choose, in the order of the list on the upload page.

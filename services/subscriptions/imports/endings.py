@@ -16,15 +16,10 @@ from services.access import quotas
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
-from services.jobs.records import KEPT_FOR_RETRY, error_shown, is_retry_sensible
-from services.subscriptions.imports.columns import (
-    STRICTNESS,
-    LeftOut,
-    RowExtras,
-    SuppressionStatus,
-)
+from services.jobs.records import KEPT_FOR_RETRY, describe_error, is_retry_sensible
+from services.jobs.transitions import complete_job, fail_job
+from services.subscriptions.imports.rows import STRICTNESS, LeftOut, RowExtras, SuppressionStatus
 from storage.unit_of_work import UnitOfWork
 
 NOTICE_WINDOW = timedelta(hours=1)
@@ -90,7 +85,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
     """End the import with its job. Applied chunks stay, and can be undone."""
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
-        task.status, task.error, task.side_by_side = job.status, error_shown(job), False
+        task.status, task.error, task.side_by_side = job.status, describe_error(job), False
         keep_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
             # Keep the file, because the owner must see some rows of the file to choose the
@@ -131,14 +126,14 @@ def _held_before_undo(uow: UnitOfWork, import_id: int | None) -> MemberImport | 
 def end(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """End an import whose chunks are all applied, and its job; raises ``LeaseLost``."""
     if not task.received:
-        leases.fail(uow, lease, IMPORT_NO_ROWS())
+        fail_job(uow, lease, IMPORT_NO_ROWS())
     elif task.source == "members" and task.received == task.invalid:
-        leases.fail(uow, lease, MEMBERS_ALL_INVALID())
+        fail_job(uow, lease, MEMBERS_ALL_INVALID())
     elif task.over_quota:
         error = quotas.exceeded(uow, task.user_id, PlanQuota.MEMBERS)
-        leases.fail(uow, lease, error)
+        fail_job(uow, lease, error)
     else:
-        leases.succeed(uow, lease, result_of(task))
+        complete_job(uow, lease, result_of(task))
         task.status = "succeeded"
         _finish(uow, task, lease.job_id)
 

@@ -33,10 +33,20 @@ from core.queues import Queue
 from core.scopes import Scope
 from models import Job, JobStatus, MemberImport, WaitingChunk
 from services.access.quotas import MAX_SHARES
-from services.jobs import kinds, outbox, records
-from services.jobs import lease as leases
+from services.jobs import records
 from services.jobs.batches import Turn
-from services.jobs.lease import JobCancelled, Lease, LeaseLost
+from services.jobs.kinds import JobKind, register_kind
+from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import (
+    cancel_job,
+    complete_job,
+    fail_job,
+    hand_back_job,
+    leave_to_helpers,
+    lock_shared_lease,
+    record_progress,
+)
 from services.subscriptions.imports import apply, endings
 from services.subscriptions.imports.apply import ChunkBroke, NotInTurn, PreparedChunk
 from storage.database import Statement
@@ -52,7 +62,7 @@ class ImportEnded(Exception):
 
 def _fail_import(uow: UnitOfWork, job: Job) -> None:
     """End the import as its helper ended, unless a chunk may have ended the helper."""
-    whole = leases.shared_by_helpers(uow, job.subject_id)
+    whole = lock_shared_lease(uow, job.subject_id)
     if whole is None or job.error is None:
         return
     own = WaitingChunk.import_id == whole.subject_id, WaitingChunk.job_id == job.id
@@ -61,7 +71,7 @@ def _fail_import(uow: UnitOfWork, job: Job) -> None:
         task = uow.session.get_one(MemberImport, whole.subject_id)
         _enqueue(uow, whole.job_id, task)
         return
-    leases.fail(uow, whole, records.error_of(job))
+    fail_job(uow, whole, records.restore_error(job))
 
 
 def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
@@ -71,7 +81,7 @@ def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
 
 def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     """Leave an import whose file is split to its helpers; raises ``LeaseLost``."""
-    leases.leave_to_helpers(uow, lease)
+    leave_to_helpers(uow, lease)
     let_chunks_in_together(uow, task)
     uow.session.flush()
     uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
@@ -91,7 +101,7 @@ def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
 
 
 def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
-    outbox.enqueue(uow, APPLY_CHUNKS, user_id=None, on_behalf_of=task.user_id, subject_id=job_id)
+    enqueue_job(uow, APPLY_CHUNKS, user_id=None, on_behalf_of=task.user_id, subject_id=job_id)
 
 
 def run(resources: Resources, lease: Lease) -> None:
@@ -109,8 +119,8 @@ def run(resources: Resources, lease: Lease) -> None:
         gc.enable()
 
 
-APPLY_CHUNKS = kinds.register(
-    kinds.JobKind(
+APPLY_CHUNKS = register_kind(
+    JobKind(
         "members.apply",
         Queue.BULK,
         Scope.SUBSCRIPTION_FULL,
@@ -128,13 +138,13 @@ def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport, int
     """
     with resources.unit_of_work() as uow:
         # Its own row first, as every transaction that locks both.
-        leases.renew(uow, lease)
-        whole = leases.shared_by_helpers(uow, lease.subject_id)
+        renew_lease(uow, lease)
+        whole = lock_shared_lease(uow, lease.subject_id)
         if whole is None:
             return None
         task = uow.session.get_one(MemberImport, whole.subject_id)
         if whole.cancelled.is_set():  # by an API of another release, which does not know the kind
-            leases.cancel(uow, whole)
+            cancel_job(uow, whole)
             return None
         left = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
         others = _others(uow, lease, task)
@@ -155,7 +165,7 @@ def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
 
 def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
     """The statuses of the other helpers that have not ended."""
-    theirs = records.working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
+    theirs = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
     return uow.session.scalars(select(Job.status).where(theirs, Job.id != lease.job_id)).all()
 
 
@@ -201,7 +211,7 @@ def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport,
             resources.database.rows(_GIVE_BACK, **mine)
         raise
     with resources.unit_of_work() as uow:
-        leases.hand_back(uow, lease)
+        hand_back_job(uow, lease)
     return False
 
 
@@ -217,8 +227,8 @@ def _hold(uow: UnitOfWork, *, lease: Lease, whole: Lease, number: int) -> Lease:
 
     Raises ``LeaseLost``, ``ImportEnded``.
     """
-    leases.progress(uow, lease, done=0)
-    now = leases.shared_by_helpers(uow, whole.job_id)
+    record_progress(uow, lease, done=0)
+    now = lock_shared_lease(uow, whole.job_id)
     if now is None or now.attempt != whole.attempt:
         raise ImportEnded
     w = WaitingChunk
@@ -233,19 +243,19 @@ def _leave(resources: Resources, lease: Lease) -> None:
     """End the helper that finds no chunk, and the import too when no other helper has one."""
     failed = _failed_chunk(resources, lease)
     with resources.unit_of_work() as uow:
-        leases.renew(uow, lease)
-        whole = leases.shared_by_helpers(uow, lease.subject_id)
+        renew_lease(uow, lease)
+        whole = lock_shared_lease(uow, lease.subject_id)
         if whole is not None:
             task = uow.session.get_one(MemberImport, whole.subject_id)
             if task.applied == task.chunks:
                 endings.end(uow, whole, task)
             elif failed is not None:
-                leases.fail(uow, whole, failed)
+                fail_job(uow, whole, failed)
             elif not _others(uow, lease, task):
                 # The chunk that it gave back is its own to apply.
-                leases.hand_back(uow, lease)
+                hand_back_job(uow, lease)
                 return
-        leases.succeed(uow, lease, {})
+        complete_job(uow, lease, {})
 
 
 def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:

@@ -15,13 +15,14 @@ from core.scopes import Scope
 from core.settings.notations import PlanQuota
 from models import ImportChunk, MemberImport
 from services.access import quotas
-from services.jobs import kinds
-from services.jobs import lease as leases
 from services.jobs.batches import Turn
-from services.jobs.lease import JobCancelled, Lease
-from services.subscriptions.imports import apply, endings, helper_jobs, shown_cells
+from services.jobs.kinds import JobKind, register_kind
+from services.jobs.lease import JobCancelled, Lease, renew_lease
+from services.jobs.transitions import hand_back_job, record_progress, set_total
+from services.subscriptions.imports import apply, endings, helper_jobs
 from services.subscriptions.imports import split as splitting
 from services.subscriptions.imports.apply import ChunkBroke, PreparedChunk
+from services.subscriptions.imports.samples import store_samples
 from services.subscriptions.imports.split import FileSplit
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -53,15 +54,15 @@ def run(resources: Resources, lease: Lease) -> bool:
             _finish(resources, lease, task)
             return False
         with resources.unit_of_work() as uow:
-            leases.hand_back(uow, lease)
+            hand_back_job(uow, lease)
         return False
     finally:
         gc.enable()
 
 
-def _register(name: str) -> kinds.JobKind:
-    return kinds.register(
-        kinds.JobKind(
+def _register(name: str) -> JobKind:
+    return register_kind(
+        JobKind(
             name,
             Queue.BULK,
             Scope.SUBSCRIPTION_FULL,
@@ -88,7 +89,7 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
     split = splitting.take_split(resources, task)
     with resources.unit_of_work() as uow:
         # No progress yet: a chunk that kills its process does so three times.
-        leases.expect(uow, lease, total=split.total)
+        set_total(uow, lease, total=split.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**split.description, "header": split.header}
         if (split.total or 0) > endings.ROWS_PER_CHUNK:
@@ -107,7 +108,7 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
                 if turn.is_over():
                     break
     with resources.unit_of_work() as uow:
-        leases.renew(uow, lease)
+        renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         # Not with each chunk, of which a later one may be the first to end.
         task.chunks = max(task.chunks, split.number)
@@ -119,7 +120,7 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
 def _commit(resources: Resources, lease: Lease, import_id: int, chunk: PreparedChunk) -> None:
     def hold(uow: UnitOfWork) -> Lease:
         # Keeps the other chunk from being counted meanwhile.
-        leases.renew(uow, lease)
+        renew_lease(uow, lease)
         return lease
 
     try:
@@ -141,13 +142,13 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
             # Fails if another worker has the job now, in the transaction of the progress.
             is_split = split.is_complete and facts.is_read_so and facts.error is None
             if is_split:
-                leases.progress(uow, lease, done=0, total=split.received)
+                record_progress(uow, lease, done=0, total=split.received)
             elif split.received > task.received:
-                leases.progress(uow, lease, done=0)
+                record_progress(uow, lease, done=0)
             else:
                 # While the file is read again, no progress is recorded. Otherwise a job whose
                 # process crashes repeatedly would never fail.
-                leases.renew(uow, lease)
+                renew_lease(uow, lease)
             task = uow.session.get_one(MemberImport, task.id)
             new_bytes = max(0, split.stored_bytes - task.chunk_bytes)
             if not task.by_operator:
@@ -159,7 +160,7 @@ def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Memb
             task.is_split = is_split
             task.unknown_status = split.unknown_status
             if split.samples is not None and (task.description is None or split.is_complete):
-                shown_cells.keep(resources, task, split.samples)
+                store_samples(resources, task, split.samples)
             if split.is_complete or task.description is None:
                 task.description = {**split.description, "header": split.header}
             if is_split or not facts.is_read_so:
@@ -196,6 +197,6 @@ def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
         _commit(resources, lease, task.id, apply.fetch(resources, task, number))
     with resources.unit_of_work() as uow:
         # Its own row first, as every transaction that locks both.
-        leases.renew(uow, lease)
+        renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         endings.end(uow, lease, task)

@@ -21,18 +21,19 @@ from services.access import quotas
 from services.access.caller import Caller
 from services.access.sessions import require_recent_login
 from services.accounts import accounts
-from services.jobs import idempotency, outbox, records
+from services.jobs import idempotency, records
 from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
 from services.jobs.kinds import JobKind
+from services.jobs.outbox import enqueue_job
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
 from services.subscriptions.imports import encodings
 from services.subscriptions.imports.consent_cells import check_status_values
+from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.endings import COUNTS
 from services.subscriptions.imports.import_jobs import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
 from services.subscriptions.imports.undo import UNDO_IMPORT, UndoForecast, preview
-from services.subscriptions.imports.written_forms import DateOrder
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -276,7 +277,7 @@ def failed_lately(uow: UnitOfWork, user_id: int) -> Sequence[MemberImport]:
 
 def job_of(uow: UnitOfWork, task: MemberImport) -> Job | None:
     """The job that works on the import; ``None`` once it has ended."""
-    return records.find_unfinished(uow, task.user_id, IMPORT_JOBS, task.id)
+    return records.find_unfinished_job(uow, task.user_id, IMPORT_JOBS, task.id)
 
 
 def undo_job_of(uow: UnitOfWork, task: MemberImport) -> Job | None:
@@ -308,19 +309,19 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
     task.created_at = func.now()
     uow.session.flush()
     kind, user_id = options.job_kind, task.user_id
-    return outbox.enqueue(uow, kind, user_id=user_id, subject_id=task.id)
+    return enqueue_job(uow, kind, user_id=user_id, subject_id=task.id)
 
 
 def retry(uow: UnitOfWork, caller: Caller, import_id: int) -> None:
     """Go on with an import whose job failed by no fault of the file.
 
-    Raises ``import.not_found``, ``job.not_found``, and what ``jobs.records.retry`` raises.
+    Raises ``import.not_found``, ``job.not_found``, and what ``retry_own_job`` raises.
     """
     task = get(uow, caller, import_id)
-    job = records.find_late(uow, task.user_id, IMPORT_JOBS, task.id)
+    job = records.find_recent_job(uow, task.user_id, IMPORT_JOBS, task.id)
     if job is None:
         raise JOB_NOT_FOUND()
-    records.retry(uow, caller, job.id)
+    records.retry_own_job(uow, caller, job.id)
 
 
 def undo_until(task: MemberImport) -> datetime | None:
@@ -366,8 +367,8 @@ def undo(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
         raise errors.IMPORT_UNDO_OVER(days=UNDO_TIME.days)
     if job is None or task.undone_at is not None:
         task.undone_at = task.undo_restored = task.undo_removed = None
-        job = outbox.enqueue(uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id)
+        job = enqueue_job(uow, UNDO_IMPORT, user_id=caller.user_id, subject_id=task.id)
         task.undo_job_id = job.id
     elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        records.restart(uow, job)
+        records.retry_locked_job(uow, job)
     return job.id

@@ -30,19 +30,18 @@ from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from services.subscriptions import bulk_files, fields
 from services.subscriptions.fields import MAX_FIELDS
-from services.subscriptions.imports import cells, shown_cells
-from services.subscriptions.imports.columns import (
+from services.subscriptions.imports import field_columns
+from services.subscriptions.imports.column_forms import ColumnForms
+from services.subscriptions.imports.column_layout import (
     IGNORED,
     MAX_COLUMN_NAMES_SHOWN,
-    STRICTNESS,
     ColumnLayout,
-    MemberRow,
-    RejectedRecord,
-    SuppressionStatus,
 )
 from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
 from services.subscriptions.imports.consent_readings import ConsentReadings
-from services.subscriptions.imports.containers import DecodedText, ranged_file
+from services.subscriptions.imports.containers import ranged_file
+from services.subscriptions.imports.dates import DateOrder
+from services.subscriptions.imports.decoded_text import DecodedText
 from services.subscriptions.imports.encodings import EncodingUnclear
 from services.subscriptions.imports.endings import (
     CLEARED,
@@ -55,16 +54,24 @@ from services.subscriptions.imports.endings import (
     decode,
     encode,
 )
-from services.subscriptions.imports.names import tidy_name
-from services.subscriptions.imports.reader import as_lines, open_rows, pass_over
-from services.subscriptions.imports.shown_cells import (
+from services.subscriptions.imports.formats import open_rows, pass_over
+from services.subscriptions.imports.json_lines_reader import as_lines
+from services.subscriptions.imports.member_names import tidy_name
+from services.subscriptions.imports.rows import (
+    STRICTNESS,
+    MemberRow,
+    RejectedRecord,
+    SuppressionStatus,
+)
+from services.subscriptions.imports.samples import (
     MAX_ROWS_SHOWN,
     AnyRow,
     ImportSamples,
     Problems,
+    mark_duplicates,
+    store_samples,
 )
 from services.subscriptions.imports.suppression_files import SuppressionReader
-from services.subscriptions.imports.written_forms import ColumnForms, DateOrder
 from storage.encryption import seal, unseal
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -258,7 +265,7 @@ class ColumnPlan:
             if task.columns is None:
                 task.columns = _described(ColumnLayout(header), 0, {})
                 samples = ImportSamples.of(header, sample, (), {})
-                shown_cells.keep(self._resources, task, samples)
+                store_samples(self._resources, task, samples)
 
     def find_fields(self, layout: ColumnLayout, sample: Sample) -> None:
         """Give columns of the layout to the owner's fields, and make new ones if the import asks.
@@ -294,7 +301,7 @@ class ColumnPlan:
         """Find the fields of the columns from this one; those that were, or would be, made."""
         columns = range(after, len(layout.header))
         living = fields.list_of(uow, task.user_id)
-        cells.match_fields(layout, columns, living)
+        field_columns.match_fields(layout, columns, living)
         if not task.create_fields:
             for index, (key, _) in layout.wanted.items():
                 if index not in layout.fields:
@@ -302,7 +309,7 @@ class ColumnPlan:
             return {}
         others = [field for field in layout.fields.values() if field.id <= 0]
         keys = [field.key for field in (*living, *others)]
-        new = cells.new_fields(layout, columns, keys, sample)
+        new = field_columns.new_fields(layout, columns, keys, sample)
         room = max(0, MAX_FIELDS - len(living) - len(others))
         if len(new) > room and not after:
             shown = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
@@ -533,7 +540,7 @@ class FileSplit:
             preview = self.samples.preview
             strictest = self._seen.find([row["email"] for row in preview if "email" in row])
             self.samples = self.samples._replace(
-                preview=shown_cells.mark_duplicates(preview, strictest),
+                preview=mark_duplicates(preview, strictest),
                 problems=self._problems.groups(),
                 consent=self._consent_cells(),
             )
@@ -629,7 +636,7 @@ def _keep_readings(resources: Resources, task: MemberImport, unclear: EncodingUn
     """Store some rows decoded with each possible encoding, for the owner to choose from."""
     with resources.unit_of_work() as uow:
         kept = uow.session.get_one(MemberImport, task.id)
-        shown_cells.keep(resources, kept, ImportSamples((), (), readings=_readings_of(unclear)))
+        store_samples(resources, kept, ImportSamples((), (), readings=_readings_of(unclear)))
 
 
 def _readings_of(unclear: EncodingUnclear) -> list[dict[str, Any]]:

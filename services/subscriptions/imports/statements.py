@@ -12,8 +12,8 @@ from models import ConsentHow, MemberImport
 from services.subscriptions import consent, tags
 from services.subscriptions.consent import ConsentClaimed
 from services.subscriptions.imports import staging
-from services.subscriptions.imports.columns import LeftOut, RowExtras
 from services.subscriptions.imports.endings import JudgedRow
+from services.subscriptions.imports.rows import LeftOut, RowExtras
 from services.subscriptions.imports.staging import (
     ADDED,
     ALREADY,

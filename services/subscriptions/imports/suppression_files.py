@@ -11,22 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import orjson
 
 from models import ImportKind
-from services.subscriptions.imports.columns import (
-    MemberRow,
-    RejectedRecord,
-    RowProblem,
-    SuppressionStatus,
-    index_of,
-)
+from services.subscriptions.imports.column_layout import index_of
 from services.subscriptions.imports.consent_cells import ROW_PROBLEMS, StatusValues
 from services.subscriptions.imports.consent_readings import MAX_VALUES_COUNTED, MAX_VALUES_SHOWN
 from services.subscriptions.imports.consent_words import items_of
-from services.subscriptions.imports.vocabulary import (
+from services.subscriptions.imports.known_words import (
     MAX_WORD_CHARACTERS,
     key,
     keys_of,
     load_words,
     split_words,
+)
+from services.subscriptions.imports.rows import (
+    MemberRow,
+    RejectedRecord,
+    RowProblem,
+    SuppressionStatus,
 )
 
 _UNLESS_NAMED = {

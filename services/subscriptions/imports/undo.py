@@ -16,10 +16,10 @@ from core.queues import Queue
 from core.scopes import Scope
 from models import JobStatus, MemberImport
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs import kinds
-from services.jobs import lease as leases
 from services.jobs.batches import work_in_turns
+from services.jobs.kinds import JobKind, call_with_subject, register_kind
 from services.jobs.lease import JobCancelled, Lease
+from services.jobs.transitions import complete_job, record_progress
 from services.subscriptions import consent
 from services.subscriptions.members import locks
 from storage.resources import Resources
@@ -49,8 +49,8 @@ def run(resources: Resources, lease: Lease) -> None:
     work_in_turns(resources, lease, partial(_undo_batch, lease=lease))
 
 
-UNDO_IMPORT = kinds.register(
-    kinds.JobKind(
+UNDO_IMPORT = register_kind(
+    JobKind(
         "members.undo",
         Queue.BULK,
         Scope.SUBSCRIPTION_FULL,
@@ -59,7 +59,7 @@ UNDO_IMPORT = kinds.register(
         # An undo removes members, which needs a recent login.
         needs_recent_login=True,
         # An undo that ended early is not taken back, and asking again goes on.
-        on_abandoned=kinds.ending(MemberImport, _announce_end),
+        on_abandoned=call_with_subject(MemberImport, _announce_end),
     )
 )
 
@@ -80,17 +80,17 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
         restored, last = uow.session.execute(text(statement), values).one()
         if last is not None:
             # The job first, then the import, as a transaction that ends a job locks them.
-            leases.progress(uow, lease, done=task.undone + restored, total=task.added)
+            record_progress(uow, lease, done=task.undone + restored, total=task.added)
             task.undone += restored
             setattr(task, bookmark, last)
             return False
     if consent.take_back(uow, task.id, most=BATCH):
         # The file's claims about members who stay go too. Only by the job's holder.
-        leases.progress(uow, lease, done=task.undone, total=task.added)
+        record_progress(uow, lease, done=task.undone, total=task.added)
         return False
     # The records that are not as before, such as those that a later import took over.
     kept = task.added - task.undone
-    leases.succeed(uow, lease, {"import_id": task.id, "undone": task.undone, "kept": kept})
+    complete_job(uow, lease, {"import_id": task.id, "undone": task.undone, "kept": kept})
     task.kept, task.undone_at = kept, func.now()
     _announce_end(uow, task, lease.job_id, JobStatus.SUCCEEDED)
     return True

@@ -17,10 +17,11 @@ from models import MailingList, Subscription, SubscriptionEvent, SubscriptionSta
 from services.accounts import mailed_tokens, unsolicited_mail
 from services.accounts.account_mails import mail_kind, render
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
-from services.jobs import lease as leases
-from services.jobs import maintenance, outbox
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
+from services.jobs.maintenance import register_maintenance
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists, lists
 from services.subscriptions.members import locks, opt_outs, traces
 from services.subscriptions.members.traces import Trace
@@ -33,7 +34,7 @@ from storage.unit_of_work import UnitOfWork
 # ends. Maintenance orders a reminder and forgets that it was due in one transaction.
 
 REMIND_AFTER = timedelta(hours=24)
-ORDER_REMINDERS = maintenance.register(
+ORDER_REMINDERS = register_maintenance(
     "maintenance.remind", every=timedelta(minutes=10), run=lambda resources, _: order_due(resources)
 )
 _MAX_AT_ONCE = 1_000
@@ -126,7 +127,7 @@ def _set_next(
 
 def order(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
     """Have a mail of this kind sent to the subscriber, by a job that no user may see."""
-    outbox.enqueue(
+    enqueue_job(
         uow,
         kind,
         user_id=None,
@@ -265,4 +266,4 @@ def _send(resources: Resources, lease: Lease, mailer: Mailer, mail: Mail | None)
     if mail is not None:
         mailer.send(mail)
     with resources.unit_of_work() as uow:
-        leases.succeed(uow, lease, {"sent": mail is not None})
+        complete_job(uow, lease, {"sent": mail is not None})

@@ -22,10 +22,10 @@ from models import (
     SubscriptionStatus,
     User,
 )
-from services.jobs import kinds, outbox
-from services.jobs import lease as leases
-from services.jobs.kinds import JobKind
+from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists
 from services.subscriptions.members import changes, locks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -56,7 +56,7 @@ def opt_out(
             if not locks.share_person(uow, person.id):
                 return
             found = opt_outs.record_again(uow, mailing_list.id, person, kind=kind, source=actor.via)
-            outbox.enqueue(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found)
+            enqueue_job(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found)
 
 
 def follow_all(uow: UnitOfWork, user_id: int) -> None:
@@ -68,7 +68,7 @@ def follow_all(uow: UnitOfWork, user_id: int) -> None:
     # The one of a list settles it all.
     ids = select(func.min(OptOut.id)).where(*of_lists).group_by(OptOut.list_id)
     for found in uow.session.scalars(ids).all():
-        outbox.enqueue(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found)
+        enqueue_job(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found)
 
 
 def follow(resources: Resources, lease: Lease) -> None:
@@ -86,11 +86,11 @@ def follow(resources: Resources, lease: Lease) -> None:
             record = changes.find(uow, found.list_id, found.user_id)
             if record is not None:
                 opt_outs.settle(uow, record, actor)
-        leases.succeed(uow, lease, {})
+        complete_job(uow, lease, {})
 
 
 # No user sees it.
-FOLLOW_OPT_OUT = kinds.register(
+FOLLOW_OPT_OUT = register_kind(
     JobKind(
         "opt_out.follow",
         Queue.MAINTENANCE,  # not behind the bulk work that holds the list

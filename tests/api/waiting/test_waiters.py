@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
+from api.app import background_loops
 from api.waiting import streams
 from api.waiting import waiters as waiting
+from api.waiting.disconnects import CallerDisconnected, while_connected
 from api.waiting.streams import SlowDownloads
-from api.waiting.waiters import CallerDisconnected, Waiters, background_loops, while_connected
+from api.waiting.waiters import Waiters
 from core.errors import DomainError
 
 pytestmark = pytest.mark.anyio

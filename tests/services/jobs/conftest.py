@@ -5,9 +5,9 @@ import pytest
 from sqlalchemy import update
 
 from models import Job
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
-from services.jobs.sweep import STEADY_AFTER
+from services.jobs.lost_jobs import STEADY_AFTER
+from services.jobs.transitions import claim_job
 from storage.broker import queue_name
 from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench
@@ -51,7 +51,7 @@ def claimed(quiet: Bench, resources: Resources) -> Lease:
 
 def claim(resources: Resources, job_id: int) -> Lease:
     with resources.unit_of_work() as uow:
-        lease = leases.claim(uow, job_id)
+        lease = claim_job(uow, job_id)
     assert lease is not None
     return lease
 

@@ -20,8 +20,8 @@ def test_a_look_at_few_jobs_leads_on_to_all_of_them(stack: Stack) -> None:
         cursor, looks = None, 0
         while cursor is not None or looks == 0:
             with stack.resources.unit_of_work() as uow:
-                page = records.list_all(
-                    uow, PageRequest(2, cursor=cursor), status=JobStatus.FAILED, look_at=look_at
+                page = records.list_all_jobs(
+                    uow, PageRequest(2, cursor=cursor), status=JobStatus.FAILED, max_scanned=look_at
                 )
                 seen += [job.id for job in page.rows]
             cursor, looks = page.next_cursor, looks + 1

@@ -13,11 +13,18 @@ from sqlalchemy import func, text
 from core.errors import DomainError, Kind
 from core.errors.jobs import JOB_TOO_SLOW
 from models import Job, JobStatus
-from services.jobs import lease as leases
-from services.jobs import sweep
-from services.jobs.lease import JobCancelled, Lease, LeaseLost
-from services.jobs.records import error_shown
-from services.jobs.sweep import STEADY_AFTER, Reach
+from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease
+from services.jobs.lost_jobs import STEADY_AFTER, DatabaseWatch, requeue_lost_jobs
+from services.jobs.records import describe_error
+from services.jobs.retries import record_crash, retry_job_after
+from services.jobs.transitions import (
+    cancel_job,
+    claim_job,
+    complete_job,
+    fail_job,
+    hand_back_job,
+    record_progress,
+)
 from storage.redis.notifications import CHANNEL, job_topic, message
 from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
@@ -34,7 +41,7 @@ def test_of_many_claims_at_once_one_wins(quiet: Bench, resources: Resources) -> 
     def attempt(_: int) -> Lease | None:
         barrier.wait()
         with resources.unit_of_work() as uow:
-            return leases.claim(uow, job_id)
+            return claim_job(uow, job_id)
 
     with ThreadPoolExecutor(6) as threads:
         claimed = list(threads.map(attempt, range(6)))
@@ -47,18 +54,18 @@ def test_second_delivery_of_a_running_job_is_not_claimed(
 ) -> None:
     if is_finished:
         with resources.unit_of_work() as uow:
-            leases.succeed(uow, claimed, {})
+            complete_job(uow, claimed, {})
     with resources.unit_of_work() as uow:
-        assert leases.claim(uow, claimed.job_id) is None
+        assert claim_job(uow, claimed.job_id) is None
 
 
 def test_job_that_backs_off_is_not_claimed_before_its_time(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        leases.retry_later(uow, claimed, timedelta(minutes=1), "It rains.")
+        retry_job_after(uow, claimed, timedelta(minutes=1), "It rains.")
     with resources.unit_of_work() as uow:
-        assert leases.claim(uow, claimed.job_id) is None
+        assert claim_job(uow, claimed.job_id) is None
     job = quiet.job(claimed.job_id)
     assert (job.status, job.retries, job.crashes) == (JobStatus.QUEUED, 1, 0)
     assert (job.failing_since is not None, job.last_reason) == (True, "It rains.")
@@ -67,14 +74,14 @@ def test_job_that_backs_off_is_not_claimed_before_its_time(
 
 
 # The lock of a progress keeps the heartbeat out.
-@pytest.mark.parametrize("hold", [leases.renew, partial(leases.progress, done=1)])
+@pytest.mark.parametrize("hold", [renew_lease, partial(record_progress, done=1)])
 def test_renewal_and_progress_move_the_lease_on(
     quiet: Bench, claimed: Lease, resources: Resources, hold: Callable[[UnitOfWork, Lease], object]
 ) -> None:
     change(resources, claimed.job_id, lease_expires_at=func.now())
     with resources.unit_of_work() as uow:
         hold(uow, claimed)
-    assert sweep.requeue_lost(resources, Reach()) == 0
+    assert requeue_lost_jobs(resources, DatabaseWatch()) == 0
     assert quiet.job(claimed.job_id).status == JobStatus.RUNNING
 
 
@@ -82,26 +89,26 @@ def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rol
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     change(resources, claimed.job_id, lease_expires_at=func.now())
-    assert sweep.requeue_lost(resources, Reach()) == 1
+    assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
     successor = claim(resources, claimed.job_id)
     for finish in _FINISHES:
         with pytest.raises(LeaseLost):
             _note_effect_and(finish, resources, claimed)
     assert quiet.effects(claimed.job_id) == 0
     with resources.unit_of_work() as uow:
-        leases.succeed(uow, successor, {"by": "the successor"})
+        complete_job(uow, successor, {"by": "the successor"})
     job = quiet.job(claimed.job_id)
     assert (job.status, job.result) == (JobStatus.SUCCEEDED, {"by": "the successor"})
 
 
 _FINISHES: tuple[Callable[[UnitOfWork, Lease], object], ...] = (
-    lambda uow, lease: leases.succeed(uow, lease, {"by": "the loser"}),
-    lambda uow, lease: leases.fail(uow, lease, DomainError(Kind.INVALID, "x.y", "z")),
-    lambda uow, lease: leases.progress(uow, lease, done=9),
-    lambda uow, lease: leases.retry_later(uow, lease, timedelta(0), "It rains."),
-    leases.hand_back,
-    leases.cancel,
-    leases.renew,
+    lambda uow, lease: complete_job(uow, lease, {"by": "the loser"}),
+    lambda uow, lease: fail_job(uow, lease, DomainError(Kind.INVALID, "x.y", "z")),
+    lambda uow, lease: record_progress(uow, lease, done=9),
+    lambda uow, lease: retry_job_after(uow, lease, timedelta(0), "It rains."),
+    hand_back_job,
+    cancel_job,
+    renew_lease,
 )
 
 
@@ -121,7 +128,7 @@ def test_crashes_count_up_to_a_failure_with_the_reason(quiet: Bench, resources: 
     for crashes in (1, 2, 3):
         claim(resources, job_id)
         change(resources, job_id, lease_expires_at=func.now())
-        assert sweep.requeue_lost(resources, Reach()) == 1
+        assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
         assert quiet.job(job_id).crashes == crashes
     job = quiet.job(job_id)
     assert job.status == JobStatus.FAILED
@@ -141,7 +148,7 @@ def test_progress_resets_the_count_of_crashes_and_failures(
     lease = claim(resources, job_id)
     assert lease.retries == 4
     with resources.unit_of_work() as uow:
-        leases.progress(uow, lease, done=1, total=2)
+        record_progress(uow, lease, done=1, total=2)
     assert lease.retries == 0
     job = quiet.job(job_id)
     assert (job.crashes, job.retries, job.progress_done, job.progress_total) == (0, 0, 1, 2)
@@ -152,7 +159,7 @@ def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        leases.hand_back(uow, claimed)
+        hand_back_job(uow, claimed)
     job = quiet.job(claimed.job_id)
     assert (job.status, job.crashes, job.retries) == (JobStatus.QUEUED, 0, 0)
     assert claim(resources, claimed.job_id).attempt == 2
@@ -164,7 +171,7 @@ def test_cancellation_reaches_the_holder_with_its_next_renewal(
     change(resources, claimed.job_id, cancel_requested=True)
     claimed.check_cancelled()
     with resources.unit_of_work() as uow:
-        leases.renew(uow, claimed)
+        renew_lease(uow, claimed)
     with pytest.raises(JobCancelled):
         claimed.check_cancelled()
 
@@ -174,7 +181,7 @@ def test_cancellation_outlives_an_attempt_that_gave_the_job_back(
 ) -> None:
     change(resources, claimed.job_id, cancel_requested=True)
     with resources.unit_of_work() as uow:
-        leases.hand_back(uow, claimed)
+        hand_back_job(uow, claimed)
     with pytest.raises(JobCancelled):
         claim(resources, claimed.job_id).check_cancelled()
 
@@ -183,9 +190,9 @@ def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
     change(resources, claimed.job_id, cancel_requested=True, lease_expires_at=func.now())
-    assert sweep.requeue_lost(resources, Reach()) == 1
+    assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
     job = quiet.job(claimed.job_id)
-    assert (job.status, error_shown(job)) == (JobStatus.CANCELLED, CANCELLED)
+    assert (job.status, describe_error(job)) == (JobStatus.CANCELLED, CANCELLED)
 
 
 def _told_of(job_id: int, listening: PubSub) -> dict[str, Any] | None:
@@ -205,7 +212,7 @@ def test_every_change_is_told_after_its_commit(
     assert listening.get_message(timeout=5) is None  # the confirmation
     with resources.unit_of_work() as uow:
         before = uow.session.get_one(Job, claimed.job_id).version
-        leases.progress(uow, claimed, done=1)
+        record_progress(uow, claimed, done=1)
         assert _told_of(claimed.job_id, listening) is None
     told = eventually(lambda: _told_of(claimed.job_id, listening))
     listening.close()
@@ -233,14 +240,14 @@ def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(
 ) -> None:
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    reach = Reach()
-    with pytest.raises(ConnectionError), reach.watched():
+    watch = DatabaseWatch()
+    with pytest.raises(ConnectionError), watch.observe():
         raise ConnectionError
     change(resources, claimed.job_id, lease_expires_at=func.now())
     now += STEADY_AFTER.total_seconds() - 0.1
-    assert sweep.requeue_lost(resources, reach) == 0
+    assert requeue_lost_jobs(resources, watch) == 0
     now += 0.2
-    assert sweep.requeue_lost(resources, reach) == 1
+    assert requeue_lost_jobs(resources, watch) == 1
     assert quiet.job(claimed.job_id).crashes == 1
 
 
@@ -250,7 +257,7 @@ def test_third_attempt_that_takes_too_long_fails_the_job(
     job_id = quiet.enqueue()
     for status in (JobStatus.QUEUED, JobStatus.QUEUED, JobStatus.FAILED):
         with resources.unit_of_work() as uow:
-            leases.crash(uow, claim(resources, job_id), JOB_TOO_SLOW())
+            record_crash(uow, claim(resources, job_id), JOB_TOO_SLOW())
         assert quiet.job(job_id).status == status
     failed = quiet.job(job_id)
     assert (failed.crashes, (failed.error or {})["code"]) == (3, "job.too_slow")

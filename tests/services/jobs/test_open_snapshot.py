@@ -6,9 +6,13 @@ from functools import partial
 
 import pytest
 
-from services.jobs import lease as leases
-from services.jobs import sweep
-from services.jobs.sweep import Pace, Paces, Reach
+from services.jobs.lease import renew_lease
+from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
+from services.jobs.retries import retry_job_after
+from services.jobs.scan_paces import ScanPace, SweepPaces
+from services.jobs.sweep import sweep_jobs
+from services.jobs.transitions import complete_job
+from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES
 from storage.resources import Resources, open_resources
 from tests.probe.bench import Bench
 from tests.probe.ended_rush import end_rush, open_snapshot
@@ -52,14 +56,14 @@ def _blocks_once(quiet: Bench, action: Callable[[Resources], object]) -> int:
 
 @pytest.mark.usefixtures("ended")
 def test_sweep_of_an_empty_queue_reads_few_blocks(quiet: Bench) -> None:
-    paces = Paces()
-    whole = _blocks_once(quiet, partial(sweep.sweep, paces=paces))
+    paces = SweepPaces()
+    whole = _blocks_once(quiet, partial(sweep_jobs, paces=paces))
     assert whole > ENDED / 100, "the snapshot keeps nothing"
     assert not paces.lost.is_due
     assert len(paces.due_queues()) < len(paces.queues)
     for pace in (paces.lost, *paces.queues.values()):
-        pace.looked(60, found=False)
-    assert _blocks(quiet, partial(sweep.sweep, paces=paces)) <= FEW_BLOCKS
+        pace.record_scan(60, has_results=False)
+    assert _blocks(quiet, partial(sweep_jobs, paces=paces)) <= FEW_BLOCKS
 
 
 @pytest.mark.usefixtures("ended")
@@ -69,9 +73,9 @@ def test_a_job_of_the_same_owner_from_its_enqueueing_to_its_end_reads_few_blocks
     def action(own: Resources) -> None:
         lease = claim(own, plan_committed(own, OWNER))
         with own.unit_of_work() as uow:
-            leases.renew(uow, lease)
+            renew_lease(uow, lease)
         with own.unit_of_work() as uow:
-            leases.succeed(uow, lease, {})
+            complete_job(uow, lease, {})
 
     assert _blocks(quiet, action) <= FEW_BLOCKS
 
@@ -81,10 +85,10 @@ def test_job_that_was_due_for_long_is_found_by_a_whole_look(
 ) -> None:
     quiet.enqueue()
     quiet.stack.query("UPDATE jobs SET send_after = now() - interval '1 hour'")
-    resting = Paces()
-    resting.queues[PROBE.queue].looked(60, found=False)
-    assert sweep.sweep(resources, paces=resting) == 0
-    assert sweep.sweep(resources, paces=Paces()) == 1
+    resting = SweepPaces()
+    resting.queues[PROBE.queue].record_scan(60, has_results=False)
+    assert sweep_jobs(resources, paces=resting) == 0
+    assert sweep_jobs(resources, paces=SweepPaces()) == 1
 
 
 def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
@@ -92,15 +96,15 @@ def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
 ) -> None:
     claim(resources, quiet.enqueue())
     quiet.stack.query("UPDATE jobs SET lease_expires_at = now() - interval '1 hour'")
-    resting = Pace()
-    resting.looked(60, found=False)
-    assert sweep.requeue_lost(resources, Reach(), resting) == 0
-    assert sweep.requeue_lost(resources, Reach()) == 1
+    resting = ScanPace()
+    resting.record_scan(60, has_results=False)
+    assert requeue_lost_jobs(resources, DatabaseWatch(), resting) == 0
+    assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
 
 
 def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: Resources) -> None:
     """Else their owner would have two more sent each half minute, before the jobs of others."""
-    for owner in range(sweep.RESEND_BELOW_MESSAGES):
+    for owner in range(RESEND_BELOW_MESSAGES):
         quiet.enqueue(1000 + owner)
     # Last, so that a slow machine takes none of the half minute.
     for _ in range(2):
@@ -108,7 +112,7 @@ def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: R
     passed = "UPDATE jobs SET send_after = send_after - interval '22 s' WHERE on_behalf_of = %s"
     for _ in range(2):
         quiet.stack.query(passed, OWNER)
-        assert sweep.sweep(resources) == 0
+        assert sweep_jobs(resources) == 0
     sends = "SELECT sends FROM jobs WHERE id = %s"
     assert quiet.stack.query(sends, quiet.enqueue(OWNER)) == [(0,)]
 
@@ -116,7 +120,7 @@ def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: R
 def test_job_tried_again_later_needs_no_whole_look(quiet: Bench, resources: Resources) -> None:
     lease = claim(resources, quiet.enqueue())
     with resources.unit_of_work() as uow:
-        leases.retry_later(uow, lease, timedelta(0), "Not now.")
-    resting = Paces()
-    resting.queues[PROBE.queue].looked(60, found=False)
-    assert sweep.sweep(resources, paces=resting) == 1
+        retry_job_after(uow, lease, timedelta(0), "Not now.")
+    resting = SweepPaces()
+    resting.queues[PROBE.queue].record_scan(60, has_results=False)
+    assert sweep_jobs(resources, paces=resting) == 1

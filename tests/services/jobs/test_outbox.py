@@ -4,8 +4,8 @@ import pytest
 
 from core.queues import Queue
 from models import Job, JobStatus
-from services.jobs import sweep
-from services.jobs.sweep import Reach
+from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
+from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES, resend_unclaimed_jobs
 from storage.broker import queue_name
 from storage.resources import Resources
 from tests.probe.bench import Bench
@@ -56,27 +56,27 @@ def test_job_whose_message_was_lost_is_sent_again_once_it_is_due(
 ) -> None:
     job_id = quiet.enqueue()
     resources.redis.delete(QUEUE)
-    assert sweep.resend_unclaimed(resources, Queue.BULK) == 0
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
     change(resources, job_id, sends=sends, send_after=Job.created_at)
-    assert sweep.resend_unclaimed(resources, Queue.BULK) == 1
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == 1
     assert waiting(resources) == 1
-    assert sweep.resend_unclaimed(resources, Queue.BULK) == 0
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
 
 
 def test_resends_never_fill_a_queue_beyond_what_is_enough(
     quiet: Bench, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        for owner in range(sweep.RESEND_BELOW_MESSAGES + 30):
+        for owner in range(RESEND_BELOW_MESSAGES + 30):
             plan(uow, {}, on_behalf_of=owner + 1)
     resources.redis.delete(QUEUE)
     _make_all_due(quiet)
-    assert sweep.resend_unclaimed(resources, Queue.BULK) == sweep.RESEND_BELOW_MESSAGES
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == RESEND_BELOW_MESSAGES
     _make_all_due(quiet)
-    assert sweep.resend_unclaimed(resources, Queue.BULK) == 0
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
     resources.redis.ltrim(QUEUE, 20, -1)
-    assert sweep.resend_unclaimed(resources, Queue.BULK) == 20
-    assert waiting(resources) == sweep.RESEND_BELOW_MESSAGES
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == 20
+    assert waiting(resources) == RESEND_BELOW_MESSAGES
 
 
 def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
@@ -84,7 +84,7 @@ def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
     pauses = []
     for _ in range(4):
         _make_all_due(quiet)
-        sweep.resend_unclaimed(resources, Queue.BULK)
+        resend_unclaimed_jobs(resources, Queue.BULK)
         statement = "SELECT extract(epoch FROM send_after - now()) FROM jobs WHERE id = %s"
         pauses.append(round(float(str(quiet.stack.query(statement, job_id)[0][0]))))
     assert pauses == [4, 8, 16, 16]
@@ -101,7 +101,7 @@ def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(
         held = uow.session.query(Job).order_by(Job.id).limit(3).with_for_update().all()
         assert len(held) == 3
         # The first sweep holds three rows: the second takes the one that is left.
-        assert sweep.resend_unclaimed(resources, Queue.BULK) == 1
+        assert resend_unclaimed_jobs(resources, Queue.BULK) == 1
 
 
 def test_two_sweeps_at_once_count_a_crash_once(quiet: Bench, resources: Resources) -> None:
@@ -109,8 +109,8 @@ def test_two_sweeps_at_once_count_a_crash_once(quiet: Bench, resources: Resource
     change(resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at)
     with resources.unit_of_work() as uow:
         uow.session.get_one(Job, job_id, with_for_update=True)
-        assert sweep.requeue_lost(resources, Reach()) == 0
-    assert sweep.requeue_lost(resources, Reach()) == 1
+        assert requeue_lost_jobs(resources, DatabaseWatch()) == 0
+    assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
     assert quiet.job(job_id).crashes == 1
 
 
@@ -124,7 +124,7 @@ def test_job_that_the_sweep_cannot_deal_with_holds_up_no_other(
         )
     # A kind that this release does not know, at the end of its crashes.
     change(resources, jobs[0], kind="no.longer_known", crashes=2)
-    assert sweep.requeue_lost(resources, Reach()) == 2
+    assert requeue_lost_jobs(resources, DatabaseWatch()) == 2
     assert [quiet.job(job_id).status for job_id in jobs] == ["running", "queued", "queued"]
 
 

@@ -7,9 +7,9 @@ from core.errors import DomainError, Kind
 from core.scopes import EVERYTHING_OF_A_USER
 from models import JobStatus
 from services.access.caller import Caller
-from services.jobs import lease as leases
 from services.jobs import records
 from services.jobs.lease import Lease
+from services.jobs.transitions import fail_job, record_progress
 from storage.resources import Resources
 from tests.probe.bench import Bench
 from tests.probe.kind import plan
@@ -33,9 +33,9 @@ def test_failed_job_of_a_retryable_kind_starts_afresh(
 ) -> None:
     change(resources, job_id, crashes=2)
     with resources.unit_of_work() as uow:
-        leases.fail(uow, claim(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
+        fail_job(uow, claim(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
     with resources.unit_of_work() as uow:
-        assert records.retry(uow, caller, job_id) == 1
+        assert records.retry_own_job(uow, caller, job_id) == 1
     job = quiet.job(job_id)
     assert (job.status, job.error, job.finished_at) == (JobStatus.QUEUED, None, None)
     assert (job.crashes, job.retries, job.cancel_requested) == (0, 0, False)
@@ -49,7 +49,7 @@ def test_job_that_has_not_ended_is_not_retryable(
     if is_begun:
         claim(resources, job_id)
     with pytest.raises(DomainError) as caught, resources.unit_of_work() as uow:
-        records.retry(uow, caller, job_id)
+        records.retry_own_job(uow, caller, job_id)
     assert caught.value.code == "job.not_retryable"
 
 
@@ -57,11 +57,11 @@ def test_job_tells_its_rate_and_the_time_to_go(
     quiet: Bench, claimed: Lease, resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with resources.unit_of_work() as uow:
-        leases.progress(uow, claimed, done=50, total=100)
+        record_progress(uow, claimed, done=50, total=100)
     job = quiet.job(claimed.job_id)
     assert job.started_at is not None
     later = job.started_at + timedelta(seconds=5)
     monkeypatch.setattr(clock, "now", lambda: later)
-    found = records.progress_of(job)
+    found = records.measure_progress(job)
     assert (found.done, found.total) == (50, 100)
     assert (found.per_second, found.eta_seconds) == (10.0, 5.0)

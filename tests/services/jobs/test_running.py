@@ -42,13 +42,13 @@ def test_job_that_fails_for_now_says_why_and_when_it_is_tried_again(bench: Bench
 
     def waiting() -> Job | None:
         with bench.stack.resources.unit_of_work() as uow:
-            job = records.get(uow, caller, job_id)
-            return job if job.retries and records.next_try_at(job) else None
+            job = records.get_job(uow, caller, job_id)
+            return job if job.retries and records.get_retry_time(job) else None
 
     job = eventually(waiting, what="the wait for the next try")
     assert isinstance(job, Job)
     assert job.last_reason == "Not now."
-    assert records.next_try_at(job) == job.run_at
+    assert records.get_retry_time(job) == job.run_at
     change(bench.stack.resources, job_id, cancel_requested=True)
 
 

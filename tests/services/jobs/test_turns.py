@@ -5,9 +5,10 @@ import pytest
 
 from core.queues import Queue
 from models import JobStatus
-from services.jobs import lease as leases
-from services.jobs import sweep
 from services.jobs.outbox import MAX_SENDS_IN_TURN, MAX_SENT_JOBS_OF_AN_OWNER
+from services.jobs.retries import retry_job_after
+from services.jobs.transitions import hand_back_job
+from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench
 from tests.services.jobs.conftest import change, claim, sent_jobs
@@ -53,7 +54,7 @@ def test_turn_given_up_stands_behind_the_owners_other_jobs(
         turns.append(sent_jobs(resources)[len(turns)])
         lease = claim(resources, turns[-1])
         with resources.unit_of_work() as uow:
-            leases.hand_back(uow, lease)
+            hand_back_job(uow, lease)
     assert turns == [*rush, rush[0]]
 
 
@@ -63,7 +64,7 @@ def test_sweep_goes_on_with_an_owner_whose_sent_jobs_were_cancelled(
     statement = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE sends > 0"
     quiet.stack.query(statement)
     bert = [quiet.enqueue(BERT) for _ in range(3)]
-    assert sweep.resend_unclaimed(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
     assert sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == rush[2:4]
     assert bert[-1] not in sent_jobs(resources)
 
@@ -73,7 +74,7 @@ def test_jobs_that_no_worker_claims_hold_up_their_owners_others_for_no_longer_th
 ) -> None:
     for job_id in rush[:MAX_SENT_JOBS_OF_AN_OWNER]:
         change(resources, job_id, sends=MAX_SENDS_IN_TURN + 1)
-    assert sweep.resend_unclaimed(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
     assert sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == rush[2:4]
 
 
@@ -83,7 +84,7 @@ def test_job_tried_again_later_holds_up_none_of_its_owners(
     for job_id in rush[:4]:
         lease = claim(resources, job_id)
         with resources.unit_of_work() as uow:
-            leases.retry_later(uow, lease, timedelta(hours=1), "Not now.")
+            retry_job_after(uow, lease, timedelta(hours=1), "Not now.")
     assert sent_jobs(resources) == rush[:6]
 
 

@@ -11,8 +11,8 @@ from models.declarative import Model
 from services.access.caller import Caller
 from services.accounts import accounts
 from services.attachments import records
-from services.jobs import lease as leases
 from services.jobs.lease import Lease, LeaseLost
+from services.jobs.transitions import hand_back_job, record_progress
 from services.privacy import erasure, stages
 from services.subscriptions import exports, lists, sign_up
 from services.subscriptions.export_sheets import ExportKind
@@ -72,7 +72,7 @@ def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
         join(quiet, each, user_id)
     fill(quiet.stack, list_id=list_ids[0], user_id=user_id, other_id=keeper.user_id, rows=ROWS)
     job_id = erasure.begin(quiet.resources, address)
-    seen, note = [0], leases.progress
+    seen, note = [0], record_progress
 
     def looking(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
         note(uow, lease, done=done)
@@ -81,7 +81,7 @@ def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
         lock = "SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE NOWAIT"
         assert quiet.stack.query(lock, user_id) == [(1,)]
 
-    monkeypatch.setattr(leases, "progress", looking)
+    monkeypatch.setattr("services.privacy.erasure.record_progress", looking)
     erased = finish(quiet.resources, job_id)
     assert (erased.subscriptions, erased.attachments, erased.jobs) == (5, ROWS, ROWS)
     assert left(quiet.stack, user_id) == {}
@@ -103,7 +103,7 @@ def test_what_a_killed_worker_leaves_is_erased_by_the_next_and_counted_once(
     join(quiet, list_id, user_id)
     fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=ROWS)
     job_id = erasure.begin(quiet.resources, address)
-    note, calls = leases.progress, [0]
+    note, calls = record_progress, [0]
 
     def dying(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
         note(uow, lease, done=done)
@@ -112,13 +112,13 @@ def test_what_a_killed_worker_leaves_is_erased_by_the_next_and_counted_once(
             # Of this transaction nothing stays, as of a process that ends in it.
             raise LeaseLost(job_id)
 
-    monkeypatch.setattr(leases, "progress", dying)
+    monkeypatch.setattr("services.privacy.erasure.record_progress", dying)
     while (lease := claim(quiet.resources, job_id)) is not None:
         try:
             take_turn(quiet.resources, lease)
         except LeaseLost:
             with quiet.resources.unit_of_work() as uow:
-                leases.hand_back(uow, lease)
+                hand_back_job(uow, lease)
     erased = finish(quiet.resources, job_id)
     assert (erased.subscriptions, erased.attachments, erased.jobs) == (1, ROWS, ROWS)
     assert left(quiet.stack, user_id) == {}
@@ -296,7 +296,7 @@ def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
         with pytest.raises(TransientError, match="busy"):
             erasure.run(quiet.resources, lease)
     with quiet.resources.unit_of_work() as uow:
-        leases.hand_back(uow, lease)
+        hand_back_job(uow, lease)
     assert finish(quiet.resources, job_id).subscriptions == 1
 
 

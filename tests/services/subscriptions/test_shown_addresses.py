@@ -2,8 +2,8 @@ import pytest
 
 from core.ids import random_hash_id
 from services.accounts import accounts
-from services.jobs import lease as leases
 from services.jobs.lease import LeaseLost
+from services.jobs.transitions import hand_back_job
 from services.subscriptions import member_addresses
 from tests.importing import Importing, csv_of
 
@@ -31,7 +31,7 @@ def test_another_worker_goes_on_where_one_died(
         assert member_addresses._show_batch(uow, died, person.id, 0) == list_ids[0]
     assert [importing.active(each) for each in list_ids] == [{after}, {before}, {before}]
     with importing.resources.unit_of_work() as uow:
-        leases.hand_back(uow, died)
+        hand_back_job(uow, died)
     monkeypatch.undo()
     lease = importing.lease(job_id)
     with pytest.raises(LeaseLost), importing.resources.unit_of_work() as uow:

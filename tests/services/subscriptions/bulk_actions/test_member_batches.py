@@ -8,8 +8,8 @@ from sqlalchemy import select
 from core.errors import DomainError
 from core.settings.notations import PlanQuota
 from models import BulkAction, BulkActionKind, OptOutKind, Subscription
-from services.jobs import lease as leases
 from services.jobs.lease import Lease
+from services.jobs.transitions import cancel_job, hand_back_job
 from services.subscriptions import tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions import batches as batches_module
@@ -51,12 +51,12 @@ def test_a_bulk_action_goes_on_where_a_worker_died(
             if done:
                 patched.setattr(Lease, "check_cancelled", looks_once())
             else:
-                patched.setattr(leases, "progress", die)
+                patched.setattr("services.subscriptions.bulk_actions.actions.record_progress", die)
             with pytest.raises(Killed):
                 run(bulk.resources, lease)
         assert bulk.statuses().count(expected) == done
         with bulk.resources.unit_of_work() as uow:
-            leases.hand_back(uow, lease)
+            hand_back_job(uow, lease)
     job = bulk.importing.work(job_id)
     assert job.status == "succeeded"
     assert job.result is not None
@@ -170,7 +170,7 @@ def test_a_cancelled_bulk_action_stays_as_far_as_it_came_and_can_be_taken_back(
     bulk.take_turn(job_id)
     again = bulk.importing.lease(job_id)
     with bulk.resources.unit_of_work() as uow:
-        leases.cancel(uow, again)
+        cancel_job(uow, again)
     with bulk.resources.unit_of_work() as uow:
         bulk_action = uow.session.scalars(
             select(BulkAction).where(BulkAction.list_id == bulk.list_id)
@@ -195,6 +195,6 @@ def test_an_undo_brings_as_many_members_back_as_the_plan_has_room_for(bulk: Bulk
     assert bulk.statuses() == ["active"] * 2 + ["removed"] + ["active"] * 2
     # With room for all it goes on.
     with bulk.resources.unit_of_work() as uow:
-        leases.hand_back(uow, lease)
+        hand_back_job(uow, lease)
     assert bulk.importing.work(job_id).status == "succeeded"
     assert bulk.statuses() == ["active"] * (len(gone) + 2)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from services.subscriptions.imports.columns import MemberRow, RejectedRecord
-from services.subscriptions.imports.reader import MemberReader, open_rows
+from services.subscriptions.imports.formats import MemberReader, open_rows
+from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 
 
 @dataclass(frozen=True)

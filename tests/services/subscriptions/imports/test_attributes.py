@@ -5,14 +5,11 @@ from typing import Any
 import pytest
 
 from models import FieldType, MemberField
-from services.subscriptions.imports import cells
-from services.subscriptions.imports.cells import guess_type
-from services.subscriptions.imports.columns import (
-    ColumnLayout,
-    MemberRow,
-    RowExtras,
-)
-from services.subscriptions.imports.reader import FindFields
+from services.subscriptions.imports import field_columns
+from services.subscriptions.imports.column_layout import ColumnLayout
+from services.subscriptions.imports.field_values import guess_type
+from services.subscriptions.imports.formats import FindFields
+from services.subscriptions.imports.rows import MemberRow, RowExtras
 from services.subscriptions.imports.split import MAX_BATCH_CHARACTERS, SeenAddresses, judge_rows
 from tests.services.subscriptions.imports.forms import opened, rows
 
@@ -27,7 +24,7 @@ OWN = (
 
 def among(own: tuple[MemberField, ...]) -> FindFields:
     def find(layout: ColumnLayout, _: object) -> None:
-        cells.match_fields(layout, range(len(layout.header)), own)
+        field_columns.match_fields(layout, range(len(layout.header)), own)
 
     return find
 
@@ -173,8 +170,8 @@ def new(file: str) -> dict[str, tuple[str, str]]:
 
     def find(layout: ColumnLayout, sample: Any) -> None:
         columns, keys = range(len(layout.header)), [each.key for each in OWN]
-        cells.match_fields(layout, columns, OWN)
-        for index, field in cells.new_fields(layout, columns, keys, sample).items():
+        field_columns.match_fields(layout, columns, OWN)
+        for index, field in field_columns.new_fields(layout, columns, keys, sample).items():
             made[layout.header[index]] = field.key, field.type
 
     opened(file, find_fields=find)

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.columns import MemberRow
+from services.subscriptions.imports.rows import MemberRow
 from tests.services.subscriptions.imports.forms import opened, outcome, rows
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.columns import MemberRow
 from services.subscriptions.imports.consent_readings import ConsentReadings
 from services.subscriptions.imports.records import read_status_values
+from services.subscriptions.imports.rows import MemberRow
 from tests.services.subscriptions.imports.forms import opened
 
 OPTED_OUT, NOTHING, UNKNOWN = "unsubscribed", "wanted", "unknown"

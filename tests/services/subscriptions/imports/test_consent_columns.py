@@ -3,9 +3,9 @@
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.columns import MemberRow
 from services.subscriptions.imports.consent_columns import Unclear, read_header
 from services.subscriptions.imports.consent_readings import ConsentReadings
+from services.subscriptions.imports.rows import MemberRow
 from tests.services.subscriptions.imports.forms import opened, rows
 
 OPT_OUT_HEADERS = {

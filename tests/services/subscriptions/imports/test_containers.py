@@ -8,7 +8,7 @@ import pytest
 from core.errors import DomainError
 from services.subscriptions.imports import containers
 from services.subscriptions.imports.containers import ranged_file
-from services.subscriptions.imports.reader import open_rows
+from services.subscriptions.imports.formats import open_rows
 from tests.services.subscriptions.imports.forms import Stored, opened, outcome, packed, rows, zipped
 
 FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n in range(3000))

@@ -1,6 +1,6 @@
 import codecs
 
-from services.subscriptions.imports.columns import MemberRow, RejectedRecord
+from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 from tests.services.subscriptions.imports.forms import opened, outcome, rows
 
 FILE = "email,name\r\njörg@example.com,Jörg Çelik\r\n"

@@ -15,10 +15,10 @@ from services.subscriptions.export_sheets import (
     guard_foreign_cell,
     guard_foreign_cells,
 )
-from services.subscriptions.imports.columns import MemberRow, RejectedRecord
 from services.subscriptions.imports.encodings import EncodingUnclear
 from services.subscriptions.imports.endings import JudgedRow
-from services.subscriptions.imports.reader import open_rows
+from services.subscriptions.imports.formats import open_rows
+from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 from services.subscriptions.imports.staging import header_line, rejects_csv
 from tests.services.subscriptions.imports.forms import (
     Dribble,

@@ -238,7 +238,7 @@ def test_rows_that_the_database_refuses_fail_an_import_of_which_all_else_is_appl
     assert importing.active(list_id) == set(people[2:])
     # Once the fault is mended, it goes on with what is left.
     with importing.resources.unit_of_work() as uow:
-        job_records.restart(uow, uow.session.get_one(Job, job_id, with_for_update=True))
+        job_records.retry_locked_job(uow, uow.session.get_one(Job, job_id, with_for_update=True))
     assert importing.work(job_id).status == "succeeded"
     assert importing.active(list_id) == set(people)
     assert importing.of_job(job_id).added == rows

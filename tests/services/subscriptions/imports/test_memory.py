@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.delimited import MAX_LINE_CHARACTERS
-from services.subscriptions.imports.reader import open_rows
+from services.subscriptions.imports.formats import open_rows
+from services.subscriptions.imports.line_blocks import MAX_LINE_CHARACTERS
 
 MEGABYTE = 1024 * 1024
 BOUND = 32 * MEGABYTE

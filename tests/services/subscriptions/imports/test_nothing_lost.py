@@ -11,7 +11,7 @@ import pytest
 
 from core.ids import random_hash_id
 from services.subscriptions import fields
-from services.subscriptions.imports.row_mapper import split_tags
+from services.subscriptions.imports.row_extras import split_tags
 from tests.importing import Importing
 from tests.product_files import PRODUCT_FILES
 from tests.stack import Owner

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from services.subscriptions.imports.columns import MemberRow, SuppressionStatus
+from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
 from tests.services.subscriptions.imports.forms import opened
 
 WANTED, UNSUBSCRIBED = SuppressionStatus.WANTED, SuppressionStatus.UNSUBSCRIBED

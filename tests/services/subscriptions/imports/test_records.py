@@ -1,12 +1,12 @@
 import pytest
 
-from services.subscriptions.imports.columns import MemberRow, RejectedRecord
-from services.subscriptions.imports.delimited import (
-    MAX_LINE_CHARACTERS,
+from services.subscriptions.imports.csv_reader import (
     MAX_RECORD_CHARACTERS,
     MAX_RECORD_LINES,
     MAX_STRAY_QUOTES,
 )
+from services.subscriptions.imports.line_blocks import MAX_LINE_CHARACTERS
+from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 from tests.services.subscriptions.imports.forms import opened, outcome, rows
 
 LONG = "x" * (MAX_LINE_CHARACTERS + 1)

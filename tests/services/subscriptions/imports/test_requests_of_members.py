@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from models import MemberImport
-from services.jobs import lease as leases
-from services.jobs.lease import JobCancelled, Lease
+from services.jobs.lease import JobCancelled, Lease, LeaseLost
+from services.jobs.transitions import hand_back_job
 from services.subscriptions.imports import apply, import_jobs, records, split
 from services.subscriptions.imports.apply import PreparedChunk
 from services.subscriptions.imports.endings import JudgedRow
@@ -43,7 +43,7 @@ def take_turn(importing: Importing, job_id: int) -> Lease:
     lease = importing.lease(job_id)
     if import_jobs.run(importing.resources, lease):
         with importing.resources.unit_of_work() as uow:
-            leases.hand_back(uow, lease)
+            hand_back_job(uow, lease)
     return lease
 
 
@@ -99,7 +99,7 @@ def test_another_worker_goes_on_where_a_killed_one_stopped(
             import_jobs.run(importing.resources, lease)
     assert importing.of_job(job_id).applied == 3
     with importing.resources.unit_of_work() as uow:
-        leases.hand_back(uow, lease)
+        hand_back_job(uow, lease)
     importing.work(job_id)
     require_whole(importing, list_id, importing.of_job(job_id))
 
@@ -109,12 +109,12 @@ def test_a_worker_that_lost_its_lease_adds_nobody(
 ) -> None:
     stale = take_turn(importing, job_id)
     before = importing.records(list_id)
-    with pytest.raises(leases.LeaseLost):
+    with pytest.raises(LeaseLost):
         import_jobs.run(importing.resources, stale)
     # One that lost it while it prepared the chunk that comes next.
     task = importing.of_job(job_id)
     chunk = apply.prepare(*[*chunks_of(importing, task)][5])
-    with pytest.raises(leases.LeaseLost):
+    with pytest.raises(LeaseLost):
         apply.commit(importing.resources, task.id, chunk, lambda _: stale)
     assert importing.records(list_id) == before
     importing.work(job_id)

@@ -7,12 +7,13 @@ import pytest
 
 from core.errors.jobs import JOB_WORKER_LOST
 from models import Job, MemberImport
-from services.jobs import lease as leases
 from services.jobs import records as job_records
+from services.jobs.retries import record_crash
 from services.subscriptions import bulk_files
-from services.subscriptions.imports import apply, endings, import_jobs, shown_cells, split
+from services.subscriptions.imports import apply, endings, import_jobs, split
 from services.subscriptions.imports.apply import AppliedChunk, PreparedChunk
 from services.subscriptions.imports.endings import JudgedRow, chunk_key
+from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.split import FileSplit
 from services.subscriptions.imports.statements import TagIds
 from storage.encryption import seal
@@ -133,7 +134,7 @@ def test_the_preview_has_the_row_that_counts(
     file = csv_of([*rows, *([each, ""] for each in new_addresses(3)), [ada, "bounced"]], HEADER)
     job = importing.work(importing.begin(owner, list_id, file, dry_run=True))
     assert job.result is not None
-    preview = shown_cells.shown(importing.resources, job.result)["preview"]
+    preview = add_samples(importing.resources, job.result)["preview"]
     assert [row.get("code", row.get("status")) for row in preview] == [
         *("row.duplicate", "active", "row.duplicate", "unsubscribed", "email.invalid")
     ]
@@ -179,7 +180,7 @@ def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_c
             opt_outs_before.append(len(importing.opt_outs(list_id)))
             if len(opt_outs_before) == 2:
                 with importing.resources.unit_of_work() as other:
-                    job_records.cancel(other, importing.caller(owner), job_id)
+                    job_records.cancel_own_job(other, importing.caller(owner), job_id)
         return applied
 
     monkeypatch.setattr(apply, "apply", apply_and_cancel)
@@ -256,7 +257,7 @@ def test_no_member_is_added_while_a_chunk_of_opt_outs_cannot_be_applied(
     assert "no member was added" in (job.error or {})["message"]
     assert importing.active(list_id) == set()
     with importing.resources.unit_of_work() as uow:
-        job_records.restart(uow, uow.session.get_one(Job, job_id, with_for_update=True))
+        job_records.retry_locked_job(uow, uow.session.get_one(Job, job_id, with_for_update=True))
     assert importing.work(job_id).status == "succeeded"
     assert importing.active(list_id) == {*members}
 
@@ -328,7 +329,7 @@ def test_a_file_that_crashes_each_process_at_the_same_row_makes_no_progress(
                 import_jobs.run(importing.resources, lease)
         split._open.clear()
         with importing.resources.unit_of_work() as uow:
-            leases.crash(uow, lease, JOB_WORKER_LOST(crashes=3))
+            record_crash(uow, lease, JOB_WORKER_LOST(crashes=3))
         crashes.append(importing.job(job_id).crashes)
     assert crashes == [1, 2, 3]
     assert importing.job(job_id).status == "failed"

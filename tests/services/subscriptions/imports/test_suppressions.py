@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from models import ImportKind
-from services.subscriptions.imports.columns import MemberRow
 from services.subscriptions.imports.containers import ranged_file
-from services.subscriptions.imports.reader import as_lines, open_rows
+from services.subscriptions.imports.formats import open_rows
+from services.subscriptions.imports.json_lines_reader import as_lines
+from services.subscriptions.imports.rows import MemberRow
 from services.subscriptions.imports.suppression_files import SuppressionReader
 from tests.services.subscriptions.imports.forms import Stored
 

@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 
 from models import MemberImport
-from services.jobs import lease as leases
 from services.jobs.lease import LeaseLost
+from services.jobs.transitions import hand_back_job, record_progress
 from services.privacy import erasure
 from services.subscriptions import lists
 from services.subscriptions.imports import apply, split, undo
@@ -112,7 +112,7 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     monkeypatch.setattr(undo, "BATCH", 2)
     job_id = importing.begin_undo(owner, task.id)
     assert job_id is not None
-    note, calls = leases.progress, [0]
+    note, calls = record_progress, [0]
 
     def dying(*args: object, **words: object) -> None:
         calls[0] += 1
@@ -121,7 +121,7 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
             # Of this transaction nothing stays, as of a process that ends in it.
             raise LeaseLost(job_id)
 
-    monkeypatch.setattr(leases, "progress", dying)
+    monkeypatch.setattr("services.subscriptions.imports.undo.record_progress", dying)
     for _ in range(20):
         lease = importing.claim(job_id)
         if lease is None:
@@ -130,7 +130,7 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
             undo.run(importing.resources, lease)
         except LeaseLost:
             with importing.resources.unit_of_work() as uow:
-                leases.hand_back(uow, lease)
+                hand_back_job(uow, lease)
     assert calls[0] > 6
     assert importing.job(job_id).result == {"import_id": task.id, "undone": 12, "kept": 0}
     assert importing.records(list_id) == before

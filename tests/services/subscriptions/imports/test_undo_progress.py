@@ -4,7 +4,7 @@ from core.errors import DomainError
 from core.errors.jobs import JOB_GIVEN_UP
 from services import removals
 from services.jobs import records as jobs
-from services.jobs.kinds import kind_named
+from services.jobs.kinds import get_kind
 from services.subscriptions.imports import records, split
 from tests.contract.bulk import fail_job
 from tests.importing import Importing, csv_of, new_addresses
@@ -41,7 +41,7 @@ def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
     )
     with importing.resources.unit_of_work() as uow:
         monkeypatch.setattr(removals, "keep", lambda *_: True)
-        go_on = kind_named("members.import").on_restarted
+        go_on = get_kind("members.import").on_restarted
         assert go_on is not None
         assert go_on(uow, importing.job(int(str(job_id))))
     importing.stack.query(
@@ -82,11 +82,11 @@ def test_an_undo_that_is_tried_again_waits_for_the_import_that_went_on(
     caller = importing.caller(owner)
     undo_id = importing.begin_undo(owner, import_id)
     with importing.resources.unit_of_work() as uow:
-        jobs.cancel(uow, caller, undo_id)
+        jobs.cancel_own_job(uow, caller, undo_id)
     with importing.resources.unit_of_work() as uow:
         records.retry(uow, caller, import_id)
     with importing.resources.unit_of_work() as uow:
-        jobs.retry(uow, caller, undo_id)
+        jobs.retry_own_job(uow, caller, undo_id)
     refused = importing.work(undo_id)
     assert refused.error is not None
     assert refused.error["code"] == "import.running"

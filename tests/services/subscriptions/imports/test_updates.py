@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from services.subscriptions import bulk_files
-from services.subscriptions.imports import endings, shown_cells
+from services.subscriptions.imports import endings
 from services.subscriptions.imports.endings import JudgedRow, chunk_key
+from services.subscriptions.imports.samples import add_samples
 from storage.encryption import seal
 from tests.importing import Importing, csv_of, new_addresses
 from tests.stack import Owner
@@ -123,7 +124,7 @@ def test_an_end_of_a_member_without_a_paid_tier_is_a_problem(
     file = csv_of([(each, "2041-01-01") for each in (free, gold, new)], ("email", END))
     job = importing.work(importing.begin(owner, list_id, file, on_existing="update"))
     assert job.result is not None
-    result = shown_cells.shown(importing.resources, job.result)
+    result = add_samples(importing.resources, job.result)
     examples = [{"line": line, "cell": "2041-01-01T00:00:00.000000Z"} for line in (2, 4)]
     assert result["problems"] == [
         {"column": END, "rule": "needs a paid tier", "rows": 2, "examples": examples}

@@ -1,12 +1,7 @@
 import pytest
 
-from services.subscriptions.imports.written_forms import (
-    ColumnForms,
-    DateOrder,
-    DecimalMark,
-    plain_number,
-    read_moment,
-)
+from services.subscriptions.imports.column_forms import ColumnForms, DecimalMark, plain_number
+from services.subscriptions.imports.dates import DateOrder, read_moment
 
 AUGUST = "2025-08-20T00:00:00+00:00"
 HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"

@@ -1,4 +1,4 @@
-"""Finds the columns that hold members' names, and joins first, middle and last name."""
+"""Reads the name of each member from the columns with names."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,16 +6,19 @@ from unicodedata import normalize
 
 from core.languages.shown_lines import JOINERS, caseless
 from services.subscriptions.export_sheets import bare_cell
-from services.subscriptions.imports.columns import NAME_OR_PART, ColumnLayout
-from services.subscriptions.imports.vocabulary import key
+from services.subscriptions.imports.column_layout import ColumnLayout
+from services.subscriptions.imports.column_vocabulary import NAME_OR_PART
+from services.subscriptions.imports.known_words import key
 
 MAX_MEMBER_NAME_CHARACTERS = 200
 
 # The order of the parts in a full name, except in Chinese, Japanese and Korean.
 NAME_PARTS = ("first_name", "middle_name", "last_name")
+
 # Chinese, Japanese and Korean characters: Han, kana and Hangul. Foreign names in katakana keep the
 # order of their own language.
 _EAST_ASIAN = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+\Z")
+
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]+\Z")
 
 

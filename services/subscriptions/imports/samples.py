@@ -1,8 +1,4 @@
-"""Samples of a file for its owner: cells of each column, and the first rows of a dry run.
-
-These are other people's data: they are kept encrypted under the key of the import's file, and for
-as long as that file's rows that were not added.
-"""
+"""Samples of an imported file that the owner can see."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
@@ -18,28 +14,33 @@ from models import MemberImport, SubscriptionStatus, Tier
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from services.subscriptions import bulk_files
-from services.subscriptions.imports.columns import (
-    NO_EXTRAS,
-    STRICTNESS,
-    LeftOut,
-    MemberRow,
-    RejectedRecord,
-)
 from services.subscriptions.imports.endings import (
     DUPLICATE_CODE,
     EARLIER_ROW_REASON,
     STRICTER_ROW_REASON,
     JudgedRow,
 )
+from services.subscriptions.imports.rows import (
+    NO_EXTRAS,
+    STRICTNESS,
+    LeftOut,
+    MemberRow,
+    RejectedRecord,
+)
 from storage.encryption import seal, unseal
 from storage.resources import Resources
 
 MAX_ROWS_SHOWN = 5
+
 MAX_EXAMPLES = 3
+
 MAX_EXAMPLE_CHARACTERS = 60
+
 # Further columns have names alone.
 MAX_COLUMNS_WITH_EXAMPLES = 500
+
 MAX_LEFT_OUT_SHOWN = 20
+
 MAX_PROBLEMS = 50
 
 AnyRow = MemberRow | RejectedRecord
@@ -108,7 +109,7 @@ class Problems:
         return sorted(self._groups.values(), key=lambda each: -each["rows"])
 
 
-def keep(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
+def store_samples(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
     key = bulk_files.data_key(resources, task)
     values = tuple(samples._replace(consent=dict(samples.consent)))
     stored = orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS)
@@ -125,10 +126,10 @@ def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int
     problems = Problems(samples.problems)
     for line, each in left_out.items():
         problems.add(each.column, each.rule, line, each.cell or "")
-    keep(resources, task, samples._replace(problems=problems.groups()))
+    store_samples(resources, task, samples._replace(problems=problems.groups()))
 
 
-def shown(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
+def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
     """The result of an import's job, with the samples as long as they are kept."""
     if "import_id" not in result:
         return {**result}

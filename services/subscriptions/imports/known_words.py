@@ -1,4 +1,4 @@
-"""Normalises headers and cells and splits them into words, to compare them with known words."""
+"""Normalises headers and cells, so that they can be compared with lists of known words."""
 
 import re
 import tomllib
@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 MAX_WORD_CHARACTERS = 60
+
 # If a header or cell has more characters than this, only its beginning is compared.
 MAX_TEXT_CHARACTERS = 200
 
 _NOT_A_WORD = re.compile(r"[\W_]+")
+
 # Splits "HasOptedOutOfEmail", "do-not-contact" and "HTML2mail" into words.
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]+|\d+")
 
@@ -61,10 +63,3 @@ _WITHOUT_ACCENTS = {
     for number in range(0xC0, 0x180)
     if (letter := unicodedata.normalize("NFKD", chr(number))[0]).isascii() and letter.isalpha()
 }
-
-_NO = keys_of(load_words("columns.toml")["no"]) | {""}
-
-
-def is_no(cell: str) -> bool:
-    """Return whether a cell means "no", is empty, or is a date of zeros such as 0000-00-00."""
-    return len(cell) <= MAX_WORD_CHARACTERS and key(cell).lstrip("0") in _NO

@@ -1,188 +1,36 @@
-"""Types for the columns of an imported file, their roles, and the rows read from the file."""
+"""The layout of a file: the role of each column."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import Enum, StrEnum
 from typing import NamedTuple
 
 from core.errors import imports as errors
 from models import FieldType, MemberField
-from services.subscriptions.fields import FieldValue
-from services.subscriptions.imports.vocabulary import key, keys_of, load_words
-
-
-class SuppressionStatus(StrEnum):
-    """The subscription status that a row of an imported file states for a person."""
-
-    WANTED = "wanted"
-    MAY_PASS = "may_pass"  # noqa: S105 - a name
-    NOT_SUBSCRIBED = "not_subscribed"
-    UNKNOWN = "unknown"
-    UNSUBSCRIBED = "unsubscribed"
-    CLEANED = "cleaned"
-    BOUNCED = "bounced"
-    COMPLAINED = "complained"
-
-
-# A row with one of these statuses is an opt-out.
-OPT_OUTS = frozenset(
-    {
-        SuppressionStatus.UNSUBSCRIBED,
-        SuppressionStatus.CLEANED,
-        SuppressionStatus.BOUNCED,
-        SuppressionStatus.COMPLAINED,
-    }
-)
-# If several rows have the same address, only the row with the highest rank is applied.
-STRICTNESS = {
-    SuppressionStatus.WANTED: 0,
-    SuppressionStatus.MAY_PASS: 1,
-    SuppressionStatus.NOT_SUBSCRIBED: 1,
-    SuppressionStatus.UNKNOWN: 2,
-    SuppressionStatus.UNSUBSCRIBED: 3,
-    SuppressionStatus.CLEANED: 4,
-    SuppressionStatus.BOUNCED: 5,
-    SuppressionStatus.COMPLAINED: 6,
-}
-
-
-class LeftOut(NamedTuple):
-    """A value that a row was taken over without: its column, the rule and, if any, the cell."""
-
-    column: str
-    rule: str
-    cell: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.column}: {self.rule}" + ("" if self.cell is None else f", not {self.cell!r}")
-
-
-class RowExtras(NamedTuple):
-    """The values of a row beyond name, tier and status. Most files have none of it.
-
-    Attributes:
-        fields: values by the field's id as text.
-        tags: names of tags, none of them twice.
-        joined_at: when the person joined the list that the file comes from, in ISO 8601.
-        claim: what the file says of the person's consent, by the name of each part.
-        left_out: the values that could not be taken over.
-    """
-
-    fields: Mapping[str, FieldValue]
-    tags: Sequence[str]
-    joined_at: str | None
-    claim: Mapping[str, str]
-    left_out: Sequence[LeftOut]
-
-
-NO_EXTRAS = RowExtras({}, (), None, {}, ())
-
-
-class AbsentCell(str):
-    """The placeholder for a cell that is missing from a record.
-
-    Unlike an empty cell in the file, the placeholder doesn't clear the stored value.
-    """
-
-    __slots__ = ()
-
-
-ABSENT = AbsentCell()
-
-
-class RowProblem(NamedTuple):
-    """The reason why a row with a valid address isn't imported: an error code and a sentence."""
-
-    code: str
-    reason: str
-
-
-class MemberRow(NamedTuple):
-    """A member as the file names them. The address is trimmed, but not yet checked.
-
-    Attributes:
-        line: the physical line where the record begins, from 1.
-        tier: free, silver or gold; ``None`` when the file names none.
-        cells: the original columns in the order of the header; a record may have fewer or more.
-        problem: why the row is not imported. If an address has several rows, only the strictest row
-            is used, even if this row has a problem.
-        clears_expiry: whether an empty cell for the end of the paid tier clears the stored end.
-    """
-
-    line: int
-    email: str
-    name: str
-    tier: str | None
-    paid_expiry: datetime | None
-    suppression: SuppressionStatus
-    cells: Sequence[str]
-    extras: RowExtras | None = None
-    problem: RowProblem | None = None
-    clears_expiry: bool = False
-
-    @property
-    def left(self) -> bool:
-        return self.suppression in OPT_OUTS
-
-
-class RejectedRecord(NamedTuple):
-    """A record that is not imported, and why. ``cells`` are those that could be read."""
-
-    line: int
-    code: str
-    reason: str
-    cells: Sequence[str]
-
-
-@dataclass(frozen=True)
-class FileDescription:
-    """The recognised form of a file.
-
-    ``product``: the one whose export the file is, if its header shows it. ``columns``: each role,
-    with the names of the columns that have it.
-    """
-
-    container: str  # plain, gzip or zip
-    format: str  # csv or jsonl
-    encoding: str
-    delimiter: str | None
-    header_line: int | None
-    product: str | None
-    columns: Mapping[str, Sequence[str]]
-
-
-_WORDS = load_words("columns.toml")
-
-
-def _by_key(table: str) -> dict[str, str]:
-    return {key(word): meaning for meaning, words in _WORDS[table].items() for word in words}
-
-
-NAME_OR_PART = keys_of(_WORDS["name_or_part"])
-COLUMNS = {role: keys_of(words) for role, words in _WORDS["columns"].items()}
-PRODUCTS = [
-    (product, keys_of(names)) for product, signs in _WORDS["products"].items() for names in signs
-]
-# Columns of our own exports that say nothing of a person.
-OWN_COLUMNS = keys_of(_WORDS["own_columns"])
-TIERS = _by_key("tiers")
-BOOLEANS = {word: meaning == "yes" for word, meaning in _by_key("booleans").items()}
+from services.subscriptions.imports.column_vocabulary import COLUMNS, PRODUCTS
+from services.subscriptions.imports.known_words import key
+from services.subscriptions.imports.rows import SuppressionStatus
 
 CONSENT_PARTS = ("at", "how", "ip", "url", "wording", "confirmed_at", "confirmed_ip")
+
 # Before one of its parts, and before the key of a field.
 CONSENT_PREFIX, FIELD_PREFIX = "consent.", "fields."
+
 IGNORED = "ignored"
+
 ROLES = (
     *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry"),
     *("status", "subscribed", "unsubscribed", "confirmed"),
     *("tags", "joined_at", *(CONSENT_PREFIX + part for part in CONSENT_PARTS), "ignore"),
 )
+
 # A mapping may give each of these roles to several columns.
 _SHARED_ROLES = ("ignore", "tags", "status", "subscribed", "unsubscribed", "confirmed")
+
 MAX_COLUMN_NAMES_SHOWN = 30
 
 _INDEXES = frozenset(map(str, range(10_000)))
+
 # Maps each role that only one column may have to the roles that exclude it. If the owner's mapping
 # uses a role that excludes another role, no column gets the excluded role because of its header.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
@@ -196,11 +44,15 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
+
 _NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
+
 # Maps each role that any number of columns may have to the role that excludes it. If the owner's
 # mapping uses the second role, no column gets the first role because of its header.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
+
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
+
 # Roles that an owner is shown as another.
 _ALSO = {
     "tier": ("paid", "active_subscription"),
@@ -261,8 +113,8 @@ class ColumnLayout:
     """The role of each column in a file. All attributes refer to columns by index.
 
     Attributes:
-        roles: maps each role of ``columns.toml`` to its columns. In a ``paid`` column, a cell means
-            a paid tier unless the cell is empty or means "no". ``created_at`` is used if
+        roles: maps each role of ``column_vocabulary.toml`` to its columns. In a ``paid`` column, a
+            cell means a paid tier unless the cell is empty or means "no". ``created_at`` is used if
             ``joined_at`` has no date.
         mapped: maps each column in the owner's mapping to its role.
         consent: the consent columns.

@@ -1,125 +1,25 @@
-"""The values of an owner's fields as the cells of files write them."""
+"""Assigns columns of a file to the owner's fields."""
 
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
-from functools import lru_cache
-from operator import itemgetter
 
 from core.errors.imports import IMPORT_MAPPING_FIELD, IMPORT_MAPPING_TYPE
 from models import FieldType, MemberField
-from services.subscriptions import branding, fields
-from services.subscriptions.export_sheets import bare_cell
+from services.subscriptions import branding
 from services.subscriptions.fields import (
     KEY_FORM,
     MAX_KEY_CHARACTERS,
     MAX_LABEL_CHARACTERS,
-    FieldValue,
 )
-from services.subscriptions.imports.columns import (
-    BOOLEANS,
-    FIELD_PREFIX,
-    OWN_COLUMNS,
-    TIERS,
-    Basis,
-    ColumnLayout,
-)
-from services.subscriptions.imports.vocabulary import MAX_WORD_CHARACTERS, is_no, key
-from services.subscriptions.imports.written_forms import ColumnForms, is_written_date
-
-MAX_CELL_CHARACTERS_SHOWN = 40
-
-# Numbers that are written as we write them: in another form, such as that of a postal code or of a
-# telephone number, signs or zeros would be lost.
-_PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,9})(\.\d{0,4}[1-9])?\Z", re.ASCII)
-# Amounts with a decimal comma; "1,2" may be a list.
-_AMOUNT = re.compile(r"-?(0|[1-9]\d{0,9}|[1-9]\d{0,2}(\.\d{3})+),\d\d\Z", re.ASCII)
-
-
-def read_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -> FieldValue | None:
-    """The value of a cell of this column as the field stores it; ``None`` for a blank one.
-
-    Raises ``ValueError``, whose text is the rule.
-    """
-    text = bare_cell(cell).strip()
-    if not text:
-        return None
-    if field.type == FieldType.DATE:
-        moment = forms.moment(index, text)
-        return None if moment is None else fields.stored(field, moment.date().isoformat())
-    if field.type == FieldType.NUMBER:
-        text = forms.number(index, text)
-    elif field.type == FieldType.BOOLEAN and (word := key(text)) in BOOLEANS:
-        return BOOLEANS[word]
-    return fields.stored_of_text(field, text)
-
-
-def cell_shown(cell: str) -> str:
-    """The cell as an error names it."""
-    text = bare_cell(cell).strip()
-    shown = text[:MAX_CELL_CHARACTERS_SHOWN]
-    return shown + "…" if len(text) > len(shown) else shown
-
-
-def guess_type(cells: Iterable[str]) -> FieldType:
-    """The type of which all these cells are written values; text where they don't agree."""
-    seen = {text for cell in cells if (text := bare_cell(cell).strip())}
-    if not seen:
-        return FieldType.TEXT
-    if all(map(_PLAIN_NUMBER.match, seen)) or all(map(_AMOUNT.match, seen)):
-        return FieldType.NUMBER
-    if all(map(is_written_date, seen)):
-        return FieldType.DATE
-    if all(key(text) in BOOLEANS for text in seen):
-        return FieldType.BOOLEAN
-    return FieldType.TEXT
-
-
-_TIERS = ("free", "silver", "gold")
-
-
-class TierReader:
-    """Reads the tier of each record from the columns about tiers and payment."""
-
-    def __init__(self, layout: ColumnLayout) -> None:
-        self._layout = layout
-        self.indexes = sorted({*layout.of("tier", "paid", "active_subscription")})
-        # The first index is repeated so that itemgetter returns a tuple even for a single column.
-        self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
-        # Most records of a file repeat a few combinations of cells, so the result is cached.
-        self._cached = lru_cache(1024)(self._tier)
-
-    def read(self, cells: Sequence[str]) -> str | None:
-        """Return the tier of a record, or ``None`` if the record names no tier.
-
-        ``cells`` must have a cell for every column of the file.
-        """
-        if self._pick is None:
-            return None
-        picked = self._pick(cells)
-        # Only short cells are cached, so that the cache doesn't use too much memory.
-        is_short = max(map(len, picked)) <= MAX_WORD_CHARACTERS
-        return self._cached(picked) if is_short else self._tier(picked)
-
-    def _tier(self, picked: tuple[str, ...]) -> str | None:
-        layout = self._layout
-        cells = dict(zip(self.indexes, picked, strict=False))
-        found = {"silver" for index in layout.of("paid") if not is_no(cells[index])}
-        for index in layout.of("tier"):
-            tier = TIERS.get(key(cells[index]))
-            # Ghost lists the names of paid tiers, which their owner chose.
-            if tier is None and layout.product == "ghost" and cells[index].strip():
-                tier = "silver"
-            found.add(tier or "")
-        for index in layout.of("active_subscription"):
-            if is_no(cells[index]):
-                return "free"
-            found.add("silver")
-        return max(filter(None, found), key=_TIERS.index, default=None)
-
+from services.subscriptions.imports.column_layout import FIELD_PREFIX, Basis, ColumnLayout
+from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
+from services.subscriptions.imports.field_values import guess_type
+from services.subscriptions.imports.known_words import key
 
 # A file may have a hundred thousand columns.
 MAX_NEW_FIELDS = 500
+
 # A field of choices has to be made with its choices first.
 NEW_TYPES = (FieldType.TEXT, FieldType.NUMBER, FieldType.DATE, FieldType.BOOLEAN)
 

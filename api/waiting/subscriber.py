@@ -1,0 +1,95 @@
+"""The subscription to notifications in Redis."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+
+import redis
+import redis.asyncio
+
+from core.logging import get_logger
+from storage.redis.notifications import CHANNEL, channel_of, job_topic
+
+log = get_logger(__name__)
+
+# A connection counts as dead after so many seconds without a message or a ping's answer.
+_MAX_SILENCE_SECONDS = 4
+_PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
+
+Listener = Callable[[str, str], None]
+
+
+class NotificationsSilent(Exception):
+    """The connection is silent, and does not answer pings."""
+
+
+class Subscriber:
+    """Receives the notifications for one process, by the name ``waiter``, and those for all.
+
+    It passes topic and value to its listeners.
+    """
+
+    def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
+        self._client = client
+        self._channels = {CHANNEL, channel_of(waiter)}
+        self._listeners: list[Listener] = []
+
+    @contextmanager
+    def listening(self, listener: Listener) -> Iterator[None]:
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async for message in self._messages():
+                    topic, _, value = message.partition(" ")
+                    for listener in tuple(self._listeners):
+                        listener(topic, value)
+            except Exception as error:  # noqa: BLE001 - no failure may end the subscription
+                log.warning("subscriber.reconnecting", reason=type(error).__name__)
+                await asyncio.sleep(_PAUSE_BEFORE_RECONNECTING_SECONDS)
+
+    async def _messages(self) -> AsyncIterator[str]:
+        async with self._client.pubsub() as pubsub:
+            await pubsub.subscribe(*self._channels)
+            silent = 0
+            while silent < _MAX_SILENCE_SECONDS:
+                message = await pubsub.get_message(timeout=1.0)
+                if message is None:
+                    silent += 1
+                    # A ping's answer counts as a message, so only a dead connection stays silent.
+                    await pubsub.ping()
+                    continue
+                silent = 0
+                if message["type"] == "message":
+                    yield message["data"].decode()
+        raise NotificationsSilent
+
+
+# How long a lost notification delays an event.
+LOOK_EVERY_SECONDS = 1.0
+
+
+@contextmanager
+def job_changes(
+    subscriber: Subscriber, job_ids: Collection[int]
+) -> Iterator[Callable[[], Awaitable[None]]]:
+    """Give a wait until one of the jobs has changed, or until it is time to look anyway."""
+    changed = asyncio.Event()
+    topics = {job_topic(job_id) for job_id in job_ids}
+
+    def listener(topic: str, _: str) -> None:
+        if topic in topics:
+            changed.set()
+
+    async def wait() -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(changed.wait(), LOOK_EVERY_SECONDS)
+        changed.clear()
+
+    with subscriber.listening(listener):
+        yield wait

@@ -1,0 +1,118 @@
+"""Requeues the jobs whose worker was lost, or fails them after too many crashes."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.exc import OperationalError
+
+from core.counters import work_metrics
+from core.errors.jobs import JOB_CANCELLED, JOB_WORKER_LOST
+from core.logging import get_logger
+from models import Job, JobStatus
+from services.jobs.lease import LEASE_DURATION, has_status
+from services.jobs.outbox import RECENT
+from services.jobs.retries import MAX_CRASHES
+from services.jobs.scan_paces import ScanPace
+from services.jobs.transitions import change_job, requeue_job
+from storage.database import Statement
+from storage.resources import Resources
+
+log = get_logger(__name__)
+
+# After an outage of the database, all live workers have renewed their leases by then, because
+# heartbeats come each second.
+STEADY_AFTER = LEASE_DURATION + timedelta(seconds=1)
+_LONG_WAIT_SECONDS = 1.0
+_MAX_JOBS_PER_SCAN = 200
+
+_EXPIRED = """
+    SELECT id FROM jobs
+    WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}
+        AND pg_postmaster_start_time() < now() - CAST(:steady AS interval)
+    ORDER BY lease_expires_at LIMIT :batch
+"""
+_EXPIRED_LATELY = Statement(_EXPIRED.format(when="> now() - CAST(:recent AS interval)"))
+_EXPIRED_BEFORE = Statement(_EXPIRED.format(when="<= now() - CAST(:recent AS interval)"))
+
+
+class DatabaseWatch:
+    """Remembers the last break in a sweeper's contact with the database.
+
+    An outage of the database makes every lease expire, although no worker has crashed. After an
+    outage, no lease counts as lost until the live workers have had time to renew their leases.
+    """
+
+    def __init__(self) -> None:
+        self._broken_at = -math.inf
+
+    @property
+    def is_steady(self) -> bool:
+        return time.monotonic() - self._broken_at > STEADY_AFTER.total_seconds()
+
+    @contextmanager
+    def observe(self) -> Iterator[None]:
+        """Run a few fast statements. A failure or a long wait counts as a break."""
+        began_at = time.monotonic()
+        try:
+            yield
+        except BaseException:
+            self._broken_at = time.monotonic()
+            raise
+        if time.monotonic() - began_at > _LONG_WAIT_SECONDS:
+            self._broken_at = time.monotonic()
+
+
+def requeue_lost_jobs(
+    resources: Resources, watch: DatabaseWatch, pace: ScanPace | None = None
+) -> int:
+    """Requeue or end the jobs whose lease expired; return their number."""
+    pace = pace or ScanPace()
+    bounds = {"recent": RECENT, "steady": STEADY_AFTER, "batch": _MAX_JOBS_PER_SCAN}
+    with watch.observe():
+        expired = resources.database.rows(_EXPIRED_LATELY, **bounds)
+    if pace.is_due:
+        began_at = time.monotonic()
+        older = resources.database.rows(_EXPIRED_BEFORE, **bounds)
+        pace.record_scan(time.monotonic() - began_at, has_results=bool(older))
+        expired += older
+    if not watch.is_steady:
+        return 0
+    return sum(_requeue_lost_job(resources, job_id) for (job_id,) in expired)
+
+
+def _requeue_lost_job(resources: Resources, job_id: int) -> bool:
+    """Requeue or end one lost job in its own transaction; return false if this is impossible.
+
+    A job that can't be requeued must not stop the others.
+    """
+    is_job = Job.id == job_id
+    is_steady = func.pg_postmaster_start_time() < func.now() - STEADY_AFTER
+    is_lost = and_(has_status(JobStatus.RUNNING), Job.lease_expires_at < func.now(), is_steady)
+    query = select(Job).where(is_job, is_lost).with_for_update(skip_locked=True)
+    try:
+        with resources.unit_of_work() as uow:
+            job = uow.session.scalar(query)
+            if job is None:
+                return False
+            crashes = job.crashes + 1
+            log.warning("job.lease_lost", job_id=job.id, kind=job.kind, crashes=crashes)
+            uow.after_commit(work_metrics.LEASES_LOST.labels(job.queue, job.kind).inc)
+            if job.cancel_requested:
+                error = JOB_CANCELLED()
+                change_job(uow, is_job, to=JobStatus.CANCELLED, error=error, crashes=crashes)
+            elif crashes >= MAX_CRASHES:
+                error = JOB_WORKER_LOST(crashes=crashes)
+                change_job(uow, is_job, to=JobStatus.FAILED, error=error, crashes=crashes)
+            else:
+                requeue_job(uow, is_job, crashes=crashes)
+            return True
+    except OperationalError:
+        # The database failed, not the job: the other jobs would fail too.
+        raise
+    except Exception:  # for example, this release doesn't know the kind: the job stays as it is
+        log.exception("sweep.job_broke", job_id=job_id)
+        return False

@@ -1,0 +1,85 @@
+"""The rules that decide whether an unfinished job is retried, and when.
+
+If a dependency fails, the job is not at fault. The job is therefore retried until its patience is
+over, however many attempts that takes. The database's clock measures all times.
+"""
+
+import random
+from datetime import timedelta
+
+from sqlalchemy import func, select
+
+from core.counters import work_metrics
+from core.errors import DomainError
+from core.errors.jobs import JOB_GIVEN_UP
+from models import Job, JobStatus
+from services.jobs.kinds import get_kind
+from services.jobs.lease import Lease, LeaseLost, is_held_by
+from services.jobs.transitions import change_held_job, fail_job, hand_back_job
+from storage.unit_of_work import UnitOfWork
+
+MAX_CRASHES = 3
+_MIN_PAUSE_SECONDS = 1.0
+# The longest pause in the first ten minutes. Later pauses grow with the time that the job fails.
+_MAX_FIRST_PAUSE_SECONDS = 30.0
+_MAX_PAUSE_SECONDS = 300.0
+_FAILING_PER_PAUSE = 20
+_SECONDS_PER_HOUR = 3600
+
+
+def retry_or_fail_job(uow: UnitOfWork, lease: Lease, *, reason: str, patience: timedelta) -> None:
+    """Retry the job after a pause, or fail it if its patience is over; raises ``LeaseLost``.
+
+    Args:
+        reason: a plain sentence without secrets, because owners read it.
+        patience: the patience of kinds that don't declare their own.
+    """
+    failing = func.now() - func.coalesce(Job.failing_since, func.now())
+    seconds = uow.session.scalar(select(func.extract("epoch", failing)).where(is_held_by(lease)))
+    if seconds is None:
+        raise LeaseLost(lease.job_id)
+    failing_seconds = float(seconds)
+    kind = get_kind(lease.kind)
+    if failing_seconds >= (kind.patience or patience).total_seconds():
+        hours = f"{round(failing_seconds / _SECONDS_PER_HOUR, 1):g}"
+        error = kind.given_up() if kind.given_up else JOB_GIVEN_UP(reason=reason, hours=hours)
+        fail_job(uow, lease, error)
+        return
+    pause = _choose_pause(lease.retries, failing_seconds)
+    retry_job_after(uow, lease, pause, reason)
+
+
+def retry_job_after(uow: UnitOfWork, lease: Lease, pause: timedelta, reason: str) -> None:
+    """Requeue the job, to be run after the pause; raises ``LeaseLost``."""
+    due_at = func.now() + pause
+    changes = {
+        "run_at": due_at,
+        "send_after": due_at,
+        "sends": 0,
+        "retries": Job.retries + 1,
+        "failing_since": func.coalesce(Job.failing_since, func.now()),
+        "last_reason": reason,
+    }
+    change_held_job(uow, lease, JobStatus.QUEUED, **changes)
+    lease.is_retried = True
+    queue = get_kind(lease.kind).queue
+    uow.after_commit(work_metrics.RETRIES.labels(queue, lease.kind).inc)
+
+
+def record_crash(uow: UnitOfWork, lease: Lease, error: DomainError) -> None:
+    """Requeue the job after a crash, or fail it at the third crash; raises ``LeaseLost``."""
+    crashes = lease.crashes + 1
+    if crashes >= MAX_CRASHES:
+        change_held_job(uow, lease, JobStatus.FAILED, error=error, crashes=crashes)
+        lease.failed_by = error.code
+    else:
+        hand_back_job(uow, lease, crashes=crashes)
+        lease.is_retried = True
+
+
+def _choose_pause(retries: int, failing_seconds: float) -> timedelta:
+    doubled = _MIN_PAUSE_SECONDS * 2 ** min(retries, 10)
+    bound = max(_MAX_FIRST_PAUSE_SECONDS, failing_seconds / _FAILING_PER_PAUSE)
+    longest = min(doubled, bound, _MAX_PAUSE_SECONDS)
+    # Half of the pause is random, so that jobs that failed together don't return together.
+    return timedelta(seconds=random.uniform(longest / 2, longest))  # noqa: S311 - no secret

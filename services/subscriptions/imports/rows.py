@@ -1,0 +1,132 @@
+"""The rows that a reader returns for an imported file."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from services.subscriptions.fields import FieldValue
+
+
+class SuppressionStatus(StrEnum):
+    """The subscription status that a row of an imported file states for a person."""
+
+    WANTED = "wanted"
+    MAY_PASS = "may_pass"  # noqa: S105 - a name
+    NOT_SUBSCRIBED = "not_subscribed"
+    UNKNOWN = "unknown"
+    UNSUBSCRIBED = "unsubscribed"
+    CLEANED = "cleaned"
+    BOUNCED = "bounced"
+    COMPLAINED = "complained"
+
+
+# A row with one of these statuses is an opt-out.
+OPT_OUTS = frozenset(
+    {
+        SuppressionStatus.UNSUBSCRIBED,
+        SuppressionStatus.CLEANED,
+        SuppressionStatus.BOUNCED,
+        SuppressionStatus.COMPLAINED,
+    }
+)
+
+# If several rows have the same address, only the row with the highest rank is applied.
+STRICTNESS = {
+    SuppressionStatus.WANTED: 0,
+    SuppressionStatus.MAY_PASS: 1,
+    SuppressionStatus.NOT_SUBSCRIBED: 1,
+    SuppressionStatus.UNKNOWN: 2,
+    SuppressionStatus.UNSUBSCRIBED: 3,
+    SuppressionStatus.CLEANED: 4,
+    SuppressionStatus.BOUNCED: 5,
+    SuppressionStatus.COMPLAINED: 6,
+}
+
+
+class LeftOut(NamedTuple):
+    """A value that a row was taken over without: its column, the rule and, if any, the cell."""
+
+    column: str
+    rule: str
+    cell: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.rule}" + ("" if self.cell is None else f", not {self.cell!r}")
+
+
+class RowExtras(NamedTuple):
+    """The values of a row beyond name, tier and status. Most files have none of it.
+
+    Attributes:
+        fields: values by the field's id as text.
+        tags: names of tags, none of them twice.
+        joined_at: when the person joined the list that the file comes from, in ISO 8601.
+        claim: what the file says of the person's consent, by the name of each part.
+        left_out: the values that could not be taken over.
+    """
+
+    fields: Mapping[str, FieldValue]
+    tags: Sequence[str]
+    joined_at: str | None
+    claim: Mapping[str, str]
+    left_out: Sequence[LeftOut]
+
+
+NO_EXTRAS = RowExtras({}, (), None, {}, ())
+
+
+class AbsentCell(str):
+    """The placeholder for a cell that is missing from a record.
+
+    Unlike an empty cell in the file, the placeholder doesn't clear the stored value.
+    """
+
+    __slots__ = ()
+
+
+ABSENT = AbsentCell()
+
+
+class RowProblem(NamedTuple):
+    """The reason why a row with a valid address isn't imported: an error code and a sentence."""
+
+    code: str
+    reason: str
+
+
+class MemberRow(NamedTuple):
+    """A member as the file names them. The address is trimmed, but not yet checked.
+
+    Attributes:
+        line: the physical line where the record begins, from 1.
+        tier: free, silver or gold; ``None`` when the file names none.
+        cells: the original columns in the order of the header; a record may have fewer or more.
+        problem: why the row is not imported. If an address has several rows, only the strictest row
+            is used, even if this row has a problem.
+        clears_expiry: whether an empty cell for the end of the paid tier clears the stored end.
+    """
+
+    line: int
+    email: str
+    name: str
+    tier: str | None
+    paid_expiry: datetime | None
+    suppression: SuppressionStatus
+    cells: Sequence[str]
+    extras: RowExtras | None = None
+    problem: RowProblem | None = None
+    clears_expiry: bool = False
+
+    @property
+    def left(self) -> bool:
+        return self.suppression in OPT_OUTS
+
+
+class RejectedRecord(NamedTuple):
+    """A record that is not imported, and why. ``cells`` are those that could be read."""
+
+    line: int
+    code: str
+    reason: str
+    cells: Sequence[str]
