@@ -10,7 +10,7 @@ from cli.output import Json, Limit, fields, group, show, show_all
 from core import clock
 from models import Job, JobStatus, Maintenance
 from services.accounts.factors import totp
-from services.attachments import files, strays
+from services.attachments import key_rotation, strays
 from services.jobs import maintenance, records
 from services.paging import PageRequest
 
@@ -194,9 +194,9 @@ def sweep(
     """Find rows without objects and objects without rows. The exit code is 1 if any are left."""
     with connected() as resources:
         found = []
-        for stray in strays.find(resources, now=clock.now()):
+        for stray in strays.find_strays(resources, now=clock.now()):
             if fix:
-                strays.mend(resources, stray)
+                strays.mend_stray(resources, stray)
             found.append({"fault": stray.kind, "key": stray.key, "mended": fix})
     show_all(found, as_json=as_json)
     if found and not fix:
@@ -210,7 +210,7 @@ def rotate(as_json: Json = False) -> None:
     The first of PRESSROOM_ENCRYPTION_KEYS wraps them.
     """
     with connected() as resources:
-        rewrapped = sum(files.rotate(resources))
+        rewrapped = sum(key_rotation.rewrap_data_keys(resources))
         with resources.unit_of_work() as uow:
             rewrapped += totp.rotate(uow, resources.key_wrapper)
         current = resources.key_wrapper.current

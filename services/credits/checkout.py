@@ -21,6 +21,7 @@ from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
 from services.jobs.records import describe_error
 from services.jobs.transitions import complete_job
 from storage.resources import Resources
@@ -72,7 +73,7 @@ def place_order(
         raise errors.TOPUP_CHANNEL(known=", ".join(PaymentChannel)) from None
     channel = channels.channel(name).channel
 
-    def store() -> Job:
+    def store_order(uow: UnitOfWork) -> Job:
         order_id = ids.random_id()
         expires_at = clock.now() + ORDER_LIFETIME
         order = PaymentOrder(
@@ -85,9 +86,11 @@ def place_order(
             next_check_at=expires_at,
             **asdict(terms),
         )
-        return idempotency.commit(resources, order, OPEN_CHECKOUT, key)
+        uow.session.add(order)
+        uow.session.flush()
+        return enqueue_job(uow, OPEN_CHECKOUT, user_id=user_id, subject_id=order_id)
 
-    return idempotency.once(resources, key, store)
+    return idempotency.accept_once(resources, key, store_order)
 
 
 def create_channels(resources: Resources) -> PaymentChannels:

@@ -162,7 +162,7 @@ def _require_the_same_images(shop: Stack, restored: Stack, images: list[str]) ->
     for name in images:
         key = f"media/{name}"
         assert restored.resources.objects.get(key) == shop.resources.objects.get(key)
-    found = strays.find(restored.resources, now=clock.now() + timedelta(hours=2))
+    found = strays.find_strays(restored.resources, now=clock.now() + timedelta(hours=2))
     # Images that were uploaded after the dump may have come along.
     assert {each.kind for each in found} <= {StrayKind.OBJECT_WITHOUT_ROW}
 
