@@ -13,7 +13,7 @@ from sqlalchemy import exists, func, select, text, update
 
 from core.logging import get_logger
 from integrations.http_client import retry_after
-from integrations.receivers import Outcome
+from integrations.receivers.client import Outcome
 from models import DeliveryStatus, EndpointState, User, WebhookDelivery, WebhookEndpoint
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind

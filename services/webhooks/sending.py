@@ -23,7 +23,7 @@ from sqlalchemy import func, select
 from core import clock
 from core.queues import Queue
 from core.scopes import Scope
-from integrations.receivers import Outcome, ReceiverClient, SignedPost
+from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
 from models import EndpointState, Job, JobStatus, WebhookEndpoint
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease

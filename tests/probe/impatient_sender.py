@@ -5,11 +5,11 @@
 
 from datetime import timedelta
 
-from integrations import receivers
+from integrations.receivers import client
 from services.webhooks import outcomes
 from tests.probe import worker
 
-receivers.MAX_CALL_SECONDS = 1.2
+client.MAX_CALL_SECONDS = 1.2
 outcomes.SILENCE = timedelta(seconds=0.6)
 # No test, however slow its machine, sees a rest end by itself.
 outcomes.FIRST_REST = outcomes.MAX_REST

@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from integrations.receivers import Outcome
+from integrations.receivers.client import Outcome
 from models import WebhookEndpoint
 from services.webhooks import outcomes
 from tests.stack import Stack
