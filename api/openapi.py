@@ -1,6 +1,6 @@
 """The OpenAPI document: FastAPI's, with what it can't know (credentials, scopes, errors)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -250,12 +250,11 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def json_request_body(
-    properties: dict[str, Any], *, required: list[str], parameters: list[dict[str, Any]]
+    schema: dict[str, Any], *, parameters: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
     """Return ``openapi_extra`` of a route that reads its JSON body itself."""
-    schema = {"type": "object", "required": required, "properties": properties}
     return {
-        "parameters": parameters,
+        "parameters": [*parameters],
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
     }
 

@@ -1,8 +1,7 @@
-"""Parameters that many routes take: ids, pages, the ``Prefer`` and ``Idempotency-Key`` headers."""
+"""Parameters that many routes take: ids, pages, the ``Idempotency-Key`` header."""
 
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -142,45 +141,6 @@ def link_next(request: Request, response: Response, shown: PageOfRows[Any]) -> N
         query = urlencode({**request.query_params, "cursor": shown.next_cursor})
         response.headers["Link"] = f'<?{query}>; rel="next"'
 
-
-@dataclass(frozen=True)
-class Preference:
-    """``Prefer`` (RFC 7240): how long to wait for slow work, in seconds.
-
-    ``respond-async`` alone means 0 for work that goes on without its caller. It adds nothing to
-    ``wait=N``: after N seconds the answer is asynchronous anyway.
-    """
-
-    wait: int | None
-    respond_async: bool
-
-    def seconds(self, default: float) -> float:
-        if self.wait is None:
-            return 0 if self.respond_async else default
-        return self.wait
-
-    def seconds_at_most(self, limit: float) -> float:
-        """Return the wait for work that ends with it, and can't be answered asynchronously."""
-        return limit if self.wait is None else min(self.wait, limit)
-
-
-MAX_WAIT_SECONDS = 60
-_WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,4})\"?\s*\Z", re.IGNORECASE)
-
-
-async def preference(request: Request) -> Preference:
-    wait: int | None = None
-    respond_async = False
-    # RFC 7240: unknown preferences are ignored; of several with one name, the first counts.
-    for part in ",".join(request.headers.getlist("prefer")).split(","):
-        name = part.partition(";")[0]
-        respond_async |= name.strip().lower() == "respond-async"
-        if wait is None and (match := _WAIT.match(name)):
-            wait = min(int(match[1]), MAX_WAIT_SECONDS)
-    return Preference(wait, respond_async)
-
-
-PreferenceOf = Annotated[Preference, Depends(preference)]
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{16,255}\Z")
 

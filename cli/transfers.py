@@ -12,9 +12,9 @@ from core.errors.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_O
 from models import ImportKind
 from services.subscriptions import exports, lists
 from services.subscriptions.export_sheets import ExportKind
-from services.subscriptions.imports import records, staging
+from services.subscriptions.imports import accepting, import_options, rejected_rows
 from services.subscriptions.imports.dates import DateOrder
-from services.subscriptions.imports.records import ImportOptions
+from services.subscriptions.imports.import_options import ImportOptions
 from services.subscriptions.imports.samples import add_samples
 from storage.resources import Resources
 
@@ -63,9 +63,10 @@ def import_members(
     The import goes on if you stop this command. Exit codes: 0 when every row is valid, 3 when some
     rows are invalid, 1 when the import failed.
     """
-    columns = records.read_mapping(mapping, IMPORT_MAPPING_OPTION)
+    columns = import_options.read_mapping(mapping, IMPORT_MAPPING_OPTION)
     on_existing = "update" if update else "skip"
-    statuses, read_in = records.read_status_values(status_values), records.read_encoding(encoding)
+    statuses = import_options.read_status_values(status_values)
+    read_in = import_options.read_encoding(encoding)
     options = ImportOptions(
         *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in)
     )
@@ -75,7 +76,7 @@ def import_members(
         if errors is not None:
             assert job.subject_id is not None
             with written(errors) as out:
-                out.writelines(staging.stream_rejects(resources, job.subject_id))
+                out.writelines(rejected_rows.stream_rejects(resources, job.subject_id))
         result = add_samples(resources, result_of(job))
     shown = {"job_id": job.id, **result}
     if not as_json and "columns" in result:
@@ -90,7 +91,7 @@ def import_members(
 def _begin(resources: Resources, list_name: str, file: Path, options: ImportOptions) -> int:
     with resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name)
-    stored, is_stdin = records.new_file(resources), str(file) == "-"
+    stored, is_stdin = accepting.new_file(resources), str(file) == "-"
     try:
         source: BinaryIO = sys.stdin.buffer if is_stdin else file.open("rb")
     except OSError as error:
@@ -100,7 +101,7 @@ def _begin(resources: Resources, list_name: str, file: Path, options: ImportOpti
     stored.writer.close()
     if not stored.writer.size:
         raise IMPORT_EMPTY_FILE()
-    return records.accept_file(
+    return accepting.accept_file(
         resources,
         mailing_list.user_id,
         mailing_list.id,

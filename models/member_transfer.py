@@ -81,7 +81,7 @@ class MemberImport(Model):
     error: Mapped[dict[str, Any] | None]
     # The detected format of the file, and its header.
     description: Mapped[dict[str, Any] | None]
-    # The targets of its columns (``services.subscriptions.imports.split``).
+    # The targets of its columns (``services.subscriptions.imports.column_plan``).
     columns: Mapped[dict[str, Any] | None]
     # Cells and rows that the owner is shown, sealed; gone with the files.
     samples: Mapped[bytes | None] = mapped_column(deferred=True)

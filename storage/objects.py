@@ -15,6 +15,7 @@ from core.counters.store_metrics import observed_s3
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
 from core.telemetry import spans
+from core.telemetry.attributes import SpanAttributes
 from storage.s3_client import encryption_of, open_client
 from storage.s3_errors import add_advice, explain_error
 
@@ -63,7 +64,7 @@ class ObjectStore:
         self._breaker = Breaker(SERVER)
         self._encryption = encryption_of(settings)
         self._client = open_client(settings, connections=connections)
-        self._about: spans.Attributes = {"server.address": settings.s3_endpoint.host or ""}
+        self._about: SpanAttributes = {"server.address": settings.s3_endpoint.host or ""}
 
     def put(self, key: str, data: bytes, content_type: str) -> None:
         with self._call("put", key):
@@ -162,7 +163,7 @@ class ObjectStore:
     def _call(self, what: str, key: str) -> Iterator[None]:
         with (
             # The host is the operator's; a key may be named after what a person sent.
-            spans.span(f"s3 {what}", "client", self._about),
+            spans.step_span(f"s3 {what}", "client", self._about),
             self._breaker.guarding(),
             observed_s3(TransientError),
             _translated(key),

@@ -16,8 +16,16 @@ from services.jobs.lease import Lease
 from services.jobs.transitions import claim_job, fail_job, hand_back_job
 from services.subscriptions import figures, lists
 from services.subscriptions.bulk_actions import actions
-from services.subscriptions.imports import endings, helper_jobs, import_jobs, records, staging, undo
-from services.subscriptions.imports.records import ImportOptions
+from services.subscriptions.imports import (
+    accepting,
+    helper_jobs,
+    import_job,
+    records,
+    rejected_rows,
+    undo,
+    verdicts,
+)
+from services.subscriptions.imports.import_options import ImportOptions
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
@@ -62,10 +70,10 @@ class Importing:
         **options: Any,
     ) -> int:
         """Store the file and enqueue its import; returns the job."""
-        stored = records.new_file(self.resources)
+        stored = accepting.new_file(self.resources)
         stored.writer.write(file)
         stored.writer.close()
-        return records.accept_file(
+        return accepting.accept_file(
             self.resources,
             owner.user_id,
             list_id,
@@ -114,7 +122,7 @@ class Importing:
     def work(self, job_id: int) -> Job:
         """Take turns at the job until it has ended, as a worker does."""
         job = self.job(job_id)
-        run = _RUNS.get(job.kind, import_jobs.run)
+        run = _RUNS.get(job.kind, import_job.run)
         for _ in range(_MOST_TURNS):
             lease = self.claim(job_id)
             if lease is None:
@@ -223,7 +231,7 @@ class Importing:
 
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""
-        text = b"".join(staging.stream_rejects(self.resources, import_id)).decode()
+        text = b"".join(rejected_rows.stream_rejects(self.resources, import_id)).decode()
         return list(csv.reader(io.StringIO(text)))[1:]
 
 
@@ -240,4 +248,4 @@ def csv_of(rows: Iterable[Sequence[str]], header: Sequence[str] = ("email", "nam
 
 
 def counts_of(task: MemberImport) -> dict[str, int]:
-    return {name: getattr(task, name) for name in endings.COUNTS}
+    return {name: getattr(task, name) for name in verdicts.COUNTS}

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from api.auth.page_sessions import SAFE_METHODS, page_session, require_csrf
+from api.auth.csrf import SAFE_METHODS, require_csrf
+from api.auth.page_sessions import find_page_session
 from api.browsers import SESSION, client_address
 from api.limits.bulkheads import AUTHENTICATION
 from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_of_caller
@@ -108,7 +109,7 @@ def identify(request: Request, csrf_token: object = None, *, recent: bool = Fals
         uses = state.used_keys
         caller = api_keys.authenticate(database, uses, keyring, secret, recent=recent)
     # Browsers go on sending the cookie of a session that has ended, which is none here.
-    member = page_session(request, state)
+    member = find_page_session(request, state)
     if member is not None and member.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_DISAGREE()
     return caller

@@ -10,9 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from api.auth.page_sessions import (
-    FormFields,
     FormMember,
-    FormOf,
     Member,
     PageSession,
     RecentFormMember,
@@ -20,10 +18,11 @@ from api.auth.page_sessions import (
     RecentMember,
     RecentStarter,
     Starter,
-    redirect_to_path,
 )
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC
 from api.bodies.json_bodies import ThreadedRoute
+from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import NOTICE
 from api.console.frame import console_page, console_part
 from api.console.navigation import navigation_of

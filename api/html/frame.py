@@ -59,7 +59,11 @@ HEADERS = {
 
 # The frame's own templates first.
 _API = Path(__file__).parents[1]
-_FOLDERS = [_API / "html" / "templates", *sorted(_API.glob("pages/*/templates"))]
+_FOLDERS = [
+    _API / "html" / "templates",
+    _API / "sign_up" / "templates",
+    *sorted(_API.glob("pages/*/templates")),
+]
 
 
 @cache

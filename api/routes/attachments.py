@@ -7,7 +7,8 @@ from pydantic import BeforeValidator
 
 from api.auth.requirements import requires_scope
 from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
-from api.bodies.json_bodies import JsonRoute, refuse_parts
+from api.bodies.json_bodies import JsonRoute
+from api.bodies.unknown_names import refuse_parts
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
@@ -18,11 +19,12 @@ from api.openapi import (
     goes_on,
     refuses,
 )
-from api.parameters import Paging, PreferenceOf, StateOf, Transaction, idempotency_key
+from api.parameters import Paging, StateOf, Transaction, idempotency_key
+from api.preferences import PreferenceOf
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.state import State
-from api.waiting.disconnects import while_connected
+from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, access, media, requests
 from core.queues import Queue
 from core.scopes import Scope
@@ -121,7 +123,7 @@ async def upload_attachment(
         request, state, caller, encrypted=encrypted, with_renditions=renditions
     )
     ended = state.jobs.wait(job_topic(accepted.job_id), seconds, owner_id=owner_id)
-    await while_connected(request.receive, ended)
+    await run_while_connected(request.receive, ended)
     return await RECORDS.run(_answer, state, accepted)
 
 

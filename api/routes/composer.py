@@ -10,7 +10,8 @@ from api.auth.requirements import requires_scope
 from api.bodies.json_bodies import JsonRoute
 from api.composer_calls import ComposerCaller
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, refuses
-from api.parameters import PreferenceOf, StateOf, named_call
+from api.parameters import StateOf, named_call
+from api.preferences import PreferenceOf
 from api.schemas import composer as schemas
 from api.schemas.envelope import Envelope, envelope
 from core import ids
@@ -19,8 +20,8 @@ from core.errors.catalogue import ErrorType
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.composer.photos import PhotoSearch, PhotoUse
-from services.composer.post import MetadataField
 from services.composer.requests import MetadataRequest
+from services.composer.text.post import MetadataField
 
 _routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
 

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.answers import wait_for_job
 from api.auth.requirements import OPTIONAL, PUBLIC, AuthoriseSpender, CreditEditor, CreditReader
-from api.bodies.json_bodies import JsonRoute, read_object
+from api.bodies.json_bodies import JsonRoute, read_exact_json
 from api.limits.bulkheads import MONEY
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,
@@ -21,11 +20,12 @@ from api.parameters import (
     Offset,
     Paging,
     PathId,
-    PreferenceOf,
     StateOf,
     Transaction,
     idempotency_key,
 )
+from api.preferences import PreferenceOf
+from api.responses.jobs import wait_for_job
 from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
 from api.state import State, state_of
@@ -46,28 +46,7 @@ router = APIRouter(tags=["Credits"], route_class=JsonRoute)
     "/auxilia/credits/consume",
     response_model=Envelope[schemas.CreditEntryRecord],
     openapi_extra=json_request_body(
-        {
-            "amount_credit": {
-                "type": "number",
-                "exclusiveMinimum": 0,
-                "description": "At most four decimals",
-                "examples": [1.5],
-            },
-            "source_id": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": ledger.MAX_SOURCE_ID_CHARACTERS,
-                "description": "What was bought; not unique",
-                "examples": ["article-1043"],
-            },
-            "meta": {
-                "type": "object",
-                "description": "At most 8 KB",
-                "examples": [{"title": "How we bake bread"}],
-            },
-        },
-        required=["amount_credit", "source_id"],
-        parameters=[IDEMPOTENCY_KEY_PARAMETER],
+        schemas.NewCharge.model_json_schema(), parameters=[IDEMPOTENCY_KEY_PARAMETER]
     ),
     responses=refuses(
         requests.BODY_NOT_JSON,
@@ -87,23 +66,23 @@ async def consume_credits(request: Request, authorise: AuthoriseSpender) -> Resp
 
     An error for too few credits names the caller's `balance_credit` and what is `needed`.
     """
-    body = await request.body()
-    return await MONEY.run(_consume, request, authorise, body)
+    content = await request.body()
+    return await MONEY.run(_consume, request, authorise, content)
 
 
-def _consume(request: Request, authorise: AuthoriseSpender, body: bytes) -> Response:
+def _consume(request: Request, authorise: AuthoriseSpender, content: bytes) -> Response:
     caller = authorise()
-    fields = read_object(request, body)
+    body = read_exact_json(request, content, schemas.NewCharge)
     charge = ledger.consume_credits(
         state_of(request).resources.database,
         caller,
-        amount=schemas.number(fields, "amount_credit"),
-        source_id=schemas.string(fields, "source_id"),
-        meta=schemas.optional(schemas.mapping, fields, "meta"),
-        key=idempotency_key(request, caller, [body]),
+        amount=body.amount_credit,
+        source_id=body.source_id,
+        meta=body.meta,
+        key=idempotency_key(request, caller, [content]),
     )
-    replayed = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
-    return schemas.decimal_response(charge.entry, replayed)
+    headers = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
+    return schemas.decimal_response(charge.entry, headers)
 
 
 Actions = Annotated[
@@ -167,18 +146,7 @@ def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
 @router.put(
     "/auxilia/credits/low-balance",
     response_model=Envelope[int],
-    openapi_extra=json_request_body(
-        {
-            "below_credit": {
-                "type": "number",
-                "minimum": 0,
-                "description": "At most four decimals; 0: tell nothing",
-                "examples": [250],
-            }
-        },
-        required=["below_credit"],
-        parameters=[],
-    ),
+    openapi_extra=json_request_body(schemas.NewLowBalance.model_json_schema()),
     responses=refuses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
@@ -189,11 +157,12 @@ def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
 async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[int]:
     """Set below which balance the caller's events tell that the credits run low: 1, or 0 when it
     was so already."""
-    body = await request.body()
+    content = await request.body()
 
     def set_threshold() -> int:
-        below = schemas.number(read_object(request, body), "below_credit")
-        return thresholds.set_threshold(state_of(request).resources.database, caller.user_id, below)
+        body = read_exact_json(request, content, schemas.NewLowBalance)
+        database = state_of(request).resources.database
+        return thresholds.set_threshold(database, caller.user_id, body.below_credit)
 
     return envelope(await MONEY.run(set_threshold))
 
@@ -206,34 +175,14 @@ PRICES_KEPT = "public, max-age=300"
 
 Payer = Annotated[Caller | None, OPTIONAL]
 
-_MONEY = {"type": "number", "minimum": 0}
-_TOPUP = json_request_body(
-    {
-        "amount": {**_MONEY, "description": "What to pay, with the currency's own decimals"},
-        "credit_amount": {
-            **_MONEY,
-            "description": "What to buy, at most four decimals",
-            "examples": [500],
-        },
-        "currency": {"type": "string", "description": "Such as USD", "examples": ["USD"]},
-        "channel": {"type": "string", "enum": ["stripe", "sandbox"]},
-        "redirect_url": {
-            "type": "string",
-            "format": "uri",
-            "description": "Where the payer goes afterwards; order_id and status "
-            "are added to its query",
-            "examples": ["https://www.example.com/thanks"],
-        },
-    },
-    required=["redirect_url"],
-    parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
-)
-
 
 @orders_router.post(
     "/auxilia/credits/topup",
     response_model=Envelope[schemas.NewOrderRecord],
-    openapi_extra=_TOPUP,
+    openapi_extra=json_request_body(
+        schemas.NewOrder.model_json_schema(),
+        parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+    ),
     responses=refuses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
@@ -265,23 +214,16 @@ async def topup_credits(
     price is rounded up to the currency's decimals; for an `amount`, the credits are rounded down to
     four decimals.
     """
-    body = await request.body()
-    fields = read_object(request, body)
-    wanted = OrderRequest(
-        amount=schemas.optional(schemas.number, fields, "amount"),
-        credit_amount=schemas.optional(schemas.number, fields, "credit_amount"),
-        currency=schemas.optional(schemas.string, fields, "currency"),
-        channel=schemas.optional(schemas.string, fields, "channel"),
-        redirect_url=schemas.string(fields, "redirect_url"),
-    )
+    content = await request.body()
+    body = read_exact_json(request, content, schemas.NewOrder)
     state.queue_ages.check(Queue.MONEY, waits=True)
     accepted = await MONEY.run(
         checkout.place_order,
         state.resources,
         state.payments,
-        wanted,
+        OrderRequest(**dict(body)),
         user_id=caller.user_id if caller else None,
-        key=idempotency_key(request, caller, [body]) if caller else None,
+        key=idempotency_key(request, caller, [content]) if caller else None,
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:

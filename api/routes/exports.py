@@ -3,12 +3,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.answers import download_headers, job_response, require_signed_url, streamed, wait_for_job
 from api.auth.requirements import OF_EXPORT_KIND, UNLIMITED
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import STORAGE
 from api.openapi import OF_OWN_LIST, OF_SELECTION, PREFER_PARAMETER, file_of, goes_on, refuses
-from api.parameters import ListId, PathId, PreferenceOf, StateOf
+from api.parameters import ListId, PathId, StateOf
+from api.preferences import PreferenceOf
+from api.responses.downloads import download_headers, streamed
+from api.responses.file_links import require_signed_url
+from api.responses.jobs import job_response, wait_for_job
 from api.schemas.envelope import Envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.segments import NewExport

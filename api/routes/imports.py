@@ -4,22 +4,18 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.answers import (
-    download_headers,
-    import_errors_url,
-    job_response,
-    require_signed_url,
-    streamed,
-    undo_response,
-    wait_for_job,
-)
 from api.auth.requirements import UNLIMITED, ListEditor, ListReader
 from api.bodies.forms import MULTIPART
-from api.bodies.json_bodies import JsonRoute, refuse_parts
+from api.bodies.json_bodies import JsonRoute
+from api.bodies.unknown_names import refuse_parts
 from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS
 from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, goes_on, refuses, text_of
-from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf, Transaction
+from api.parameters import ListId, Paging, PathId, StateOf, Transaction
+from api.preferences import PreferenceOf
+from api.responses.downloads import download_headers, streamed
+from api.responses.file_links import import_errors_url, require_signed_url
+from api.responses.jobs import job_response, undo_response, wait_for_job
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord
@@ -28,10 +24,16 @@ from core.errors import access, imports, mailing, media, requests
 from core.queues import Queue
 from models import ImportKind, MemberImport
 from services.access.sessions import has_recent_login
-from services.subscriptions.imports import endings, records, staging
+from services.subscriptions.imports import (
+    accepting,
+    endings,
+    import_options,
+    records,
+    rejected_rows,
+)
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
-from services.subscriptions.imports.records import ImportOptions
+from services.subscriptions.imports.import_options import ImportOptions
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -165,24 +167,25 @@ async def import_members(
     job's result has what each column becomes. A row of another `kind` than members is an opt-out.
     Answers 202 with the job once the file is stored; `Prefer: wait=N` waits for the job's end.
     """
-    columns = records.read_mapping(mapping, imports.IMPORT_MAPPING)
-    statuses, read_in = records.read_status_values(status_values), records.read_encoding(encoding)
+    columns = import_options.read_mapping(mapping, imports.IMPORT_MAPPING)
+    statuses = import_options.read_status_values(status_values)
+    read_in = import_options.read_encoding(encoding)
     options = ImportOptions(
         *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in)
     )
     state.queue_ages.check(Queue.BULK, waits=False)
-    await state.in_unit_of_work(records.check_upload, caller, list_id, dry_run=dry_run)
-    file = records.new_file(state.resources)
+    await state.in_unit_of_work(accepting.check_upload, caller, list_id, dry_run=dry_run)
+    file = accepting.new_file(state.resources)
     received = await store_upload(
         request,
         file.writer,
         filename,
-        partial(records.forget_file, state.resources),
+        partial(accepting.forget_file, state.resources),
         caller_id=caller.user_id,
         check_part=lambda name: refuse_parts(request, [name]),
     )
     accepted = await RECORDS.run(
-        records.accept_file,
+        accepting.accept_file,
         state.resources,
         caller.user_id,
         list_id,
@@ -251,7 +254,7 @@ def download_import_errors(
     """The rows that were not added, each with its line, code and reason; by a signed URL."""
     require_signed_url(request)
     headers = download_headers(f"import-{import_id}-not-added.csv")
-    lines = staging.stream_rejects(state.resources, import_id)
+    lines = rejected_rows.stream_rejects(state.resources, import_id)
     return streamed(request, RECORDS, lines, headers, "text/csv; charset=utf-8")
 
 

@@ -7,18 +7,18 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from api.answers import readings_of, result_with_links, result_with_samples
 from api.auth.requirements import OF_JOB_KIND, identify
 from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.headers import is_head
 from api.openapi import refuses
 from api.parameters import Paging, PathId, StateOf, Transaction
+from api.responses.jobs import readings_of, result_with_links, result_with_samples
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State
 from api.waiting.streams import EventStream
-from api.waiting.subscriber import LOOK_EVERY_SECONDS, job_changes
+from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError, access, jobs, requests
 from core.logging import get_logger
 from models import FINISHED, Job
@@ -122,7 +122,7 @@ async def _events(
     quiet = 0.0
     now = asyncio.get_running_loop().time
     checked_at = now()
-    with job_changes(state.subscriber, [job.id]) as may_have_changed:
+    with watch_jobs(state.subscriber, [job.id]) as may_have_changed:
         while True:
             if job.version != seen:
                 yield f"id: {job.version}\nevent: job\ndata: {record.model_dump_json()}\n\n"
@@ -131,7 +131,7 @@ async def _events(
                 return
             await may_have_changed()
             # The most that it can have taken.
-            quiet += LOOK_EVERY_SECONDS
+            quiet += CHECK_EVERY_SECONDS
             if quiet >= HEARTBEAT_SECONDS:
                 yield ": still here\n\n"
                 quiet = 0.0

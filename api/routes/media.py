@@ -6,13 +6,14 @@ from itertools import chain
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from api.answers import is_signed, streamed
 from api.auth.requirements import UNLIMITED, identify
 from api.bodies.json_bodies import JsonRoute
 from api.errors import problem_response
 from api.limits.bulkheads import STORAGE
 from api.middleware.headers import is_head
 from api.openapi import file_of, refuses
+from api.responses.downloads import streamed
+from api.responses.file_links import is_signed
 from api.state import State, state_of
 from core.errors import DomainError, access, media
 from core.scopes import Scope

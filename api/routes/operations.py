@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from api import health
-from api.auth.page_sessions import redirect_to_path
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC, UNLIMITED
 from api.bodies.json_bodies import JsonRoute
 from api.console.assets import CONSOLE_PATH

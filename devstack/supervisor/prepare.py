@@ -9,7 +9,7 @@ from contextlib import suppress
 from decimal import Decimal
 
 from core.errors import DomainError
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.settings import SettingsError, load_settings
 from devstack.supervisor import home_folder
 from devstack.supervisor.home_folder import Home, read_json_object, write_private_json

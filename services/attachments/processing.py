@@ -75,7 +75,7 @@ def _convert_image(
     images: ConverterProcess, original: bytes, attachment: Attachment
 ) -> ConvertedImage:
     try:
-        with spans.span("convert image"):
+        with spans.step_span("convert image"):
             return images.convert(original, with_renditions=attachment.renditions is not None)
     except UnreadableImage as error:
         raise DomainError(Kind.INVALID, error.code, error.message) from error

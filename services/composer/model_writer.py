@@ -15,7 +15,6 @@ from integrations.llm.port import LanguageModel
 from services.composer import rules
 from services.composer.model_answers import UnreadableAnswer, read_answer
 from services.composer.model_calls import MIN_CALL_SECONDS, ModelCalls
-from services.composer.post import MetadataField, PlainPost, PostMetadata
 from services.composer.prompt_material import MAX_ANSWER_TOKENS, REPAIR_TOKENS, build_material
 from services.composer.prompts import (
     REPAIR,
@@ -24,6 +23,7 @@ from services.composer.prompts import (
     delimit_text,
     metadata_prompt,
 )
+from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 from services.composer.token_estimates import truncate_to_tokens
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from services.composer.model_answers import UnreadableAnswer, read_answer
 from services.composer.model_calls import MAX_CALL_SECONDS, MIN_CALL_SECONDS, ModelCalls
-from services.composer.post import PlainPost
 from services.composer.prompts import CONDENSE_PROMPT
+from services.composer.text.post import PlainPost
 from services.composer.token_estimates import estimate_tokens, split_by_tokens, truncate_to_tokens
 
 # The tokens that are kept for the answer to the prompt.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.composer.post import MetadataField
+from services.composer.text.post import MetadataField
 
 
 def _read_text(file_name: str) -> str:

@@ -15,8 +15,8 @@ from integrations.llm.port import CompletionReply, CompletionRequest, LanguageMo
 from integrations.llm.registry import language_model
 from services.composer import call_charges, model_writer, requests
 from services.composer.call_charges import IS_CHARGED, RunPayment
-from services.composer.post import MetadataField, Post, join_tweets
 from services.composer.requests import OFFLINE, MetadataRequest, MetadataResult
+from services.composer.text.post import MetadataField, Post, join_tweets
 from services.composer.text_processes import MAX_POST_SECONDS, TextProcesses
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources

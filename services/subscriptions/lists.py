@@ -27,7 +27,7 @@ from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import waiting_briefly
 from storage.connections import unless_taken
 from storage.resources import Resources
-from storage.unit_of_work import UnitOfWork, note_once
+from storage.unit_of_work import UnitOfWork, record_moment_once
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
 _NUMBER = re.compile(r"[0-9]{1,20}\Z")
@@ -186,7 +186,7 @@ def _field_ids(
 
 def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:
     """Archive the list: it takes no new members and sends no mail, and members can still leave."""
-    return note_once(uow, MailingList.archived_at, MailingList.id == mailing_list.id)
+    return record_moment_once(uow, MailingList.archived_at, MailingList.id == mailing_list.id)
 
 
 def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx2
 
-from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
+from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
 from tests.contract.bulk import COUNTS, add, addresses, counts, errors, newest_job, objects
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, count, known_member, new_address, new_list, trace_for

@@ -7,9 +7,9 @@ import httpx2
 import pytest
 
 from models import MemberImport
-from services.subscriptions.imports import apply as applying
-from services.subscriptions.imports import records, split
-from services.subscriptions.imports.statements import TagIds
+from services.subscriptions.imports import accepting, applying, chunks
+from services.subscriptions.imports.chunk_extras import TagIds
+from services.subscriptions.imports.chunks import PreparedChunk
 from storage.unit_of_work import UnitOfWork
 from tests.contract.bulk import (
     addresses,
@@ -138,7 +138,7 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
     apply, shown, one_by_one = applying.apply, dict[str, Any](), Lock()
 
     def apply_and_cancel(
-        uow: UnitOfWork, task: MemberImport, chunk: applying.PreparedChunk, tag_ids: TagIds
+        uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
     ) -> applying.AppliedChunk:
         """Cancel once two chunks are applied: the others are applied in vain."""
         if chunk.number >= 2:
@@ -149,7 +149,7 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
                     quiet_client.delete(f"/jobs/{job['id']}").raise_for_status()
         return apply(uow, task, chunk, tag_ids)
 
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 10)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 10)
     monkeypatch.setattr(applying, "apply", apply_and_cancel)
     assert importing.work(job["id"]).status == "cancelled"
     assert importing.helpers(job["id"]) == []
@@ -162,10 +162,10 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
 
 
 def test_a_name_is_kept_without_folders_and_within_bounds() -> None:
-    assert records.display_filename("C:\\lists\\mine.csv") == "mine.csv"
-    assert records.display_filename("../a\0\nb.csv") == "ab.csv"
-    assert records.display_filename("x" * 300 + ".csv") == ("x" * 251) + ".csv"
-    assert records.display_filename("") is records.display_filename(None) is None
+    assert accepting.display_filename("C:\\lists\\mine.csv") == "mine.csv"
+    assert accepting.display_filename("../a\0\nb.csv") == "ab.csv"
+    assert accepting.display_filename("x" * 300 + ".csv") == ("x" * 251) + ".csv"
+    assert accepting.display_filename("") is accepting.display_filename(None) is None
 
 
 DATED = ["Email", "created_at"]

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from services.subscriptions.imports.endings import ROWS_PER_CHUNK
+from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
 from tests.contract.bulk import (
     COUNTS,
     FINISHED,

@@ -8,7 +8,7 @@ from core.ids import random_hash_id
 from models import FINISHED
 from services.accounts import accounts
 from services.jobs.outbox import send_job
-from services.subscriptions.imports.endings import ROWS_PER_CHUNK
+from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
 from tests.embedded import Services
 from tests.faults.bulk import prepare, require_exact, succeeded, worker
 from tests.faults.conftest import kill_all, pause, resume

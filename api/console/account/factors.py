@@ -4,7 +4,7 @@ import segno
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.auth.page_sessions import redirect_to_path
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.json_bodies import ThreadedRoute
 from api.console.typed_forms import TypedForm, problem_form

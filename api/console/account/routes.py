@@ -8,10 +8,11 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from api.auth.page_sessions import mail_source, prove_password, redirect_to_path
+from api.auth.logins import prove_password
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.json_bodies import ThreadedRoute
-from api.browsers import KNOWN, browser_name
+from api.browsers import KNOWN, browser_name, client_address
 from api.console.typed_forms import problem_form
 from api.console.visits import (
     ConsoleVisit,
@@ -24,7 +25,7 @@ from api.console.visits import (
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
 from api.parameters import Cursor, Transaction, id_of
-from api.strangers import padded_duration
+from api.response_timing import pad_duration
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent
@@ -37,6 +38,7 @@ from services.accounts import (
     logins,
     mailed_tokens,
     passwords,
+    unsolicited_mail,
 )
 from services.accounts.account_mails import MailKind
 from services.accounts.factors import passkeys
@@ -206,14 +208,16 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
     current, _ = await RECORDS.run(_personal_words, visit)
     try:
         email = email_addresses.normalise(visit.form.get("email", ""))
-        async with padded_duration():
+        async with pad_duration():
             await _proven(visit, current)
             await visit.state.in_unit_of_work(
                 account_mails.request_mail,
                 MailKind.NEW_ADDRESS,
                 email,
                 user_id=visit.user_id,
-                source=mail_source(visit.request, visit.state),
+                source=unsolicited_mail.source_digest(
+                    visit.state.resources.keyring, client_address(visit.request)
+                ),
             )
     except DomainError as error:
         return await RECORDS.run(show_email, visit, problem_form(error, *_SHOWN))

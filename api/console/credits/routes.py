@@ -12,8 +12,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from api.answers import wait_for_job
-from api.auth.page_sessions import redirect_to_path
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import credits_text
@@ -21,6 +20,7 @@ from api.console.typed_forms import TypedForm, text_or_none, wrong_field
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit
 from api.limits.bulkheads import MONEY
 from api.parameters import Cursor, PathId, Transaction
+from api.responses.jobs import wait_for_job
 from api.schemas.credits import prices_of
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY

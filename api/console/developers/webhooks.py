@@ -21,7 +21,7 @@ from api.console.visits import (
 )
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId, Transaction, id_or_text
-from api.schemas.webhooks import NewWebhookEndpoint, WebhookEndpointChange
+from api.schemas.webhook_endpoints import NewWebhookEndpoint, WebhookEndpointChange
 from core import clock
 from core.errors import DomainError
 from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED

@@ -6,7 +6,6 @@ from datetime import datetime
 from fastapi import Request
 from fastapi.responses import Response
 
-from api.answers import export_url
 from api.console.assets import CONSOLE_PATH
 from api.console.part_streams import LivePart, part_stream
 from api.console.typed_forms import body_of_form
@@ -22,6 +21,7 @@ from api.console.visits import (
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, ListId, PathId, Transaction, id_or_text
+from api.responses.file_links import export_url
 from api.schemas.segments import NewExport
 from core import clock
 from core.errors import DomainError

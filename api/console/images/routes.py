@@ -7,7 +7,7 @@ from datetime import datetime
 from fastapi import Request
 from fastapi.responses import Response
 
-from api.auth.page_sessions import CSRF_FIELD, require_csrf
+from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.bodies.forms import file_named, read_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import counted
@@ -31,7 +31,7 @@ from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.parameters import Cursor, Transaction
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord
-from api.waiting.disconnects import while_connected
+from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError
 from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue
@@ -150,7 +150,7 @@ async def upload_image(request: Request, visit: Visit) -> Response:
         state.admit(Queue.MEDIA, visit.user_id, WAIT_SECONDS)
         accepted = await _accept(request, visit, typed)
         ended = state.jobs.wait(job_topic(accepted.job_id), WAIT_SECONDS, owner_id=visit.user_id)
-        await while_connected(request.receive, ended)
+        await run_while_connected(request.receive, ended)
         image = await RECORDS.run(_outcome, visit, accepted)
     except DomainError as error:
         sent = replace(visit, form=typed)

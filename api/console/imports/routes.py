@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from fastapi.responses import Response
 
-from api.answers import import_errors_url
-from api.auth.page_sessions import CSRF_FIELD, redirect_to_path, require_csrf
+from api.auth.csrf import CSRF_FIELD, require_csrf
+from api.auth.redirects import redirect_to_path
 from api.bodies.forms import MULTIPART
 from api.bodies.json_bodies import media_type
 from api.bodies.upload_stream import store_upload
@@ -41,6 +41,7 @@ from api.console.visits import (
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.parameters import Cursor, PathId, Transaction
+from api.responses.file_links import import_errors_url
 from core.errors import DomainError
 from core.errors import imports as errors
 from core.errors.requests import BODY_NOT_MULTIPART
@@ -51,10 +52,10 @@ from services.jobs import records as jobs
 from services.paging import PageRequest
 from services.subscriptions import lists, tags
 from services.subscriptions.bulk_actions import actions
-from services.subscriptions.imports import records
+from services.subscriptions.imports import accepting, records
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
-from services.subscriptions.imports.records import ImportOptions
+from services.subscriptions.imports.import_options import ImportOptions
 from storage.unit_of_work import UnitOfWork
 
 PREFIX = f"{CONSOLE_PATH}/imports"
@@ -125,7 +126,7 @@ async def upload_import(request: Request, visit: Visit) -> Response:
         def check_list(uow: UnitOfWork) -> None:
             list_id, _ = chosen[0]
             visit.own_list(uow, list_id)
-            records.check_upload(uow, visit.caller, list_id, dry_run=True)
+            accepting.check_upload(uow, visit.caller, list_id, dry_run=True)
 
         await state.in_unit_of_work(check_list)
 
@@ -133,13 +134,13 @@ async def upload_import(request: Request, visit: Visit) -> Response:
         if media_type(request.headers.get("content-type", "")) != MULTIPART:
             require_csrf(request, state, visit.member.cookie)
             raise BODY_NOT_MULTIPART()
-        file, forget = records.new_file(resources), partial(records.forget_file, resources)
+        file, forget = accepting.new_file(resources), partial(accepting.forget_file, resources)
         received = await store_upload(
             request, file.writer, None, forget, caller_id=visit.user_id, check=check
         )
         list_id, options = chosen[0]
         accepted = await RECORDS.run(
-            records.accept_file,
+            accepting.accept_file,
             resources,
             visit.user_id,
             list_id,

@@ -7,7 +7,6 @@ from typing import Any
 from babel import Locale
 from fastapi.responses import Response
 
-from api.answers import list_response, list_responses
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.lists.growth import growth_plot
@@ -16,10 +15,11 @@ from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_n
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.html.frame import list_style_sources
 from api.limits.bulkheads import ACTS_BY_LIST
-from api.pages.sign_up.previews import embedded_form, preview
-from api.pages.sign_up.submission import SignUpPage
 from api.parameters import Cursor, ListId, Transaction
+from api.responses.lists import list_response, list_responses
 from api.schemas.lists import ListChanges, NewList, PreviewPart
+from api.sign_up.form import ListForm
+from api.sign_up.previews import render_embedded_form, render_preview
 from core import clock
 from core.errors import DomainError
 from core.errors.mailing import LIST_SLUG_TAKEN
@@ -126,10 +126,10 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
         shown = list_response(uow, state, mailing_list)
-        page = SignUpPage.read(uow, mailing_list, state.resources.settings)
+        sign_up_form = ListForm.read(uow, mailing_list, state.resources.settings)
         images = records.list_attachments(uow, visit.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
-        mail = preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
-        sign_up = preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
+        mail = render_preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
+        sign_up = render_preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
     logos = {
         each.hash_id: each.title or each.original_filename
         for each in images
@@ -147,14 +147,14 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
         "list_face.html",
         form.filled({**typed, "colour": shown.colour or USUAL_COLOUR}),
         # The picture of the sign-up page is inlined, and has the style of that page.
-        foreign={**visit.media_sources(), "style-src": list_style_sources(page.look)},
+        foreign={**visit.media_sources(), "style-src": list_style_sources(sign_up_form.look)},
         list=shown,
         contrast=branding.contrast(shown.colour or USUAL_COLOUR, branding.LIGHT_GROUND),
         language=language,
         languages=names,
-        embedded=embedded_form(state, page, language=language),
-        fields=[field.label for field in page.public.values()],
-        has_wording=page.wording is not None,
+        embedded=render_embedded_form(state, sign_up_form, language=language),
+        fields=[field.label for field in sign_up_form.fields.values()],
+        has_wording=sign_up_form.wording is not None,
         logos=[("", "None"), *logos.items()],
         mail=mail,
         sign_up=sign_up,

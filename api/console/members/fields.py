@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi.responses import Response
 
-from api.auth.page_sessions import FormFields
+from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router

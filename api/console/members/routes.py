@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 import orjson
 from fastapi.responses import Response
 
-from api.auth import actors, page_sessions
-from api.auth.page_sessions import FormFields
+from api.auth import actors
+from api.auth.member_reads import count_members_page
+from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.members import filter_form
@@ -104,7 +105,7 @@ def _members_page(
                 member_filter.read(uow, mailing_list, own)
             written = selection.written(uow, mailing_list)
         found, total = _found(visit, mailing_list, selection, written, wanted)
-        page_sessions.note_members_read(visit.state, visit.caller)
+        count_members_page(visit.state, visit.caller)
     except DomainError as error:
         form = form.refused(error, SELECTION_PLACES)
         if draft.mark(error):

@@ -5,7 +5,8 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.responses import Response
 
-from api.auth.page_sessions import Member, PageSession, of_form, recent, redirect_to_path
+from api.auth.page_sessions import Member, PageSession, depend_on_form, depend_on_recent
+from api.auth.redirects import redirect_to_path
 from api.console.console_display import QUOTAS
 from api.console.navigation import OPERATORS
 from api.console.typed_forms import TypedForm, wrong_field
@@ -39,7 +40,7 @@ async def _operator(member: Member) -> PageSession:
 
 Operator = Annotated[PageSession, Depends(_operator)]
 # The forms of operators need a login of the last 15 minutes.
-FormOperator = Annotated[PageSession, recent(of_form(_operator))]
+FormOperator = Annotated[PageSession, depend_on_recent(depend_on_form(_operator))]
 OperatorVisit = Annotated[ConsoleVisit, visit_of(Operator)]
 OperatorFormVisit = Annotated[ConsoleVisit, form_visit_of(FormOperator)]
 

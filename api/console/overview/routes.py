@@ -5,13 +5,13 @@ from urllib.parse import urlsplit
 
 from fastapi.responses import Response
 
-from api.answers import list_responses
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS, credits_text
 from api.console.developers.views import newest_events
 from api.console.navigation import list_path, pages_named
 from api.console.visits import Visit, console_router
 from api.parameters import Transaction
+from api.responses.lists import list_responses
 from api.schemas.lists import Channel
 from core.settings.notations import PlanQuota
 from models import EndpointState, Plan

@@ -7,15 +7,14 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
-from api.answers import count_response, undo_response, wait_for_job
 from api.auth.requirements import ListEditor
 from api.bodies.json_bodies import (
     JsonRoute,
     read_json,
-    refuse_options,
     require_json_type,
     without_byte_order_mark,
 )
+from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
@@ -29,7 +28,9 @@ from api.openapi import (
     goes_on,
     json_request_body,
 )
-from api.parameters import ListId, PathId, PreferenceOf, StateOf, idempotency_key
+from api.parameters import ListId, PathId, StateOf, idempotency_key
+from api.preferences import PreferenceOf
+from api.responses.jobs import count_response, undo_response, wait_for_job
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
@@ -44,8 +45,8 @@ from services.subscriptions import lists, segments
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.filters import member_filter
-from services.subscriptions.imports import records
-from services.subscriptions.imports.records import MAX_MEMBERS_PER_REQUEST
+from services.subscriptions.imports import accepting
+from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
 from storage.unit_of_work import UnitOfWork
 
 adds_router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
@@ -74,8 +75,7 @@ _MEMBERS_SCHEMA = {
 @adds_router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
     openapi_extra=json_request_body(
-        {"members": _MEMBERS_SCHEMA},
-        required=["members"],
+        {"type": "object", "required": ["members"], "properties": {"members": _MEMBERS_SCHEMA}},
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
     response_model=Envelope[int],
@@ -118,7 +118,7 @@ async def _accept_members(
     await STORAGE.run(_check_members, request, body)
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
-        records.accept_members,
+        accepting.accept_members,
         state.resources,
         caller,
         list_id,

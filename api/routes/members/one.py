@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.answers import list_responses
 from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
 from api.bodies.json_bodies import JsonRoute
@@ -21,6 +20,7 @@ from api.parameters import (
     Transaction,
     link_next,
 )
+from api.responses.lists import list_responses
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.subscriptions import MemberConsent

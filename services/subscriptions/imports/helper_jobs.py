@@ -47,8 +47,9 @@ from services.jobs.transitions import (
     lock_shared_lease,
     record_progress,
 )
-from services.subscriptions.imports import apply, endings
-from services.subscriptions.imports.apply import ChunkBroke, NotInTurn, PreparedChunk
+from services.subscriptions.imports import applying, chunks, chunks_at_once, endings
+from services.subscriptions.imports.applying import ChunkBroke, NotInTurn
+from services.subscriptions.imports.chunks import PreparedChunk
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -60,23 +61,21 @@ class ImportEnded(Exception):
     """The import has no use for its helpers any more, or for those of its earlier attempt."""
 
 
-def _fail_import(uow: UnitOfWork, job: Job) -> None:
-    """End the import as its helper ended, unless a chunk may have ended the helper."""
-    whole = lock_shared_lease(uow, job.subject_id)
-    if whole is None or job.error is None:
-        return
-    own = WaitingChunk.import_id == whole.subject_id, WaitingChunk.job_id == job.id
-    was_lost = job.error["code"] in (JOB_WORKER_LOST.code, JOB_TOO_SLOW.code)
-    if was_lost and uow.session.scalar(select(exists().where(*own))):
-        task = uow.session.get_one(MemberImport, whole.subject_id)
-        _enqueue(uow, whole.job_id, task)
-        return
-    fail_job(uow, whole, records.restore_error(job))
+_MISSING = """
+SELECT generate_series(0, CAST(:chunks AS bigint) - 1) AS number
+EXCEPT SELECT number FROM import_chunks WHERE import_id = :import_id ORDER BY number
+"""
 
 
 def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
     """The numbers of the stored chunks that are not applied."""
     return list(uow.session.scalars(text(_MISSING), {"import_id": task.id, "chunks": task.chunks}))
+
+
+_WAIT = f"""
+INSERT INTO waiting_chunks (import_id, number)
+SELECT :import_id, number FROM ({_MISSING}) AS missing ON CONFLICT DO NOTHING
+"""  # noqa: S608
 
 
 def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
@@ -86,6 +85,9 @@ def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
     uow.session.flush()
     uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
     _enqueue(uow, lease.job_id, task)
+
+
+_ALONE = text("SELECT pg_advisory_xact_lock(hashtext('imports.side_by_side'), hashint8(:list_id))")
 
 
 def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
@@ -105,7 +107,7 @@ def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
 
 
 def run(resources: Resources, lease: Lease) -> None:
-    """Apply chunks for one turn; raises what ``apply.commit`` does."""
+    """Apply chunks for one turn; raises what ``applying.commit`` does."""
     gc.disable()  # as for the split
     try:
         try:
@@ -117,6 +119,20 @@ def run(resources: Resources, lease: Lease) -> None:
         _leave(resources, lease)
     finally:
         gc.enable()
+
+
+def _fail_import(uow: UnitOfWork, job: Job) -> None:
+    """End the import as its helper ended, unless a chunk may have ended the helper."""
+    whole = lock_shared_lease(uow, job.subject_id)
+    if whole is None or job.error is None:
+        return
+    own = WaitingChunk.import_id == whole.subject_id, WaitingChunk.job_id == job.id
+    was_lost = job.error["code"] in (JOB_WORKER_LOST.code, JOB_TOO_SLOW.code)
+    if was_lost and uow.session.scalar(select(exists().where(*own))):
+        task = uow.session.get_one(MemberImport, whole.subject_id)
+        _enqueue(uow, whole.job_id, task)
+        return
+    fail_job(uow, whole, records.restore_error(job))
 
 
 APPLY_CHUNKS = register_kind(
@@ -152,7 +168,7 @@ def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport, int
         if JobStatus.QUEUED not in others and len(others) + 1 < min(left, most):
             _enqueue(uow, whole.job_id, task)
         is_alone = task.side_by_side and JobStatus.RUNNING not in others
-    return whole, task, apply.MAX_CHUNKS_AT_ONCE if is_alone else 1
+    return whole, task, chunks_at_once.MAX_CHUNKS_AT_ONCE if is_alone else 1
 
 
 def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
@@ -169,6 +185,35 @@ def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
     return uow.session.scalars(select(Job.status).where(theirs, Job.id != lease.job_id)).all()
 
 
+# Claims the first chunk that no helper has claimed. Chunks without opt-outs wait until all chunks
+# with opt-outs are applied. A chunk that was tried before can only be the first chunk in a helper's
+# turn.
+_TAKE = Statement("""
+    UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
+    WHERE import_id = :import_id AND number = (
+        SELECT number FROM waiting_chunks AS w
+        WHERE import_id = :import_id AND tries < CASE WHEN :is_first THEN :most ELSE 1 END
+        AND NOT EXISTS (
+            SELECT FROM jobs WHERE id = w.job_id AND attempt = w.attempt AND status = 'running'
+        )
+        AND (number = ANY(CAST(:opt_outs AS int[])) OR NOT EXISTS (
+            SELECT FROM waiting_chunks AS o
+            WHERE o.import_id = :import_id AND o.number = ANY(CAST(:opt_outs AS int[]))
+        ))
+        ORDER BY number LIMIT 1 FOR UPDATE OF w SKIP LOCKED
+    ) RETURNING number, tries
+    """)
+_OWN = "import_id = :import_id AND job_id = :job_id AND attempt = :attempt"
+_GIVE_BACK = Statement(f"""
+    UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = tries - 1 WHERE {_OWN}
+    RETURNING number
+    """)  # noqa: S608
+_GIVE_UP = Statement(f"""
+    UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = :most
+    WHERE {_OWN} AND number = :number RETURNING number
+    """)  # noqa: S608
+
+
 def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport, most: int) -> bool:
     """Apply chunks until none is left that no other helper has, or the turn is over.
 
@@ -183,24 +228,24 @@ def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport,
     def commit(chunk: PreparedChunk) -> None:
         try:
             hold = partial(_hold, lease=lease, whole=whole, number=chunk.number)
-            apply.commit(resources, task.id, chunk, hold)
+            applying.commit(resources, task.id, chunk, hold)
         except ChunkBroke:
             resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=chunk.number, **mine)
 
     try:
-        with apply.chunks_at_once(most) as chunks:
+        with chunks_at_once.chunks_at_once(most) as under_way:
             while True:
-                chunks.make_room()
+                under_way.make_room()
                 lease.check_cancelled()
                 found = resources.database.rows(_TAKE, is_first=tries == 0, **may_take)
-                if not found and chunks.end_all():
+                if not found and under_way.end_all():
                     # The chunks that were just applied may have contained opt-outs. Other chunks
                     # waited for these opt-outs.
                     continue
                 if not found:
                     break
                 [(number, tries)] = found
-                chunks.start(partial(commit, apply.fetch(resources, task, number)))
+                under_way.start(partial(commit, chunks.fetch(resources, task, number)))
                 if turn.is_over() or tries > 1:
                     break
         if not found:
@@ -265,11 +310,11 @@ def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:
         task = uow.session.get(MemberImport, uow.session.scalar(of_import))
         if task is None:
             return None
-        chunks = _next_chunks(uow, task)
-        if not chunks or any(_can_go_on(uow, chunk) for chunk in chunks):
+        waiting = _next_chunks(uow, task)
+        if not waiting or any(_can_go_on(uow, chunk) for chunk in waiting):
             return None
-    number = chunks[0].number
-    first, last = apply.lines_of(apply.fetch(resources, task, number))
+    number = waiting[0].number
+    first, last = chunks.lines_of(chunks.fetch(resources, task, number))
     error = JOB_OPT_OUTS_FAILED if number in task.opt_out_chunks else JOB_ROWS_FAILED
     return error(first=first, last=last)
 
@@ -281,41 +326,3 @@ def _can_go_on(uow: UnitOfWork, chunk: WaitingChunk) -> bool:
     is_held = Job.attempt == chunk.attempt, Job.status == JobStatus.RUNNING
     query = select(exists().where(Job.id == chunk.job_id, *is_held))
     return chunk.job_id is not None and bool(uow.session.scalar(query))
-
-
-_ALONE = text("SELECT pg_advisory_xact_lock(hashtext('imports.side_by_side'), hashint8(:list_id))")
-_MISSING = """
-SELECT generate_series(0, CAST(:chunks AS bigint) - 1) AS number
-EXCEPT SELECT number FROM import_chunks WHERE import_id = :import_id ORDER BY number
-"""
-_WAIT = f"""
-INSERT INTO waiting_chunks (import_id, number)
-SELECT :import_id, number FROM ({_MISSING}) AS missing ON CONFLICT DO NOTHING
-"""  # noqa: S608
-# Claims the first chunk that no helper has claimed. Chunks without opt-outs wait until all chunks
-# with opt-outs are applied. A chunk that was tried before can only be the first chunk in a helper's
-# turn.
-_TAKE = Statement("""
-    UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
-    WHERE import_id = :import_id AND number = (
-        SELECT number FROM waiting_chunks AS w
-        WHERE import_id = :import_id AND tries < CASE WHEN :is_first THEN :most ELSE 1 END
-        AND NOT EXISTS (
-            SELECT FROM jobs WHERE id = w.job_id AND attempt = w.attempt AND status = 'running'
-        )
-        AND (number = ANY(CAST(:opt_outs AS int[])) OR NOT EXISTS (
-            SELECT FROM waiting_chunks AS o
-            WHERE o.import_id = :import_id AND o.number = ANY(CAST(:opt_outs AS int[]))
-        ))
-        ORDER BY number LIMIT 1 FOR UPDATE OF w SKIP LOCKED
-    ) RETURNING number, tries
-    """)
-_OWN = "import_id = :import_id AND job_id = :job_id AND attempt = :attempt"
-_GIVE_BACK = Statement(f"""
-    UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = tries - 1 WHERE {_OWN}
-    RETURNING number
-    """)  # noqa: S608
-_GIVE_UP = Statement(f"""
-    UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = :most
-    WHERE {_OWN} AND number = :number RETURNING number
-    """)  # noqa: S608

@@ -14,7 +14,7 @@ from models import MemberImport, SubscriptionStatus, Tier
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from services.subscriptions import bulk_files
-from services.subscriptions.imports.endings import (
+from services.subscriptions.imports.judged_rows import (
     DUPLICATE_CODE,
     EARLIER_ROW_REASON,
     STRICTER_ROW_REASON,

@@ -12,57 +12,39 @@ chunks.
 """
 
 import dataclasses
-import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
 import orjson
-from sqlalchemy import select
 
-from core import clock
 from core.errors import DomainError
-from core.errors import imports as errors
-from models import FieldType, ImportKind, MemberField, MemberImport
-from services.accounts import email_addresses
-from services.accounts.email_addresses import InvalidAddress
-from services.subscriptions import bulk_files, fields
-from services.subscriptions.fields import MAX_FIELDS
-from services.subscriptions.imports import field_columns
+from models import ImportKind, MemberImport
+from services.subscriptions import bulk_files
+from services.subscriptions.imports import chunks
+from services.subscriptions.imports.chunks import PendingChunk, chunk_key
 from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.column_layout import (
-    IGNORED,
-    MAX_COLUMN_NAMES_SHOWN,
-    ColumnLayout,
-)
+from services.subscriptions.imports.column_plan import ColumnPlan
 from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
 from services.subscriptions.imports.consent_readings import ConsentReadings
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.decoded_text import DecodedText
 from services.subscriptions.imports.encodings import EncodingUnclear
-from services.subscriptions.imports.endings import (
-    CLEARED,
+from services.subscriptions.imports.formats import open_rows, pass_over
+from services.subscriptions.imports.json_lines_reader import as_lines
+from services.subscriptions.imports.judged_rows import (
     DUPLICATE_CODE,
-    EARLIER_ROW_REASON,
-    ROWS_PER_CHUNK,
     STRICTER_ROW_REASON,
     JudgedRow,
-    chunk_key,
     decode,
     encode,
 )
-from services.subscriptions.imports.formats import open_rows, pass_over
-from services.subscriptions.imports.json_lines_reader import as_lines
+from services.subscriptions.imports.judging import MAX_BATCH_ROWS, _rejected, judge_rows
 from services.subscriptions.imports.member_names import tidy_name
-from services.subscriptions.imports.rows import (
-    STRICTNESS,
-    MemberRow,
-    RejectedRecord,
-    SuppressionStatus,
-)
+from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
 from services.subscriptions.imports.samples import (
     MAX_ROWS_SHOWN,
     AnyRow,
@@ -71,299 +53,13 @@ from services.subscriptions.imports.samples import (
     mark_duplicates,
     store_samples,
 )
+from services.subscriptions.imports.seen_addresses import SeenAddresses
 from services.subscriptions.imports.suppression_files import SuppressionReader
 from storage.encryption import seal, unseal
 from storage.resources import Resources
-from storage.unit_of_work import UnitOfWork
-
-# Rows that are judged together: checking addresses, and the database, are faster on many. A row
-# may have a quarter of a million characters, so the characters of a batch are bounded too.
-MAX_BATCH_ROWS = 2_000
-MAX_BATCH_CHARACTERS = 1_000_000
-# Addresses of one file that are kept in memory: some ten megabytes, and enough for any request.
-MAX_ADDRESSES_IN_MEMORY = 100_000
-# The other addresses of one file, on disk: some twenty million of the usual length.
-MAX_SEEN_BYTES = 1024**3
-
-
-class SeenAddresses:
-    """The addresses of one file, each with the strictness of its strictest row so far.
-
-    A limited number of addresses is kept in memory. All other addresses are stored in a temporary
-    SQLite database of limited size, in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. Closing the
-    database deletes it.
-
-    Attributes:
-        has_outdone: whether the file has a row that is stricter than an earlier row of its address.
-    """
-
-    def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
-        self.has_outdone = False
-        self._first: dict[str, int] = {}
-        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
-            self._database.execute(f"PRAGMA {setting}")
-        [(page_bytes,)] = self._database.execute("PRAGMA page_size")
-        self._database.execute(f"PRAGMA max_page_count = {max_bytes // page_bytes}")
-        self._database.execute(
-            "CREATE TABLE seen (address TEXT PRIMARY KEY, strictness INTEGER) WITHOUT ROWID"
-        )
-        self._database.execute("BEGIN")
-
-    def add(self, rows: Mapping[str, int]) -> dict[str, int]:
-        """Add the addresses of some rows, each with the strictness of its strictest row.
-
-        Returns, for addresses that earlier calls added, the strictness before this call. Raises
-        ``import.too_many_addresses`` when memory and disk space are used up.
-        """
-        earlier = {address: self._first[address] for address in self._first.keys() & rows.keys()}
-        fresh = rows.keys() - earlier.keys()
-        if len(self._first) < MAX_ADDRESSES_IN_MEMORY:
-            self._first.update((address, rows[address]) for address in fresh)
-        elif fresh:
-            earlier |= self._add_to_disk({address: rows[address] for address in fresh})
-        stricter = {each: rows[each] for each, before in earlier.items() if rows[each] > before}
-        if stricter:
-            self.has_outdone = True
-            self._raise(stricter)
-        return earlier
-
-    def find(self, addresses: Collection[str]) -> dict[str, int]:
-        """Return the strictness of each of these addresses, except addresses that weren't added."""
-        strictness = {each: self._first[each] for each in self._first.keys() & set(addresses)}
-        others = [address for address in addresses if address not in strictness]
-        return strictness | self._find_on_disk(others)
-
-    def close(self) -> None:
-        self._database.close()
-
-    def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
-        # In the order of the index, so that neighbours land on the same page.
-        added = sorted(rows.items())
-        places = ",".join(["(?,?)"] * len(added))
-        insert = f"INSERT INTO seen VALUES {places} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - marks alone
-        try:
-            inserted = self._database.execute(insert, [*chain.from_iterable(added)])
-            new = {address for (address,) in inserted}
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-                raise
-            raise errors.IMPORT_TOO_MANY_ADDRESSES() from error
-        return self._find_on_disk([address for address, _ in added if address not in new])
-
-    def _find_on_disk(self, addresses: Sequence[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for start in range(0, len(addresses), MAX_BATCH_ROWS):
-            batch = addresses[start : start + MAX_BATCH_ROWS]
-            places = ",".join("?" * len(batch))
-            query = f"SELECT address, strictness FROM seen WHERE address IN ({places})"  # noqa: S608 - marks alone
-            found.update(self._database.execute(query, batch))
-        return found
-
-    def _raise(self, stricter: Mapping[str, int]) -> None:
-        in_memory = self._first.keys() & stricter.keys()
-        self._first.update((address, stricter[address]) for address in in_memory)
-        on_disk = [(rank, each) for each, rank in stricter.items() if each not in in_memory]
-        self._database.executemany("UPDATE seen SET strictness = ? WHERE address = ?", on_disk)
-
-
-def judge_rows(
-    rows: Iterable[MemberRow | RejectedRecord], seen: SeenAddresses, at_once: int = MAX_BATCH_ROWS
-) -> Iterator[tuple[list[JudgedRow], int]]:
-    """Batches of at most ``at_once`` rows, each batch with the number of its characters.
-
-    Each row has its normalised address, or the reason why it is not applied.
-    """
-    unread = iter(rows)
-    while True:
-        batch, characters = [], 0
-        for row in islice(unread, at_once):
-            batch.append(row)
-            characters += sum(map(len, row.cells))
-            if isinstance(row, MemberRow) and row.extras is not None:
-                # Much longer than the cells that don't fit.
-                characters += sum(map(len, map(str, row.extras.left_out)))
-            if characters >= MAX_BATCH_CHARACTERS:
-                break
-        if not batch:
-            return
-        yield list(_judge(batch, seen)), characters
-
-
-def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iterator[JudgedRow]:
-    members = [row for row in batch if isinstance(row, MemberRow)]
-    normalised = email_addresses.normalise_all([row.email for row in members])
-    strictest = _find_strictest(members, normalised)
-    # The addresses for which an earlier row of the file is used.
-    counted = set()
-    for each, earlier in seen.add(strictest).items():
-        if earlier >= strictest[each]:
-            strictest[each] = earlier
-            counted.add(each)
-    found = iter(normalised)
-    for row in batch:
-        if isinstance(row, RejectedRecord):
-            yield _rejected(row, row.code, row.reason)
-            continue
-        address = next(found)
-        if isinstance(address, InvalidAddress):
-            yield _rejected(row, "email.invalid", address.reason)
-        elif row.problem is not None:
-            yield _rejected(row, *row.problem)._replace(email=address)
-        elif STRICTNESS[row.suppression] < strictest[address]:
-            yield _rejected(row, DUPLICATE_CODE, STRICTER_ROW_REASON)
-        elif address in counted:
-            yield _rejected(row, DUPLICATE_CODE, EARLIER_ROW_REASON)
-        else:
-            counted.add(address)
-            line, _, name, tier, expiry, suppression, cells, extras, _, clears_expiry = row
-            paid_expiry = (
-                CLEARED if clears_expiry else None if expiry is None else clock.iso(expiry)
-            )
-            left = suppression.value if row.left else None
-            # By place, not by name: half the time, for each row of a file.
-            yield JudgedRow(line, address, name, tier, paid_expiry, left, None, None, cells, extras)
-
-
-def _find_strictest(
-    members: Sequence[MemberRow], addresses: Sequence[str | InvalidAddress]
-) -> dict[str, int]:
-    strictest: dict[str, int] = {}
-    for row, address in zip(members, addresses, strict=True):
-        if isinstance(address, str):
-            strictest[address] = max(strictest.get(address, 0), STRICTNESS[row.suppression])
-    return strictest
-
-
-def _rejected(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: str) -> JudgedRow:
-    return JudgedRow(line=row.line, code=code, reason=reason, cells=row.cells)
-
-
-# A file of more columns is read whole, and its result names the first.
-MAX_COLUMNS_SHOWN = 500
-MAX_COLUMN_NAME_CHARACTERS = 200
-
-Sample = Sequence[Sequence[str]]
-
-
-class ColumnPlan:
-    """The meanings of a file's columns: another process finds the same, and makes no field anew."""
-
-    def __init__(self, resources: Resources, task: MemberImport) -> None:
-        self._resources = resources
-        self._import_id = task.id
-        # The keys of the fields that some column has, by the fields' ids as text.
-        self.keys: dict[str, str] = {}
-
-    def note_header(self, header: Sequence[str], sample: Sample) -> None:
-        """Keep the columns before they are known, with some cells of each.
-
-        The owner can say then which column has the addresses, if the file is refused for that.
-        """
-        with self._resources.unit_of_work() as uow:
-            task = uow.session.get_one(MemberImport, self._import_id)
-            if task.columns is None:
-                task.columns = _described(ColumnLayout(header), 0, {})
-                samples = ImportSamples.of(header, sample, (), {})
-                store_samples(self._resources, task, samples)
-
-    def find_fields(self, layout: ColumnLayout, sample: Sample) -> None:
-        """Give columns of the layout to the owner's fields, and make new ones if the import asks.
-
-        Raises ``import.mapping_field``, ``import.too_many_fields``.
-        """
-        with self._resources.unit_of_work() as uow:
-            query = select(MemberImport).where(MemberImport.id == self._import_id)
-            task = uow.session.scalars(query.with_for_update(key_share=True)).one()
-            kept: Mapping[str, Any] = task.columns or {}
-            # The fields that were found before, one that was retired since among them.
-            ids: Mapping[str, int] = kept.get("fields", {})
-            own = MemberField.id.in_([*ids.values()]), MemberField.user_id == task.user_id
-            before = uow.session.scalars(select(MemberField).where(*own)) if ids else ()
-            found = {field.id: field for field in before}
-            for index, field_id in ids.items():
-                if field_id in found and int(index) < len(layout.header):
-                    layout.fields[int(index)] = found[field_id]
-            covered = kept.get("covered", 0)
-            # A dry run keeps no fields that it would make.
-            after = 0 if task.dry_run and sample else covered
-            made: dict[int, MemberField] = {}
-            if after < len(layout.header):
-                made = self._find(uow, task, layout, sample, after)
-            creates = {int(index): type_ for index, type_ in kept.get("creates", {}).items()}
-            creates |= {index: field.type for index, field in made.items()}
-            self.keys = {str(field.id): field.key for field in layout.fields.values()}
-            task.columns = _described(layout, max(covered, len(layout.header)), creates)
-
-    def _find(
-        self, uow: UnitOfWork, task: MemberImport, layout: ColumnLayout, sample: Sample, after: int
-    ) -> dict[int, MemberField]:
-        """Find the fields of the columns from this one; those that were, or would be, made."""
-        columns = range(after, len(layout.header))
-        living = fields.list_of(uow, task.user_id)
-        field_columns.match_fields(layout, columns, living)
-        if not task.create_fields:
-            for index, (key, _) in layout.wanted.items():
-                if index not in layout.fields:
-                    raise errors.IMPORT_MAPPING_FIELD(key=key[:60])
-            return {}
-        others = [field for field in layout.fields.values() if field.id <= 0]
-        keys = [field.key for field in (*living, *others)]
-        new = field_columns.new_fields(layout, columns, keys, sample)
-        room = max(0, MAX_FIELDS - len(living) - len(others))
-        if len(new) > room and not after:
-            shown = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
-            raise errors.IMPORT_TOO_MANY_FIELDS(count=len(new), room=room, names=", ".join(shown))
-        # There may be no room for the last of the columns that come late; the result names them.
-        new = dict(islice(new.items(), room))
-        if not task.dry_run:
-            for index, each in new.items():
-                named = {"key": each.key, "label": each.label}
-                new[index] = fields.create(uow, task.user_id, type=FieldType(each.type), **named)
-        layout.fields.update(new)
-        return new
-
-
-def _described(layout: ColumnLayout, covered: int, creates: Mapping[int, str]) -> dict[str, Any]:
-    """The plan as it is kept: what the owner is shown, and what reading the file again needs."""
-    meanings, consent = layout.meanings(), layout.consent
-    names = [name[:MAX_COLUMN_NAME_CHARACTERS] for name in layout.header]
-    ignored = (name for index, name in enumerate(names) if index not in meanings)
-    return {
-        "columns": [
-            {
-                "name": name,
-                "becomes": meanings.get(index, IGNORED),
-                **({"consent": consent[index].subject.role} if index in consent else {}),
-                **({"creates": creates[index]} if index in creates else {}),
-            }
-            for index, name in enumerate(names[:MAX_COLUMNS_SHOWN])
-        ],
-        "ignored_columns": [*islice(ignored, MAX_COLUMNS_SHOWN)],
-        "count": len(names),
-        "covered": covered,
-        "fields": {str(index): field.id for index, field in layout.fields.items() if field.id > 0},
-        "creates": {str(index): type_ for index, type_ in creates.items()},
-    }
-
 
 # Unfinished files that one process keeps open; each holds a reader and a set of addresses.
 MAX_OPEN_FILES = 4
-# A chunk of long rows has fewer of them.
-MAX_CHUNK_CHARACTERS = 8_000_000
-
-
-@dataclass
-class PendingChunk:
-    """A chunk that is still being filled with rows, and isn't stored yet."""
-
-    rows: list[JudgedRow] = field(default_factory=list)
-    characters: int = 0
-
-    def is_full(self) -> bool:
-        """Return whether the chunk could exceed its maximum size with the next batch of rows."""
-        has_no_room = len(self.rows) + min(MAX_BATCH_ROWS, ROWS_PER_CHUNK) > ROWS_PER_CHUNK
-        return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
 
 
 @dataclass(frozen=True)
@@ -428,7 +124,7 @@ class FileSplit:
         except EncodingUnclear as unclear:
             _keep_readings(resources, task, unclear)
             raise
-        self._batches = judge_rows(rows, self._seen, min(MAX_BATCH_ROWS, ROWS_PER_CHUNK))
+        self._batches = judge_rows(rows, self._seen, min(MAX_BATCH_ROWS, chunks.ROWS_PER_CHUNK))
         # Requests and other kinds of files have only members or only opt-outs.
         self._may_have_both = task.kind == ImportKind.MEMBERS and self.total is None
         self._opt_outs, self._others = PendingChunk(), PendingChunk()
@@ -527,7 +223,7 @@ class FileSplit:
 
     def _end_file(self) -> None:
         opt_outs, others = self._opt_outs, self._others
-        if not self.number and len(opt_outs.rows) + len(others.rows) <= ROWS_PER_CHUNK:
+        if not self.number and len(opt_outs.rows) + len(others.rows) <= chunks.ROWS_PER_CHUNK:
             # A single chunk is applied in one transaction, so opt-outs and members can share it.
             others.rows = sorted(opt_outs.rows + others.rows, key=attrgetter("line"))
             opt_outs.rows = []

@@ -1,13 +1,11 @@
-"""Undo of an import: records get back what it changed, unless something changed them since.
+"""The undo of an import: restores the records that the import changed.
 
-A record is unchanged if its ``updated_at`` is still that of the import. Opt-outs stay. Claims of
-consent by the file go, whatever was changed.
+A record isn't restored if another change came after the import. A record is unchanged if its
+``updated_at`` is the time of the import. Opt-outs stay. The claims of consent in the file are
+deleted, whatever was changed.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from sqlalchemy import func, text
 
@@ -25,79 +23,7 @@ from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-
-def _announce_end(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
-    announce(
-        uow,
-        task.user_id,
-        FeedEventType.BULK_ENDED,
-        task.id,
-        list_id=task.list_id,
-        status=status,
-        job_id=job_id,
-        action="undo_import",
-        changed=task.undone,
-        kept=task.added - task.undone,
-    )
-
-
-def run(resources: Resources, lease: Lease) -> None:
-    """Undo batches of records for one turn.
-
-    Raises ``import.running`` for an import that went on since its undo was cancelled or failed.
-    """
-    work_in_turns(resources, lease, partial(_undo_batch, lease=lease))
-
-
-UNDO_IMPORT = register_kind(
-    JobKind(
-        "members.undo",
-        Queue.BULK,
-        Scope.SUBSCRIPTION_FULL,
-        retryable=True,
-        run=run,
-        # An undo removes members, which needs a recent login.
-        needs_recent_login=True,
-        # An undo that ended early is not taken back, and asking again goes on.
-        on_abandoned=call_with_subject(MemberImport, _announce_end),
-    )
-)
-
-
-def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Undo the next batch; return whether none is left."""
-    task = uow.session.get(MemberImport, lease.subject_id)
-    if task is None:
-        raise JobCancelled
-    if task.status == "running":
-        raise IMPORT_RUNNING()
-    locks.lock_list(uow, task.list_id)
-    # Records that existed before the import come first, then the new ones. The bookmarks are the
-    # last records of a batch, so that none reads again what an earlier one left alone.
-    for statement, bookmark in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
-        values = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
-        values["after"] = getattr(task, bookmark) or 0
-        restored, last = uow.session.execute(text(statement), values).one()
-        if last is not None:
-            # The job first, then the import, as a transaction that ends a job locks them.
-            record_progress(uow, lease, done=task.undone + restored, total=task.added)
-            task.undone += restored
-            setattr(task, bookmark, last)
-            return False
-    if consent.take_back(uow, task.id, most=BATCH):
-        # The file's claims about members who stay go too. Only by the job's holder.
-        record_progress(uow, lease, done=task.undone, total=task.added)
-        return False
-    # The records that are not as before, such as those that a later import took over.
-    kept = task.added - task.undone
-    complete_job(uow, lease, {"import_id": task.id, "undone": task.undone, "kept": kept})
-    task.kept, task.undone_at = kept, func.now()
-    _announce_end(uow, task, lease.job_id, JobStatus.SUCCEEDED)
-    return True
-
-
 BATCH = 10_000
-
 # Each field that still has the import's value gets its earlier one, or none.
 _FIELDS_BEFORE = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
             SELECT coalesce(jsonb_object_agg(f.key, f.value), '{{}}') FROM (
@@ -188,7 +114,6 @@ WITH first AS (
 )
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """  # noqa: S608
-
 # New records have no row in import_changes. A record that was there before the import stays even
 # where that row was lost, since the record is older.
 _REMOVE = """
@@ -204,69 +129,71 @@ SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 """
 
 
-class Holder(NamedTuple):
-    """A later bulk action or import that changed some of the members whom an import brought."""
+def _announce_end(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
+    announce(
+        uow,
+        task.user_id,
+        FeedEventType.BULK_ENDED,
+        task.id,
+        list_id=task.list_id,
+        status=status,
+        job_id=job_id,
+        action="undo_import",
+        changed=task.undone,
+        kept=task.added - task.undone,
+    )
 
-    kind: str
-    id: int
-    name: str
-    members: int
 
+def run(resources: Resources, lease: Lease) -> None:
+    """Undo batches of records for one turn.
 
-@dataclass(frozen=True)
-class UndoForecast:
-    """The members that an undo would take back now, and those that it could not.
-
-    Attributes:
-        undone: how many would be as before.
-        kept: how many would stay, since they were changed after the import.
-        held_by: what changed them; once that is undone, these can be taken back too.
-        left: how many are no members any more.
-        is_exact: whether all members were counted; otherwise there are more.
+    Raises ``import.running`` for an import that went on since its undo was cancelled or failed.
     """
-
-    undone: int
-    kept: int
-    left: int
-    held_by: Sequence[Holder]
-    is_exact: bool
+    work_in_turns(resources, lease, partial(_undo_batch, lease=lease))
 
 
-MAX_PREVIEWED = 100_000
-_MAX_HOLDERS = 20
-_MINE = """WITH mine AS (
-    SELECT id, status = 'active' AS is_member, updated_at = imported_at AS is_untouched, imported_at
-    FROM subscriptions WHERE import_id = :import_id LIMIT :most
-)"""
-_COUNT = text(f"""{_MINE}
-SELECT count(*), count(*) FILTER (WHERE is_member AND is_untouched),
-    count(*) FILTER (WHERE NOT is_member)
-FROM mine""")  # noqa: S608
-_HOLDERS = text(f"""{_MINE}, held AS (SELECT * FROM mine WHERE is_member AND NOT is_untouched),
-by_kind AS (
-    SELECT 'bulk_action' AS kind, c.bulk_id AS id FROM held CROSS JOIN LATERAL (
-        SELECT bulk_id FROM bulk_changes WHERE subscription_id = held.id
-            AND applied_at > held.imported_at OFFSET 0
-    ) AS c
-    UNION ALL SELECT 'import', c.import_id FROM held CROSS JOIN LATERAL (
-        SELECT import_id FROM import_changes WHERE subscription_id = held.id
-            AND applied_at > held.imported_at AND import_id <> :import_id OFFSET 0
-    ) AS c
+UNDO_IMPORT = register_kind(
+    JobKind(
+        "members.undo",
+        Queue.BULK,
+        Scope.SUBSCRIPTION_FULL,
+        retryable=True,
+        run=run,
+        # An undo removes members, which needs a recent login.
+        needs_recent_login=True,
+        # An undo that ended early is not taken back, and asking again goes on.
+        on_abandoned=call_with_subject(MemberImport, _announce_end),
+    )
 )
-SELECT kind, id, coalesce(
-        CASE kind WHEN 'import' THEN (SELECT filename FROM imports WHERE id = by_kind.id)
-            ELSE (SELECT action FROM bulk_actions WHERE id = by_kind.id) END, ''
-    ) AS name, count(*) AS members
-FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")  # noqa: S608
 
 
-def preview(uow: UnitOfWork, task: MemberImport) -> UndoForecast:
-    """Return what an undo would do now, of at most ``MAX_PREVIEWED`` members."""
-    values = {"import_id": task.id, "most": MAX_PREVIEWED + 1}
-    count, undone, left = uow.session.execute(_COUNT, values).one()
-    kept = count - undone - left
-    held_by: list[Holder] = []
-    if kept:
-        found = uow.session.execute(_HOLDERS, {**values, "holders": _MAX_HOLDERS})
-        held_by = [Holder(*row) for row in found]
-    return UndoForecast(undone, kept, left, held_by, is_exact=count <= MAX_PREVIEWED)
+def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
+    """Undo the next batch; return whether none is left."""
+    task = uow.session.get(MemberImport, lease.subject_id)
+    if task is None:
+        raise JobCancelled
+    if task.status == "running":
+        raise IMPORT_RUNNING()
+    locks.lock_list(uow, task.list_id)
+    # Records that existed before the import come first, then the new ones. The bookmarks are the
+    # last records of a batch, so that none reads again what an earlier one left alone.
+    for statement, bookmark in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
+        values = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
+        values["after"] = getattr(task, bookmark) or 0
+        restored, last = uow.session.execute(text(statement), values).one()
+        if last is not None:
+            # The job first, then the import, as a transaction that ends a job locks them.
+            record_progress(uow, lease, done=task.undone + restored, total=task.added)
+            task.undone += restored
+            setattr(task, bookmark, last)
+            return False
+    if consent.take_back(uow, task.id, most=BATCH):
+        # The file's claims about members who stay go too. Only by the job's holder.
+        record_progress(uow, lease, done=task.undone, total=task.added)
+        return False
+    # The records that are not as before, such as those that a later import took over.
+    kept = task.added - task.undone
+    complete_job(uow, lease, {"import_id": task.id, "undone": task.undone, "kept": kept})
+    task.kept, task.undone_at = kept, func.now()
+    _announce_end(uow, task, lease.job_id, JobStatus.SUCCEEDED)
+    return True

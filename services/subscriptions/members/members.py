@@ -26,7 +26,7 @@ from services.accounts import accounts
 from services.feed.catalogue import FeedEventType
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions import consent, deny_lists, member_attributes, sign_up
-from services.subscriptions.imports.endings import ROWS_PER_CHUNK
+from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
 from services.subscriptions.member_attributes import GivenAttributes
 from services.subscriptions.members import changes, locks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via

@@ -4,7 +4,7 @@ import pytest
 
 from services.composer import model_writer, prompts
 from services.composer.model_answers import UnreadableAnswer, remove_drafts
-from services.composer.post import MetadataField, PostMetadata
+from services.composer.text.post import MetadataField, PostMetadata
 
 SUMMARY = prompts.metadata_prompt(frozenset({MetadataField.SUMMARY}))
 ALL = prompts.metadata_prompt(frozenset(MetadataField))

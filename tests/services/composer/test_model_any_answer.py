@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from core.errors import DomainError
 from integrations.llm.port import CompletionReply, CompletionRequest
 from services.composer import model_writer, rules
-from services.composer.post import MetadataField, Post
 from services.composer.text import hyperlinks, markup
+from services.composer.text.post import MetadataField, Post
 from tests.services.composer.injections import ORDERS
 from tests.services.composer.posts import posts
 from tests.sizes import sized

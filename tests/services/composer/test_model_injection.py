@@ -5,8 +5,8 @@ import pytest
 from devstack.sandbox.llm import HANDLE, LINK
 from integrations.llm.port import LanguageModel
 from services.composer import model_writer, rules
-from services.composer.post import MetadataField, PlainPost, Post
 from services.composer.text import hyperlinks, markup
+from services.composer.text.post import MetadataField, PlainPost, Post
 from tests.language_model import Run
 from tests.services.composer.injections import ORDERS
 

@@ -6,8 +6,8 @@ import pytest
 from core.errors import DomainError, Kind
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
 from services.composer import model_writer, rules, token_estimates
-from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.text import markup
+from services.composer.text.post import MetadataField, PlainPost, Post, PostMetadata
 from tests.language_model import Run
 
 ALL = frozenset(MetadataField)

@@ -16,7 +16,7 @@ from services.jobs.transitions import hand_back_job, record_progress
 from services.privacy import erasure, stages
 from services.subscriptions import exports, lists, sign_up
 from services.subscriptions.export_sheets import ExportKind
-from services.subscriptions.imports import staging
+from services.subscriptions.imports import rejected_rows
 from services.subscriptions.member_attributes import GivenAttributes
 from services.subscriptions.members import changes, locks, mails, members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -147,13 +147,13 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
         found, _ = records.find_media(uow, f"{name}.webp")
         assert found.user_id == user_id
         assert exports.get_finished(uow, export_id or 0)
-    assert staging.stream_rejects(quiet.resources, task.id)
+    assert rejected_rows.stream_rejects(quiet.resources, task.id)
     erasure.begin(quiet.resources, address)
     with quiet.resources.unit_of_work() as uow:
         for refused, look in (
             ("media.not_found", lambda: records.find_media(uow, f"{name}.webp")),
             ("export.not_found", lambda: exports.get_finished(uow, export_id or 0)),
-            ("import.errors_gone", lambda: staging.stream_rejects(quiet.resources, task.id)),
+            ("import.errors_gone", lambda: rejected_rows.stream_rejects(quiet.resources, task.id)),
             ("user.not_found", lambda: accounts.get_by_email(uow, address)),
             ("user.not_found", lambda: new_list(quiet, uow, user_id)),
         ):

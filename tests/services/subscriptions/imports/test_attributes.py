@@ -9,8 +9,9 @@ from services.subscriptions.imports import field_columns
 from services.subscriptions.imports.column_layout import ColumnLayout
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.formats import FindFields
+from services.subscriptions.imports.judging import MAX_BATCH_CHARACTERS, judge_rows
 from services.subscriptions.imports.rows import MemberRow, RowExtras
-from services.subscriptions.imports.split import MAX_BATCH_CHARACTERS, SeenAddresses, judge_rows
+from services.subscriptions.imports.seen_addresses import SeenAddresses
 from tests.services.subscriptions.imports.forms import opened, rows
 
 OWN = (

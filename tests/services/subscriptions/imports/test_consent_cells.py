@@ -4,7 +4,7 @@ import pytest
 
 from core.errors import DomainError
 from services.subscriptions.imports.consent_readings import ConsentReadings
-from services.subscriptions.imports.records import read_status_values
+from services.subscriptions.imports.import_options import read_status_values
 from services.subscriptions.imports.rows import MemberRow
 from tests.services.subscriptions.imports.forms import opened
 

@@ -4,7 +4,7 @@ import pytest
 
 from core.ids import random_hash_id
 from services.subscriptions import deny_lists
-from services.subscriptions.imports import split
+from services.subscriptions.imports import chunks
 from tests.importing import Importing
 from tests.quotas import leave_room_for_members
 from tests.stack import Owner
@@ -41,7 +41,7 @@ def test_each_chunk_is_checked_and_members_stay(
     tag = random_hash_id()
     addresses = [f"n{number}.{tag}@example.net" for number in range(40)]
     importing.bring(owner, list_id, "\n".join(["email", *addresses[:5]]).encode())
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 10)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 10)
     deny(importing, owner, *addresses[::4], "*.example.org")
     rows = [f"{each},New" for each in addresses]
     file = "\n".join(["email,name", *rows, "x@a.example.org,New"]).encode()

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from core.ids import random_hash_id, random_id
 from models import OptOut, Subscription, User
 from services.subscriptions import fields, tags
-from services.subscriptions.imports import split
+from services.subscriptions.imports import chunks
 from services.subscriptions.members import opt_outs
 from tests.importing import Importing, Rows, counts_of, csv_of
 from tests.services.subscriptions.imports.test_extras import make_fields
@@ -112,7 +112,7 @@ def test_any_file_on_any_list_does_what_the_rules_say_and_is_taken_back(
     options = {"on_existing": "update" if update else "skip"}
     before, noes_before = importing.records(list_id), importing.opt_outs(list_id)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(split, "ROWS_PER_CHUNK", chunk)
+        patched.setattr(chunks, "ROWS_PER_CHUNK", chunk)
         tried = importing.bring(owner, list_id, sent, dry_run=True, **options)
         assert importing.records(list_id) == before
         assert importing.opt_outs(list_id) == noes_before

@@ -5,8 +5,7 @@ import pytest
 from core.errors import TransientError
 from models import FieldType, MemberImport
 from services.subscriptions import fields, tags
-from services.subscriptions.imports import apply as applying
-from services.subscriptions.imports import split
+from services.subscriptions.imports import applying, chunks, split
 from storage.unit_of_work import UnitOfWork
 from tests.importing import Importing, counts_of, csv_of
 from tests.services.subscriptions.imports.test_claims import claims_of
@@ -141,7 +140,7 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
         ],
         header,
     )
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     job_id = importing.begin(owner, list_id, file, create_fields=True)
     # The process that read the file died after it had made the fields.
     split.FileSplit(importing.resources, importing.of_job(job_id)).close()

@@ -16,10 +16,10 @@ from services.subscriptions.export_sheets import (
     guard_foreign_cells,
 )
 from services.subscriptions.imports.encodings import EncodingUnclear
-from services.subscriptions.imports.endings import JudgedRow
 from services.subscriptions.imports.formats import open_rows
+from services.subscriptions.imports.judged_rows import JudgedRow
+from services.subscriptions.imports.rejected_rows import header_line, rejects_csv
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
-from services.subscriptions.imports.staging import header_line, rejects_csv
 from tests.services.subscriptions.imports.forms import (
     Dribble,
     Form,

@@ -15,7 +15,7 @@ from models import Job, OptOutKind, User
 from services.accounts import accounts
 from services.jobs import records as job_records
 from services.subscriptions import lists, sign_up
-from services.subscriptions.imports import apply, split
+from services.subscriptions.imports import applying, chunks
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.erasing import erase
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("_no_deadlock")
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 100)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 100)
 
 
 def shuffled(addresses: list[str], seed: int) -> bytes:
@@ -174,7 +174,7 @@ def _require_no_erased(importing: Importing, list_id: int, addresses: list[str])
 def test_two_rows_that_name_one_member_are_one_row_and_one_duplicate_in_two_chunks_too(
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     known, moved_on, gone, now = new_addresses(4)
     importing.bring(owner, list_id, csv_of([[known, "Ada"], [gone, "Cy"]]))
     for before, after in ((known, moved_on), (gone, now)):
@@ -202,14 +202,14 @@ def test_who_moves_to_the_address_of_a_row_while_it_is_applied_is_no_second_memb
 ) -> None:
     known, new = new_addresses(2)
     importing.bring(owner, list_id, csv_of([[known, "Ada"]]))
-    write = apply._write
+    write = applying._write
 
     def write_after_the_move(*chunk: Any) -> None:
         with suppress(NoResultFound):
             move(importing, known, new)
         write(*chunk)
 
-    monkeypatch.setattr(apply, "_write", write_after_the_move)
+    monkeypatch.setattr(applying, "_write", write_after_the_move)
     job_id = importing.begin(owner, list_id, csv_of([[new, ""]]))
     assert importing.work(job_id).status == "succeeded"
     assert (importing.of_job(job_id).already, importing.job(job_id).attempt) == (1, 2)
@@ -220,7 +220,7 @@ def test_who_moves_to_the_address_of_a_row_while_it_is_applied_is_no_second_memb
 def test_rows_that_the_database_refuses_fail_an_import_of_which_all_else_is_applied(
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     people = new_addresses(rows)
     table = "ALTER TABLE subscriptions"
     importing.stack.query(

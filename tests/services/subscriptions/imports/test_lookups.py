@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import TextClause, text
 
 from core.ids import random_hash_id
-from services.subscriptions.imports import apply
+from services.subscriptions.imports import applying
 from tests.importing import Importing, csv_of
 from tests.stack import Owner
 
@@ -40,14 +40,14 @@ _READ_WHOLE = text(
 def after_each_chunk(monkeypatch: pytest.MonkeyPatch, query: TextClause) -> list[Any]:
     """What the query finds in the transaction of each chunk, once the chunk is applied."""
     found: list[Any] = []
-    apply_chunk = apply.apply
+    apply_chunk = applying.apply
 
     def watched(uow: Any, *others: Any) -> Any:
         applied = apply_chunk(uow, *others)
         found.append(uow.session.execute(query).all())
         return applied
 
-    monkeypatch.setattr(apply, "apply", watched)
+    monkeypatch.setattr(applying, "apply", watched)
     return found
 
 

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.ids import random_hash_id
-from services.subscriptions.imports import apply as applying
-from services.subscriptions.imports import split
-from services.subscriptions.imports.apply import PreparedChunk
-from services.subscriptions.imports.split import SeenAddresses
+from services.subscriptions.imports import applying, chunks, seen_addresses, split
+from services.subscriptions.imports.chunks import PreparedChunk
+from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
 from tests.importing import Importing, new_addresses
 from tests.quotas import leave_room_for_members
@@ -37,7 +36,7 @@ def test_imports_at_once_fill_the_plan_exactly(
     list_ids = [importing.new_list(owner) for _ in sizes]
     left = [f"{random_hash_id()}@example.com" for _ in sizes]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(split, "ROWS_PER_CHUNK", chunk)
+        patch.setattr(chunks, "ROWS_PER_CHUNK", chunk)
         jobs = [
             importing.begin(owner, list_id, file_of(size, no))
             for list_id, size, no in zip(list_ids, sizes, left, strict=True)
@@ -61,7 +60,7 @@ def test_imports_at_once_fill_the_plan_exactly(
 def test_an_import_adds_nobody_after_a_row_had_no_room(
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     full_id = importing.new_list(owner)
     leave_room_for_members(importing.stack, full_id, 1)
     member = f"{random_hash_id()}@example.com"
@@ -86,7 +85,7 @@ def test_an_import_adds_nobody_after_a_row_had_no_room(
 def test_opt_outs_of_a_file_are_kept_when_its_members_find_no_room(
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     leave_room_for_members(importing.stack, importing.new_list(owner), 1)
     left = new_addresses(2)
     job = importing.work(importing.begin(owner, list_id, file_of(4, *left)))
@@ -114,7 +113,7 @@ def test_a_dry_run_at_the_bound_gives_every_verdict(
 def test_a_file_with_more_addresses_than_the_disk_is_to_hold_fails_clearly(
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split, "MAX_ADDRESSES_IN_MEMORY", 0)
+    monkeypatch.setattr(seen_addresses, "MAX_ADDRESSES_IN_MEMORY", 0)
     monkeypatch.setattr(split, "SeenAddresses", lambda: SeenAddresses(max_bytes=64 * 1024))
     job = importing.work(importing.begin(owner, list_id, file_of(5000)))
     assert job.error is not None

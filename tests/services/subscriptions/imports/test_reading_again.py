@@ -7,7 +7,7 @@ from models import ImportChunk
 from services import removals
 from services.subscriptions.imports import records
 from services.subscriptions.imports import split as splitting
-from services.subscriptions.imports.records import ImportOptions
+from services.subscriptions.imports.import_options import ImportOptions
 from tests.importing import Importing, csv_of
 from tests.stack import Owner
 

@@ -8,9 +8,9 @@ import pytest
 from models import MemberImport
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
 from services.jobs.transitions import hand_back_job
-from services.subscriptions.imports import apply, import_jobs, records, split
-from services.subscriptions.imports.apply import PreparedChunk
-from services.subscriptions.imports.endings import JudgedRow
+from services.subscriptions.imports import accepting, applying, chunks, import_job, split
+from services.subscriptions.imports.chunks import PreparedChunk
+from services.subscriptions.imports.judged_rows import JudgedRow
 from storage.resources import Resources
 from tests.importing import Importing, counts_of, new_addresses
 from tests.quotas import leave_room_for_members
@@ -24,8 +24,8 @@ CHUNKS, TURNS = 21, 5
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
-    monkeypatch.setattr(import_jobs, "Turn", Steps)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(import_job, "Turn", Steps)
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def job_id(importing: Importing, owner: Owner, list_id: int) -> int:
     people = [{"email": each} for each in new_addresses(MEMBERS - 1)]
     body = json.dumps({"members": [*people, people[0]]}).encode()
     caller = importing.caller(owner)
-    return records.accept_members(importing.resources, caller, list_id, body, key=None).job_id
+    return accepting.accept_members(importing.resources, caller, list_id, body, key=None).job_id
 
 
 def take_turn(importing: Importing, job_id: int) -> Lease:
     """As a process that begins anew: another one may keep what it has read."""
     split._open.clear()
     lease = importing.lease(job_id)
-    if import_jobs.run(importing.resources, lease):
+    if import_job.run(importing.resources, lease):
         with importing.resources.unit_of_work() as uow:
             hand_back_job(uow, lease)
     return lease
@@ -83,7 +83,7 @@ def test_another_worker_goes_on_where_a_killed_one_stopped(
     class Killed(BaseException):
         """As a process is that does nothing more."""
 
-    commit, left = apply.commit, 3
+    commit, left = applying.commit, 3
 
     def commit_some(*given: Any) -> None:
         nonlocal left
@@ -94,9 +94,9 @@ def test_another_worker_goes_on_where_a_killed_one_stopped(
 
     lease = importing.lease(job_id)
     with monkeypatch.context() as patched:
-        patched.setattr(apply, "commit", commit_some)
+        patched.setattr(applying, "commit", commit_some)
         with pytest.raises(Killed):
-            import_jobs.run(importing.resources, lease)
+            import_job.run(importing.resources, lease)
     assert importing.of_job(job_id).applied == 3
     with importing.resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
@@ -110,12 +110,12 @@ def test_a_worker_that_lost_its_lease_adds_nobody(
     stale = take_turn(importing, job_id)
     before = importing.records(list_id)
     with pytest.raises(LeaseLost):
-        import_jobs.run(importing.resources, stale)
+        import_job.run(importing.resources, stale)
     # One that lost it while it prepared the chunk that comes next.
     task = importing.of_job(job_id)
-    chunk = apply.prepare(*[*chunks_of(importing, task)][5])
+    chunk = chunks.prepare(*[*chunks_of(importing, task)][5])
     with pytest.raises(LeaseLost):
-        apply.commit(importing.resources, task.id, chunk, lambda _: stale)
+        applying.commit(importing.resources, task.id, chunk, lambda _: stale)
     assert importing.records(list_id) == before
     importing.work(job_id)
     require_whole(importing, list_id, importing.of_job(job_id))
@@ -125,7 +125,7 @@ def test_the_plan_has_room_for_the_first_members_of_a_request(
     importing: Importing, owner: Owner, list_id: int, job_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when a chunk is the first to look for room, and the one before it is late."""
-    commit = apply.commit
+    commit = applying.commit
 
     def commit_evens_late(
         resources: Resources, import_id: int, chunk: PreparedChunk, *hold: Any
@@ -134,7 +134,7 @@ def test_the_plan_has_room_for_the_first_members_of_a_request(
             time.sleep(0.1)
         commit(resources, import_id, chunk, *hold)
 
-    monkeypatch.setattr(apply, "commit", commit_evens_late)
+    monkeypatch.setattr(applying, "commit", commit_evens_late)
     # It ends in a chunk that is applied beside a later one.
     leave_room_for_members(importing.stack, importing.new_list(owner), 13)
     importing.work(job_id)
@@ -151,5 +151,5 @@ def test_a_cancelled_request_stops_before_its_next_chunk(
     lease = importing.lease(job_id)
     lease.cancelled.set()
     with pytest.raises(JobCancelled):
-        import_jobs.run(importing.resources, lease)
+        import_job.run(importing.resources, lease)
     assert importing.count(list_id) == importing.of_job(job_id).added == 10

@@ -10,12 +10,21 @@ from models import Job, MemberImport
 from services.jobs import records as job_records
 from services.jobs.retries import record_crash
 from services.subscriptions import bulk_files
-from services.subscriptions.imports import apply, endings, import_jobs, split
-from services.subscriptions.imports.apply import AppliedChunk, PreparedChunk
-from services.subscriptions.imports.endings import JudgedRow, chunk_key
+from services.subscriptions.imports import (
+    applying,
+    chunks,
+    import_job,
+    judged_rows,
+    seen_addresses,
+    split,
+    verdicts,
+)
+from services.subscriptions.imports.applying import AppliedChunk
+from services.subscriptions.imports.chunk_extras import TagIds
+from services.subscriptions.imports.chunks import PreparedChunk, chunk_key
+from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.split import FileSplit
-from services.subscriptions.imports.statements import TagIds
 from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
 from tests.importing import Importing, counts_of, csv_of, new_addresses
@@ -28,9 +37,9 @@ HEADER = ("email", "status")
 @pytest.fixture(params=[None, 2], ids=["one chunk", "many chunks"])
 def _rows_per_chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
-        monkeypatch.setattr(split, "ROWS_PER_CHUNK", request.param)
+        monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", request.param)
         # Store all addresses on disk instead of in memory.
-        monkeypatch.setattr(split, "MAX_ADDRESSES_IN_MEMORY", 0)
+        monkeypatch.setattr(seen_addresses, "MAX_ADDRESSES_IN_MEMORY", 0)
 
 
 def sources(importing: Importing, list_id: int) -> list[str]:
@@ -61,7 +70,7 @@ def test_one_no_outweighs_every_yes_of_the_file(
         *([d, "subscribed"], [e, "unsubscribed"]),
     ]
     file = csv_of(pairs[::order], HEADER)
-    expected = dict.fromkeys(endings.COUNTS, 0)
+    expected = dict.fromkeys(verdicts.COUNTS, 0)
     expected |= {"received": 16, "added": 6, "opted_out": 3, "invalid": 1, "duplicate": 6}
 
     tried = importing.bring(owner, list_id, file, dry_run=True)
@@ -143,7 +152,7 @@ def test_the_preview_has_the_row_that_counts(
 def test_the_strictest_row_of_a_file_of_suppressions_counts(
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     ada, bea, *others = new_addresses(5)
     rows = [[ada, "unsubscribe"], [bea, "soft bounce"], *([each, "bounce"] for each in others)]
     rows += [[bea, "bounce"], [ada, "spam"]]
@@ -161,7 +170,7 @@ def late_opt_outs() -> tuple[list[str], list[str], bytes]:
 
 @pytest.fixture
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
 
 
 @pytest.mark.usefixtures("_small_chunks")
@@ -169,13 +178,13 @@ def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_c
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members, left, file = late_opt_outs()
-    applying = apply.apply
+    apply = applying.apply
     opt_outs_before: list[int] = []
 
     def apply_and_cancel(
         uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
     ) -> AppliedChunk:
-        applied = applying(uow, task, chunk, tag_ids)
+        applied = apply(uow, task, chunk, tag_ids)
         if applied.counts["added"]:
             opt_outs_before.append(len(importing.opt_outs(list_id)))
             if len(opt_outs_before) == 2:
@@ -183,7 +192,7 @@ def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_c
                     job_records.cancel_own_job(other, importing.caller(owner), job_id)
         return applied
 
-    monkeypatch.setattr(apply, "apply", apply_and_cancel)
+    monkeypatch.setattr(applying, "apply", apply_and_cancel)
     job_id = importing.begin(owner, list_id, file)
     job = importing.work(job_id)
     assert job.status == "cancelled"
@@ -211,7 +220,7 @@ def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -
 @pytest.mark.usefixtures("_small_chunks")
 @pytest.mark.parametrize(
     "step",
-    [(FileSplit, "_put"), (FileSplit, "_mark_outdone_rows"), (apply, "commit")],
+    [(FileSplit, "_put"), (FileSplit, "_mark_outdone_rows"), (applying, "commit")],
     ids=["while the file is read", "while rows are marked", "while chunks are applied"],
 )
 def test_another_process_goes_on_after_a_killed_one(
@@ -267,7 +276,7 @@ def store_chunks(importing: Importing, task: MemberImport, *chunks: list[JudgedR
     key = bulk_files.data_key(importing.resources, task)
     for number, rows in enumerate(chunks):
         name = chunk_key(task.object_prefix, number)
-        content = seal(endings.encode(rows), key, name)
+        content = seal(judged_rows.encode(rows), key, name)
         importing.resources.objects.put(name, content, "application/octet-stream")
 
 
@@ -326,7 +335,7 @@ def test_a_file_that_crashes_each_process_at_the_same_row_makes_no_progress(
             kill_at(4, patched, FileSplit, "_put")
             lease = importing.lease(job_id)
             with pytest.raises(Killed):
-                import_jobs.run(importing.resources, lease)
+                import_job.run(importing.resources, lease)
         split._open.clear()
         with importing.resources.unit_of_work() as uow:
             record_crash(uow, lease, JOB_WORKER_LOST(crashes=3))

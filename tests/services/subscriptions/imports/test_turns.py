@@ -2,7 +2,7 @@ import pytest
 
 from services.jobs.lease import Lease
 from services.subscriptions import lists
-from services.subscriptions.imports import import_jobs, split
+from services.subscriptions.imports import chunks, import_job, split
 from storage.encryption import Tampered
 from tests.erasing import erase
 from tests.importing import Importing, csv_of, new_addresses
@@ -29,8 +29,8 @@ def file_of(rows: int) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 2)
-    monkeypatch.setattr(import_jobs, "Turn", Steps)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(import_job, "Turn", Steps)
 
 
 def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
@@ -42,7 +42,7 @@ def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
     for _ in range(TURNS):
         for job_id in jobs:
             lease = staying.pop(job_id, None) or importing.claim(job_id)
-            if lease is not None and import_jobs.run(importing.resources, lease):
+            if lease is not None and import_job.run(importing.resources, lease):
                 staying[job_id] = lease
     for job_id in jobs:
         importing.help(job_id)
@@ -56,7 +56,7 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
 ) -> None:
     job_id = importing.begin(owner, list_id, file_of(41))
     lease = importing.lease(job_id)
-    import_jobs.run(importing.resources, lease)
+    import_job.run(importing.resources, lease)
     task = importing.of_job(job_id)
     prefix = f"{task.object_prefix}/"
     assert importing.stack.stored(prefix)

@@ -7,8 +7,8 @@ from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job, record_progress
 from services.privacy import erasure
 from services.subscriptions import lists
-from services.subscriptions.imports import apply, split, undo
-from services.subscriptions.imports.apply import PreparedChunk
+from services.subscriptions.imports import applying, chunks, undo
+from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.member_attributes import GivenAttributes
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -107,7 +107,7 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     for each in people[:6]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 5)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 5)
     task = importing.bring(owner, list_id, rows(people, "Imported", "gold"))
     monkeypatch.setattr(undo, "BATCH", 2)
     job_id = importing.begin_undo(owner, task.id)
@@ -144,7 +144,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     importing.bring(owner, list_id, rows(people[:2], "Before"))
-    write, begun = apply._write, list[int]()
+    write, begun = applying._write, list[int]()
 
     def erase_then_write(
         uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk
@@ -154,7 +154,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
             begun.append(erasure.begin(importing.resources, people[0]))
         write(uow, task, counts, chunk)
 
-    monkeypatch.setattr(apply, "_write", erase_then_write)
+    monkeypatch.setattr(applying, "_write", erase_then_write)
     task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")
     assert (task.added, task.updated) == (1, 1)
     erased = finish(importing.resources, begun[0])

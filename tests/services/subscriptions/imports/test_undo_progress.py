@@ -5,7 +5,7 @@ from core.errors.jobs import JOB_GIVEN_UP
 from services import removals
 from services.jobs import records as jobs
 from services.jobs.kinds import get_kind
-from services.subscriptions.imports import records, split
+from services.subscriptions.imports import chunks, records
 from tests.contract.bulk import fail_job
 from tests.importing import Importing, csv_of, new_addresses
 from tests.stack import Owner
@@ -118,7 +118,7 @@ def test_an_undo_that_was_asked_for_in_time_goes_on(
     people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(split, "ROWS_PER_CHUNK", 20)
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 20)
     task = importing.bring(owner, list_id, rows(people))
     job_id = importing.begin_undo(owner, task.id)
     importing.stack.query(

@@ -19,9 +19,10 @@ from services.jobs.batches import Turn
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
 from services.jobs.transitions import hand_back_job, record_progress, set_total
-from services.subscriptions.imports import apply, endings, helper_jobs
+from services.subscriptions.imports import applying, chunks, chunks_at_once, endings, helper_jobs
 from services.subscriptions.imports import split as splitting
-from services.subscriptions.imports.apply import ChunkBroke, PreparedChunk
+from services.subscriptions.imports.applying import ChunkBroke
+from services.subscriptions.imports.chunks import ROWS_PER_CHUNK, PreparedChunk
 from services.subscriptions.imports.samples import store_samples
 from services.subscriptions.imports.split import FileSplit
 from storage.resources import Resources
@@ -92,19 +93,19 @@ def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[Member
         set_total(uow, lease, total=split.total)
         task = uow.session.get_one(MemberImport, task.id)
         task.description = {**split.description, "header": split.header}
-        if (split.total or 0) > endings.ROWS_PER_CHUNK:
+        if (split.total or 0) > ROWS_PER_CHUNK:
             helper_jobs.let_chunks_in_together(uow, task)
         query = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(query))
-    with apply.chunks_at_once(apply.MAX_CHUNKS_AT_ONCE) as chunks:
+    with chunks_at_once.chunks_at_once(chunks_at_once.MAX_CHUNKS_AT_ONCE) as under_way:
         while not split.is_complete:
             lease.check_cancelled()
             number = split.number
             # After a restart it passes over the chunks before in less than a second.
             if split.read_next() and number not in applied:
-                chunks.make_room()
-                chunk = apply.prepare(number, split.rows)
-                chunks.start(partial(_commit, resources, lease, task.id, chunk))
+                under_way.make_room()
+                chunk = chunks.prepare(number, split.rows)
+                under_way.start(partial(_commit, resources, lease, task.id, chunk))
                 if turn.is_over():
                     break
     with resources.unit_of_work() as uow:
@@ -124,7 +125,7 @@ def _commit(resources: Resources, lease: Lease, import_id: int, chunk: PreparedC
         return lease
 
     try:
-        apply.commit(resources, import_id, chunk, hold)
+        applying.commit(resources, import_id, chunk, hold)
     except ChunkBroke as error:
         first, last = error.lines
         raise JOB_ROWS_FAILED(first=first, last=last) from None
@@ -194,7 +195,7 @@ def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
             return
     for number in missing:
         lease.check_cancelled()
-        _commit(resources, lease, task.id, apply.fetch(resources, task, number))
+        _commit(resources, lease, task.id, chunks.fetch(resources, task, number))
     with resources.unit_of_work() as uow:
         # Its own row first, as every transaction that locks both.
         renew_lease(uow, lease)

@@ -1,0 +1,145 @@
+"""Accepts the file or the members of a new import, and enqueues the import's job."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.errors import DomainError
+from core.errors.mailing import PLAN_REQUIRED
+from core.settings.notations import PlanQuota
+from models import Job, MemberImport, Plan
+from services import removals
+from services.access import quotas
+from services.access.caller import Caller
+from services.accounts import accounts
+from services.jobs import idempotency
+from services.jobs.idempotency import AcceptedJob, IdempotencyKey
+from services.jobs.kinds import JobKind
+from services.jobs.outbox import enqueue_job
+from services.subscriptions import bulk_files, lists
+from services.subscriptions.bulk_files import IMPORTS, NewFile
+from services.subscriptions.imports.import_job import ADD_MEMBERS
+from services.subscriptions.imports.import_options import ImportOptions
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+MAX_MEMBERS_PER_REQUEST = 100_000
+MAX_IMPORT_FILENAME_CHARACTERS = 255
+
+
+def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool) -> None:
+    """Refuse before a file is read what would be refused after it.
+
+    The quota of members does not count yet: the opt-outs of the file are to be kept. Raises what
+    ``check_owner`` raises, and ``quota.exceeded``.
+    """
+    check_owner(uow, caller, list_id, dry_run=dry_run)
+    for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
+        quotas.require(uow, caller.user_id, quota)
+
+
+def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
+    """Raises ``list.not_found``, ``list.not_owner`` and, but for a dry run, ``plan.required``."""
+    lists.owned(uow, caller, list_id)
+    if not dry_run and accounts.get(uow, caller.user_id).plan != Plan.PAID:
+        raise PLAN_REQUIRED()
+
+
+def new_file(resources: Resources) -> NewFile:
+    """Where the file of a new import is stored."""
+    return bulk_files.new_file(resources, IMPORTS)
+
+
+def forget_file(resources: Resources, prefix: str) -> None:
+    """Have the objects of an import removed that was not accepted."""
+    with resources.unit_of_work() as uow:
+        removals.forget(uow, f"{prefix}/")
+
+
+def accept_members(
+    resources: Resources, caller: Caller, list_id: int, body: bytes, *, key: IdempotencyKey | None
+) -> AcceptedJob:
+    """Accept the members of one request, whose body has been checked.
+
+    Raises what ``check_owner`` and ``services.jobs.idempotency`` raise, and ``quota.exceeded``.
+    """
+    with resources.unit_of_work() as uow:
+        check_owner(uow, caller, list_id)
+
+    earlier = idempotency.find_accepted(resources, key)
+    if earlier is not None:
+        return earlier
+    file = new_file(resources)
+    file.writer.write(body)
+    file.writer.close()
+    return _accept(
+        resources,
+        file,
+        {"list_id": list_id, "user_id": caller.user_id, "source": "members", "size": len(body)},
+        ADD_MEMBERS,
+        takes={PlanQuota.STORAGE_MB: len(body)},
+        key=key,
+    )
+
+
+def accept_file(
+    resources: Resources,
+    user_id: int,
+    list_id: int,
+    *,
+    file: NewFile,
+    filename: str | None,
+    options: ImportOptions,
+    by_operator: bool = False,
+) -> AcceptedJob:
+    """Accept a file that was written, for a user whose rights were checked.
+
+    Raises ``quota.exceeded`` unless it comes ``by_operator``; the file is forgotten then.
+    """
+    size = file.writer.size
+    values = {
+        "list_id": list_id,
+        "user_id": user_id,
+        "source": "file",
+        "filename": display_filename(filename),
+        "size": size,
+        "by_operator": by_operator,
+        **options.columns,
+    }
+    takes = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: size}
+    return _accept(resources, file, values, options.job_kind, takes=takes)
+
+
+def _accept(
+    resources: Resources,
+    file: NewFile,
+    values: Mapping[str, Any],
+    kind: JobKind,
+    *,
+    takes: Mapping[PlanQuota, int],
+    key: IdempotencyKey | None = None,
+) -> AcceptedJob:
+    """Store the import with its job. If the import isn't accepted, its file is forgotten."""
+
+    def store_import(uow: UnitOfWork) -> Job:
+        for quota, more in takes.items():
+            quotas.require(uow, values["user_id"], quota, more=more)
+        task = MemberImport(**values)
+        file.name_in(task)
+        uow.session.add(task)
+        uow.session.flush()
+        return enqueue_job(uow, kind, user_id=task.user_id, subject_id=task.id)
+
+    try:
+        accepted = idempotency.accept_once(resources, key, store_import)
+    except DomainError:
+        forget_file(resources, file.prefix)
+        raise
+    if accepted.replayed:
+        forget_file(resources, file.prefix)
+    return accepted
+
+
+def display_filename(filename: str | None) -> str | None:
+    """The file's name as it is stored: bounded, without folders and unprintable characters."""
+    name = (filename or "").replace("\\", "/").rpartition("/")[2]
+    return "".join(filter(str.isprintable, name))[-MAX_IMPORT_FILENAME_CHARACTERS:] or None

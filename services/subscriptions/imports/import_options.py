@@ -1,0 +1,100 @@
+"""The options of an import, and how they are read from text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from core.errors import imports as errors
+from core.errors.catalogue import ErrorType
+from models import ImportKind
+from services.jobs.kinds import JobKind
+from services.subscriptions.imports import encodings
+from services.subscriptions.imports.consent_cells import check_status_values
+from services.subscriptions.imports.dates import DateOrder
+from services.subscriptions.imports.import_job import IMPORT_FILE, IMPORT_SUPPRESSIONS
+
+MAX_STATUS_VALUES = 200
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How the rows of a file are applied.
+
+    Attributes:
+        dry_run: judge every row, and change nothing.
+        on_existing: ``update`` gives active members the file's name, tier and fields; ``skip``
+            only adds the fields and tags that they lack.
+        mapping: columns of the file, by name or index, and their roles.
+        kind: what the rows are.
+        create_fields: make fields of the columns that nothing else is known of.
+        date_order: whether the day or the month comes first, in columns that don't show it.
+        status_values: maps consent values in the file to the status that the owner assigned.
+        encoding: the encoding of the file, one of ``encodings.ENCODINGS``; ``None`` to detect it.
+    """
+
+    dry_run: bool = False
+    on_existing: str = "skip"
+    mapping: Mapping[str, str] | None = None
+    kind: ImportKind = ImportKind.MEMBERS
+    create_fields: bool = False
+    date_order: DateOrder | None = None
+    status_values: Mapping[str, str] | None = None
+    encoding: str | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """As a record of an import keeps them."""
+        mapping = dict(self.mapping) if self.mapping else None
+        status_values = dict(self.status_values) if self.status_values else None
+        return {**vars(self), "mapping": mapping, "status_values": status_values}
+
+    @property
+    def job_kind(self) -> JobKind:
+        return IMPORT_FILE if self.kind is ImportKind.MEMBERS else IMPORT_SUPPRESSIONS
+
+
+def read_encoding(name: str | None) -> str | None:
+    """Return the value for ``ImportOptions.encoding``, or raise ``import.encoding``."""
+    if name is None:
+        return None
+    encoding = encodings.read_encoding(name)
+    if encoding is None:
+        raise errors.IMPORT_ENCODING(encodings=", ".join(encodings.ENCODINGS))
+    return encoding
+
+
+def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
+    """``ImportOptions.mapping`` from JSON; raises ``error`` for text that can't be one."""
+    if text is None:
+        return None
+    parsed = _read_texts(text)
+    if parsed is None:
+        raise error()
+    return parsed
+
+
+def read_status_values(text: str | None) -> dict[str, str] | None:
+    """Parse ``ImportOptions.status_values`` from JSON; raises ``import.status_values``."""
+    if text is None:
+        return None
+    parsed = _read_texts(text)
+    if parsed is None or len(parsed) > MAX_STATUS_VALUES:
+        reason = f"It can have up to {MAX_STATUS_VALUES} values, and all of them must be strings."
+        raise errors.IMPORT_STATUS_VALUES(reason=reason)
+    check_status_values(parsed)
+    return parsed
+
+
+def _read_texts(text: str) -> dict[str, str] | None:
+    """Parse a JSON object whose values are strings; return ``None`` for any other text."""
+    try:
+        parsed = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(parsed, dict) or not all(
+        isinstance(each, str) and "\0" not in each for pair in parsed.items() for each in pair
+    ):
+        return None
+    return parsed

@@ -1,0 +1,171 @@
+"""The SQL statements that judge a chunk's rows against people, subscriptions and opt-outs.
+
+OFFSET 0 makes Postgres look up one row at a time. Its statistics don't include a list or an import
+that is growing now. Without OFFSET 0, Postgres would expect one row, and would choose a plan that
+reads the whole list for each row. Postgres would also read all people at once.
+"""
+
+from services.subscriptions.imports.staging import JUDGED, STAGED, STAGED_DIGESTS, STAGED_EXTRAS
+
+# In the order of an index: where most opt-outs are of one list, Postgres would look for one of this
+# list in the whole table.
+HAS_OPT_OUTS = """
+SELECT count(*) FROM (
+    SELECT 1 FROM opt_outs WHERE list_id = :list_id ORDER BY user_id LIMIT 1
+) AS o
+"""
+# Postgres thinks to know how many members a list has that is named itself. While statistics know
+# nothing of it that is none: it would read all of them, by another index, for each row.
+_LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
+# A member who changed their address has several addresses, so several rows may belong to them. The
+# strictest row is applied. The member's other rows are duplicates, even if they are in other
+# chunks. The strictest row is always applied first, because chunks with opt-outs and with rows that
+# must not add anyone are applied first. Rows are sorted by person, so that the transactions of two
+# chunks can't deadlock.
+_NAMED = """first AS (
+    SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
+    ORDER BY user_id, has_left DESC, is_withheld DESC, number
+), once AS (
+    INSERT INTO named_members AS n (import_id, user_id, has_left)
+    SELECT :import_id, user_id, has_left FROM first ORDER BY user_id
+    ON CONFLICT (import_id, user_id) DO UPDATE SET has_left = true
+    WHERE excluded.has_left AND NOT n.has_left
+    RETURNING user_id
+), named AS (
+    SELECT first.number FROM first JOIN once USING (user_id)
+)"""
+# Active members who stay as they are need no row, unless the file says how they agreed.
+_OF_WHOM = "WHERE k.has_left OR k.is_updated OR k.is_again OR NOT k.is_active OR k.drops_expiry"
+# The opt-outs of the rows' people, by the people and by the digests of their addresses.
+_SAID_NO = f"""
+    SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
+    CROSS JOIN LATERAL (
+        SELECT kind FROM opt_outs WHERE list_id = l.list_id AND user_id = k.user_id OFFSET 0
+    ) AS o
+    WHERE :has_opt_outs
+    UNION
+    SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d CROSS JOIN {_LIST} AS l
+    CROSS JOIN LATERAL (
+        SELECT kind FROM opt_outs WHERE list_id = l.list_id AND address_hmac = d.digest OFFSET 0
+    ) AS o
+"""  # noqa: S608
+_VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
+# An active member who only gets fields and tags keeps name and tier.
+_NEW_VALUES = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
+        CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
+        CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
+        k.clears_expiry AND (:update OR NOT k.is_active)"""
+# The list's own copy of the address comes first, since the owner may know a member who moved by no
+# other; then who has the address now (``u``), and then who had it. OFFSET 0 has Postgres take the
+# id for a value like any other when it chooses an index for what belongs to it. There is no LIMIT,
+# for which it would rather read a table from its beginning than an index.
+_PERSON = """
+SELECT CASE WHEN former.known IS NULL OR EXISTS (
+    SELECT FROM subscriptions
+    WHERE list_id = l.list_id AND user_id = u.id AND email = s.email OFFSET 0
+) THEN coalesce(u.id, former.member, former.id) ELSE former.known END AS id
+FROM (
+    SELECT max(f.user_id) AS id, max(m.user_id) AS member,
+        max(m.user_id) FILTER (WHERE m.email = s.email) AS known
+    FROM (
+        SELECT user_id FROM former_addresses WHERE email = s.email OFFSET 0
+    ) AS f CROSS JOIN LATERAL (
+        SELECT FROM users WHERE id = f.user_id AND erased_at IS NULL OFFSET 0
+    ) AS present LEFT JOIN LATERAL (
+        SELECT user_id, email FROM subscriptions
+        WHERE list_id = l.list_id AND user_id = f.user_id OFFSET 0
+    ) AS m ON true
+) AS former OFFSET 0
+"""
+
+
+# OFFSET 0 makes Postgres look up one row at a time. Its statistics know nothing of a list or an
+# import that is growing now: it would expect one row, and choose a plan that reads the whole list
+# for each row. People it would read all at once, while they are some millions.
+#
+# Without a tier in the file the member's own tier stays; so does the name without a name.
+def _judge(*, has_extras: bool) -> str:
+    return f"""
+WITH known AS (
+    SELECT s.*, p.id AS user_id, m.id AS subscription_id,
+        coalesce(m.status = 'active', false) AS is_active,
+        EXISTS (SELECT FROM former_addresses WHERE user_id = p.id OFFSET 0) AS has_moved,
+        NOT s.has_left AND coalesce(m.status = 'active', false)
+            AND {_gets_other_values("s", has_extras=has_extras)} AS is_updated,
+        s.tier IS NULL AND s.paid_expiry IS NOT NULL AND coalesce(m.type, 'free') = 'free'
+            AND (:update OR m.status IS DISTINCT FROM 'active') AS drops_expiry
+    FROM {STAGED} AS s CROSS JOIN {_LIST} AS l
+    {f"LEFT JOIN {STAGED_EXTRAS} AS e ON e.number = s.number" if has_extras else ""}
+    LEFT JOIN LATERAL (SELECT id FROM users WHERE email = s.email OFFSET 0) AS u ON true
+    LEFT JOIN LATERAL ({_PERSON}) AS p ON true
+    LEFT JOIN LATERAL (
+        SELECT id, status, name, type, paid_expiry
+            {", fields, tag_ids, joined_at" if has_extras else ""} FROM subscriptions
+        WHERE list_id = l.list_id AND user_id = p.id OFFSET 0
+    ) AS m ON true
+), said_no AS ({_SAID_NO}), {_NAMED}, kept AS (
+    INSERT INTO {JUDGED}
+    SELECT k.number, k.email, {_NEW_VALUES if has_extras else _VALUES},
+        coalesce(k.user_id, k.fresh_id), k.user_id IS NULL, k.subscription_id,
+        CASE WHEN k.is_again THEN 'duplicate'
+            WHEN k.has_left THEN 'left'
+            WHEN k.is_active THEN 'already'
+            WHEN no_list.number IS NOT NULL THEN 'opted_out'
+            ELSE 'added' END,
+        no_mail.number IS NULL, k.is_updated AND NOT k.is_again, k.drops_expiry
+    FROM (
+        SELECT *, has_moved AND number NOT IN (SELECT number FROM named) AS is_again FROM known
+        WHERE NOT is_withheld
+    ) AS k
+    LEFT JOIN said_no AS no_list ON no_list.number = k.number AND no_list.kind = 'list'
+    LEFT JOIN said_no AS no_mail ON no_mail.number = k.number AND no_mail.kind = 'email'
+    {_OF_WHOM if not has_extras else ""}
+    RETURNING number, verdict
+)
+SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
+"""  # noqa: S608
+
+
+def _gets_other_values(row: str, *, has_extras: bool) -> str:
+    """Return the condition that the row changes something of the active member ``m``.
+
+    Members get what they lack. The import changes what they have only if it updates.
+    """
+    extras = """OR e.number IS NOT NULL AND (
+                CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
+                    <> m.fields
+                OR NOT m.tag_ids @> e.tag_ids
+                OR m.joined_at IS NULL AND e.joined_at IS NOT NULL
+            )"""
+    return f"""(
+            :update AND {row}.name <> ''
+                AND normalize({row}.name) IS DISTINCT FROM normalize(m.name)
+            OR :update AND {row}.tier IS DISTINCT FROM m.type AND {row}.tier IS NOT NULL
+            OR :update AND {_new_expiry(row)} IS DISTINCT FROM m.paid_expiry
+            {extras if has_extras else ""}
+        )"""
+
+
+def _new_expiry(row: str) -> str:
+    """Return the SQL expression for the new end of member ``m``'s paid tier after an import."""
+    return f"""CASE WHEN coalesce({row}.tier, m.type) = 'free' THEN NULL
+        WHEN {row}.paid_expiry IS NOT NULL OR {row}.clears_expiry THEN {row}.paid_expiry
+        WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
+
+
+# For active members, once it is known which rows go without their tags.
+JUDGE_AGAIN = f"""
+UPDATE {JUDGED} AS j SET is_updated = {_gets_other_values("j", has_extras=True)}
+FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN LATERAL (
+    SELECT name, type, paid_expiry, fields, tag_ids, joined_at FROM subscriptions
+    WHERE id = k.subscription_id OFFSET 0
+) AS m
+WHERE j.number = k.number AND j.verdict = 'already' AND j.number = ANY(:numbers)
+"""  # noqa: S608
+# By whether rows of the chunk have extras.
+JUDGE = {has_extras: _judge(has_extras=has_extras) for has_extras in (False, True)}
+PUT_OVER_QUOTA = f"""
+UPDATE {JUDGED} SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :first
+"""  # noqa: S608
+PUT_DENIED = f"UPDATE {JUDGED} SET verdict = 'denied' WHERE number = ANY(:numbers)"  # noqa: S608
+COUNT_UPDATED = f"SELECT count(*) FROM {JUDGED} WHERE is_updated"  # noqa: S608

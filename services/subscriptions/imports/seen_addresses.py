@@ -1,0 +1,94 @@
+"""The set of addresses in one file, which tells which rows have the same address."""
+
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+
+from core.errors import imports as errors
+
+# Addresses of one file that are kept in memory: some ten megabytes, and enough for any request.
+MAX_ADDRESSES_IN_MEMORY = 100_000
+# The other addresses of one file, on disk: some twenty million of the usual length.
+MAX_SEEN_BYTES = 1024**3
+MAX_ADDRESSES_PER_QUERY = 2_000
+
+
+class SeenAddresses:
+    """The addresses of one file, each with the strictness of its strictest row so far.
+
+    A limited number of addresses is kept in memory. All other addresses are stored in a temporary
+    SQLite database of limited size, in the folder ``SQLITE_TMPDIR`` or ``TMPDIR``. Closing the
+    database deletes it.
+
+    Attributes:
+        has_outdone: whether the file has a row that is stricter than an earlier row of its address.
+    """
+
+    def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
+        self.has_outdone = False
+        self._first: dict[str, int] = {}
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
+            self._database.execute(f"PRAGMA {setting}")
+        [(page_bytes,)] = self._database.execute("PRAGMA page_size")
+        self._database.execute(f"PRAGMA max_page_count = {max_bytes // page_bytes}")
+        self._database.execute(
+            "CREATE TABLE seen (address TEXT PRIMARY KEY, strictness INTEGER) WITHOUT ROWID"
+        )
+        self._database.execute("BEGIN")
+
+    def add(self, rows: Mapping[str, int]) -> dict[str, int]:
+        """Add the addresses of some rows, each with the strictness of its strictest row.
+
+        Returns, for addresses that earlier calls added, the strictness before this call. Raises
+        ``import.too_many_addresses`` when memory and disk space are used up.
+        """
+        earlier = {address: self._first[address] for address in self._first.keys() & rows.keys()}
+        fresh = rows.keys() - earlier.keys()
+        if len(self._first) < MAX_ADDRESSES_IN_MEMORY:
+            self._first.update((address, rows[address]) for address in fresh)
+        elif fresh:
+            earlier |= self._add_to_disk({address: rows[address] for address in fresh})
+        stricter = {each: rows[each] for each, before in earlier.items() if rows[each] > before}
+        if stricter:
+            self.has_outdone = True
+            self._raise(stricter)
+        return earlier
+
+    def find(self, addresses: Collection[str]) -> dict[str, int]:
+        """Return the strictness of each of these addresses, except addresses that weren't added."""
+        strictness = {each: self._first[each] for each in self._first.keys() & set(addresses)}
+        others = [address for address in addresses if address not in strictness]
+        return strictness | self._find_on_disk(others)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
+        # In the order of the index, so that neighbours land on the same page.
+        added = sorted(rows.items())
+        places = ",".join(["(?,?)"] * len(added))
+        insert = f"INSERT INTO seen VALUES {places} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - marks alone
+        try:
+            inserted = self._database.execute(insert, [*chain.from_iterable(added)])
+            new = {address for (address,) in inserted}
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            raise errors.IMPORT_TOO_MANY_ADDRESSES() from error
+        return self._find_on_disk([address for address, _ in added if address not in new])
+
+    def _find_on_disk(self, addresses: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for start in range(0, len(addresses), MAX_ADDRESSES_PER_QUERY):
+            batch = addresses[start : start + MAX_ADDRESSES_PER_QUERY]
+            places = ",".join("?" * len(batch))
+            query = f"SELECT address, strictness FROM seen WHERE address IN ({places})"  # noqa: S608 - marks alone
+            found.update(self._database.execute(query, batch))
+        return found
+
+    def _raise(self, stricter: Mapping[str, int]) -> None:
+        in_memory = self._first.keys() & stricter.keys()
+        self._first.update((address, stricter[address]) for address in in_memory)
+        on_disk = [(rank, each) for each, rank in stricter.items() if each not in in_memory]
+        self._database.executemany("UPDATE seen SET strictness = ? WHERE address = ?", on_disk)

@@ -1,0 +1,77 @@
+"""The preview of an import's undo: the members it would restore, and those it couldn't."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import text
+
+from models import MemberImport
+from storage.unit_of_work import UnitOfWork
+
+MAX_PREVIEWED = 100_000
+_MAX_HOLDERS = 20
+_MINE = """WITH mine AS (
+    SELECT id, status = 'active' AS is_member, updated_at = imported_at AS is_untouched, imported_at
+    FROM subscriptions WHERE import_id = :import_id LIMIT :most
+)"""
+_COUNT = text(f"""{_MINE}
+SELECT count(*), count(*) FILTER (WHERE is_member AND is_untouched),
+    count(*) FILTER (WHERE NOT is_member)
+FROM mine""")  # noqa: S608
+_HOLDERS = text(f"""{_MINE}, held AS (SELECT * FROM mine WHERE is_member AND NOT is_untouched),
+by_kind AS (
+    SELECT 'bulk_action' AS kind, c.bulk_id AS id FROM held CROSS JOIN LATERAL (
+        SELECT bulk_id FROM bulk_changes WHERE subscription_id = held.id
+            AND applied_at > held.imported_at OFFSET 0
+    ) AS c
+    UNION ALL SELECT 'import', c.import_id FROM held CROSS JOIN LATERAL (
+        SELECT import_id FROM import_changes WHERE subscription_id = held.id
+            AND applied_at > held.imported_at AND import_id <> :import_id OFFSET 0
+    ) AS c
+)
+SELECT kind, id, coalesce(
+        CASE kind WHEN 'import' THEN (SELECT filename FROM imports WHERE id = by_kind.id)
+            ELSE (SELECT action FROM bulk_actions WHERE id = by_kind.id) END, ''
+    ) AS name, count(*) AS members
+FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")  # noqa: S608
+
+
+class Holder(NamedTuple):
+    """A later bulk action or import that changed some of the members whom an import brought."""
+
+    kind: str
+    id: int
+    name: str
+    members: int
+
+
+@dataclass(frozen=True)
+class UndoForecast:
+    """The members that an undo would take back now, and those that it could not.
+
+    Attributes:
+        undone: how many would be as before.
+        kept: how many would stay, since they were changed after the import.
+        held_by: what changed them; once that is undone, these can be taken back too.
+        left: how many are no members any more.
+        is_exact: whether all members were counted; otherwise there are more.
+    """
+
+    undone: int
+    kept: int
+    left: int
+    held_by: Sequence[Holder]
+    is_exact: bool
+
+
+def preview(uow: UnitOfWork, task: MemberImport) -> UndoForecast:
+    """Return what an undo would do now, of at most ``MAX_PREVIEWED`` members."""
+    values = {"import_id": task.id, "most": MAX_PREVIEWED + 1}
+    count, undone, left = uow.session.execute(_COUNT, values).one()
+    kept = count - undone - left
+    held_by: list[Holder] = []
+    if kept:
+        found = uow.session.execute(_HOLDERS, {**values, "holders": _MAX_HOLDERS})
+        held_by = [Holder(*row) for row in found]
+    return UndoForecast(undone, kept, left, held_by, is_exact=count <= MAX_PREVIEWED)
