@@ -62,7 +62,7 @@ def resolve_order(
     uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
 ) -> PaymentOrder:
     """Raises ``order.not_found`` and ``order.not_in_review``."""
-    order = settlement.resolve(uow, order_id, resolution)
+    order = settlement.resolve_order(uow, order_id, resolution)
     _record(uow, operator, _RESOLVED[resolution], order_id=order_id)
     return order
 

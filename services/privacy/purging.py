@@ -255,7 +255,7 @@ def purge(resources: Resources, *, now: datetime) -> int:
     age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
     purge = Purge(resources)
     purge.work_off(
-        TablePurge("payment_orders", partial(orders.purge, now), _MAX_AT_ONCE),
+        TablePurge("payment_orders", partial(orders.purge_abandoned, now), _MAX_AT_ONCE),
         TablePurge("subscriptions", partial(_end_requests, age), _MAX_AT_ONCE),
     )
     purge.attempt("users", partial(_look_for_people, resources, age))

@@ -167,7 +167,7 @@ def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Ba
     own = models.Attachment
     ids = _next_ids(uow, own.user_id, user_id, before)
     for each in uow.session.scalars(delete(own).where(own.id.in_(ids)).returning(own)):
-        removals.forget(uow, *keys_of_files(each), original_key(each))
+        removals.forget(uow, *keys_of_files(each), original_key(each.hash_id))
     return _batch(ids)
 
 
