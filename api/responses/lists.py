@@ -6,7 +6,8 @@ from api.schemas.lists import Channel
 from api.state import State
 from integrations.challenges.port import ChallengeProviderName
 from models import MailingList
-from services.subscriptions import consent, figures
+from services.subscriptions import subscriber_counts
+from services.subscriptions.consent.wordings import current_wordings
 from services.subscriptions.lists import field_keys
 from storage.unit_of_work import UnitOfWork
 
@@ -15,8 +16,8 @@ def describe_lists(
     uow: UnitOfWork, state: State, mailing_lists: Sequence[MailingList]
 ) -> list[Channel]:
     """Return the records of lists, with their numbers of subscribers, site keys and wordings."""
-    subscribers = figures.count_subscribers(uow, {each.id for each in mailing_lists})
-    wordings = consent.of_lists(uow, mailing_lists)
+    subscribers = subscriber_counts.count_subscribers(uow, {each.id for each in mailing_lists})
+    wordings = current_wordings(uow, mailing_lists)
     site_keys = {
         name: state.challenges.challenge_for(ChallengeProviderName(name)).site_key
         for name in {each.challenge_provider for each in mailing_lists}

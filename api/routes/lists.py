@@ -18,8 +18,8 @@ from api.sign_up.previews import render_embedded_form, render_preview
 from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
-from services.subscriptions import deny_lists, figures, lists
-from services.subscriptions.figures import FiguresBy
+from services.subscriptions import daily_figures, deny_lists, lists
+from services.subscriptions.daily_figures import FiguresBy
 from services.subscriptions.members import traces
 
 # Errors for the fields of a list.
@@ -95,10 +95,10 @@ def read_list_stats(
     another list count as left. A pending person has not joined. By tier, a member who gets another
     tier left the one and joined the other. The net of all days is the number of active members.
     """
-    days = figures.day_range(first, last)
+    days = daily_figures.choose_days(first, last)
     mailing_list = lists.owned(uow, caller, list_id)
-    found = figures.read(uow, mailing_list.id, days, by)
-    sign_ups = figures.sign_ups(uow, mailing_list.id, days)
+    found = daily_figures.read_figures(uow, mailing_list.id, days, by)
+    sign_ups = daily_figures.count_sign_ups(uow, mailing_list.id, days)
     return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
 
 
@@ -108,7 +108,7 @@ def change_list(
     state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
 ) -> Envelope[schemas.Channel]:
     """Change the fields that the body names; the others stay."""
-    values = lists.checked(uow.settings, body.sent())
+    values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)
     lists.change(uow, mailing_list, values, state.challenges.configured)
     uow.session.refresh(mailing_list)
@@ -187,7 +187,7 @@ def preview_changed_list(
 ) -> Envelope[schemas.ListPreview]:
     """The same as if the list had been changed like this. Nothing is changed."""
     chosen = reader_languages.chosen(language or "")
-    values = lists.checked(uow.settings, body.sent())
+    values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)
     trial = uow.session.begin_nested()
     lists.change(uow, mailing_list, values, state.challenges.configured)

@@ -15,7 +15,8 @@ from integrations.challenges.port import ChallengeAction, ChallengeProviderName
 from integrations.challenges.siteverify import WIDGETS
 from models import MailingList, MemberField
 from services.accounts import accounts, email_addresses
-from services.subscriptions import branding, consent, lists, page_urls
+from services.subscriptions import branding, lists, page_urls
+from services.subscriptions.consent import wordings
 from storage.unit_of_work import UnitOfWork
 
 
@@ -44,8 +45,8 @@ class ListForm:
             mailing_list,
             fields={each.field.key: each.field for each in sign_up_fields},
             required_keys=frozenset(each.field.key for each in sign_up_fields if each.is_required),
-            wording=consent.of_lists(uow, [mailing_list]).get(mailing_list.id),
-            look=branding.of(uow, mailing_list),
+            wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+            look=branding.read_look(uow, mailing_list),
             masked_owner=email_addresses.masked(owner.email),
         )
 

@@ -52,7 +52,7 @@ def show_subscribed(
     mailing_list = lists.get(uow, list_id)
     return list_page(
         "subscribed.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         must_confirm=mailing_list.confirm_required,

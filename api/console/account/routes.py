@@ -48,7 +48,7 @@ from services.accounts.logins import Attempt
 from services.event_origins import CredentialKind
 from services.oauth import grants
 from services.paging import PageRequest
-from services.recovery import Ending
+from services.recovery import EndedAccess
 from services.security_events import EventType
 from services.webhooks import webhook_endpoints
 
@@ -175,7 +175,7 @@ async def change_password(visit: RecentFormVisit) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
     form = visit.form
     email, name = await RECORDS.run(_personal_words, visit)
-    ending = Ending("end_grants" in form, *ended_boxes(form).values())
+    ending = EndedAccess("end_grants" in form, *ended_boxes(form).values())
     try:
         passwords.require_allowed(form.get("password", ""), email, name)
         attempt = await _proven(visit, email)
@@ -230,7 +230,7 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
 @router.get(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(visit: RecentVisit, uow: Transaction, token: Token = "") -> Response:
     """Show the change to the person who asked for it; nobody else can be talked into it."""
-    new = recovery.read(uow, token, visit.user_id)
+    new = recovery.read_new_address(uow, token, visit.user_id)
     return visit.page(
         "confirm_email.html",
         token=token,
@@ -245,7 +245,7 @@ def change_address(visit: RecentFormVisit, token: Token = "") -> Response:
     keyring, secret = visit.state.resources.keyring, visit.form.get("token") or token
     try:
         with visit.unit_of_work() as uow:
-            person = recovery.change(
+            person = recovery.change_address(
                 uow,
                 secret,
                 visit.caller,

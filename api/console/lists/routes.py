@@ -29,9 +29,9 @@ from core.languages import reader_languages
 from models import AttachmentStatus
 from services.attachments import records
 from services.paging import PageRequest
-from services.subscriptions import branding, fields, figures, lists
-from services.subscriptions.branding import USUAL_COLOUR
-from services.subscriptions.figures import DayRange, FiguresBy
+from services.subscriptions import colours, daily_figures, fields, lists
+from services.subscriptions.colours import USUAL_COLOUR
+from services.subscriptions.daily_figures import DayRange, FiguresBy
 
 router = console_router(f"{CONSOLE_PATH}/lists")
 
@@ -62,7 +62,7 @@ IMAGES_TO_CHOOSE = 100
 def show_lists(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
     found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
     shown = describe_lists(uow, visit.state, found.rows)
-    net = figures.net_by_list(uow, [each.id for each in shown], DAYS_OF_NET)
+    net = daily_figures.list_growth(uow, [each.id for each in shown], DAYS_OF_NET)
     return visit.page("lists.html", lists=shown, net=net, next_cursor=found.next_cursor)
 
 
@@ -105,15 +105,15 @@ def show_list(
     last = clock.now().date()
     wanted = DayRange(last - timedelta(days=int(period) - 1), last)
     mailing_list = visit.own_list(uow, list_id)
-    by_source = figures.members_by(uow, mailing_list.id, FiguresBy.SOURCE)
-    by_tier = figures.members_by(uow, mailing_list.id, FiguresBy.TIER)
+    by_source = daily_figures.count_members(uow, mailing_list.id, FiguresBy.SOURCE)
+    by_tier = daily_figures.count_members(uow, mailing_list.id, FiguresBy.TIER)
     return visit.page(
         "list.html",
         list=describe_list(uow, visit.state, mailing_list),
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
-        plot=growth_plot(figures.read(uow, mailing_list.id, wanted, FiguresBy.DAY)),
-        sign_ups=figures.sign_ups(uow, mailing_list.id, wanted),
+        plot=growth_plot(daily_figures.read_figures(uow, mailing_list.id, wanted, FiguresBy.DAY)),
+        sign_ups=daily_figures.count_sign_ups(uow, mailing_list.id, wanted),
         period=period,
         periods=_PERIODS,
     )
@@ -151,7 +151,7 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
         # The picture of the sign-up page is inlined, and has the style of that page.
         foreign={**visit.media_sources(), "style-src": list_style_sources(sign_up_form.look)},
         list=shown,
-        contrast=branding.contrast(shown.colour or USUAL_COLOUR, branding.LIGHT_GROUND),
+        contrast=colours.colour_contrast(shown.colour or USUAL_COLOUR, colours.LIGHT_GROUND),
         language=language,
         languages=names,
         embedded=render_embedded_form(state, sign_up_form, language=language),
@@ -243,7 +243,7 @@ def _change(
         had = {name: getattr(shown, name) for name in values}
         differs = {name: value for name, value in values.items() if value != had[name]}
         sent = body_of_form(ListChanges, differs).sent()
-        changes = lists.checked(visit.state.resources.settings, sent)
+        changes = lists.validate_values(visit.state.resources.settings, sent)
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
             lists.change(uow, mailing_list, changes, visit.state.challenges.configured)

@@ -131,7 +131,7 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
     shown = shown_factor(request, state, form)
-    finish = partial(recovery.reset, shown=shown, keep=unticked(form))
+    finish = partial(recovery.reset_password, shown=shown, keep=unticked(form))
     return await _choose(request, state, form, token, service.read_reset, _RESET, finish, shown)
 
 
@@ -150,7 +150,7 @@ async def undo_address(
     secret = form.get("token") or token
     await state.in_unit_of_work(lambda uow: service.read_undo(uow, secret))
     unknown = await PASSWORDS.run(passwords.make, secrets.token_urlsafe(32))
-    made = await state.in_unit_of_work(recovery.undo_address, secret, password_hash=unknown)
+    made = await state.in_unit_of_work(recovery.undo_address_change, secret, password_hash=unknown)
     query = urlencode({"token": made})
     return redirect_to_path(state, f"{mailed_tokens.RESET_PATH}?{query}")
 

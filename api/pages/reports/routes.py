@@ -41,7 +41,7 @@ def show_report(
     address = members.read(uow, mailing_list, person).email
     return list_page(
         "report.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         is_reported=lists.is_reported(uow, mailing_list, person),
@@ -75,7 +75,7 @@ def show_page_report(
     form_cookie = obtain_form_cookie(request, state)
     reply = list_page(
         "report_page.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         is_reported=sent is not None,

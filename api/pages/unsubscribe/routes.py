@@ -45,7 +45,7 @@ def show_subscription(
     is_open = mailing_list.archived_at is None
     return list_page(
         "unsubscribe.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=language,
         list_title=mailing_list.title,
         is_open=is_open,

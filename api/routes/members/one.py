@@ -20,8 +20,9 @@ from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from models import MailingList, Subscription
 from services.accounts import accounts
-from services.subscriptions import consent, lists, member_attributes
-from services.subscriptions.consent import ConsentShown
+from services.subscriptions import lists, member_attributes
+from services.subscriptions.consent import evidence, networks
+from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.members import members
 from storage.unit_of_work import UnitOfWork
 
@@ -210,10 +211,10 @@ def read_member_consent(
     """
     mailing_list = lists.owned(uow, caller, list_id)
     member = members.get(uow, mailing_list, user_id)
-    read = partial(consent.page, uow, member)
+    read = partial(evidence.list_evidence, uow, member)
 
-    def show(rows: list[ConsentShown]) -> list[MemberConsent]:
-        others = consent.others_of_networks(uow, member, rows)
+    def show(rows: list[ConsentEvidence]) -> list[MemberConsent]:
+        others = networks.count_others(uow, member, rows)
         return [MemberConsent.of(each, others) for each in rows]
 
     return envelope(page(paging, read, show))
