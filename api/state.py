@@ -21,7 +21,8 @@ from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED
 from core.queues import Queue
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
-from integrations.receivers import DestinationRefused, ReceiverClient
+from integrations.receivers.client import ReceiverClient
+from integrations.receivers.destinations import DestinationRefused
 from services.access.api_keys import UsedKeys
 from services.composer.photos import CachedStockPhotos
 from services.composer.requests import MetadataCache

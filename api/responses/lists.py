@@ -7,7 +7,7 @@ from api.state import State
 from integrations.challenges.port import ChallengeProviderName
 from models import MailingList
 from services.subscriptions import subscriber_counts
-from services.subscriptions.consent import wordings
+from services.subscriptions.consent.wordings import current_wordings
 from services.subscriptions.lists import field_keys
 from storage.unit_of_work import UnitOfWork
 
@@ -17,7 +17,7 @@ def describe_lists(
 ) -> list[Channel]:
     """Return the records of lists, with their numbers of subscribers, site keys and wordings."""
     subscribers = subscriber_counts.count_subscribers(uow, {each.id for each in mailing_lists})
-    current_wordings = wordings.current_wordings(uow, mailing_lists)
+    wordings = current_wordings(uow, mailing_lists)
     site_keys = {
         name: state.challenges.challenge_for(ChallengeProviderName(name)).site_key
         for name in {each.challenge_provider for each in mailing_lists}
@@ -28,7 +28,7 @@ def describe_lists(
             mailing_list,
             subscribers[mailing_list.id],
             site_keys.get(mailing_list.challenge_provider or ""),
-            current_wordings.get(mailing_list.id),
+            wordings.get(mailing_list.id),
             field_keys(uow, mailing_list),
         )
         for mailing_list in mailing_lists

@@ -138,7 +138,7 @@ async def _accept(
     key = read_idempotency_key(request, caller, form.parts())
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
-        upload.accept,
+        upload.accept_upload,
         state.resources,
         caller,
         Upload(clean_filename(part.filename), part.data, encrypted, with_renditions),
@@ -150,7 +150,7 @@ async def _accept(
 
 def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
-        attachment = records.outcome(uow, accepted)
+        attachment = records.find_outcome(uow, accepted)
         if isinstance(attachment, DomainError):
             records.forget_failed(uow, accepted)
     if isinstance(attachment, DomainError):
@@ -174,7 +174,7 @@ def list_attachments(
     def show(rows: list[Attachment]) -> list[AttachmentRecord]:
         return [AttachmentRecord.of(attachment, settings) for attachment in rows]
 
-    return envelope(page(paging, partial(records.list_of, uow, caller), show))
+    return envelope(page(paging, partial(records.list_attachments, uow, caller), show))
 
 
 @router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
@@ -182,7 +182,7 @@ def read_attachment(
     uow: Transaction, caller: AttachmentCaller, hash_id: str
 ) -> Envelope[AttachmentRecord]:
     """Return one of the caller's attachments, whatever its status."""
-    attachment = records.get(uow, caller, hash_id)
+    attachment = records.get_attachment(uow, caller, hash_id)
     return envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
@@ -194,7 +194,7 @@ def change_attachment(
 
     Unnamed fields stay.
     """
-    attachment = records.change(uow, caller, hash_id, body.sent())
+    attachment = records.change_attachment(uow, caller, hash_id, body.sent())
     uow.session.refresh(attachment)
     return envelope(AttachmentRecord.of(attachment, uow.settings))
 
@@ -202,7 +202,7 @@ def change_attachment(
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
 def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
     """Delete the record and the file. Copies in browsers and caches stay until they expire."""
-    return envelope(records.remove(uow, caller, hash_id))
+    return envelope(records.delete_attachment(uow, caller, hash_id))
 
 
 @router.post(
@@ -221,7 +221,7 @@ def create_attachment_link(
 
     A session needs a login of the last 15 minutes.
     """
-    url, expires_at = records.create_link(
+    url, expires_at = records.sign_link(
         uow, caller, hash_id, expires_in=body.expires_in, filename=body.filename
     )
     return envelope(LinkRecord(url=url, expires_at=expires_at))

@@ -27,9 +27,9 @@ from core.errors import money, requests
 from core.queues import Queue
 from models import CreditAction, JobStatus, OrderStatus, PaymentOrder
 from services.access.caller import Caller
-from services.credits import checkout, ledger, orders
+from services.credits import checkout, claim_tokens, ledger, ledger_pages, orders, thresholds
 from services.credits.checkout import OrderRequest
-from services.credits.ledger import LedgerFilter
+from services.credits.ledger_pages import LedgerFilter
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest, fill
 
@@ -66,7 +66,7 @@ async def consume_credits(request: Request, caller: CreditSpender) -> Response:
 
 def _consume(request: Request, caller: Caller, content: bytes) -> Response:
     body = read_exact_json(request, content, schemas.NewCharge)
-    charge = ledger.consume(
+    charge = ledger.consume_credits(
         state_of(request).resources.database,
         caller,
         amount=body.amount_credit,
@@ -89,7 +89,7 @@ Actions = Annotated[
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
-    return schemas.decimal_response(ledger.balance(database, caller.user_id))
+    return schemas.decimal_response(ledger.read_account(database, caller.user_id))
 
 
 @router.get(
@@ -119,7 +119,7 @@ def read_ledger(
     is null.
     """
     wanted, only = PageRequest(limit, offset, cursor), LedgerFilter(actions, first, last)
-    read = partial(ledger.page, state.resources.database, caller.user_id, only=only)
+    read = partial(ledger_pages.list_entries, state.resources.database, caller.user_id, only=only)
     found = fill(
         wanted, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
     )
@@ -132,7 +132,7 @@ def read_ledger(
 @MONEY.threaded
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Below which balance the caller's events tell of low credits; 100 until it is set."""
-    below = ledger.threshold(state.resources.database, caller.user_id)
+    below = thresholds.read_threshold(state.resources.database, caller.user_id)
     return schemas.decimal_response(f'{{"below_credit":{below}}}')
 
 
@@ -155,7 +155,7 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
     def set_threshold() -> int:
         body = read_exact_json(request, content, schemas.NewLowBalance)
         database = state_of(request).resources.database
-        return ledger.set_threshold(database, caller.user_id, body.below_credit)
+        return thresholds.set_threshold(database, caller.user_id, body.below_credit)
 
     return envelope(await MONEY.run(set_threshold))
 
@@ -211,7 +211,7 @@ async def topup_credits(
     body = read_exact_json(request, content, schemas.NewOrder)
     state.queue_ages.check(Queue.MONEY, waits=True)
     accepted = await MONEY.run(
-        checkout.accept,
+        checkout.place_order,
         state.resources,
         state.payments,
         OrderRequest(**dict(body)),
@@ -230,7 +230,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     # Always with its page, even if a payer has paid the order meanwhile.
     record = schemas.record_of(order) | {
         "payment_url": order.payment_url,
-        "claim_token": checkout.token_of(state.resources.keyring, order),
+        "claim_token": claim_tokens.token_of(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     return schemas.decimal_response(record, headers)
@@ -244,7 +244,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
 @MONEY.threaded
 def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
-    order = checkout.claim(uow, caller.user_id, body.claim_token)
+    order = claim_tokens.claim_order(uow, caller.user_id, body.claim_token)
     uow.session.refresh(order)
     return schemas.decimal_response(schemas.record_of(order))
 
@@ -258,7 +258,9 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    return schemas.decimal_response(schemas.record_of(checkout.find(uow, body.claim_token)))
+    return schemas.decimal_response(
+        schemas.record_of(claim_tokens.find_order(uow, body.claim_token))
+    )
 
 
 @orders_router.get(
@@ -274,7 +276,7 @@ def list_orders(
     status: Annotated[OrderStatus | None, Query(description="Those of this status alone")] = None,
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
-    read = partial(orders.list_of, uow, caller.user_id, status=status)
+    read = partial(orders.list_orders, uow, caller.user_id, status=status)
     found = fill(paging, read, lambda rows: [*map(schemas.record_of, rows)], schemas.size_of)
     pagination = Pagination.of(paging, found).model_dump()
     return schemas.decimal_response({"pagination": pagination, "items": found.rows})
@@ -297,4 +299,6 @@ async def read_prices(state: StateOf) -> Response:
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Return one of the caller's orders."""
-    return schemas.decimal_response(schemas.record_of(orders.get(uow, caller.user_id, order_id)))
+    return schemas.decimal_response(
+        schemas.record_of(orders.get_order(uow, caller.user_id, order_id))
+    )

@@ -41,7 +41,7 @@ router = console_router(PATH)
 
 @router.get("")
 def show_developers(visit: Visit, uow: Transaction) -> Response:
-    endpoints = webhook_endpoints.list_of(uow, visit.caller)
+    endpoints = webhook_endpoints.list_endpoints(uow, visit.caller)
     return visit.page(
         "developers.html",
         keys=len(api_keys.live_of(uow, visit.user_id)),

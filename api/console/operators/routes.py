@@ -196,7 +196,7 @@ def resolve_order(visit: OperatorFormVisit, order_id: PathId) -> Response:
 def _order_page(visit: ConsoleVisit, order_id: int, form: TypedForm) -> Response:
     with visit.unit_of_work() as uow:
         order = orders.get_any(uow, order_id)
-        changes, events = orders.changes(uow, order_id), orders.events(uow, order_id)
+        changes, events = orders.list_changes(uow, order_id), orders.list_events(uow, order_id)
     return visit.form_page("operator_order.html", form, order=order, changes=changes, events=events)
 
 

@@ -52,7 +52,7 @@ def show_overview(visit: Visit) -> Response:
         net = [(days, daily_figures.owner_growth(uow, visit.user_id, days)) for days in (7, 30)]
         attention = _attention(uow, visit.user_id)
         lately = newest_events(uow, visit.caller, only=_COMINGS_AND_GOINGS, limit=EVENTS_TO_FOLD)
-    account = json.loads(ledger.balance(visit.state.resources.database, visit.user_id))
+    account = json.loads(ledger.read_account(visit.state.resources.database, visit.user_id))
     return visit.page(
         "overview.html",
         name=name,
