@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.pages.preferences.words import RETURNS
+from api.pages.preferences.actions import RETURNS
 from core.scopes import Scope
 from models import OptOutKind
 from services.accounts import accounts

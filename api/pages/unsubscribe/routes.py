@@ -17,7 +17,7 @@ from api.bodies.forms import FormOrJsonBodyOf
 from api.html.frame import list_page, see_other, short_answer
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
-from api.pages.preferences.words import OPT_OUTS, REASONS, RETURNS, shown_reasons, unknown_action
+from api.pages.preferences.actions import OPT_OUTS, REASONS, RETURNS, shown_reasons, unknown_action
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
 from core.languages.reader_languages import marked, translated
