@@ -93,15 +93,15 @@ _OF_WAYS = ("source", "via", "how", "claimed_by")
 _YES_AND_NO = {True: marked("Yes"), False: marked("No")}
 
 
-def known_words(language: str) -> dict[str, str]:
+def translate_names(language: str) -> dict[str, str]:
     return {name: translated(language, text) for name, text in _NAMES.items()}
 
 
-def shown_value(language: str) -> Callable[[str, Any], str]:
-    """Return a function that writes the value of a name for people."""
+def make_value_formatter(language: str) -> Callable[[str, Any], str]:
+    """Return a function that formats the value with this name for the reader."""
     locale = language.replace("-", "_")
 
-    def shown(name: str, value: Any) -> str:
+    def format_value(name: str, value: Any) -> str:
         if isinstance(value, list):
             return ", ".join(str(each) for each in value)
         if isinstance(value, bool):
@@ -111,4 +111,4 @@ def shown_value(language: str) -> Callable[[str, Any], str]:
         text = _CODES.get(name, _WAYS if name in _OF_WAYS else {}).get(value)
         return str(value) if text is None else translated(language, text)
 
-    return shown
+    return format_value

@@ -1,4 +1,4 @@
-"""The pages that mail a link to a reader's preferences, begin the visit by the link, and end it.
+"""The pages that mail a reader the link to their preferences, and begin or end the visit.
 
 A trace id can only request the link, because each mail has a trace id and mails are forwarded.
 Opening the link changes nothing, because scanners follow links. The button begins a visit.
@@ -16,7 +16,11 @@ from api.bodies.page_forms import FormOf
 from api.browsers import VISIT, client_address
 from api.html.frame import list_page, page, redirect
 from api.html.problems import reader_language
-from api.pages.preferences.visits import goodbye, redirect_to_preferences, require_visit_form
+from api.pages.preferences.visits import (
+    redirect_to_preferences,
+    render_last_page,
+    require_visit_form,
+)
 from api.record_ids import find_list
 from api.response_timing import pad_duration
 from api.route_classes import ThreadedRoute
@@ -36,41 +40,41 @@ router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 
 @router.get(page_urls.ASK_PREFERENCES_PATH, dependencies=[PUBLIC])
-def show_asking(
+def show_link_request(
     request: Request,
     uow: Transaction,
-    named: Annotated[str, Query(alias="list")] = "",
+    list_name: Annotated[str, Query(alias="list")] = "",
     sent: Annotated[str | None, Query()] = None,
 ) -> Response:
     if sent is not None:
         return page("asked_preferences.html", language=reader_language(request))
-    mailing_list = find_list(uow, named, archived=True)
+    mailing_list = find_list(uow, list_name, archived=True)
     look = branding.read_look(uow, mailing_list)
-    return _asking_page(request, look, mailing_list)
+    return _render_request(request, look, mailing_list)
 
 
 @router.post(page_urls.ASK_PREFERENCES_PATH, dependencies=[LOGIN])
-async def ask_for_link(
+async def request_link(
     request: Request,
     state: StateOf,
     form: FormOf,
-    named: Annotated[str, Query(alias="list")] = "",
+    list_name: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Mail the link: to the person of a trace id, or to the address that was written.
+    """Mail the link to the person of the trace id, or else to the address in the form.
 
-    The answer and its time are the same for each address.
+    The response and its duration are the same for every address.
     """
     async with pad_duration():
         if trace_id is not None:
-            mailing_list, email = await state.in_unit_of_work(_of_trace, trace_id)
+            mailing_list, email = await state.in_unit_of_work(_find_recipient, trace_id)
         else:
-            mailing_list = await state.in_unit_of_work(find_list, named, archived=True)
+            mailing_list = await state.in_unit_of_work(find_list, list_name, archived=True)
             try:
                 email = email_addresses.normalise(form.get("email", ""))
             except DomainError:
                 look = await state.in_unit_of_work(branding.read_look, mailing_list)
-                return _asking_page(request, look, mailing_list, form.get("email", ""))
+                return _render_request(request, look, mailing_list, form.get("email", ""))
         await state.in_unit_of_work(
             link_mails.request_link,
             mailing_list=mailing_list,
@@ -81,7 +85,8 @@ async def ask_for_link(
     return redirect(f"?{urlencode({'sent': 'yes'})}")
 
 
-def _of_trace(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
+def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
+    """Return the list and the address of a trace id; raises ``trace.invalid``."""
     trace = traces.read(uow.settings.keyring, trace_id)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
@@ -90,17 +95,17 @@ def _of_trace(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
     return mailing_list, person.email
 
 
-def _asking_page(
-    request: Request, look: Look, mailing_list: MailingList, written: str | None = None
+def _render_request(
+    request: Request, look: Look, mailing_list: MailingList, invalid_address: str | None = None
 ) -> Response:
     language = reader_language(request)
-    problems = {} if written is None else {"email": translated(language, EMPTY_ADDRESS)}
-    email, *_ = build_inputs(language, (), {"email": written or ""}, problems)
+    errors = {} if invalid_address is None else {"email": translated(language, EMPTY_ADDRESS)}
+    email, *_ = build_inputs(language, (), {"email": invalid_address or ""}, errors)
     return list_page(
         "ask_preferences.html",
         look,
         language=language,
-        status=200 if written is None else 422,
+        status=200 if invalid_address is None else 422,
         list_title=mailing_list.title,
         email=email,
     )
@@ -123,14 +128,14 @@ def begin_visit(
     form: FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
-    # Else another site's form would put a reader into the visit of whoever made the site.
+    # Otherwise another site's form could put a reader into a visit of somebody else.
     require_form_csrf(request, state, form)
-    answer = redirect_to_preferences(state)
-    state.cookies.keep(answer, VISIT, visits.begin_visit(uow, token))
-    return answer
+    response = redirect_to_preferences(state)
+    state.cookies.keep(response, VISIT, visits.begin_visit(uow, token))
+    return response
 
 
 @router.post(page_urls.END_VISIT_PATH, dependencies=[PUBLIC])
 def end_visit(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     visits.end_visit(uow, require_visit_form(request, state, form))
-    return goodbye(request, state, is_erased=False)
+    return render_last_page(request, state, is_erased=False)

@@ -14,14 +14,14 @@ from api.bodies.page_forms import FormFields, FormOf
 from api.html.frame import HEADERS
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
-from api.pages.preferences.actions import OPT_OUTS, RETURNS, unknown_action
-from api.pages.preferences.data_words import known_words, shown_value
+from api.pages.preferences.actions import OPT_OUTS, RETURNS, unknown_action_error
+from api.pages.preferences.data_words import make_value_formatter, translate_names
 from api.pages.preferences.visits import (
-    goodbye,
+    find_visit,
     redirect_to_preferences,
+    render_last_page,
+    render_visit_page,
     require_visit_form,
-    visit_of,
-    visit_page,
 )
 from api.record_ids import PathId
 from api.route_classes import ThreadedRoute
@@ -43,52 +43,54 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 
 @router.get(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
-    visit = visit_of(uow, request, state)
-    found = own_lists.read_lists(uow, visit)
-    # Their account may have moved on; the lists then still have its earlier address.
+    visit = find_visit(uow, request, state)
+    subscriptions = own_lists.read_lists(uow, visit)
+    # If the address of the account has changed, the lists may still have the earlier address.
     email = next(
-        (each.subscription.email for each in found if each.subscription.email), visit.person.email
+        (each.subscription.email for each in subscriptions if each.subscription.email),
+        visit.person.email,
     )
-    return visit_page(request, state, "preferences.html", lists=found, email=email)
+    return render_visit_page(request, state, "preferences.html", lists=subscriptions, email=email)
 
 
 @router.post(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 async def change_list(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Leave a list, stop its mails, or take that back."""
+    """Unsubscribe from a list, stop its mail, or undo either of them."""
     require_visit_form(request, state, form)
-    action, list_id = form.get("action", ""), lists.id_of(form.get("list", "")) or 0
+    action = form.get("action", "")
+    list_id = lists.id_of(form.get("list", "")) or 0
 
-    def leave() -> None:
+    def opt_out() -> None:
         with state.resources.unit_of_work() as uow:
-            visit = visit_of(uow, request, state)
+            visit = find_visit(uow, request, state)
             mailing_list, _ = own_lists.find_list(uow, visit, list_id)
-        actor = _actor(request, visit)
+        actor = _build_actor(request, visit)
         kind = OPT_OUTS[action]
         unsubscribe.opt_out(state.resources, mailing_list, visit.person, kind, actor)
 
-    def come_back(uow: UnitOfWork) -> None:
-        visit = visit_of(uow, request, state)
+    def lift_opt_out(uow: UnitOfWork) -> None:
+        visit = find_visit(uow, request, state)
         own_lists.find_list(uow, visit, list_id)
         # A person can leave an archived list, but not join it.
         mailing_list = lists.get(uow, list_id)
-        RETURNS[action](uow, mailing_list, visit.person, _actor(request, visit))
+        RETURNS[action](uow, mailing_list, visit.person, _build_actor(request, visit))
 
     if action in OPT_OUTS:
-        await LEAVING.run(leave)
+        await LEAVING.run(opt_out)
     elif action in RETURNS:
-        await ACTS_BY_LIST.run(list_id, state.transact, come_back)
+        await ACTS_BY_LIST.run(list_id, state.transact, lift_opt_out)
     else:
-        raise unknown_action()
+        raise unknown_action_error()
     return redirect_to_preferences(state)
 
 
-def _actor(request: Request, visit: Visit) -> Actor:
+def _build_actor(request: Request, visit: Visit) -> Actor:
     return actors.actor_of_principal(request, Principal(visit.person.id, Via.PAGE, None))
 
 
 @router.get(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
 def show_answers(request: Request, state: StateOf, list_id: ListQuery) -> Response:
-    return _answers_page(request, state, list_id)
+    return _render_answers(request, state, list_id)
 
 
 @router.post(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
@@ -98,45 +100,54 @@ async def change_answers(
     require_visit_form(request, state, form)
     inputs = nested_inputs(list(form.items()), "fields")
 
-    def answer(uow: UnitOfWork) -> None:
-        visit = visit_of(uow, request, state)
-        name, values = inputs.get("name", ""), inputs["fields"]
-        actor = _actor(request, visit)
-        own_lists.change_answers(uow, visit, list_id, actor, name=name, values=values)
+    def save_answers(uow: UnitOfWork) -> None:
+        visit = find_visit(uow, request, state)
+        own_lists.change_answers(
+            uow,
+            visit,
+            list_id,
+            _build_actor(request, visit),
+            name=inputs.get("name", ""),
+            values=inputs["fields"],
+        )
 
     try:
-        await ACTS_BY_LIST.run(list_id, state.transact, answer)
+        await ACTS_BY_LIST.run(list_id, state.transact, save_answers)
     except DomainError as error:
         if error.code != mailing.FIELD_VALUE.code:
             raise
-        return await RECORDS.run(_answers_page, request, state, list_id, form, error)
+        return await RECORDS.run(_render_answers, request, state, list_id, form, error)
     return redirect_to_preferences(state)
 
 
-def _answers_page(
+def _render_answers(
     request: Request,
     state: State,
     list_id: int,
     form: FormFields | None = None,
     error: DomainError | None = None,
 ) -> Response:
-    """Show the answers that the list has, or those that need a correction."""
+    """Render the answers that the list has, or the answers of the form with their errors."""
     language = reader_language(request)
     with state.resources.unit_of_work() as uow:
-        mailing_list, record = own_lists.find_list(uow, visit_of(uow, request, state), list_id)
+        mailing_list, record = own_lists.find_list(uow, find_visit(uow, request, state), list_id)
         public = fields.own(uow, mailing_list.user_id).public()
-    shown = {}
-    for key, value in public.shown(record.fields).items():
-        yes_or_no = "yes" if value else "no"
-        shown[f"fields.{key}"] = yes_or_no if isinstance(value, bool) else fields.as_text(value)
-    written = {"name": record.name or "", **shown} if form is None else form
-    problems = describe_field_errors(language, public.by_key, error)
-    _, *inputs = build_inputs(language, public.by_key.values(), written, problems)
+    values: dict[str, str]
+    if form is None:
+        values = {"name": record.name or ""}
+        for key, value in public.shown(record.fields).items():
+            yes_or_no = "yes" if value else "no"
+            text = yes_or_no if isinstance(value, bool) else fields.as_text(value)
+            values[f"fields.{key}"] = text
+    else:
+        values = form
+    errors = describe_field_errors(language, public.by_key, error)
+    _, *inputs = build_inputs(language, public.by_key.values(), values, errors)
     for number, each in enumerate(inputs):
-        # A person may also remove an answer.
+        # Yes, no and no answer are three choices, so a checkbox isn't enough.
         if each.kind == FieldType.BOOLEAN:
             inputs[number] = replace(each, kind="yes_no")
-    return visit_page(
+    return render_visit_page(
         request,
         state,
         "answers.html",
@@ -149,15 +160,20 @@ def _answers_page(
 @router.get(page_urls.OWN_DATA_PATH, dependencies=[PUBLIC])
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = reader_language(request)
-    visit = visit_of(uow, request, state)
-    known = known_data.read_known_data(uow, visit)
-    words, shown = known_words(language), shown_value(language)
-    return visit_page(request, state, "own_data.html", known=known, words=words, shown=shown)
+    visit = find_visit(uow, request, state)
+    return render_visit_page(
+        request,
+        state,
+        "own_data.html",
+        known=known_data.read_known_data(uow, visit),
+        words=translate_names(language),
+        shown=make_value_formatter(language),
+    )
 
 
 @router.get(page_urls.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
 def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
-    visit = visit_of(uow, request, state)
+    visit = find_visit(uow, request, state)
     known = known_data.read_known_data(uow, visit)
     disposition = {"Content-Disposition": 'attachment; filename="what-is-known.json"'}
     text = orjson.dumps(known, option=orjson.OPT_INDENT_2)
@@ -166,9 +182,9 @@ def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 
 @router.get(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response:
-    visit = visit_of(uow, request, state)
+    visit = find_visit(uow, request, state)
     reach = erasure.read_reach(uow, visit.person, visit.owner_id)
-    return visit_page(
+    return render_visit_page(
         request,
         state,
         "erase.html",
@@ -180,7 +196,7 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 
 @router.post(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def erase(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    """Begin the erasure of the person: from the commit on they are on no list."""
+    """Begin the erasure of the person, who is on no list after the commit."""
     require_visit_form(request, state, form)
-    erasure.mark_own_erasure(uow, visit_of(uow, request, state).person)
-    return goodbye(request, state, is_erased=True)
+    erasure.mark_own_erasure(uow, find_visit(uow, request, state).person)
+    return render_last_page(request, state, is_erased=True)

@@ -18,25 +18,26 @@ from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
 
-def visit_secret(request: Request, state: State) -> str | None:
+def read_visit_secret(request: Request, state: State) -> str | None:
     return state.cookies.read(request, VISIT)
 
 
-def visit_of(uow: UnitOfWork, request: Request, state: State) -> Visit:
-    """Return the visit; raises ``visit.over``, also for a browser that never began one."""
-    return visits.read_visit(uow, visit_secret(request, state))
+def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
+    """Return the visit; raises ``visit.over``, even for a browser without a visit."""
+    return visits.read_visit(uow, read_visit_secret(request, state))
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
-    """Return the secret of the visit; raises ``auth.csrf`` for a form of another page."""
-    secret, token = visit_secret(request, state), form.get(CSRF_FIELD, "")
+    """Return the secret of the visit; raises ``auth.csrf`` if another site sent the form."""
+    secret = read_visit_secret(request, state)
+    token = form.get(CSRF_FIELD, "")
     if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
         raise access.AUTH_CSRF(header=CSRF_FIELD)
     return secret
 
 
-def visit_page(request: Request, state: State, template: str, **values: Any) -> Response:
-    token = sessions.csrf_token(state.resources.keyring, visit_secret(request, state) or "")
+def render_visit_page(request: Request, state: State, template: str, **values: Any) -> Response:
+    token = sessions.csrf_token(state.resources.keyring, read_visit_secret(request, state) or "")
     return page(
         template,
         language=reader_language(request),
@@ -50,8 +51,8 @@ def redirect_to_preferences(state: State) -> Response:
     return redirect(state.resources.settings.pages_base + page_urls.PREFERENCES_PATH)
 
 
-def goodbye(request: Request, state: State, *, is_erased: bool) -> Response:
-    """Return the last page of a visit, whose secret the browser forgets."""
-    answer = page("visit_ended.html", language=reader_language(request), is_erased=is_erased)
-    state.cookies.drop(answer, VISIT)
-    return answer
+def render_last_page(request: Request, state: State, *, is_erased: bool) -> Response:
+    """Render the last page of a visit, and delete the cookie of the visit."""
+    response = page("visit_ended.html", language=reader_language(request), is_erased=is_erased)
+    state.cookies.drop(response, VISIT)
+    return response
