@@ -19,10 +19,10 @@ from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.auth.second_factors import (
     count_code,
-    is_problem,
-    note_wrong_code,
+    count_wrong_code,
+    is_factor_problem,
     problem_status,
-    shown_factor,
+    read_factor,
 )
 from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import client_address
@@ -134,7 +134,7 @@ async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "
 
     The mailed token proves who the person is.
     """
-    factor = shown_factor(request, state, form)
+    factor = read_factor(request, state, form)
     set_password = partial(recovery.reset_password, shown=factor, keep=read_unticked_boxes(form))
     read = service.read_reset
     return await _submit_choice(request, state, form, token, read, _RESET, set_password, factor)
@@ -282,9 +282,9 @@ async def _submit_choice(
         path = mailed_tokens.ACCOUNT_PATH
         return await begin_session(request, state, path, prove, factor_shown=factor is not None)
     except DomainError as error:
-        if error.kind is not Kind.INVALID and not is_problem(error):
+        if error.kind is not Kind.INVALID and not is_factor_problem(error):
             raise
-        await note_wrong_code(state, attempt, error)
+        await count_wrong_code(state, attempt, error)
         render_again = partial(
             _render_choice,
             request,
