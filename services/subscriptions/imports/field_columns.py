@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from core.errors.imports import IMPORT_MAPPING_FIELD, IMPORT_MAPPING_TYPE
 from models import FieldType, MemberField
-from services.subscriptions import branding
+from services.subscriptions import misleading_texts
 from services.subscriptions.fields import (
     KEY_FORM,
     MAX_KEY_CHARACTERS,
@@ -130,7 +130,7 @@ def _unknown_columns(layout: ColumnLayout, columns: Iterable[int]) -> list[int]:
 def _new_field(layout: ColumnLayout, index: int, key: str, sample: Records) -> MemberField:
     text = " ".join(_name(layout, index)[: 10 * MAX_LABEL_CHARACTERS].split())
     label = "".join(filter(str.isprintable, text))[:MAX_LABEL_CHARACTERS].strip()
-    if not label or not branding.is_fit_for_label(label):
+    if not label or not misleading_texts.is_fit_for_label(label):
         label = f"Column {index + 1}"
     _, mapped_type = layout.mapped_fields.get(index, ("", ""))
     if mapped_type and mapped_type not in NEW_TYPES:
