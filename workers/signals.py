@@ -42,7 +42,7 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
         # Imported here, because workers of other queues don't need its library.
         from services.attachments import processing
 
-        context.resources.shared(processing.converter).start()
+        context.resources.shared(processing.create_converter).start()
 
 
 def _announce_ready(process: ProcessContext, **_: Any) -> None:

@@ -41,12 +41,12 @@ _MODULES = """
     backup.creating backup.journal
     composer.photos composer.writing_work
     credits.checkout credits.own_charges credits.polling credits.verify
-    privacy.erasure privacy.purging
+    privacy.erasure privacy.expired_rows privacy.ip_addresses privacy.strangers
     removals
     subscriptions.bulk_actions.actions subscriptions.bulk_files subscriptions.exports
-    subscriptions.figures subscriptions.imports.helper_jobs subscriptions.imports.import_job
+    subscriptions.folding subscriptions.imports.helper_jobs subscriptions.imports.import_job
     subscriptions.imports.undo subscriptions.member_addresses subscriptions.members.mails
-    subscriptions.members.unsubscribe subscriptions.preferences subscriptions.tags
+    subscriptions.members.unsubscribe subscriptions.preferences.link_mails subscriptions.tags
     webhooks.endpoints_of_keys webhooks.sending
 """
 for _name in _MODULES.split():

@@ -24,16 +24,15 @@ from api.auth.second_factors import (
     problem_status,
     shown_factor,
 )
-from api.bodies.json_bodies import ThreadedRoute
 from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import client_address
 from api.errors import STATUS_OF
 from api.html.frame import page, see_other
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask, unticked
-from api.parameters import StateOf, Transaction
 from api.response_timing import pad_duration
-from api.state import State
+from api.route_classes import ThreadedRoute
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, Kind
 from core.errors.mailing import CHALLENGE_FAILED
 from integrations.challenges.port import ChallengeAction, ChallengeResponse
@@ -132,7 +131,7 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
     shown = shown_factor(request, state, form)
-    finish = partial(recovery.reset, shown=shown, keep=unticked(form))
+    finish = partial(recovery.reset_password, shown=shown, keep=unticked(form))
     return await _choose(request, state, form, token, service.read_reset, _RESET, finish, shown)
 
 
@@ -151,7 +150,7 @@ async def undo_address(
     secret = form.get("token") or token
     await state.in_unit_of_work(lambda uow: service.read_undo(uow, secret))
     unknown = await PASSWORDS.run(passwords.make, secrets.token_urlsafe(32))
-    made = await state.in_unit_of_work(recovery.undo_address, secret, password_hash=unknown)
+    made = await state.in_unit_of_work(recovery.undo_address_change, secret, password_hash=unknown)
     query = urlencode({"token": made})
     return redirect_to_path(state, f"{mailed_tokens.RESET_PATH}?{query}")
 
