@@ -69,7 +69,7 @@ def count_trace(request: Request, token: str) -> bool:
     """
     state = state_of(request)
     try:
-        trace = traces.read(state.resources.keyring, token)
+        trace = traces.read_trace_id(state.resources.keyring, token)
     except DomainError:
         return False
     # Apart from the person's own calls: others may have the mail, forwarded, and its trace id.
@@ -192,7 +192,7 @@ def _trace_or_caller(request: Request) -> None:
     """Refuse a body that is longer than a trace id needs, when nothing else says who sends it."""
     trace = request.query_params.get("trace_id")
     if trace is not None:
-        traces.read(state_of(request).resources.keyring, trace)
+        traces.read_trace_id(state_of(request).resources.keyring, trace)
     elif identify_and_count(request) is None:
         raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
 

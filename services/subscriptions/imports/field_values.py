@@ -34,12 +34,12 @@ def read_value(cell: str, field: MemberField, forms: ColumnForms, index: int) ->
         return None
     if field.type == FieldType.DATE:
         moment = forms.moment(index, text)
-        return None if moment is None else fields.stored(field, moment.date().isoformat())
+        return None if moment is None else fields.normalise_value(field, moment.date().isoformat())
     if field.type == FieldType.NUMBER:
         text = forms.number(index, text)
     elif field.type == FieldType.BOOLEAN and (word := key(text)) in BOOLEANS:
         return BOOLEANS[word]
-    return fields.stored_of_text(field, text)
+    return fields.parse_value(field, text)
 
 
 def cell_shown(cell: str) -> str:

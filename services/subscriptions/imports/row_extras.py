@@ -76,12 +76,12 @@ class AttributeReader:
             unfit: LeftOut | None = None
             for written in split_tags(cells[index]):
                 try:
-                    name = tags.read(written)
+                    name = tags.normalise_tag(written)
                 except ValueRefused as error:
                     unfit = unfit or self._told(index, f"each {error}", written)
                     continue
-                if tags.folded(name) in found or len(found) < MAX_TAGS_OF_MEMBER:
-                    found.setdefault(tags.folded(name), name)
+                if tags.fold_tag(name) in found or len(found) < MAX_TAGS_OF_MEMBER:
+                    found.setdefault(tags.fold_tag(name), name)
                 else:
                     rule = f"a member has at most {MAX_TAGS_OF_MEMBER} tags"
                     unfit = unfit or self._told(index, rule)
