@@ -14,8 +14,9 @@ from fastapi import APIRouter, Request
 
 from api.app import create_app
 from api.auth.requirements import requires_scope
-from api.parameters import StateOf
+from api.route_classes import ThreadedRoute
 from api.schemas.envelope import Envelope, envelope
+from api.state import StateOf
 from api.waiting.disconnects import run_while_connected
 from core.log_output import configure_logging
 from core.queues import Queue, RequestKind
@@ -30,7 +31,7 @@ from workers.serving import serving
 
 BARE_QUEUE = "benchmark.bare"
 THREADS = 16
-router = APIRouter()
+router = APIRouter(route_class=ThreadedRoute)
 
 
 def echo(_: Resources, asked: RequestLease) -> dict[str, Any]:

@@ -174,4 +174,4 @@ def change_password(
         # The person chooses the endpoints separately.
         revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=True)
     own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids)
-    webhook_endpoints.end(uow, caller.user_id, ending.endpoint_ids)
+    webhook_endpoints.end_endpoints(uow, caller.user_id, ending.endpoint_ids)

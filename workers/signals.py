@@ -41,7 +41,7 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
         # Imported here, since workers of other queues don't need the library behind it.
         from services.attachments import processing
 
-        context.resources.shared(processing.converter).start()
+        context.resources.shared(processing.create_converter).start()
 
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:

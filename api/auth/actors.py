@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from api.auth.csrf import CSRF_FIELD
-from api.auth.requirements import count_anonymous, count_trace, identify_and_count
+from api.auth.identification import count_anonymous, count_trace, identify_and_count
 from api.bodies.forms import FormOrJsonBody
 from api.browsers import browser_name, client_address, referring_page
 from api.limits.rate_limits import RateLimitName

@@ -5,15 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, refuses
-from api.parameters import ListId, Paging, StateOf, Transaction
-from api.responses.lists import list_response, list_responses
+from api.paging import Paging
+from api.record_ids import ListId
+from api.responses.lists import describe_list, describe_lists
+from api.route_classes import JsonRoute
 from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
+from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import daily_figures, deny_lists, lists
@@ -54,7 +56,7 @@ def create_list(
         fields=body.sent(),
         providers=state.challenges.configured,
     )
-    return envelope(list_response(uow, state, made))
+    return envelope(describe_list(uow, state, made))
 
 
 @router.get("/lists", responses=refuses(requests.CURSOR_INVALID))
@@ -63,7 +65,7 @@ def list_lists(
 ) -> Envelope[Page[schemas.Channel]]:
     """The caller's lists without archived ones, newest first."""
     read = partial(lists.list_of, uow, caller.user_id)
-    return envelope(page(paging, read, partial(list_responses, uow, state)))
+    return envelope(page(paging, read, partial(describe_lists, uow, state)))
 
 
 @router.get(
@@ -73,7 +75,7 @@ def read_list(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
 ) -> Envelope[schemas.Channel]:
     """A list of any owner, by its id or slug."""
-    return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
+    return envelope(describe_list(uow, state, lists.get_named(uow, list_id)))
 
 
 @router.get("/lists/{list_id}/stats", responses=refuses(*OF_OWN_LIST, mailing.FIGURES_RANGE))
@@ -110,7 +112,7 @@ def change_list(
     mailing_list = lists.owned(uow, caller, list_id)
     lists.change(uow, mailing_list, values, state.challenges.configured)
     uow.session.refresh(mailing_list)
-    return envelope(list_response(uow, state, mailing_list))
+    return envelope(describe_list(uow, state, mailing_list))
 
 
 @router.delete(

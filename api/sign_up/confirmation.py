@@ -13,11 +13,11 @@ from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBodyOf
-from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST
-from api.parameters import StateOf, Transaction
+from api.route_classes import ThreadedRoute
+from api.state import StateOf, Transaction
 from core.errors import people
 from services.accounts import email_addresses
 from services.subscriptions import branding, page_urls, sign_up

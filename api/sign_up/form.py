@@ -9,7 +9,6 @@ from fastapi import Response
 from api.html.frame import list_page
 from api.sign_up.inputs import build_inputs
 from api.state import State
-from core.errors import DomainError, mailing
 from core.settings import Settings, origins
 from core.settings.origins import PlainUrl
 from integrations.challenges.port import ChallengeAction, ChallengeProviderName
@@ -65,16 +64,6 @@ class FormErrors:
     message: str | None
     by_input: Mapping[str, str]
     headers: Mapping[str, str]
-
-
-def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """Return the list with this id or slug; raises ``list.not_found``, even for an invalid slug."""
-    try:
-        return lists.get_named(uow, name, archived=archived)
-    except DomainError as error:
-        if error.code != mailing.LIST_NAME_INVALID.code:
-            raise
-        raise mailing.LIST_NOT_FOUND() from None
 
 
 def render_form(

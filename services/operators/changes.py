@@ -43,7 +43,7 @@ def resolve_order(
     uow: UnitOfWork, operator: Caller, order_id: int, resolution: Resolution
 ) -> PaymentOrder:
     """Resolve an order in review; raises ``order.not_found`` and ``order.not_in_review``."""
-    order = settlement.resolve(uow, order_id, resolution)
+    order = settlement.resolve_order(uow, order_id, resolution)
     is_credited = resolution is Resolution.CREDIT
     act = OperatorAct.ORDER_CREDITED if is_credited else OperatorAct.ORDER_REFUNDED
     _record_act(uow, operator, act, order_id=order_id)

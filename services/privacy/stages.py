@@ -178,7 +178,7 @@ def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Ba
     ids = _next_ids(uow, attachment.user_id, user_id, before)
     deletion = delete(attachment).where(attachment.id.in_(ids)).returning(attachment)
     for each in uow.session.scalars(deletion):
-        removals.forget(uow, *keys_of_files(each), original_key(each))
+        removals.forget(uow, *keys_of_files(each), original_key(each.hash_id))
     return _batch(ids)
 
 

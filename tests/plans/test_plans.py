@@ -55,12 +55,12 @@ def filled(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("plans")
     fill(stack.owner_url, VOLUME, stack.settings().keyring)
     # The first run reads the whole ledger, and the others what is new.
-    assert verify.verify(stack.resources, full=False).faults == []
+    assert verify.verify_ledger(stack.resources, full=False).faults == []
     return stack
 
 
 def test_the_rows_are_as_the_product_writes_them(filled: Stack) -> None:
-    assert verify.verify(filled.resources, full=True).faults == []
+    assert verify.verify_ledger(filled.resources, full=True).faults == []
     wrong_counts = """
         SELECT list_id FROM subscriber_counts AS c FULL JOIN (
             SELECT list_id, count(*) AS active FROM subscriptions WHERE status = 'active'

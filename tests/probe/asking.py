@@ -14,9 +14,9 @@ from fastapi import APIRouter, Request
 
 from api.app import create_app
 from api.auth.requirements import requires_scope
-from api.bodies.json_bodies import JsonRoute
-from api.parameters import StateOf
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, envelope
+from api.state import StateOf
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, Kind, TransientError
 from core.log_output import configure_logging

@@ -11,7 +11,6 @@ from fastapi.responses import Response
 from api.auth.logins import prove_password
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import KNOWN, browser_name, client_address
 from api.console.typed_forms import problem_form
 from api.console.visits import (
@@ -24,8 +23,11 @@ from api.console.visits import (
 )
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
-from api.parameters import Cursor, Transaction, id_of
+from api.paging import Cursor
+from api.record_ids import parse_id
 from api.response_timing import pad_duration
+from api.route_classes import ThreadedRoute
+from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent
@@ -141,7 +143,7 @@ def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
     if wanted == "others":
         sessions.end_all(uow, visit.user_id, but=visit.caller.session_id)
     else:
-        sessions.end(uow, id_of(wanted) or 0, user_id=visit.user_id)
+        sessions.end(uow, parse_id(wanted) or 0, user_id=visit.user_id)
     words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
     return visit.done(mailed_tokens.ACCOUNT_PATH, words)
 

@@ -15,11 +15,13 @@ from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_n
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.html.frame import list_style_sources
 from api.limits.bulkheads import ACTS_BY_LIST
-from api.parameters import Cursor, ListId, Transaction
-from api.responses.lists import list_response, list_responses
+from api.paging import Cursor
+from api.record_ids import ListId
+from api.responses.lists import describe_list, describe_lists
 from api.schemas.lists import ListChanges, NewList, PreviewPart
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
+from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.mailing import LIST_SLUG_TAKEN
@@ -59,7 +61,7 @@ IMAGES_TO_CHOOSE = 100
 @router.get("")
 def show_lists(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
     found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
-    shown = list_responses(uow, visit.state, found.rows)
+    shown = describe_lists(uow, visit.state, found.rows)
     net = daily_figures.list_growth(uow, [each.id for each in shown], DAYS_OF_NET)
     return visit.page("lists.html", lists=shown, net=net, next_cursor=found.next_cursor)
 
@@ -107,7 +109,7 @@ def show_list(
     by_tier = daily_figures.count_members(uow, mailing_list.id, FiguresBy.TIER)
     return visit.page(
         "list.html",
-        list=list_response(uow, visit.state, mailing_list),
+        list=describe_list(uow, visit.state, mailing_list),
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
         plot=growth_plot(daily_figures.read_figures(uow, mailing_list.id, wanted, FiguresBy.DAY)),
@@ -125,9 +127,9 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
     state, language = visit.state, reader_languages.chosen(language)
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        shown = list_response(uow, state, mailing_list)
+        shown = describe_list(uow, state, mailing_list)
         sign_up_form = ListForm.read(uow, mailing_list, state.resources.settings)
-        images = records.list_of(uow, visit.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
+        images = records.list_attachments(uow, visit.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
         mail = render_preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
         sign_up = render_preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
     logos = {
@@ -177,7 +179,7 @@ def change_face(visit: FormVisit, list_id: ListId) -> Response:
 @router.get("/{list_id}/settings")
 def show_settings(visit: Visit, list_id: ListId, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
-        shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+        shown = describe_list(uow, visit.state, visit.own_list(uow, list_id))
         public = [*fields.read_own_fields(uow, visit.user_id).public().by_key.values()]
     texts = ("title", "slug", "challenge_provider", *_TEXTS)
     typed = {name: getattr(shown, name) or "" for name in texts}
@@ -237,7 +239,7 @@ def _change(
     """
     try:
         with visit.unit_of_work() as uow:
-            shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+            shown = describe_list(uow, visit.state, visit.own_list(uow, list_id))
         had = {name: getattr(shown, name) for name in values}
         differs = {name: value for name, value in values.items() if value != had[name]}
         sent = body_of_form(ListChanges, differs).sent()
@@ -253,7 +255,7 @@ def _change(
 
 @router.get("/{list_id}/archive")
 def show_archive(visit: Visit, uow: Transaction, list_id: ListId, form: EmptyForm) -> Response:
-    shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+    shown = describe_list(uow, visit.state, visit.own_list(uow, list_id))
     return visit.form_page("archive_list.html", form, list=shown)
 
 

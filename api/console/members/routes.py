@@ -29,8 +29,10 @@ from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.limits.bulkheads import ACTS_BY_LIST, RECORDS, SEARCHES_BY_CALLER
-from api.parameters import Cursor, ListId, PathId, Transaction
+from api.paging import Cursor
+from api.record_ids import ListId, PathId
 from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
+from api.state import Transaction
 from core.errors import DomainError, FieldProblem
 from core.errors.mailing import (
     FIELD_VALUE,

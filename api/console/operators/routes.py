@@ -13,7 +13,9 @@ from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit, EmptyForm, console_router, form_visit_of, visit_of
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
-from api.parameters import Cursor, PathId, Transaction, id_of
+from api.paging import Cursor
+from api.record_ids import PathId, parse_id
+from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import EMAIL_INVALID
 from core.errors.requests import ROUTE_NOT_FOUND
@@ -73,7 +75,9 @@ def review_texts(visit: OperatorFormVisit) -> Response:
     kind: text_reviews.Kind = "field" if visit.form.get("kind") == "field" else "list"
     record_id, version = visit.form.get("id", ""), visit.form.get("version", "")
     with visit.unit_of_work() as uow:
-        is_reviewed = changes.review_texts(uow, visit.caller, kind, id_of(record_id) or 0, version)
+        is_reviewed = changes.review_texts(
+            uow, visit.caller, kind, parse_id(record_id) or 0, version
+        )
     notice = "It is shown again once its texts change."
     return visit.done(OPERATORS.path, notice if is_reviewed else _CHANGED)
 
@@ -192,7 +196,7 @@ def resolve_order(visit: OperatorFormVisit, order_id: PathId) -> Response:
 def _order_page(visit: ConsoleVisit, order_id: int, form: TypedForm) -> Response:
     with visit.unit_of_work() as uow:
         order = orders.get_any(uow, order_id)
-        changes, events = orders.changes(uow, order_id), orders.events(uow, order_id)
+        changes, events = orders.list_changes(uow, order_id), orders.list_events(uow, order_id)
     return visit.form_page("operator_order.html", form, order=order, changes=changes, events=events)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from api.parameters import id_of
+from api.record_ids import parse_id
 from models import ApiKey
 from services.access import api_keys
 from services.recovery import KeptAccess
@@ -45,4 +45,4 @@ def unticked(form: dict[str, str]) -> KeptAccess:
 
 
 def _numbers(words: Iterable[str]) -> frozenset[int]:
-    return frozenset(filter(None, map(id_of, words)))
+    return frozenset(filter(None, map(parse_id, words)))

@@ -24,16 +24,15 @@ from api.auth.second_factors import (
     problem_status,
     shown_factor,
 )
-from api.bodies.json_bodies import ThreadedRoute
 from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import client_address
 from api.errors import STATUS_OF
 from api.html.frame import page, see_other
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask, unticked
-from api.parameters import StateOf, Transaction
 from api.response_timing import pad_duration
-from api.state import State
+from api.route_classes import ThreadedRoute
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, Kind
 from core.errors.mailing import CHALLENGE_FAILED
 from integrations.challenges.port import ChallengeAction, ChallengeResponse

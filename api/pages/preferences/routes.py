@@ -13,18 +13,17 @@ from api.auth.csrf import CSRF_FIELD, require_form_csrf
 from api.auth.form_pages import render_anonymous_page
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.forms import nested_inputs
-from api.bodies.json_bodies import ThreadedRoute
 from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import VISIT, client_address
 from api.html.frame import HEADERS, list_page, page, redirect
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
-from api.parameters import PathId, StateOf, Transaction
+from api.record_ids import PathId, find_list
 from api.response_timing import pad_duration
-from api.sign_up.form import find_list
+from api.route_classes import ThreadedRoute
 from api.sign_up.inputs import EMPTY_ADDRESS, build_inputs, describe_field_errors
-from api.state import State
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, access, mailing
 from core.languages.reader_languages import translated
 from models import FieldType, MailingList

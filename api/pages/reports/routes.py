@@ -14,14 +14,14 @@ from api.auth.actors import Principal, require_trace
 from api.auth.csrf import obtain_form_cookie, require_form_csrf
 from api.auth.requirements import BY_LINK, PUBLIC
 from api.bodies.forms import FormOrJsonBodyOf
-from api.bodies.json_bodies import ThreadedRoute
 from api.bodies.page_forms import FormOf
 from api.browsers import FORM, client_address
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import LEAVING
-from api.parameters import StateOf, Transaction
-from api.sign_up.form import find_list
+from api.record_ids import find_list
+from api.route_classes import ThreadedRoute
+from api.state import StateOf, Transaction
 from services.access import sessions
 from services.accounts import accounts, email_addresses, unsolicited_mail
 from services.subscriptions import branding, lists, page_urls

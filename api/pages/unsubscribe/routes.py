@@ -14,13 +14,12 @@ from api.auth import actors
 from api.auth.actors import Principal, require_trace
 from api.auth.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBodyOf
-from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import list_page, see_other, short_answer
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.pages.preferences.words import OPT_OUTS, REASONS, RETURNS, shown_reasons, unknown_action
-from api.parameters import StateOf, Transaction
-from api.state import State
+from api.route_classes import ThreadedRoute
+from api.state import State, StateOf, Transaction
 from core.languages.reader_languages import marked, translated
 from models import OptOutKind
 from services.accounts import accounts, email_addresses

@@ -10,14 +10,15 @@ from pydantic import BeforeValidator
 from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import ListReader
 from api.bodies.forms import BOOLEAN_WORDS
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.openapi import OF_OWN_LIST, OF_SELECTION, refuses
-from api.parameters import ListId, Paging, PathId, StateOf
+from api.paging import Paging
+from api.record_ids import ListId, PathId
+from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, enveloped
 from api.schemas.segments import MemberSearch
-from api.state import State
+from api.state import State, StateOf
 from core.errors import mailing, requests
 from models import SubscriptionStatus, Tier
 from services.access.caller import Caller
