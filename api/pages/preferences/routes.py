@@ -131,7 +131,7 @@ def _render_answers(
     language = reader_language(request)
     with state.resources.unit_of_work() as uow:
         mailing_list, record = own_lists.find_list(uow, find_visit(uow, request, state), list_id)
-        public = fields.own(uow, mailing_list.user_id).public()
+        public = fields.read_own_fields(uow, mailing_list.user_id).public()
     values: dict[str, str]
     if form is None:
         values = {"name": record.name or ""}
