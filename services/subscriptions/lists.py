@@ -26,7 +26,7 @@ from services.subscriptions.consent import wordings
 from services.subscriptions.members import locks, unsubscribe
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import waiting_briefly
-from storage.connections import unless_taken
+from storage.expected_errors import raise_if_taken
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
@@ -130,7 +130,7 @@ def change(
     text_reviews.update_suspicion(uow, mailing_list, before)
     taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
     # A new slug waits for the rows that an import is writing about the list.
-    with unless_taken("uq_lists_slug", taken), waiting_briefly(uow):
+    with raise_if_taken("uq_lists_slug", taken), waiting_briefly(uow):
         uow.session.flush()
     if _WORDING in fields:
         with waiting_briefly(uow):

@@ -25,7 +25,7 @@ from services.paging import PageOfRows, PageRequest
 from services.subscriptions import subscriber_counts
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.filters.member_filter import MemberFilter
-from storage.connections import unless_taken
+from storage.expected_errors import raise_if_taken
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -138,7 +138,7 @@ def _name(segment: Segment, name: str) -> None:
 
 
 def _flush(uow: UnitOfWork, segment: Segment) -> None:
-    with unless_taken("uq_segments_list_id_folded", errors.SEGMENT_NAME_TAKEN(name=segment.name)):
+    with raise_if_taken("uq_segments_list_id_folded", errors.SEGMENT_NAME_TAKEN(name=segment.name)):
         uow.session.flush()
 
 

@@ -23,7 +23,7 @@ from services.jobs.maintenance import register_maintenance
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.fields import ValueRefused
 from services.subscriptions.members import locks
-from storage.connections import unless_taken
+from storage.expected_errors import raise_if_taken
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -113,7 +113,7 @@ def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberT
     """
     tag = get_tag(uow, list_id, tag_id, lock=True)
     tag.name, tag.folded = name, fold_tag(name)
-    with unless_taken("uq_tags_list_id_folded", errors.TAG_NAME_TAKEN(name=name)):
+    with raise_if_taken("uq_tags_list_id_folded", errors.TAG_NAME_TAKEN(name=name)):
         uow.session.flush()
     return tag
 
