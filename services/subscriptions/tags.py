@@ -6,25 +6,19 @@ takes it off (``remove_deleted_tags``).
 
 import unicodedata
 from collections.abc import Collection, Iterable
-from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ARRAY, BigInteger, Select, Text, any_, func, literal, select, text
-from sqlalchemy import delete as sql_delete
 from sqlalchemy.dialects.postgresql import insert
 
-from core.errors import TransientError
 from core.errors import mailing as errors
 from core.languages.shown_lines import caseless, is_shown
-from core.logging import get_logger
 from models import DeletedTag, MemberTag
 from services import paging
-from services.jobs.maintenance import register_maintenance
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.fields import ValueRefused
 from services.subscriptions.members import locks
 from storage.connections import unless_taken
-from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 MAX_TAGS_OF_LIST = 10_000
@@ -132,19 +126,6 @@ def _held(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     return query.with_for_update(read=True, key_share=True)
 
 
-log = get_logger(__name__)
-
-TAKE_OFF_TAGS = register_maintenance(
-    "maintenance.deleted_tags",
-    every=timedelta(minutes=10),
-    run=lambda resources, _: remove_deleted_tags(resources),
-)
-# A batch keeps its list for a fraction of a second.
-MAX_BATCH_MEMBERS = 5_000
-_MAX_TAGS_AT_ONCE = 1_000
-# An act that had looked the tag up before may give it to a member until then.
-_GIVEN_WITHIN = timedelta(hours=1)
-
 # As ``member_filter.keep`` has it. In strict mode a condition is never taken for its list.
 _IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
@@ -178,57 +159,3 @@ def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     uow.session.add(DeletedTag(list_id=list_id, id=tag_id))
     uow.session.flush()
     return 1
-
-
-def remove_deleted_tags(resources: Resources) -> int:
-    """Take deleted tags off members, list by list; how often a member lost some.
-
-    A list that is busy is left to the next run.
-    """
-    with resources.unit_of_work() as uow:
-        list_ids = uow.session.scalars(select(DeletedTag.list_id).distinct()).all()
-    total = 0
-    for list_id in list_ids:
-        try:
-            total += _take_off_list(resources, list_id)
-        except TransientError as error:
-            log.info("deleted_tags.list_busy", list_id=list_id, reason=str(error))
-    return total
-
-
-def _take_off_list(resources: Resources, list_id: int) -> int:
-    own = DeletedTag.list_id == list_id
-    total, after = 0, 0
-    while True:
-        with resources.unit_of_work() as uow:
-            locks.lock_list(uow, list_id)
-            query = select(DeletedTag.id).where(own, DeletedTag.id > after)
-            found = query.order_by(DeletedTag.id).limit(_MAX_TAGS_AT_ONCE)
-            tag_ids = uow.session.scalars(found).all()
-            if not tag_ids:
-                return total
-            uow.session.execute(_BY_INDEX)
-            values = {"tag_ids": tag_ids, "most": MAX_BATCH_MEMBERS}
-            changed = len(uow.session.execute(_TAKE_OFF, values).all())
-            total += changed
-            if changed < MAX_BATCH_MEMBERS:
-                is_over = DeletedTag.created_at < func.now() - _GIVEN_WITHIN
-                gone = sql_delete(DeletedTag).where(own, DeletedTag.id.in_(tag_ids), is_over)
-                uow.session.execute(gone)
-                after = tag_ids[-1]
-
-
-# Where statistics take most members to have one of the tags, Postgres would read all members of the
-# platform until it has found so many.
-_BY_INDEX = text("SET LOCAL enable_seqscan = off")
-# Members of other lists have none of these tags. `updated_at` stays, by which an undo knows its own
-# work: what anybody sees of the member is the same.
-_TAKE_OFF = text("""
-UPDATE subscriptions AS m SET tag_ids =
-    ARRAY(SELECT unnest(m.tag_ids) EXCEPT SELECT unnest(CAST(:tag_ids AS bigint[])) ORDER BY 1)
-WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM subscriptions
-    WHERE tag_ids <> '{}' AND tag_ids && CAST(:tag_ids AS bigint[]) LIMIT :most
-))
-RETURNING 1
-""")
