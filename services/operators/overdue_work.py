@@ -59,7 +59,7 @@ def read_overdue_work(resources: Resources) -> OverdueWork:
     figures = deployment_figures.read(resources.database)
     overdue_rows = count_overdue_rows(resources)
     with resources.unit_of_work() as uow:
-        reported = list_reports.reported_lists(uow, limit=_MAX_REPORTED_LISTS)
+        reported = list_reports.list_reported(uow, limit=_MAX_REPORTED_LISTS)
         suspicious = text_reviews.list_suspicious(uow, limit=_MAX_SUSPICIOUS_TEXTS)
     late = sorted(figures.maintenance.late_seconds.items())
     return OverdueWork(

@@ -18,6 +18,8 @@ MAX_PAGE_REPORTS_OF_LIST = 1_000
 
 @dataclass(frozen=True)
 class ReportedList:
+    """A list with the number of reports about it."""
+
     list_id: int
     slug: str
     title: str
@@ -32,9 +34,10 @@ class ReportedList:
 def report_list(
     resources: Resources, mailing_list: MailingList, person: User, actor: Actor
 ) -> None:
-    """Record that the person did not ask for the list, and let them leave it for good.
+    """Unsubscribe the person, and record that they did not sign up for the list.
 
-    Reporting again changes nothing. The person leaves first, and can still report if that fails.
+    A second report changes nothing. The person is unsubscribed first. If the report then fails, the
+    person can report again.
     """
     unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
     with resources.unit_of_work() as uow:
@@ -44,18 +47,20 @@ def report_list(
 
 
 def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
-    """Record that a stranger, of whom only the network is known, reports the list's page.
+    """Record that a stranger reports the list's page. Only their network is known.
 
-    Reporting again changes nothing, nor do more reports than would tell the operator something.
+    A second report from the network changes nothing. Further reports are dropped once a network or
+    a list has as many reports as an operator needs.
     """
     by_network = ListReport.network_digest == network_digest
     today = ListReport.created_at > func.now() - timedelta(days=1)
-    on_list = ListReport.list_id == mailing_list.id, ListReport.network_digest.is_not(None)
-    wanted = select(literal(mailing_list.id), literal(network_digest)).where(
+    is_by_stranger = ListReport.network_digest.is_not(None)
+    row = select(literal(mailing_list.id), literal(network_digest)).where(
         _count_where(by_network, today) < MAX_PAGE_REPORTS_OF_NETWORK_A_DAY,
-        _count_where(*on_list) < MAX_PAGE_REPORTS_OF_LIST,
+        _count_where(ListReport.list_id == mailing_list.id, is_by_stranger)
+        < MAX_PAGE_REPORTS_OF_LIST,
     )
-    statement = insert(ListReport).from_select(["list_id", "network_digest"], wanted)
+    statement = insert(ListReport).from_select(["list_id", "network_digest"], row)
     uow.session.execute(statement.on_conflict_do_nothing())
 
 
@@ -71,8 +76,8 @@ def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> boo
     return uow.session.scalar(query) is not None
 
 
-# The lists are chosen first, so that no other lists and owners are read.
-_REPORTED = text("""
+# The first part chooses the lists, so that the second part reads only these lists and their owners.
+_REPORTED_LISTS = text("""
 WITH worst AS (
     SELECT list_id, count(*) AS reports, count(network_digest) AS by_strangers,
         count(*) FILTER (WHERE created_at > now() - interval '7 days') AS lately,
@@ -85,6 +90,6 @@ ORDER BY lately DESC, reports DESC, l.id
 """)
 
 
-def reported_lists(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
-    """Lists with reports, those with the most in the last week first."""
-    return [ReportedList(*row) for row in uow.session.execute(_REPORTED, {"most": limit})]
+def list_reported(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
+    """Return the lists with reports, in falling order of their reports in the last week."""
+    return [ReportedList(*row) for row in uow.session.execute(_REPORTED_LISTS, {"most": limit})]

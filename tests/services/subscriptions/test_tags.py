@@ -20,7 +20,7 @@ def list_id(bare: Stack) -> int:
 def tag_ids(bare: Stack, list_id: int) -> list[int]:
     """Tags that all members have."""
     with bare.resources.unit_of_work() as uow:
-        made = tags.tag_ids_of(uow, list_id, ["a", "b", "c"], make=True)
+        made = tags.find_tag_ids(uow, list_id, ["a", "b", "c"], make=True)
     found = sorted(made.values())
     bare.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", found, list_id)
     return found
