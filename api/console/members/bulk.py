@@ -228,7 +228,7 @@ def _owned(uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int)
 
 
 def _shown(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_Shown]:
-    names = tags.names_of(uow, (each.tag_id for each in bulks if each.tag_id))
+    names = tags.find_tag_names(uow, (each.tag_id for each in bulks if each.tag_id))
     shown = []
     for bulk in bulks:
         undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None

@@ -159,7 +159,7 @@ def _prepare(
 ) -> Whole:
     whole, field_ids = Whole(), make_fields(importing, owner)
     with importing.resources.unit_of_work() as uow:
-        tag_ids = tags.tag_ids_of(uow, list_id, TAGS, make=True)
+        tag_ids = tags.find_tag_ids(uow, list_id, TAGS, make=True)
         for who, each in enumerate(people):
             address, user_id = _address(who, tag), None
             if not each.erased:
@@ -214,7 +214,7 @@ def _require(importing: Importing, owner: Owner, list_id: int, whole: Whole) -> 
         of_list = select(Subscription).where(Subscription.list_id == list_id)
         found = uow.session.scalars(of_list).all()
         own = fields.read_own_fields(uow, owner.user_id)
-        names = tags.names_of(uow, [tag_id for each in found for tag_id in each.tag_ids])
+        names = tags.find_tag_names(uow, [tag_id for each in found for tag_id in each.tag_ids])
     shown = {
         str(each.email): Member(
             each.status,
