@@ -12,8 +12,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from api.limits.body_budgets import holder_of_address
-from api.limits.bulkheads import counted
 from api.waiting.disconnects import CallerDisconnected
+from api.waiting.open_counts import counted
 from core.errors import jobs, requests
 from core.logging import get_logger
 

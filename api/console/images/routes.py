@@ -27,7 +27,8 @@ from api.console.visits import (
     Visit,
     console_router,
 )
-from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.parameters import Cursor, Transaction
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord

@@ -14,7 +14,7 @@ from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.html.frame import list_style_sources
-from api.limits.bulkheads import ACTS_BY_LIST
+from api.limits.shares import threaded_by_list
 from api.parameters import Cursor, ListId, Transaction
 from api.responses.lists import list_response, list_responses
 from api.schemas.lists import ListChanges, NewList, PreviewPart
@@ -162,7 +162,7 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
 
 
 @router.post("/{list_id}/public")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def change_face(visit: FormVisit, list_id: ListId) -> Response:
     values = {name: text_or_none(visit.form, name) for name in _LOOK}
     if _USUAL in visit.form or values["colour"] == USUAL_COLOUR:
@@ -202,7 +202,7 @@ def show_settings(visit: Visit, list_id: ListId, form: EmptyForm) -> Response:
 
 
 @router.post("/{list_id}/settings")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def change_settings(visit: FormVisit, list_id: ListId) -> Response:
     form = visit.form
     kinds = {
@@ -258,7 +258,7 @@ def show_archive(visit: Visit, uow: Transaction, list_id: ListId, form: EmptyFor
 
 
 @router.post("/{list_id}/archive")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def archive_list(visit: FormVisit, uow: Transaction, list_id: ListId) -> Response:
     mailing_list = visit.own_list(uow, list_id)
     lists.archive(uow, mailing_list)

@@ -28,7 +28,8 @@ from api.console.members.views import consent_words, history_line, others_words
 from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
-from api.limits.bulkheads import ACTS_BY_LIST, RECORDS, SEARCHES_BY_CALLER
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import SEARCHES_BY_CALLER, threaded_by_list
 from api.parameters import Cursor, ListId, PathId, Transaction
 from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
 from core.errors import DomainError, FieldProblem
@@ -191,7 +192,7 @@ def show_new_member(visit: Visit, list_id: ListId, form: EmptyForm) -> Response:
 
 
 @router.post("/new")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def add_member(visit: FormVisit, list_id: ListId) -> Response:
     """Add one person, or change the member who has this address."""
     form = visit.form
@@ -282,7 +283,7 @@ def show_member(
 
 
 @router.post("/{user_id}")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def change_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
     """Change what the form has other than the member."""
     try:
@@ -339,7 +340,7 @@ def _day_of(moment: datetime | None) -> str:
 
 
 @router.post("/{user_id}/email")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def switch_mail(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
     """Switch the member's mail off, or on again where they did not opt out."""
     enabled = visit.form.get("enabled") == "yes"
@@ -353,7 +354,7 @@ def switch_mail(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
 
 
 @router.post("/{user_id}/move")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def move_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
 
     def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
@@ -392,7 +393,7 @@ def ask_to_remove(visit: Visit, uow: Transaction, list_id: ListId, user_id: Path
 
 
 @router.post("/{user_id}/remove")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def remove_member(visit: FormVisit, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
     members.remove(uow, visit.own_list(uow, list_id), user_id, _actor(visit))
     return visit.done(_path(list_id, user_id), "The member is removed from the list.")

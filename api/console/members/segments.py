@@ -25,7 +25,8 @@ from api.console.members.forms import (
 from api.console.navigation import list_path
 from api.console.typed_forms import SOMETHING_WRONG, TypedForm, body_of_form
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
-from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import SEARCHES_BY_CALLER
 from api.parameters import Cursor, ListId, PathId, Transaction
 from api.schemas.fields import TagChange
 from core.errors import DomainError

@@ -17,7 +17,8 @@ from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import VISIT, client_address
 from api.html.frame import HEADERS, list_page, page, redirect
 from api.html.problems import reader_language
-from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
+from api.limits.bulkheads import LEAVING, RECORDS
+from api.limits.shares import ACTS_BY_LIST
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
 from api.parameters import PathId, StateOf, Transaction
 from api.response_timing import pad_duration
