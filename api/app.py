@@ -40,7 +40,7 @@ from core.settings import Settings
 from core.telemetry import spans
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
-from integrations.receivers import ReceiverClient
+from integrations.receivers.client import ReceiverClient
 from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
 from services.access.api_keys import UsedKeys

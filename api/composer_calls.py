@@ -76,7 +76,9 @@ class ComposerCaller:
             if entry_id is not None:
                 # Unless a worker has taken it to ask the model, the charge is reversed.
                 try:
-                    await MONEY.run(own_charges.reverse, self.state.resources.database, entry_id)
+                    await MONEY.run(
+                        own_charges.reverse_charge, self.state.resources.database, entry_id
+                    )
                 except (DomainError, psycopg2.Error) as error:
                     # The answer is there all the same. Maintenance reverses it soon.
                     log.warning("composer.charge_not_reversed", reason=type(error).__name__)

@@ -91,7 +91,7 @@ def head(settings: Settings) -> dict[str, Any]:
             "contact": {"name": "The operator of this server", "url": f"{base}/"},
         },
         "servers": [{"url": base or "/", "description": "This server"}],
-        "tags": [{"name": name, "description": said} for name, said in _TAGS.items()],
+        "tags": [{"name": name, "description": description} for name, description in _TAGS.items()],
     }
 
 
@@ -219,7 +219,7 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "schema": {"type": "string", "minLength": 16, "maxLength": 255},
 }
 
-GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
+WAIT_IS_OVER = "The wait ran out; the work goes on. Location leads to its job."
 
 # Errors that several routes have in common.
 OF_IDEMPOTENCY = (
@@ -273,9 +273,9 @@ def array_pages(*errors: ErrorType) -> Responses:
     return {200: page, **refuses(requests.CURSOR_INVALID, *errors)}
 
 
-def goes_on(model: Any, *errors: ErrorType, said: str = GOES_ON) -> Responses:
-    """Return ``responses`` of a route that answers 202 with this model while the work goes on."""
-    return {202: {"model": model, "description": said}, **refuses(*errors)}
+def accepted_response(model: Any, *errors: ErrorType, description: str = WAIT_IS_OVER) -> Responses:
+    """Return ``responses`` of a route that returns 202 with this model for unfinished work."""
+    return {202: {"model": model, "description": description}, **refuses(*errors)}
 
 
 def refuses(*errors: ErrorType) -> Responses:

@@ -16,7 +16,8 @@ from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
-from storage.s3_client import encryption_of, explained, open_client, with_advice
+from storage.s3_client import encryption_of, open_client
+from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
 # A call, both of its tries together: an object of a few megabytes, or the next piece of a large
@@ -26,7 +27,7 @@ MAX_CALL_SECONDS = 10.0
 _MAX_REMOVED_AT_ONCE = 100
 
 SERVER = "object storage"
-NO_BUCKET = f"The {SERVER} refuses: {with_advice('NoSuchBucket')}."
+NO_BUCKET = f"The {SERVER} refuses: {add_advice('NoSuchBucket')}."
 _MISSING = "NoSuchKey"
 
 
@@ -182,6 +183,6 @@ def _translated(key: str) -> Iterator[None]:
         if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise ServerFailed(SERVER, str(error.code)) from error
         # An answer, such as AccessDenied: an operator can mend it.
-        raise TransientError(f"The {SERVER} refuses: {explained(error)}.") from error
+        raise TransientError(f"The {SERVER} refuses: {explain_error(error)}.") from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error

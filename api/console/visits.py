@@ -26,9 +26,8 @@ from api.browsers import NOTICE
 from api.console.frame import console_page, console_part
 from api.console.navigation import navigation_of
 from api.console.typed_forms import TypedForm
-from api.parameters import StateOf
 from api.route_classes import ThreadedRoute
-from api.state import State
+from api.state import State, StateOf
 from core.errors import DomainError
 from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
 from models import MailingList

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader, CreditSpender
 from api.bodies.json_bodies import read_exact_json
+from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import MONEY
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,
@@ -16,29 +17,21 @@ from api.openapi import (
     json_request_body,
     refuses,
 )
-from api.parameters import (
-    Cursor,
-    Limit,
-    Offset,
-    Paging,
-    PathId,
-    StateOf,
-    Transaction,
-    idempotency_key,
-)
+from api.paging import Cursor, Limit, Offset, Paging
 from api.preferences import PreferenceOf
+from api.record_ids import PathId
 from api.responses.jobs import wait_for_job
 from api.route_classes import JsonRoute
 from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
-from api.state import State, state_of
+from api.state import State, StateOf, Transaction, state_of
 from core.errors import money, requests
 from core.queues import Queue
 from models import CreditAction, JobStatus, OrderStatus, PaymentOrder
 from services.access.caller import Caller
-from services.credits import checkout, ledger, orders
+from services.credits import checkout, claim_tokens, ledger, ledger_pages, orders, thresholds
 from services.credits.checkout import OrderRequest
-from services.credits.ledger import LedgerFilter
+from services.credits.ledger_pages import LedgerFilter
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest, fill
 
@@ -86,13 +79,13 @@ async def consume_credits(request: Request, caller: CreditSpender) -> Response:
 
 def _consume(request: Request, caller: Caller, content: bytes) -> Response:
     body = read_exact_json(request, content, schemas.NewCharge)
-    charge = ledger.consume(
+    charge = ledger.consume_credits(
         state_of(request).resources.database,
         caller,
         amount=body.amount_credit,
         source_id=body.source_id,
         meta=body.meta,
-        key=idempotency_key(request, caller, [content]),
+        key=read_idempotency_key(request, caller, [content]),
     )
     headers = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
     return schemas.decimal_response(charge.entry, headers)
@@ -103,7 +96,7 @@ def _consume(request: Request, caller: Caller, content: bytes) -> Response:
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
-    return schemas.decimal_response(ledger.balance(database, caller.user_id))
+    return schemas.decimal_response(ledger.read_account(database, caller.user_id))
 
 
 @router.get(
@@ -134,7 +127,9 @@ def read_ledger(
     """
     page_request = PageRequest(limit, offset, cursor)
     filters = LedgerFilter(actions, first, last)
-    read = partial(ledger.page, state.resources.database, caller.user_id, only=filters)
+    read = partial(
+        ledger_pages.list_entries, state.resources.database, caller.user_id, only=filters
+    )
     entries = fill(
         page_request, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
     )
@@ -147,7 +142,7 @@ def read_ledger(
 @MONEY.threaded
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Below which balance the caller's events tell of low credits; 100 until it is set."""
-    below = ledger.threshold(state.resources.database, caller.user_id)
+    below = thresholds.read_threshold(state.resources.database, caller.user_id)
     return schemas.decimal_response(f'{{"below_credit":{below}}}')
 
 
@@ -170,7 +165,7 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
     def set_threshold() -> int:
         body = read_exact_json(request, content, schemas.NewLowBalance)
         database = state_of(request).resources.database
-        return ledger.set_threshold(database, caller.user_id, body.below_credit)
+        return thresholds.set_threshold(database, caller.user_id, body.below_credit)
 
     return envelope(await MONEY.run(set_threshold))
 
@@ -217,12 +212,12 @@ async def topup_credits(
     body = read_exact_json(request, content, schemas.NewOrder)
     state.queue_ages.check(Queue.MONEY, waits=True)
     accepted = await MONEY.run(
-        checkout.accept,
+        checkout.place_order,
         state.resources,
         state.payments,
         OrderRequest(**dict(body)),
         user_id=caller.user_id if caller else None,
-        key=idempotency_key(request, caller, [content]) if caller else None,
+        key=read_idempotency_key(request, caller, [content]) if caller else None,
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:
@@ -236,7 +231,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     # Always with its page, even if a payer has paid the order meanwhile.
     record = schemas.record_of(order) | {
         "payment_url": order.payment_url,
-        "claim_token": checkout.token_of(state.resources.keyring, order),
+        "claim_token": claim_tokens.token_of(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     return schemas.decimal_response(record, headers)
@@ -250,7 +245,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
 @MONEY.threaded
 def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
-    order = checkout.claim(uow, caller.user_id, body.claim_token)
+    order = claim_tokens.claim_order(uow, caller.user_id, body.claim_token)
     uow.session.refresh(order)
     return schemas.decimal_response(schemas.record_of(order))
 
@@ -264,7 +259,9 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    return schemas.decimal_response(schemas.record_of(checkout.find(uow, body.claim_token)))
+    return schemas.decimal_response(
+        schemas.record_of(claim_tokens.find_order(uow, body.claim_token))
+    )
 
 
 @orders_router.get(
@@ -280,7 +277,7 @@ def list_orders(
     status: Annotated[OrderStatus | None, Query(description="Those of this status alone")] = None,
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
-    read = partial(orders.list_of, uow, caller.user_id, status=status)
+    read = partial(orders.list_orders, uow, caller.user_id, status=status)
     records = fill(paging, read, lambda rows: [*map(schemas.record_of, rows)], schemas.size_of)
     pagination = Pagination.of(paging, records).model_dump()
     return schemas.decimal_response({"pagination": pagination, "items": records.rows})
@@ -303,4 +300,6 @@ async def read_prices(state: StateOf) -> Response:
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Return one of the caller's orders."""
-    return schemas.decimal_response(schemas.record_of(orders.get(uow, caller.user_id, order_id)))
+    return schemas.decimal_response(
+        schemas.record_of(orders.get_order(uow, caller.user_id, order_id))
+    )

@@ -12,7 +12,7 @@ from api.errors import problem_response
 from api.limits.bulkheads import STORAGE
 from api.middleware.headers import is_head
 from api.openapi import file_of, refuses
-from api.responses.downloads import streamed
+from api.responses.downloads import stream_file
 from api.responses.file_links import is_signed
 from api.route_classes import JsonRoute
 from api.state import State, state_of
@@ -146,7 +146,7 @@ def _file(
         headers["Content-Range"] = f"bytes {part.start}-{part.end}/{file.size}"
     content = iter(()) if is_head(request.scope) else _content(state, *found, part)
     status = 206 if byte_range else 200
-    return streamed(request, STORAGE, content, headers, file.mime_type, status=status)
+    return stream_file(request, STORAGE, content, headers, file.mime_type, status=status)
 
 
 def _content(

@@ -18,10 +18,10 @@ from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
 from api.html.frame import page
 from api.middleware.headers import VERSIONS
 from api.openapi import refuses, text_of
-from api.parameters import StateOf
 from api.route_classes import JsonRoute, ThreadedRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.operations import DependenciesHealth, ProcessHealth, ServiceLinks, ServiceRecord
+from api.state import StateOf
 from core import clock
 from core.errors import access, requests
 from core.settings import Settings

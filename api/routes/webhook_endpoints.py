@@ -6,10 +6,12 @@ from fastapi import APIRouter
 
 from api.auth.requirements import WebhookKeeper
 from api.openapi import refuses
-from api.parameters import Cursor, Limit, PathId, StateOf, Transaction
+from api.paging import Cursor, Limit
+from api.record_ids import PathId
 from api.route_classes import JsonRoute
 from api.schemas import webhook_endpoints as schemas
 from api.schemas.envelope import Envelope, envelope, filled
+from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests, webhooks
 from services.paging import PageRequest
 from services.webhooks import deliveries, webhook_endpoints
@@ -45,7 +47,11 @@ async def create_webhook_endpoint(
     """
     await state.check_receiver(caller.user_id, body.url)
     endpoint, secret = await state.in_unit_of_work(
-        webhook_endpoints.make, caller, url=body.url, types=body.types, list_id=body.list_id
+        webhook_endpoints.create_endpoint,
+        caller,
+        url=body.url,
+        types=body.types,
+        list_id=body.list_id,
     )
     return envelope(schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret))
 
@@ -55,7 +61,7 @@ def list_webhook_endpoints(
     uow: Transaction, caller: WebhookKeeper
 ) -> Envelope[list[schemas.WebhookEndpointRecord]]:
     """The caller's endpoints whose types the credential may see, newest first."""
-    endpoints = webhook_endpoints.list_of(uow, caller)
+    endpoints = webhook_endpoints.list_endpoints(uow, caller)
     return envelope([schemas.WebhookEndpointRecord.model_validate(each) for each in endpoints])
 
 
@@ -64,7 +70,7 @@ def read_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.WebhookEndpointRecord]:
     """Return one endpoint of the caller's."""
-    endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
+    endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     return envelope(schemas.WebhookEndpointRecord.model_validate(endpoint))
 
 
@@ -88,7 +94,9 @@ async def change_webhook_endpoint(
     if body.url is not None:
         await state.check_receiver(caller.user_id, body.url)
     change = EndpointChange(url=body.url, types=body.types, state=body.state)
-    endpoint = await state.in_unit_of_work(webhook_endpoints.change, caller, endpoint_id, change)
+    endpoint = await state.in_unit_of_work(
+        webhook_endpoints.change_endpoint, caller, endpoint_id, change
+    )
     return envelope(schemas.WebhookEndpointRecord.model_validate(endpoint))
 
 
@@ -97,7 +105,7 @@ def delete_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[int]:
     """Send nothing more to the endpoint, and show it no more."""
-    return envelope(webhook_endpoints.delete(uow, caller, endpoint_id))
+    return envelope(webhook_endpoints.delete_endpoint(uow, caller, endpoint_id))
 
 
 @router.post(
@@ -113,7 +121,7 @@ def rotate_webhook_secret(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.RotatedSecret]:
     """Make a new secret. For 24 hours the former one signs too: `webhook-signature` has both."""
-    secret = webhook_endpoints.rotate(uow, caller, endpoint_id)
+    secret = webhook_endpoints.rotate_secret(uow, caller, endpoint_id)
     return envelope(schemas.RotatedSecret(secret=secret))
 
 
@@ -143,7 +151,7 @@ def replay_webhook_events(
 ) -> Envelope[int]:
     """Send all events again that happened since a time, also those that were delivered: 1, or 0
     when there is none."""
-    return envelope(deliveries.replay(uow, caller, endpoint_id, body.since))
+    return envelope(deliveries.replay_events(uow, caller, endpoint_id, body.since))
 
 
 @router.get(
@@ -157,7 +165,7 @@ def list_webhook_deliveries(
     cursor: Cursor = None,
 ) -> Envelope[schemas.WebhookDeliveriesPage]:
     """Return the deliveries of the last 30 days, newest first, with the last answers."""
-    read = partial(deliveries.page, uow, caller, endpoint_id)
+    read = partial(deliveries.list_deliveries, uow, caller, endpoint_id)
     page = filled(
         PageRequest(limit, cursor=cursor),
         read,
@@ -181,5 +189,5 @@ def resend_webhook_delivery(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
 ) -> Envelope[schemas.WebhookDeliveryRecord]:
     """Send one event again, whatever became of it before."""
-    delivery = deliveries.resend(uow, caller, endpoint_id, delivery_id)
+    delivery = deliveries.resend_delivery(uow, caller, endpoint_id, delivery_id)
     return envelope(schemas.WebhookDeliveryRecord.of(delivery))

@@ -5,11 +5,11 @@ from fastapi import APIRouter, Request
 from api.auth.requirements import UNLIMITED
 from api.limits.bulkheads import MONEY
 from api.openapi import refuses
-from api.parameters import StateOf
 from api.route_classes import ThreadedRoute
 from api.schemas.envelope import Envelope, envelope
+from api.state import StateOf
 from core.errors import money, requests
-from services.credits import settlement
+from services.credits import payment_webhooks
 
 router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED], route_class=ThreadedRoute)
 
@@ -50,5 +50,7 @@ async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[i
     """Receive an event of Stripe. It may come twice, late, and before the events that led to it."""
     body = await request.body()
     signature = request.headers.get("stripe-signature", "")
-    await MONEY.run(settlement.receive, state.resources, state.payments, body, signature)
+    await MONEY.run(
+        payment_webhooks.receive_event, state.resources, state.payments, body, signature
+    )
     return envelope(1)

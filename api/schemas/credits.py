@@ -17,8 +17,8 @@ from core.settings import Settings
 from integrations.payments.port import PaymentChannel
 from models import OrderStatus, PaymentOrder
 from services.composer.call_charges import price_of_call
-from services.credits.checkout import CreditRate
 from services.credits.ledger import MAX_SOURCE_ID_CHARACTERS
+from services.credits.prices import CreditRate
 
 # JSON can contain NUL and lone surrogates, but the database can't store them.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")

@@ -4,7 +4,7 @@ from pydantic import AfterValidator, Field
 
 from api.schemas.envelope import AtMost, Body, Moment, Schema, Timestamp
 from core import ids
-from integrations.receivers import MAX_URL_CHARACTERS
+from integrations.receivers.destinations import MAX_URL_CHARACTERS
 from models import DeliveryStatus, EndpointState, WebhookDelivery
 from services.feed.catalogue import FeedEventType
 

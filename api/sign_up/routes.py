@@ -16,12 +16,13 @@ from api.bodies.forms import FORM, MULTIPART, body_fields, nested_inputs
 from api.bodies.json_bodies import media_type
 from api.html.problems import is_for_browser, mark_as_reader_page
 from api.openapi import refuses
-from api.parameters import ListId, StateOf
+from api.record_ids import ListId
 from api.route_classes import Handler, JsonRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, SignUpForm
 from api.sign_up.answer import answer_form
 from api.sign_up.submission import subscribe_stranger, validate_inputs
+from api.state import StateOf
 from core.errors import mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import lists

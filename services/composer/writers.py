@@ -89,10 +89,10 @@ class MetadataWriter:
                 left = min(seconds_left(), request.max_seconds)
                 seconds = left - min(_MAX_SPARE_SECONDS, left * _SPARE_SHARE)
                 if request.wanted:
-                    written = model_writer.metadata(plain, request.wanted, attended, seconds)
+                    written = model_writer.write_metadata(plain, request.wanted, attended, seconds)
                     fields = written.to_fields()
                 else:
-                    fields = join_tweets(model_writer.tweets(plain, attended, seconds))
+                    fields = join_tweets(model_writer.write_tweets(plain, attended, seconds))
             except DomainError as error:
                 if payment is not None:
                     payment.is_due = False

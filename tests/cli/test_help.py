@@ -85,7 +85,7 @@ def test_a_library_of_logs_does_not_bring_one_of_terminals() -> None:
 def test_commands_of_the_database_load_no_library_of_other_servers(stack: Stack) -> None:
     commands = ("lists list", "jobs list", "oauth-clients list")
     loaded = loaded_by(COMMANDS, *commands, **stack.environment)
-    assert {"psycopg2", "cli.maintenance"} <= loaded
+    assert {"psycopg2", "cli.jobs"} <= loaded
     assert loaded & OF_OTHER_SERVERS == set()
 
 

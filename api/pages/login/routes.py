@@ -17,10 +17,9 @@ from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
-from api.parameters import StateOf, Transaction
 from api.response_timing import pad_duration
 from api.route_classes import ThreadedRoute
-from api.state import State
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
 from services.accounts import accounts, logins, mailed_tokens
