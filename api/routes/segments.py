@@ -4,7 +4,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
-from api.limits.bulkheads import SEARCHES_BY_CALLER
+from api.limits.shares import SEARCHES_BY_CALLER
 from api.openapi import OF_OWN_LIST, refuses
 from api.paging import Paging
 from api.record_ids import ListId, PathId

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from api.auth import actors
 from api.browsers import client_address
 from api.errors import request_error
-from api.limits.bulkheads import ACTS_BY_LIST
+from api.limits.shares import ACTS_BY_LIST
 from api.response_timing import pad_duration
 from api.schemas.subscriptions import NewSubscription
 from api.state import State

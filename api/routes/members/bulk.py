@@ -12,7 +12,8 @@ from api.bodies.json_bodies import read_json, require_json_type, without_byte_or
 from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.idempotency_keys import read_idempotency_key
-from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
+from api.limits.bulkheads import RECORDS, STORAGE
+from api.limits.shares import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,
