@@ -2,11 +2,12 @@ from datetime import timedelta
 
 import httpx2
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.privacy.kept import RULES
 from services.privacy.purging import count_overdue, purge_outlived
 from tests.maintenance import resting_maintenance
 from tests.services.privacy.retention.aged_rows import MINUTE, SPANS, AgedRows
-from tests.stack import Stack, eventually
 
 COUNTED = [rule.name for rule in RULES if rule.moment is not None]
 TWO_ROUNDS = timedelta(hours=2)

@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import text
 
 from core.settings.notations import Retained
+from devstack.harness.stack import Stack
 from services.privacy.kept import RULES
 from services.privacy.purging import Purge, TablePurge, TablesNotPurged, purge_outlived
 from storage.unit_of_work import UnitOfWork
 from tests.faults.held_rows import uncommitted
 from tests.services.privacy.retention.aged_rows import AgedRows
-from tests.stack import Stack
 
 PURGED = [rule.name for rule in RULES if rule.is_purged]
 
