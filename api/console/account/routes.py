@@ -36,7 +36,7 @@ from services.accounts import (
     accounts,
     email_addresses,
     logins,
-    mailed_tokens,
+    page_paths,
     passwords,
     unsolicited_mail,
 )
@@ -121,7 +121,7 @@ EVENTS_ON_ACCOUNT = 5
 EVENTS_ON_PAGE = 50
 
 
-@router.get(mailed_tokens.ACCOUNT_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.ACCOUNT_PATH, dependencies=[PUBLIC])
 def show_account(visit: Visit, uow: Transaction) -> Response:
     person = accounts.get(uow, visit.user_id)
     lately = security_events.page(uow, visit.user_id, PageRequest(EVENTS_ON_ACCOUNT))
@@ -135,7 +135,7 @@ def show_account(visit: Visit, uow: Transaction) -> Response:
     )
 
 
-@router.post(mailed_tokens.SESSIONS_PATH, dependencies=[PUBLIC])
+@router.post(page_paths.SESSIONS_PATH, dependencies=[PUBLIC])
 def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
     wanted = visit.form.get("session", "")
     if wanted == "others":
@@ -143,10 +143,10 @@ def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
     else:
         sessions.end(uow, id_of(wanted) or 0, user_id=visit.user_id)
     words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
-    return visit.done(mailed_tokens.ACCOUNT_PATH, words)
+    return visit.done(page_paths.ACCOUNT_PATH, words)
 
 
-@router.get(mailed_tokens.PASSWORD_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.PASSWORD_PATH, dependencies=[PUBLIC])
 def show_password(visit: RecentVisit, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
         keys, more = keys_to_ask(uow, visit.user_id)
@@ -168,7 +168,7 @@ def show_password(visit: RecentVisit, form: EmptyForm) -> Response:
     )
 
 
-@router.post(mailed_tokens.PASSWORD_PATH, dependencies=[LOGIN])
+@router.post(page_paths.PASSWORD_PATH, dependencies=[LOGIN])
 async def change_password(visit: RecentFormVisit) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
     form = visit.form
@@ -188,10 +188,10 @@ async def change_password(visit: RecentFormVisit) -> Response:
         ending=ending,
     )
     words = "Your password is changed, and you are logged out everywhere else."
-    return visit.done(mailed_tokens.ACCOUNT_PATH, words)
+    return visit.done(page_paths.ACCOUNT_PATH, words)
 
 
-@router.get(mailed_tokens.EMAIL_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.EMAIL_PATH, dependencies=[PUBLIC])
 def show_email(visit: RecentVisit, form: EmptyForm) -> Response:
     current, _ = _personal_words(visit)
     return visit.form_page(
@@ -202,7 +202,7 @@ def show_email(visit: RecentVisit, form: EmptyForm) -> Response:
     )
 
 
-@router.post(mailed_tokens.EMAIL_PATH, dependencies=[LOGIN])
+@router.post(page_paths.EMAIL_PATH, dependencies=[LOGIN])
 async def ask_for_address(visit: RecentFormVisit) -> Response:
     """Mail a link to the new address, also if it has an account: nobody learns that by asking."""
     current, _ = await RECORDS.run(_personal_words, visit)
@@ -222,10 +222,10 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
     except DomainError as error:
         return await RECORDS.run(show_email, visit, problem_form(error, *_SHOWN))
     words = "We’re mailing a link to the new address. Nothing is changed before it is opened."
-    return visit.done(mailed_tokens.ACCOUNT_PATH, words)
+    return visit.done(page_paths.ACCOUNT_PATH, words)
 
 
-@router.get(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(visit: RecentVisit, uow: Transaction, token: Token = "") -> Response:
     """Show the change to the person who asked for it; nobody else can be talked into it."""
     new = recovery.read(uow, token, visit.user_id)
@@ -238,7 +238,7 @@ def show_new_address(visit: RecentVisit, uow: Transaction, token: Token = "") ->
     )
 
 
-@router.post(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+@router.post(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def change_address(visit: RecentFormVisit, token: Token = "") -> Response:
     keyring, secret = visit.state.resources.keyring, visit.form.get("token") or token
     try:
@@ -255,9 +255,9 @@ def change_address(visit: RecentFormVisit, token: Token = "") -> Response:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
         # A record came since the page was shown, which now says so.
-        path = f"{mailed_tokens.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
+        path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(visit.state, path)
-    reply = visit.done(mailed_tokens.ACCOUNT_PATH, "Your account has its new address.")
+    reply = visit.done(page_paths.ACCOUNT_PATH, "Your account has its new address.")
     visit.state.cookies.keep(reply, KNOWN, known)
     return reply
 
@@ -279,7 +279,7 @@ def _personal_words(visit: ConsoleVisit) -> tuple[str, str | None]:
         return person.email, person.name
 
 
-@router.get(mailed_tokens.EVENTS_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.EVENTS_PATH, dependencies=[PUBLIC])
 def show_events(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
     wanted = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
     found = security_events.page(uow, visit.user_id, wanted)

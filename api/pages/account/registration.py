@@ -46,7 +46,7 @@ from services.accounts import (
     accounts,
     email_addresses,
     logins,
-    mailed_tokens,
+    page_paths,
     passwords,
     unsolicited_mail,
 )
@@ -89,33 +89,33 @@ _RESET: _Words = {
 }
 
 
-@router.get(mailed_tokens.REGISTER_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.REGISTER_PATH, dependencies=[PUBLIC])
 def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return page("mailed.html") if sent is not None else _ask_page(request, state, _REGISTER)
 
 
-@router.post(mailed_tokens.REGISTER_PATH, dependencies=[LOGIN])
+@router.post(page_paths.REGISTER_PATH, dependencies=[LOGIN])
 async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Response:
     """Mail a link, or that the address has an account; the answer is the same."""
     return await _ask(request, state, form, MailKind.REGISTER, _REGISTER)
 
 
-@router.get(mailed_tokens.FORGOTTEN_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.FORGOTTEN_PATH, dependencies=[PUBLIC])
 def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return page("mailed.html") if sent is not None else _ask_page(request, state, _FORGOTTEN)
 
 
-@router.post(mailed_tokens.FORGOTTEN_PATH, dependencies=[LOGIN])
+@router.post(page_paths.FORGOTTEN_PATH, dependencies=[LOGIN])
 async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Response:
     return await _ask(request, state, form, MailKind.FORGOTTEN_PASSWORD, _FORGOTTEN)
 
 
-@router.get(mailed_tokens.REGISTRATION_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.REGISTRATION_PATH, dependencies=[PUBLIC])
 def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
     return _choosing(request, state, service.read_registration, _REGISTRATION, token)
 
 
-@router.post(mailed_tokens.REGISTRATION_PATH, dependencies=[LOGIN])
+@router.post(page_paths.REGISTRATION_PATH, dependencies=[LOGIN])
 async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     name = form.get("name", "")
     finish = partial(service.register, name=name)
@@ -123,12 +123,12 @@ async def register(request: Request, state: StateOf, form: FormOf, token: Token 
     return await _choose(request, state, form, token, read, _REGISTRATION, finish)
 
 
-@router.get(mailed_tokens.RESET_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.RESET_PATH, dependencies=[PUBLIC])
 def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
     return _choosing(request, state, service.read_reset, _RESET, token)
 
 
-@router.post(mailed_tokens.RESET_PATH, dependencies=[LOGIN])
+@router.post(page_paths.RESET_PATH, dependencies=[LOGIN])
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
     shown = shown_factor(request, state, form)
@@ -136,13 +136,13 @@ async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "
     return await _choose(request, state, form, token, service.read_reset, _RESET, finish, shown)
 
 
-@router.get(mailed_tokens.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
 def show_undo(request: Request, state: StateOf, uow: Transaction, token: Token = "") -> Response:
     email = service.read_undo(uow, token)
     return render_anonymous_page(request, state, "undo_email.html", token=token, email=email)
 
 
-@router.post(mailed_tokens.UNDO_EMAIL_PATH, dependencies=[LOGIN])
+@router.post(page_paths.UNDO_EMAIL_PATH, dependencies=[LOGIN])
 async def undo_address(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
@@ -153,7 +153,7 @@ async def undo_address(
     unknown = await PASSWORDS.run(passwords.make, secrets.token_urlsafe(32))
     made = await state.in_unit_of_work(recovery.undo_address, secret, password_hash=unknown)
     query = urlencode({"token": made})
-    return redirect_to_path(state, f"{mailed_tokens.RESET_PATH}?{query}")
+    return redirect_to_path(state, f"{page_paths.RESET_PATH}?{query}")
 
 
 def _ask_page(request: Request, state: State, words: _Words, **values: Any) -> Response:
@@ -257,7 +257,7 @@ async def _choose(
                 logins.clear(uow, attempt)
             return person
 
-        path, factor_shown = mailed_tokens.ACCOUNT_PATH, shown is not None
+        path, factor_shown = page_paths.ACCOUNT_PATH, shown is not None
         return await begin_session(request, state, path, prove, factor_shown=factor_shown)
     except DomainError as error:
         if error.kind is not Kind.INVALID and not is_problem(error):
