@@ -1,8 +1,11 @@
+"""The state that all handlers of one API process share."""
+
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
+from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
 from api.browsers import Cookies
@@ -96,3 +99,19 @@ class State:
 def state_of(connection: HTTPConnection) -> State:
     state: State = connection.app.state.pressroom
     return state
+
+
+async def _find_state(request: Request) -> State:
+    # FastAPI would run a plain function in a thread, so this function is a coroutine.
+    return state_of(request)
+
+
+StateOf = Annotated[State, Depends(_find_state)]
+
+
+async def _open_unit_of_work(state: StateOf) -> UnitOfWork:
+    return state.resources.unit_of_work()
+
+
+# The unit of work of a handler in a thread is committed before the response.
+Transaction = Annotated[UnitOfWork, Depends(_open_unit_of_work)]

@@ -14,8 +14,9 @@ from fastapi import APIRouter, Request
 
 from api.app import create_app
 from api.auth.requirements import requires_scope
-from api.parameters import StateOf
+from api.route_classes import ThreadedRoute
 from api.schemas.envelope import Envelope, envelope
+from api.state import StateOf
 from api.waiting.disconnects import run_while_connected
 from core.log_output import configure_logging
 from core.queues import Queue, RequestKind
@@ -25,12 +26,12 @@ from services.access.caller import Caller
 from services.jobs.kinds import register_request_kind
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
-from workers.main import run
-from workers.serving import serving
+from workers.main import run_worker
+from workers.serving import plan_serving
 
 BARE_QUEUE = "benchmark.bare"
 THREADS = 16
-router = APIRouter()
+router = APIRouter(route_class=ThreadedRoute)
 
 
 def echo(_: Resources, asked: RequestLease) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def main(role: str, *words: str) -> None:
         app.router.routes.insert(0, app.router.routes.pop())
         uvicorn.run(app, host="127.0.0.1", port=int(words[0]), log_config=None)
     elif role == "worker":
-        run(serving([Queue.REQUEST], THREADS))
+        run_worker(plan_serving([Queue.REQUEST], THREADS))
     else:
         options = ["--pool=threads", f"--concurrency={THREADS}", "--loglevel=WARNING"]
         app = bare_app(settings)

@@ -37,7 +37,7 @@ from services.subscriptions import lists, sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via, announce_change
 from services.webhooks import signing, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
-from workers.serving import serving
+from workers.serving import plan_serving
 
 ENDPOINTS = 8
 EVENTS_EACH = 300 if full_size() else 100
@@ -45,7 +45,7 @@ MEMBERS = 20
 _STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 MIN_TIMES = 0.5
 CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
-QUEUE_LIMIT = serving([Queue.WEBHOOKS]).limits[Queue.WEBHOOKS]
+QUEUE_LIMIT = plan_serving([Queue.WEBHOOKS]).limits[Queue.WEBHOOKS]
 _OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 _UNFINISHED = """
     SELECT FROM webhook_deliveries WHERE status = 'pending'
@@ -210,7 +210,7 @@ def _new_hooked(stack: Stack, url: str) -> Hooked:
         with stack.resources.unit_of_work() as uow:
             mailing_list = lists.get(uow, list_id)
             address = f"member{number}.{owner.user_id}@example.com"
-            sign_up.request(uow, mailing_list, address, _STRANGER)
+            sign_up.request_subscription(uow, mailing_list, address, _STRANGER)
     with stack.resources.unit_of_work() as uow:
         endpoint, _ = webhook_endpoints.create_endpoint(
             uow, caller, url=url, types=[CHANGED], list_id=None

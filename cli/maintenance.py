@@ -40,11 +40,11 @@ def run_or_list(
 
 
 def _details(row: Maintenance) -> dict[str, Any]:
-    from services.operators import last_seconds
+    from services.operators.maintenance_runs import run_seconds
 
     return {
         **fields(row, "name every_seconds last_started_at last_finished_at"),
-        "last_seconds": last_seconds(row),
+        "last_seconds": run_seconds(row),
         **fields(row, "last_result last_error"),
         "is_running": row.lease_expires_at is not None,
         **fields(row, "due_at"),
@@ -53,9 +53,9 @@ def _details(row: Maintenance) -> dict[str, Any]:
 
 def _row(row: Maintenance, *, now: datetime) -> dict[str, Any]:
     """Return the cells of a table of 80 columns, with times relative to ``now``."""
-    from services.operators import last_seconds
+    from services.operators.maintenance_runs import run_seconds
 
-    seconds = last_seconds(row)
+    seconds = run_seconds(row)
     is_running = row.lease_expires_at is not None
     due = (row.due_at - now).total_seconds()
     started = row.last_started_at

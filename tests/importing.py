@@ -16,7 +16,7 @@ from models import FINISHED, Job, MailingList, MemberImport, User
 from services.access.caller import Caller
 from services.jobs.lease import Lease
 from services.jobs.transitions import claim_job, fail_job, hand_back_job
-from services.subscriptions import figures, lists
+from services.subscriptions import lists, subscriber_counts
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.imports import (
     accepting,
@@ -108,7 +108,7 @@ class Importing:
     def remove(self, list_id: int, address: str) -> None:
         """As the list's owner does."""
         with self.person(list_id, address) as (uow, of, person):
-            members.remove(uow, of, person.id, Actor(ActorKind.OWNER, Via.LOGIN))
+            members.remove_member(uow, of, person.id, Actor(ActorKind.OWNER, Via.LOGIN))
 
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:
@@ -164,7 +164,7 @@ class Importing:
                 assert isinstance(job_id, int)
                 lease = self.claim(job_id)
                 if lease is not None:
-                    self._take_turn(unsubscribe.follow, lease)
+                    self._take_turn(unsubscribe.follow_opt_outs, lease)
 
     def _take_turn(self, run: Callable[[Resources, Lease], bool | None], lease: Lease) -> bool:
         """Whether the next turn is this process's too."""
@@ -228,7 +228,7 @@ class Importing:
     def count(self, list_id: int) -> int:
         """As the list shows it."""
         with self.resources.unit_of_work() as uow:
-            return figures.count_subscribers(uow, [list_id])[list_id]
+            return subscriber_counts.count_subscribers(uow, [list_id])[list_id]
 
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""

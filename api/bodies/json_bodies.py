@@ -5,32 +5,18 @@ read exactly, from the text that was sent.
 """
 
 import json
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from functools import cached_property
-from inspect import iscoroutinefunction
 from itertools import count
-from json import JSONDecodeError
-from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import Any, NoReturn, TypeVar
 
 import orjson
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from api.bodies.unknown_names import (
-    KnownNames,
-    begin_strict_handling,
-    check_body_names,
-    has_strict_handling,
-    known_names_of,
-    unknown,
-    unknown_query_names,
-)
+from api.bodies.unknown_names import check_body_names, has_strict_handling
 from api.errors import body_error
-from api.limits.bulkheads import RECORDS, STORAGE
-from api.preferences import preference_of
+from api.limits.bulkheads import STORAGE
 from core.errors import requests
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -145,63 +131,3 @@ class JsonRequest(Request):
                 await STORAGE.run(check_body_names, self, parsed)
             self._json = parsed
         return self._json
-
-
-@runtime_checkable
-class BeforeBody(Protocol):
-    """A dependency that must pass before any of the body is read."""
-
-    async def pass_before_body(self, request: Request) -> None: ...
-
-    async def pass_before_refusal(self, request: Request) -> None:
-        """Check the credentials and count the call, so that refused calls are rate-limited too."""
-
-
-class ThreadedRoute(APIRoute):
-    """A route whose handler, if it is a plain function, works in the threads of ``RECORDS``."""
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        if not iscoroutinefunction(endpoint):
-            endpoint = RECORDS.threaded(endpoint)
-        super().__init__(path, endpoint, **options)
-
-
-class JsonRoute(ThreadedRoute):
-    """A route whose handler may declare a JSON body, which is refused in another media type.
-
-    FastAPI reads a declared body before the dependencies run. This route lets those pass first that
-    check the caller: strangers must not fill the memory for bodies. A handler that declares no body
-    may read a form itself.
-    """
-
-    @cached_property
-    def known_names(self) -> KnownNames:
-        return known_names_of(self)
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-        calls: list[Any] = [each.call for each in self.dependant.dependencies]
-        first = [call for call in calls if isinstance(call, BeforeBody)]
-
-        async def handle_json(request: Request) -> Response:
-            has_preference = self.include_in_schema and "prefer" in request.headers
-            if has_preference and preference_of(request).is_strict:
-                names = self.known_names
-                if unknown_in_query := unknown_query_names(request, names):
-                    for dependency in first:
-                        await dependency.pass_before_refusal(request)
-                    raise unknown(("query", name) for name in unknown_in_query)
-                begin_strict_handling(request, names)
-            read = JsonRequest(request.scope, request.receive)
-            if self.body_field is not None:
-                for dependency in first:
-                    await dependency.pass_before_body(read)
-                if await read.body():
-                    require_json_type(read)
-                    if has_strict_handling(read):
-                        # Here, since FastAPI would hide why the body was refused.
-                        with suppress(JSONDecodeError):
-                            await read.json()
-            return await handle(read)
-
-        return handle_json

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth.requirements import PUBLIC
 from api.html.frame import HEADERS
 from api.middleware.headers import is_head
-from api.parameters import StateOf
+from api.route_classes import ThreadedRoute
+from api.state import StateOf
 from core.errors import DomainError, money
 from core.logging import get_logger
 from models import OrderStatus, PaymentOrder
@@ -17,7 +18,7 @@ from services.credits.polling import REFRESH_ORDER
 
 log = get_logger(__name__)
 
-router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
 # A payer waits at most so long. After "pending", the client learns the result by other calls.
 ASK_SECONDS = 6.0

@@ -12,7 +12,7 @@ from api.middleware.headers import is_head
 from api.waiting.streams import SLOW_DOWNLOADS
 
 
-def streamed(
+def stream_file(
     request: Request,
     bulkhead: Bulkhead,
     content: Iterator[bytes],
@@ -21,13 +21,13 @@ def streamed(
     *,
     status: int = HTTPStatus.OK,
 ) -> StreamingResponse:
-    """Answer pieces that are made in threads of the bulkhead; none of them to a HEAD."""
+    """Stream the content, which threads of the bulkhead produce. A HEAD request gets none."""
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
     watched = SLOW_DOWNLOADS.watched(client_address(request), pieces)
     return StreamingResponse(watched, status, headers, media_type)
 
 
-def download_headers(filename: str) -> dict[str, str]:
+def build_download_headers(filename: str) -> dict[str, str]:
     return {
         "Content-Disposition": f'attachment; filename="{filename}"',
         "Cache-Control": "private, no-store",

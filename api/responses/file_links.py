@@ -8,8 +8,8 @@ from core.errors import media
 from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 
 
-def import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
-    """Return the URL of the rows that an import didn't add. The URL's signature expires.
+def build_import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
+    """Return the URL of the rows that an import didn't add, with a signature that expires.
 
     A caller without a recent login gets a URL without a signature. Such a URL can't be opened. The
     result is never ``None``, because released clients expect a URL.
@@ -20,19 +20,19 @@ def import_errors_url(state: State, import_id: int, *, has_recent_login: bool = 
     return _signed_url(state, path)
 
 
-def export_url(state: State, export_id: int, form: str) -> str:
-    """Return the signed URL of an export's file, for a caller with a recent login; it expires."""
+def sign_export_url(state: State, export_id: int, form: str) -> str:
+    """Return the signed URL of an export's file, which is only for a caller with a recent login."""
     return _signed_url(state, f"/exports/{export_id}/file.{form}.gz")
 
 
 def require_signed_url(request: Request) -> None:
-    """Raises ``link.invalid`` unless the request's path is signed and not yet expired."""
+    """Require a valid signature of the request's path; raises ``link.invalid``."""
     if not is_signed(request, FILE_URLS, request.scope["path"]):
         raise media.SIGNED_LINK_INVALID()
 
 
 def is_signed(request: Request, urls: SignedUrls, name: str) -> bool:
-    """Return whether the request's query opens the file of this name."""
+    """Return whether the query has a valid signature for the file with this name."""
     return urls.opens(
         state_of(request).resources.keyring,
         name,

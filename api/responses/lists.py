@@ -6,31 +6,34 @@ from api.schemas.lists import Channel
 from api.state import State
 from integrations.challenges.port import ChallengeProviderName
 from models import MailingList
-from services.subscriptions import consent, figures
-from services.subscriptions import lists as own_lists
+from services.subscriptions import subscriber_counts
+from services.subscriptions.consent.wordings import current_wordings
+from services.subscriptions.lists import field_keys
 from storage.unit_of_work import UnitOfWork
 
 
-def list_responses(uow: UnitOfWork, state: State, lists: Sequence[MailingList]) -> list[Channel]:
-    """Return the records of lists, with their numbers, site keys and wordings."""
-    subscribers = figures.count_subscribers(uow, {each.id for each in lists})
-    texts = consent.of_lists(uow, lists)
-    keys = {
+def describe_lists(
+    uow: UnitOfWork, state: State, mailing_lists: Sequence[MailingList]
+) -> list[Channel]:
+    """Return the records of lists, with their numbers of subscribers, site keys and wordings."""
+    subscribers = subscriber_counts.count_subscribers(uow, {each.id for each in mailing_lists})
+    wordings = current_wordings(uow, mailing_lists)
+    site_keys = {
         name: state.challenges.challenge_for(ChallengeProviderName(name)).site_key
-        for name in {each.challenge_provider for each in lists}
+        for name in {each.challenge_provider for each in mailing_lists}
         if name is not None and name in state.challenges.configured
     }
     return [
         Channel.of(
-            each,
-            subscribers[each.id],
-            keys.get(each.challenge_provider or ""),
-            texts.get(each.id),
-            own_lists.field_keys(uow, each),
+            mailing_list,
+            subscribers[mailing_list.id],
+            site_keys.get(mailing_list.challenge_provider or ""),
+            wordings.get(mailing_list.id),
+            field_keys(uow, mailing_list),
         )
-        for each in lists
+        for mailing_list in mailing_lists
     ]
 
 
-def list_response(uow: UnitOfWork, state: State, mailing_list: MailingList) -> Channel:
-    return list_responses(uow, state, [mailing_list])[0]
+def describe_list(uow: UnitOfWork, state: State, mailing_list: MailingList) -> Channel:
+    return describe_lists(uow, state, [mailing_list])[0]

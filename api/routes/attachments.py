@@ -7,8 +7,8 @@ from pydantic import BeforeValidator
 
 from api.auth.requirements import requires_scope
 from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
-from api.bodies.json_bodies import JsonRoute
 from api.bodies.unknown_names import refuse_parts
+from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
@@ -16,14 +16,15 @@ from api.openapi import (
     OF_IDEMPOTENCY,
     OF_QUEUES,
     PREFER_PARAMETER,
-    goes_on,
+    accepted_response,
     refuses,
 )
-from api.parameters import Paging, StateOf, Transaction, idempotency_key
+from api.paging import Paging
 from api.preferences import PreferenceOf
+from api.route_classes import JsonRoute
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
-from api.state import State
+from api.state import State, StateOf, Transaction
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, access, media, requests
 from core.queues import Queue
@@ -76,7 +77,7 @@ _UPLOAD: dict[str, Any] = {
     "/attachments",
     response_model=Envelope[AttachmentRecord],
     openapi_extra=_UPLOAD,
-    responses=goes_on(
+    responses=accepted_response(
         Envelope[AttachmentRecord],
         media.ATTACHMENT_FILE_MISSING,
         media.ATTACHMENT_SEVERAL_FILES,
@@ -98,7 +99,7 @@ _UPLOAD: dict[str, Any] = {
         *OF_QUEUES,
         requests.SERVICE_BUSY,
         requests.SERVICE_UNAVAILABLE,
-        said="The wait ran out; the work goes on. Location leads to the record.",
+        description="The wait ran out; the work goes on. Location leads to the record.",
     ),
 )
 async def upload_attachment(
@@ -134,7 +135,7 @@ async def _accept(
     form = await read_form(request)
     refuse_parts(request, form.names())
     part = file_named(form, "file")
-    key = idempotency_key(request, caller, form.parts())
+    key = read_idempotency_key(request, caller, form.parts())
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
         upload.accept_upload,

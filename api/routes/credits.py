@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.auth.requirements import OPTIONAL, PUBLIC, AuthoriseSpender, CreditEditor, CreditReader
-from api.bodies.json_bodies import JsonRoute, read_exact_json
+from api.auth.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader, CreditSpender
+from api.bodies.json_bodies import read_exact_json
+from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import MONEY
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,
@@ -14,21 +15,14 @@ from api.openapi import (
     json_request_body,
     refuses,
 )
-from api.parameters import (
-    Cursor,
-    Limit,
-    Offset,
-    Paging,
-    PathId,
-    StateOf,
-    Transaction,
-    idempotency_key,
-)
+from api.paging import Cursor, Limit, Offset, Paging
 from api.preferences import PreferenceOf
+from api.record_ids import PathId
 from api.responses.jobs import wait_for_job
+from api.route_classes import JsonRoute
 from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
-from api.state import State, state_of
+from api.state import State, StateOf, Transaction, state_of
 from core.errors import money, requests
 from core.queues import Queue
 from models import CreditAction, JobStatus, OrderStatus, PaymentOrder
@@ -61,17 +55,16 @@ router = APIRouter(tags=["Credits"], route_class=JsonRoute)
         requests.IDEMPOTENCY_KEY_REUSED,
     ),
 )
-async def consume_credits(request: Request, authorise: AuthoriseSpender) -> Response:
+async def consume_credits(request: Request, caller: CreditSpender) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`.
 
     An error for too few credits names the caller's `balance_credit` and what is `needed`.
     """
     content = await request.body()
-    return await MONEY.run(_consume, request, authorise, content)
+    return await MONEY.run(_consume, request, caller, content)
 
 
-def _consume(request: Request, authorise: AuthoriseSpender, content: bytes) -> Response:
-    caller = authorise()
+def _consume(request: Request, caller: Caller, content: bytes) -> Response:
     body = read_exact_json(request, content, schemas.NewCharge)
     charge = ledger.consume_credits(
         state_of(request).resources.database,
@@ -79,7 +72,7 @@ def _consume(request: Request, authorise: AuthoriseSpender, content: bytes) -> R
         amount=body.amount_credit,
         source_id=body.source_id,
         meta=body.meta,
-        key=idempotency_key(request, caller, [content]),
+        key=read_idempotency_key(request, caller, [content]),
     )
     headers = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
     return schemas.decimal_response(charge.entry, headers)
@@ -223,7 +216,7 @@ async def topup_credits(
         state.payments,
         OrderRequest(**dict(body)),
         user_id=caller.user_id if caller else None,
-        key=idempotency_key(request, caller, [content]) if caller else None,
+        key=read_idempotency_key(request, caller, [content]) if caller else None,
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:

@@ -6,11 +6,13 @@ from fastapi import APIRouter, Query, Response
 
 from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import OF_EVENT_TYPES
-from api.bodies.json_bodies import JsonRoute
 from api.openapi import refuses
-from api.parameters import Limit, PathId, StateOf
+from api.paging import Limit
+from api.record_ids import PathId
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, enveloped
 from api.schemas.events import FeedEventsPage
+from api.state import StateOf
 from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
 from core.errors.mailing import LIST_NOT_FOUND
 from core.errors.requests import CURSOR_INVALID

@@ -5,19 +5,21 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, refuses
-from api.parameters import ListId, Paging, StateOf, Transaction
-from api.responses.lists import list_response, list_responses
+from api.paging import Paging
+from api.record_ids import ListId
+from api.responses.lists import describe_list, describe_lists
+from api.route_classes import JsonRoute
 from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
+from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
-from services.subscriptions import deny_lists, figures, lists
-from services.subscriptions.figures import FiguresBy
+from services.subscriptions import daily_figures, deny_lists, lists
+from services.subscriptions.daily_figures import FiguresBy
 from services.subscriptions.members import traces
 
 # Errors for the fields of a list.
@@ -54,7 +56,7 @@ def create_list(
         fields=body.sent(),
         providers=state.challenges.configured,
     )
-    return envelope(list_response(uow, state, made))
+    return envelope(describe_list(uow, state, made))
 
 
 @router.get("/lists", responses=refuses(requests.CURSOR_INVALID))
@@ -63,7 +65,7 @@ def list_lists(
 ) -> Envelope[Page[schemas.Channel]]:
     """The caller's lists without archived ones, newest first."""
     read = partial(lists.list_of, uow, caller.user_id)
-    return envelope(page(paging, read, partial(list_responses, uow, state)))
+    return envelope(page(paging, read, partial(describe_lists, uow, state)))
 
 
 @router.get(
@@ -73,7 +75,7 @@ def read_list(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
 ) -> Envelope[schemas.Channel]:
     """A list of any owner, by its id or slug."""
-    return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
+    return envelope(describe_list(uow, state, lists.get_named(uow, list_id)))
 
 
 @router.get("/lists/{list_id}/stats", responses=refuses(*OF_OWN_LIST, mailing.FIGURES_RANGE))
@@ -93,10 +95,10 @@ def read_list_stats(
     another list count as left. A pending person has not joined. By tier, a member who gets another
     tier left the one and joined the other. The net of all days is the number of active members.
     """
-    days = figures.day_range(first, last)
+    days = daily_figures.choose_days(first, last)
     mailing_list = lists.owned(uow, caller, list_id)
-    found = figures.read(uow, mailing_list.id, days, by)
-    sign_ups = figures.sign_ups(uow, mailing_list.id, days)
+    found = daily_figures.read_figures(uow, mailing_list.id, days, by)
+    sign_ups = daily_figures.count_sign_ups(uow, mailing_list.id, days)
     return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
 
 
@@ -106,11 +108,11 @@ def change_list(
     state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
 ) -> Envelope[schemas.Channel]:
     """Change the fields that the body names; the others stay."""
-    values = lists.checked(uow.settings, body.sent())
+    values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)
     lists.change(uow, mailing_list, values, state.challenges.configured)
     uow.session.refresh(mailing_list)
-    return envelope(list_response(uow, state, mailing_list))
+    return envelope(describe_list(uow, state, mailing_list))
 
 
 @router.delete(
@@ -125,7 +127,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
     A session needs a login of the last 15 minutes.
     """
     mailing_list = lists.owned(uow, caller, list_id)
-    traces.revoke(uow, caller, mailing_list)
+    traces.revoke_traces(uow, caller, mailing_list)
     return envelope(1)
 
 
@@ -185,7 +187,7 @@ def preview_changed_list(
 ) -> Envelope[schemas.ListPreview]:
     """The same as if the list had been changed like this. Nothing is changed."""
     chosen = reader_languages.chosen(language or "")
-    values = lists.checked(uow.settings, body.sent())
+    values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)
     trial = uow.session.begin_nested()
     lists.change(uow, mailing_list, values, state.challenges.configured)
@@ -200,7 +202,7 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 @deny_list_router.get("/deny-list")
 def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.DenyListRecord]:
     """The addresses and domains of which the caller wants no new members."""
-    found = deny_lists.read(uow, caller.user_id)
+    found = deny_lists.read_deny_list(uow, caller.user_id)
     return envelope(
         schemas.DenyListRecord(
             addresses=[*found.addresses], domains=[*found.domains], erased=found.erased
@@ -219,8 +221,8 @@ def replace_deny_list(
     People with a denied address can't join a list of the caller. Existing members stay. Denied
     addresses of erased people stay denied. To remove one, name the address in a PATCH.
     """
-    entries = deny_lists.normalised(body.addresses, body.domains)
-    return envelope(deny_lists.replace(uow, caller.user_id, entries))
+    entries = deny_lists.normalise_entries(body.addresses, body.domains)
+    return envelope(deny_lists.replace_entries(uow, caller.user_id, entries))
 
 
 @deny_list_router.patch(
@@ -230,6 +232,8 @@ def change_deny_list(
     uow: Transaction, caller: ListEditor, body: schemas.DenyListChanges
 ) -> Envelope[int]:
     """Add and remove entries of the deny list; the answer is how many came or went."""
-    add = deny_lists.normalised(body.add_addresses, body.add_domains, verb="add_")
-    remove = deny_lists.normalised(body.remove_addresses, body.remove_domains, verb="remove_")
-    return envelope(deny_lists.change(uow, caller.user_id, add=add, remove=remove))
+    add = deny_lists.normalise_entries(body.add_addresses, body.add_domains, verb="add_")
+    remove = deny_lists.normalise_entries(
+        body.remove_addresses, body.remove_domains, verb="remove_"
+    )
+    return envelope(deny_lists.change_entries(uow, caller.user_id, add=add, remove=remove))

@@ -15,18 +15,19 @@ from api.bodies.forms import (
     FormOrJsonBody,
     FormOrJsonBodyOf,
 )
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.openapi import array_pages, refuses
-from api.parameters import ArrayPaging, ListId, PathId, StateOf, Transaction, link_next
-from api.responses.lists import list_response, list_responses
+from api.paging import ArrayPaging, link_next_page
+from api.record_ids import ListId, PathId
+from api.responses.lists import describe_list, describe_lists
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import (
     Opponent,
     OwnSubmission,
     SubscriptionRecord,
 )
-from api.state import State
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, mailing, requests
 from core.scopes import Scope
 from models import OptOutKind
@@ -87,7 +88,9 @@ def subscribe_me(
     mailing_list = lists.get(uow, list_id)
     values = {} if body is None else body.fields
     attributes = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
-    return envelope(sign_up.join(uow, mailing_list, person, actor, submission=attributes))
+    return envelope(
+        sign_up.subscribe_person(uow, mailing_list, person, actor, submission=attributes)
+    )
 
 
 @router.delete(
@@ -185,7 +188,7 @@ def read_my_subscription(
     """The caller's subscription to a list, by its id or slug, whatever its status."""
     mailing_list = lists.get_named(uow, list_id, archived=True)
     record = members.get_own(uow, mailing_list.id, caller.user_id)
-    channel = list_response(uow, state, mailing_list)
+    channel = describe_list(uow, state, mailing_list)
     return envelope(SubscriptionRecord.of_row(record, list=channel))
 
 
@@ -200,12 +203,12 @@ def list_my_subscriptions(
 ) -> Envelope[list[SubscriptionRecord]]:
     """The caller's subscriptions, pending ones too, newest first."""
     page = members.list_of(uow, caller.user_id, paging)
-    channels = list_responses(uow, state, [mailing_list for _, mailing_list in page.rows])
+    channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
     records = [
         SubscriptionRecord.of_row(record, list=channel)
         for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
-    link_next(request, response, page)
+    link_next_page(request, response, page)
     return envelope(records)
 
 
@@ -234,7 +237,7 @@ def read_opponent(
     mailing_list = lists.get(uow, list_id, archived=True)
     person = principal.get_person(uow, mailing_list)
     record = members.get_own(uow, mailing_list.id, person.id)
-    channel = list_response(uow, state, mailing_list)
+    channel = describe_list(uow, state, mailing_list)
     subscription = SubscriptionRecord.of_row(record)
     if principal.trace:
         subscription = subscription.masked()

@@ -5,11 +5,13 @@ from functools import partial
 from fastapi import APIRouter
 
 from api.auth.requirements import WebhookKeeper
-from api.bodies.json_bodies import JsonRoute
 from api.openapi import refuses
-from api.parameters import Cursor, Limit, PathId, StateOf, Transaction
+from api.paging import Cursor, Limit
+from api.record_ids import PathId
+from api.route_classes import JsonRoute
 from api.schemas import webhook_endpoints as schemas
 from api.schemas.envelope import Envelope, envelope, filled
+from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests, webhooks
 from services.paging import PageRequest
 from services.webhooks import deliveries, webhook_endpoints

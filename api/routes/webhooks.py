@@ -5,12 +5,13 @@ from fastapi import APIRouter, Request
 from api.auth.requirements import UNLIMITED
 from api.limits.bulkheads import MONEY
 from api.openapi import refuses
-from api.parameters import StateOf
+from api.route_classes import ThreadedRoute
 from api.schemas.envelope import Envelope, envelope
+from api.state import StateOf
 from core.errors import money, requests
 from services.credits import payment_webhooks
 
-router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED])
+router = APIRouter(tags=["Credits"], dependencies=[UNLIMITED], route_class=ThreadedRoute)
 
 _SIGNATURE = {
     "name": "Stripe-Signature",

@@ -13,14 +13,15 @@ from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBodyOf
-from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST
-from api.parameters import StateOf, Transaction
+from api.route_classes import ThreadedRoute
+from api.state import StateOf, Transaction
 from core.errors import people
 from services.accounts import email_addresses
-from services.subscriptions import branding, consent, page_urls, sign_up
+from services.subscriptions import branding, page_urls, sign_up
+from services.subscriptions.consent import wordings
 from services.subscriptions.members.changes import Via
 
 router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=ThreadedRoute)
@@ -35,10 +36,10 @@ def show_confirmation(
     address = confirmation.record.email
     return list_page(
         "confirm.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
-        wording=consent.of_lists(uow, [mailing_list]).get(mailing_list.id),
+        wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
         is_confirmed=confirmation.is_confirmed,
         wants_mail=confirmation.record.email_enabled,
         words=mailing_list.thanks_text,
@@ -57,7 +58,7 @@ async def confirm_subscription(
     confirmation = await state.in_unit_of_work(sign_up.read_confirmation, secret)
     principal = Principal(confirmation.record.user_id, Via.CONFIRMATION, None)
     actor = actors.actor_of_principal(request, principal)
-    confirm = partial(sign_up.confirm, secret=secret, actor=actor)
+    confirm = partial(sign_up.confirm_subscription, secret=secret, actor=actor)
     await ACTS_BY_LIST.run(confirmation.mailing_list.id, state.transact, confirm)
     return see_other(urlencode({"token": secret}))
 

@@ -9,14 +9,14 @@ from fastapi import Response
 from api.html.frame import list_page
 from api.sign_up.inputs import build_inputs
 from api.state import State
-from core.errors import DomainError, mailing
 from core.settings import Settings, origins
 from core.settings.origins import PlainUrl
 from integrations.challenges.port import ChallengeAction, ChallengeProviderName
 from integrations.challenges.siteverify import WIDGETS
 from models import MailingList, MemberField
 from services.accounts import accounts, email_addresses
-from services.subscriptions import branding, consent, lists, page_urls
+from services.subscriptions import branding, lists, page_urls
+from services.subscriptions.consent import wordings
 from storage.unit_of_work import UnitOfWork
 
 
@@ -45,8 +45,8 @@ class ListForm:
             mailing_list,
             fields={each.field.key: each.field for each in sign_up_fields},
             required_keys=frozenset(each.field.key for each in sign_up_fields if each.is_required),
-            wording=consent.of_lists(uow, [mailing_list]).get(mailing_list.id),
-            look=branding.of(uow, mailing_list),
+            wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+            look=branding.read_look(uow, mailing_list),
             masked_owner=email_addresses.masked(owner.email),
         )
 
@@ -64,16 +64,6 @@ class FormErrors:
     message: str | None
     by_input: Mapping[str, str]
     headers: Mapping[str, str]
-
-
-def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """Return the list with this id or slug; raises ``list.not_found``, even for an invalid slug."""
-    try:
-        return lists.get_named(uow, name, archived=archived)
-    except DomainError as error:
-        if error.code != mailing.LIST_NAME_INVALID.code:
-            raise
-        raise mailing.LIST_NOT_FOUND() from None
 
 
 def render_form(

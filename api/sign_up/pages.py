@@ -6,12 +6,13 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import body_fields, nested_inputs
-from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import list_page
 from api.html.problems import reader_language
-from api.parameters import PathId, StateOf, Transaction
+from api.record_ids import PathId, find_list
+from api.route_classes import ThreadedRoute
 from api.sign_up.answer import answer_form
-from api.sign_up.form import ListForm, find_list, render_form
+from api.sign_up.form import ListForm, render_form
+from api.state import StateOf, Transaction
 from core.errors import requests
 from services.subscriptions import branding, lists, page_urls
 
@@ -51,7 +52,7 @@ def show_subscribed(
     mailing_list = lists.get(uow, list_id)
     return list_page(
         "subscribed.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         must_confirm=mailing_list.confirm_required,

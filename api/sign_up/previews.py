@@ -38,7 +38,7 @@ def render_preview(
         must_confirm = mailing_list.confirm_required
         page = list_page(
             "confirm.html" if must_confirm else "subscribed.html",
-            branding.of(uow, mailing_list),
+            branding.read_look(uow, mailing_list),
             language=language,
             list_title=mailing_list.title,
             words=mailing_list.thanks_text,

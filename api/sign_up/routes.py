@@ -8,19 +8,21 @@ list's challenge, the confirmation, the rate limits and the limits of unsolicite
 
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import FORM, MULTIPART, body_fields, nested_inputs
-from api.bodies.json_bodies import JsonRoute, media_type
+from api.bodies.json_bodies import media_type
 from api.html.problems import is_for_browser, mark_as_reader_page
 from api.openapi import refuses
-from api.parameters import ListId, StateOf
+from api.record_ids import ListId
+from api.route_classes import Handler, JsonRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.subscriptions import NewSubscription, SignUpForm
 from api.sign_up.answer import answer_form
 from api.sign_up.submission import subscribe_stranger, validate_inputs
+from api.state import StateOf
 from core.errors import mailing, requests
 from core.languages import reader_languages
 from services.subscriptions import lists
@@ -28,10 +30,24 @@ from services.subscriptions import lists
 # The result for every address, so that nobody learns who subscribes.
 ACCEPTED = 1
 
-router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
+
+class _SignUpRoute(JsonRoute):
+    """A route that answers a browser's form by pages, even if it refuses the request."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def handle_form(request: Request) -> Response:
+            _mark_browser_form(request)
+            return await handle(request)
+
+        return handle_form
 
 
-async def _mark_browser_form(request: Request) -> None:
+router = APIRouter(tags=["Subscriptions"], route_class=_SignUpRoute)
+
+
+def _mark_browser_form(request: Request) -> None:
     """Mark the response as a page, even for an error, if a browser sent the form.
 
     A program that sends a form accepts JSON and no HTML.
@@ -55,7 +71,7 @@ def _describe_body() -> dict[str, Any]:
 
 @router.post(
     "/subscriptions/{list_id}",
-    dependencies=[Depends(_mark_browser_form), PUBLIC],
+    dependencies=[PUBLIC],
     openapi_extra=_describe_body(),
     response_model=Envelope[int],
     responses={

@@ -184,8 +184,8 @@ def _text(reply: dict[str, object], name: str) -> str:
 
 
 # The sources are developers.cloudflare.com/turnstile/get-started and
-# /reference/content-security-policy, docs.hcaptcha.com, and developers.google.com/recaptcha with its
-# pages /docs/display and /docs/faq.
+# /reference/content-security-policy, docs.hcaptcha.com, and /docs/display and /docs/faq of
+# developers.google.com/recaptcha.
 _CLOUDFLARE = "https://challenges.cloudflare.com"
 _HCAPTCHA = "https://hcaptcha.com https://*.hcaptcha.com"
 _GOOGLE = "https://www.google.com/recaptcha/"

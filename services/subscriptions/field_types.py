@@ -17,7 +17,7 @@ from models import FieldType, MailingList, MemberField
 from services.subscriptions import fields
 from services.subscriptions.fields import FieldValue
 from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.field_values import cell_shown, read_value
+from services.subscriptions.imports.field_values import abbreviate_cell, parse_value
 from services.subscriptions.members import locks
 from storage.connections import unless
 from storage.unit_of_work import UnitOfWork
@@ -67,19 +67,21 @@ FROM {_NEW} WHERE c.import_id IN (SELECT id FROM imports WHERE user_id = :owner_
 ]
 
 
-def change(uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]) -> MemberField:
-    """``fields.change``, which may name a new type too: texts are read as an import reads them.
+def change_field_and_type(
+    uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]
+) -> MemberField:
+    """Change a field, and possibly its type. Texts are then parsed as an import parses them.
 
-    Raises what that raises and ``field.in_use``, ``field.values_unfit``, ``field.too_many_values``,
-    ``list.busy``.
+    Raises the errors of ``fields.change_field``, ``field.in_use``, ``field.values_unfit``,
+    ``field.too_many_values``, ``list.busy``.
     """
-    columns = fields.checked(values)
-    field = fields.get(uow, owner_id, field_id, lock=True)
+    columns = fields.validate_columns(values)
+    field = fields.get_field(uow, owner_id, field_id, lock=True)
     type_ = FieldType(columns.get("type", field.type))
     if type_ != field.type:
         columns.setdefault("choices", [])
         _convert(uow, field, MemberField(type=type_, label=field.label, choices=columns["choices"]))
-    return fields.change(uow, owner_id, field_id, columns)
+    return fields.change_field(uow, owner_id, field_id, columns)
 
 
 def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
@@ -114,15 +116,15 @@ def _converted(changed: MemberField, found: Sequence[FieldValue]) -> list[FieldV
     new: list[FieldValue | None] = []
     for written in texts:
         try:
-            new.append(read_value(written, changed, forms, 0))
+            new.append(parse_value(written, changed, forms, 0))
         except ValueError:
             new.append(None)
-    unfit = [cell_shown(each) for each, value in zip(texts, new, strict=True) if value is None]
+    unfit = [abbreviate_cell(each) for each, value in zip(texts, new, strict=True) if value is None]
     try:
         forms.settled([changed.label])
     except DomainError:
         # Nothing shows whether the day or the month comes first.
-        unfit = [cell_shown(each) for each in texts]
+        unfit = [abbreviate_cell(each) for each in texts]
     if unfit:
         named = ", ".join(map(repr, unfit[:_MAX_NAMED]))
         raise errors.FIELD_VALUES_UNFIT(count=len(unfit), type=changed.type, named=named)

@@ -20,8 +20,9 @@ from services import paging
 from services.access import quotas, sessions
 from services.access.caller import Caller
 from services.paging import WHOLE, PageOfRows, PageRequest
-from services.subscriptions import branding, consent
+from services.subscriptions import branding, text_reviews
 from services.subscriptions import fields as owner_fields
+from services.subscriptions.consent import wordings
 from services.subscriptions.members import locks, unsubscribe
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import waiting_briefly
@@ -42,27 +43,27 @@ _CHALLENGE = ("challenge_enabled", "challenge_provider")
 _FIELDS = ("asked_fields", "required_fields")
 
 
-# The columns of a list, after ``checked`` has checked their texts.
+# The columns of a list, after ``validate_values`` has checked their texts.
 CheckedValues = NewType("CheckedValues", dict[str, Any])
 
 
-def checked(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
+def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
     """Check the texts that an owner set for a list, and return the values normalised.
 
     Call this before a transaction begins, because searching the texts for links and misleading
-    words takes time. Raises ``list.title`` and the errors of ``branding.checked``.
+    words takes time. Raises ``list.title`` and the errors of ``branding.validate_values``.
     """
     values = dict(fields)
     if "title" in values:
         values["title"] = values["title"].strip()
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
-    checked = branding.checked(settings, values)
+    result = branding.validate_values(settings, values)
     # Mails contain the title. If a title could have several lines, an owner could mail any text to
     # strangers.
-    if "title" in checked and not is_shown(checked["title"]):
+    if "title" in result and not is_shown(result["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
-    return CheckedValues(checked)
+    return CheckedValues(result)
 
 
 def create_own(
@@ -75,7 +76,7 @@ def create_own(
     providers: Collection[str],
 ) -> MailingList:
     """Create a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
-    values = checked(uow.settings, {**fields, "title": title, "slug": slug})
+    values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
     # A person who owns a list is not erased, and one who is erased gets none.
     sessions.lock_person(uow, caller.user_id)
     quotas.require(uow, caller.user_id, PlanQuota.LISTS)
@@ -93,12 +94,12 @@ def create(
 ) -> MailingList:
     """Create a list, with the other columns in ``fields``.
 
-    Raises the errors of ``checked`` and ``change``.
+    Raises the errors of ``validate_values`` and ``change``.
 
     Args:
         providers: the CAPTCHA providers that the operator has configured.
     """
-    values = checked(uow.settings, {**(fields or {}), "title": title, "slug": slug})
+    values = validate_values(uow.settings, {**(fields or {}), "title": title, "slug": slug})
     return _create(uow, owner_id, values, providers)
 
 
@@ -118,7 +119,7 @@ def change(
     providers: Collection[str],
 ) -> None:
     """Set columns of a list. Raises ``list.busy``, ``list.logo`` and the errors of the columns."""
-    before = branding.texts_of(mailing_list)
+    before = text_reviews.reviewed_texts(mailing_list)
     columns = {name: value for name, value in fields.items() if name not in {_WORDING, *_FIELDS}}
     with uow.session.no_autoflush:
         columns |= _field_ids(uow, mailing_list, fields)
@@ -126,14 +127,14 @@ def change(
     if "logo_hash_id" in columns:
         with uow.session.no_autoflush:
             branding.require_logo(uow, mailing_list)
-    branding.look_at(uow, mailing_list, before)
+    text_reviews.update_suspicion(uow, mailing_list, before)
     taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
     # A new slug waits for the rows that an import is writing about the list.
     with unless_taken("uq_lists_slug", taken), waiting_briefly(uow):
         uow.session.flush()
     if _WORDING in fields:
         with waiting_briefly(uow):
-            consent.choose(uow, mailing_list, fields[_WORDING])
+            wordings.choose_wording(uow, mailing_list, fields[_WORDING])
 
 
 class SignUpField(NamedTuple):
@@ -147,7 +148,7 @@ def sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[SignUpFie
     """Return the public fields that the list's form asks for, in the order of their making."""
     # A list that is being made has none yet.
     asked, required = mailing_list.asked_field_ids, set(mailing_list.required_field_ids or ())
-    public = owner_fields.own(uow, mailing_list.user_id).public().by_key.values()
+    public = owner_fields.read_own_fields(uow, mailing_list.user_id).public().by_key.values()
     return [
         SignUpField(each, each.id in required)
         for each in public
@@ -174,7 +175,7 @@ def _field_ids(
         return {}
     before = field_keys(uow, mailing_list)
     asked, required = (fields.get(name, keys) for name, keys in zip(_FIELDS, before, strict=True))
-    public = owner_fields.own(uow, mailing_list.user_id).public().by_key
+    public = owner_fields.read_own_fields(uow, mailing_list.user_id).public().by_key
     for key in [*(asked or ()), *required]:
         if key not in public or (asked is not None and key not in asked):
             raise errors.LIST_FIELDS(key=key[:60])
@@ -250,7 +251,9 @@ def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[Ma
     return paging.cut(found, wanted.limit, lambda it: paging.moment_cursor(it.created_at, it.id))
 
 
-def choices(uow: UnitOfWork, user_id: int, most: int = WHOLE.limit) -> Sequence[Row[int, str, str]]:
+def list_choices(
+    uow: UnitOfWork, user_id: int, most: int = WHOLE.limit
+) -> Sequence[Row[int, str, str]]:
     """Return the ``id``, ``slug`` and ``title`` of the same lists, without their texts."""
     each = MailingList
     named = select(each.id, each.slug, each.title)
@@ -309,7 +312,9 @@ MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
 MAX_PAGE_REPORTS_OF_LIST = 1_000
 
 
-def report(resources: Resources, mailing_list: MailingList, person: User, actor: Actor) -> None:
+def report_list(
+    resources: Resources, mailing_list: MailingList, person: User, actor: Actor
+) -> None:
     """Record that the person did not ask for the list, and let them leave it for good.
 
     Reporting again changes nothing. The person leaves first, and can still report if that fails.

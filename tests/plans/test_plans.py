@@ -19,7 +19,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from devstack.supervisor.home_folder import Home
 from services.credits import verify
-from services.subscriptions import figures
+from services.subscriptions import daily_figures
 from tests.contract.replies import data
 from tests.growth.rounds import one_round
 from tests.plans.plan_log import (
@@ -69,7 +69,7 @@ def test_the_rows_are_as_the_product_writes_them(filled: Stack) -> None:
         WHERE c.active IS DISTINCT FROM s.active
     """
     assert not filled.query(wrong_counts)
-    assert figures.verify(filled.resources) == []
+    assert daily_figures.verify_figures(filled.resources) == []
     for table, column, other, key in filled.query(FOREIGN_KEYS):
         missing = f"SELECT 1 FROM {other} AS o WHERE o.{key} = t.{column}"
         lost = f"SELECT count(*) FROM {table} AS t WHERE {column} > 0 AND NOT EXISTS ({missing})"

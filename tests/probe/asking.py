@@ -14,9 +14,9 @@ from fastapi import APIRouter, Request
 
 from api.app import create_app
 from api.auth.requirements import requires_scope
-from api.bodies.json_bodies import JsonRoute
-from api.parameters import StateOf
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, envelope
+from api.state import StateOf
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, Kind, TransientError
 from core.log_output import configure_logging
@@ -28,8 +28,8 @@ from services.jobs.kinds import register_request_kind
 from storage.redis import request_calls
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
-from workers.main import run
-from workers.serving import serving
+from workers.main import run_worker
+from workers.serving import plan_serving
 
 os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
@@ -83,7 +83,7 @@ request_calls.MAX_LINE_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", 
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
-        run(serving([Queue.REQUEST], 2))
+        run_worker(plan_serving([Queue.REQUEST], 2))
     configure_logging(load_settings())
     app = create_app(load_settings())
     app.include_router(router)

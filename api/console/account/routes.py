@@ -11,7 +11,6 @@ from fastapi.responses import Response
 from api.auth.logins import prove_password
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
 from api.browsers import KNOWN, browser_name, client_address
 from api.console.typed_forms import problem_form
 from api.console.visits import (
@@ -23,9 +22,12 @@ from api.console.visits import (
     Visit,
 )
 from api.limits.bulkheads import PASSWORDS, RECORDS
-from api.pages.account.keys import ended_boxes, keys_to_ask
-from api.parameters import Cursor, Transaction, id_of
+from api.pages.account.keys import list_newest_keys, read_ticked_boxes
+from api.paging import Cursor
+from api.record_ids import parse_id
 from api.response_timing import pad_duration
+from api.route_classes import ThreadedRoute
+from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent
@@ -46,7 +48,7 @@ from services.accounts.logins import Attempt
 from services.event_origins import CredentialKind
 from services.oauth import grants
 from services.paging import PageRequest
-from services.recovery import Ending
+from services.recovery import EndedAccess
 from services.security_events import EventType
 from services.webhooks import webhook_endpoints
 
@@ -141,7 +143,7 @@ def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
     if wanted == "others":
         sessions.end_all(uow, visit.user_id, but=visit.caller.session_id)
     else:
-        sessions.end(uow, id_of(wanted) or 0, user_id=visit.user_id)
+        sessions.end(uow, parse_id(wanted) or 0, user_id=visit.user_id)
     words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
     return visit.done(page_paths.ACCOUNT_PATH, words)
 
@@ -149,7 +151,7 @@ def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
 @router.get(page_paths.PASSWORD_PATH, dependencies=[PUBLIC])
 def show_password(visit: RecentVisit, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
-        keys, more = keys_to_ask(uow, visit.user_id)
+        keys, more = list_newest_keys(uow, visit.user_id)
         given = grants.list_of(uow, visit.user_id).rows
         own_passkeys = passkeys.list_of(uow, visit.user_id)
         own_endpoints = webhook_endpoints.live_of(uow, visit.user_id)
@@ -164,7 +166,7 @@ def show_password(visit: RecentVisit, form: EmptyForm) -> Response:
         more_keys=more,
         passkeys=own_passkeys,
         endpoints=own_endpoints,
-        **ended_boxes(visit.form),
+        **read_ticked_boxes(visit.form),
     )
 
 
@@ -173,7 +175,7 @@ async def change_password(visit: RecentFormVisit) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
     form = visit.form
     email, name = await RECORDS.run(_personal_words, visit)
-    ending = Ending("end_grants" in form, *ended_boxes(form).values())
+    ending = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
     try:
         passwords.require_allowed(form.get("password", ""), email, name)
         attempt = await _proven(visit, email)
@@ -228,7 +230,7 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
 @router.get(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(visit: RecentVisit, uow: Transaction, token: Token = "") -> Response:
     """Show the change to the person who asked for it; nobody else can be talked into it."""
-    new = recovery.read(uow, token, visit.user_id)
+    new = recovery.read_new_address(uow, token, visit.user_id)
     return visit.page(
         "confirm_email.html",
         token=token,
@@ -243,7 +245,7 @@ def change_address(visit: RecentFormVisit, token: Token = "") -> Response:
     keyring, secret = visit.state.resources.keyring, visit.form.get("token") or token
     try:
         with visit.unit_of_work() as uow:
-            person = recovery.change(
+            person = recovery.change_address(
                 uow,
                 secret,
                 visit.caller,

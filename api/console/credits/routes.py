@@ -19,9 +19,12 @@ from api.console.console_display import credits_text
 from api.console.typed_forms import TypedForm, text_or_none, wrong_field
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit
 from api.limits.bulkheads import MONEY
-from api.parameters import Cursor, PathId, Transaction
+from api.paging import Cursor
+from api.record_ids import PathId
 from api.responses.jobs import wait_for_job
+from api.route_classes import ThreadedRoute
 from api.schemas.credits import prices_of
+from api.state import Transaction
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
 from core.money import minor_digits
@@ -36,7 +39,9 @@ from services.credits.ledger_pages import MAX_ENTRIES_LOOKED_AT, LedgerFilter
 from services.paging import PageOfRows, PageRequest
 
 PATH = f"{CONSOLE_PATH}/credits"
-router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(
+    prefix=PATH, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute
+)
 
 # -- the balance and the ledger -------------------------------------------------------------------
 

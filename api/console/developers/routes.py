@@ -18,7 +18,8 @@ from api.console.visits import (
     Visit,
     console_router,
 )
-from api.parameters import PathId, Transaction
+from api.record_ids import PathId
+from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND

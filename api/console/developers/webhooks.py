@@ -20,8 +20,10 @@ from api.console.visits import (
     console_router,
 )
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, PathId, Transaction, id_or_text
+from api.paging import Cursor
+from api.record_ids import PathId, parse_id_or_text
 from api.schemas.webhook_endpoints import NewWebhookEndpoint, WebhookEndpointChange
+from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED
@@ -142,7 +144,7 @@ def show_endpoints(visit: Visit, uow: Transaction) -> Response:
 @router.get("/new")
 def show_new_endpoint(visit: RecentVisit, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
-        own = lists.choices(uow, visit.user_id)
+        own = lists.list_choices(uow, visit.user_id)
     choices = [("", "All of them"), *((str(each.id), each.title) for each in own)]
     return visit.form_page(
         "new_webhook.html", form, groups=TYPE_GROUPS, box_name=BOX, lists=choices
@@ -155,7 +157,7 @@ async def make_endpoint(visit: RecentFormVisit) -> Response:
     values = {
         "url": visit.form.get("url", "").strip(),
         "types": _ticked(visit.form),
-        "list_id": id_or_text(text_or_none(visit.form, "list_id")),
+        "list_id": parse_id_or_text(text_or_none(visit.form, "list_id")),
     }
     try:
         body = body_of_form(NewWebhookEndpoint, values)

@@ -29,8 +29,9 @@ from api.console.visits import (
 )
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
-from api.parameters import Cursor, Transaction
+from api.paging import Cursor
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord
+from api.state import Transaction
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError
 from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED

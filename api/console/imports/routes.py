@@ -40,8 +40,10 @@ from api.console.visits import (
 )
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, PathId, Transaction
-from api.responses.file_links import import_errors_url
+from api.paging import Cursor
+from api.record_ids import PathId
+from api.responses.file_links import build_import_errors_url
+from api.state import Transaction
 from core.errors import DomainError
 from core.errors import imports as errors
 from core.errors.requests import BODY_NOT_MULTIPART
@@ -101,7 +103,7 @@ def show_imports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Respo
 def show_new_import(visit: Visit, form: EmptyForm, list_id: str = "") -> Response:
     """Show the form for a file, for the list that the query may name."""
     with visit.unit_of_work() as uow:
-        found = lists.choices(uow, visit.user_id)
+        found = lists.list_choices(uow, visit.user_id)
         is_paid = accounts.get(uow, visit.user_id).plan == Plan.PAID
     own = [(str(each.id), each.title) for each in found]
     if len(own) > 1:
@@ -296,7 +298,7 @@ def download_rejects(visit: RecentVisit, uow: Transaction, import_id: PathId) ->
     """Redirect to the file of the rows that were not added, by a link that is made now."""
     if records.get(uow, visit.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
-    return redirect(import_errors_url(visit.state, import_id))
+    return redirect(build_import_errors_url(visit.state, import_id))
 
 
 @router.get("/{import_id}/undo")

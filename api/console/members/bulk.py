@@ -24,7 +24,8 @@ from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
-from api.parameters import Cursor, ListId, PathId
+from api.paging import Cursor
+from api.record_ids import ListId, PathId
 from core.errors import DomainError
 from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
 from core.errors.requests import invalid_field
@@ -160,7 +161,7 @@ def _new_act_page(
             form, written, wanted = form.refused(error, SELECTION_PLACES), ALL_ACTIVE, None
         values = {
             "list": mailing_list,
-            "tags": tags.page(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
+            "tags": tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
         }
     if wanted is not None:
         counted = shown_count(visit.state.resources, mailing_list, wanted, asked, selection.typed)

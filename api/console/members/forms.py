@@ -10,7 +10,7 @@ import orjson
 from fastapi import Depends, Request
 
 from api.console.members.filter_form import FilterDraft, draft_of_form, read_filter
-from api.parameters import id_of
+from api.record_ids import parse_id
 from core.errors.mailing import FILTER_INVALID
 from models import MailingList, SubscriptionStatus
 from services.subscriptions import segments
@@ -61,7 +61,7 @@ class MemberSelection:
 
     @property
     def segment_id(self) -> int | None:
-        return id_of(self.typed.get("segment", ""))
+        return parse_id(self.typed.get("segment", ""))
 
     def written(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
         """Return the filter as JSON; ``None`` where nothing was chosen.
@@ -78,7 +78,7 @@ class MemberSelection:
         if since := typed.get("since"):
             parts.append({"field": "joined_at", "at_least": since})
         if "segment" in typed:
-            segment = segments.get(uow, mailing_list.id, self.segment_id or 0)
+            segment = segments.get_segment(uow, mailing_list.id, self.segment_id or 0)
             parts += member_filter.shown(uow, mailing_list, segment.filter)
         if "filter" in typed:
             parts.append(read_filter(typed["filter"]))
@@ -141,7 +141,7 @@ def shown_count(
         query: the inputs that chose the members on this page.
     """
     within = segments.MAX_EXACT_TIME if asked == EXACTLY else AT_ONCE
-    counted = segments.count(resources, mailing_list, wanted, within=within)
+    counted = segments.count_members(resources, mailing_list, wanted, within=within)
     may_differ = asked != EXACTLY and not counted.is_exact
     recount = f"?{urlencode({**query, 'count': EXACTLY})}" if may_differ else None
     return ShownCount(counted.count, counted.is_exact, recount)

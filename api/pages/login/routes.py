@@ -14,13 +14,12 @@ from api.auth.logins import begin_session, identify_browser, prove_password, ren
 from api.auth.page_sessions import find_form_session, find_page_session
 from api.auth.redirects import read_local_path, redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
 from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
-from api.parameters import StateOf, Transaction
 from api.response_timing import pad_duration
-from api.state import State
+from api.route_classes import ThreadedRoute
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
 from services.accounts import accounts, logins, page_paths

@@ -16,11 +16,10 @@ from api.auth.page_sessions import (
 )
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import oauth_request_of_query
-from api.bodies.json_bodies import ThreadedRoute
 from api.bodies.page_forms import FormOf
 from api.html.frame import redirect
-from api.parameters import StateOf, Transaction
-from api.state import State
+from api.route_classes import ThreadedRoute
+from api.state import State, StateOf, Transaction
 from core.errors.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
 from services.accounts import accounts

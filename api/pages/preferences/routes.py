@@ -13,29 +13,29 @@ from api.auth.csrf import CSRF_FIELD, require_form_csrf
 from api.auth.form_pages import render_anonymous_page
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.forms import nested_inputs
-from api.bodies.json_bodies import ThreadedRoute
 from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import VISIT, client_address
 from api.html.frame import HEADERS, list_page, page, redirect
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
-from api.parameters import PathId, StateOf, Transaction
+from api.record_ids import PathId, find_list
 from api.response_timing import pad_duration
-from api.sign_up.form import find_list
+from api.route_classes import ThreadedRoute
 from api.sign_up.inputs import EMPTY_ADDRESS, build_inputs, describe_field_errors
-from api.state import State
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, access, mailing
 from core.languages.reader_languages import translated
 from models import FieldType, MailingList
 from services.access import sessions
 from services.accounts import accounts, email_addresses, unsolicited_mail
 from services.privacy import erasure
-from services.subscriptions import branding, fields, lists, page_urls, preferences
+from services.subscriptions import branding, fields, lists, page_urls
 from services.subscriptions.branding import Look
 from services.subscriptions.members import traces, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
-from services.subscriptions.preferences import Visit
+from services.subscriptions.preferences import known_data, link_mails, own_lists, visits
+from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
 
@@ -45,7 +45,7 @@ def visit_secret(request: Request, state: State) -> str | None:
 
 def visit_of(uow: UnitOfWork, request: Request, state: State) -> Visit:
     """Return the visit; raises ``visit.over``, also for a browser that never began one."""
-    return preferences.read(uow, visit_secret(request, state))
+    return visits.read_visit(uow, visit_secret(request, state))
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
@@ -86,9 +86,11 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 @router.get(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    found = preferences.lists_of_visit(uow, visit)
+    found = own_lists.read_lists(uow, visit)
     # Their account may have moved on; the lists then still have its earlier address.
-    email = next((each.own.email for each in found if each.own.email), visit.person.email)
+    email = next(
+        (each.subscription.email for each in found if each.subscription.email), visit.person.email
+    )
     return visit_page(request, state, "preferences.html", lists=found, email=email)
 
 
@@ -101,14 +103,14 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
     def leave() -> None:
         with state.resources.unit_of_work() as uow:
             visit = visit_of(uow, request, state)
-            mailing_list, _ = preferences.one(uow, visit, list_id)
+            mailing_list, _ = own_lists.find_list(uow, visit, list_id)
         actor = _actor(request, visit)
         kind = OPT_OUTS[action]
         unsubscribe.opt_out(state.resources, mailing_list, visit.person, kind, actor)
 
     def come_back(uow: UnitOfWork) -> None:
         visit = visit_of(uow, request, state)
-        preferences.one(uow, visit, list_id)
+        own_lists.find_list(uow, visit, list_id)
         # A person can leave an archived list, but not join it.
         mailing_list = lists.get(uow, list_id)
         RETURNS[action](uow, mailing_list, visit.person, _actor(request, visit))
@@ -142,7 +144,7 @@ async def change_answers(
         visit = visit_of(uow, request, state)
         name, values = inputs.get("name", ""), inputs["fields"]
         actor = _actor(request, visit)
-        preferences.answer(uow, visit, list_id, actor, name=name, values=values)
+        own_lists.change_answers(uow, visit, list_id, actor, name=name, values=values)
 
     try:
         await ACTS_BY_LIST.run(list_id, state.transact, answer)
@@ -163,8 +165,8 @@ def _answers_page(
     """Show the answers that the list has, or those that need a correction."""
     language = reader_language(request)
     with state.resources.unit_of_work() as uow:
-        mailing_list, record = preferences.one(uow, visit_of(uow, request, state), list_id)
-        public = fields.own(uow, mailing_list.user_id).public()
+        mailing_list, record = own_lists.find_list(uow, visit_of(uow, request, state), list_id)
+        public = fields.read_own_fields(uow, mailing_list.user_id).public()
     shown = {}
     for key, value in public.shown(record.fields).items():
         yes_or_no = "yes" if value else "no"
@@ -190,7 +192,7 @@ def _answers_page(
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = reader_language(request)
     visit = visit_of(uow, request, state)
-    known = preferences.data_of_visit(uow, visit)
+    known = known_data.read_known_data(uow, visit)
     words, shown = known_words(language), shown_value(language)
     return visit_page(request, state, "own_data.html", known=known, words=words, shown=shown)
 
@@ -198,7 +200,7 @@ def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 @router.get(page_urls.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
 def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    known = preferences.data_of_visit(uow, visit)
+    known = known_data.read_known_data(uow, visit)
     disposition = {"Content-Disposition": 'attachment; filename="what-is-known.json"'}
     text = orjson.dumps(known, option=orjson.OPT_INDENT_2)
     return Response(text, media_type="application/json", headers={**HEADERS, **disposition})
@@ -207,7 +209,7 @@ def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 @router.get(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    reach = erasure.reach(uow, visit.person, visit.owner_id)
+    reach = erasure.read_reach(uow, visit.person, visit.owner_id)
     return visit_page(
         request,
         state,
@@ -222,7 +224,7 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 def erase(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Begin the erasure of the person: from the commit on they are on no list."""
     require_visit_form(request, state, form)
-    erasure.begin_own(uow, visit_of(uow, request, state).person)
+    erasure.mark_own_erasure(uow, visit_of(uow, request, state).person)
     return goodbye(request, state, is_erased=True)
 
 
@@ -240,7 +242,7 @@ def show_asking(
     if sent is not None:
         return page("asked_preferences.html", language=reader_language(request))
     mailing_list = find_list(uow, named, archived=True)
-    look = branding.of(uow, mailing_list)
+    look = branding.read_look(uow, mailing_list)
     return _asking_page(request, look, mailing_list)
 
 
@@ -264,10 +266,10 @@ async def ask_for_link(
             try:
                 email = email_addresses.normalise(form.get("email", ""))
             except DomainError:
-                look = await state.in_unit_of_work(branding.of, mailing_list)
+                look = await state.in_unit_of_work(branding.read_look, mailing_list)
                 return _asking_page(request, look, mailing_list, form.get("email", ""))
         await state.in_unit_of_work(
-            preferences.ask,
+            link_mails.request_link,
             mailing_list=mailing_list,
             email=email,
             language=reader_language(request),
@@ -277,7 +279,7 @@ async def ask_for_link(
 
 
 def _of_trace(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
-    trace = traces.read(uow.settings.keyring, trace_id)
+    trace = traces.read_trace_id(uow.settings.keyring, trace_id)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
     if person is None or traces.is_revoked(mailing_list, trace.delivery):
@@ -305,7 +307,7 @@ def _asking_page(
 def show_link(
     request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
 ) -> Response:
-    preferences.read_link(uow, token)
+    visits.read_link(uow, token)
     language = reader_language(request)
     return render_anonymous_page(request, state, "open_preferences.html", language=language)
 
@@ -321,11 +323,11 @@ def begin_visit(
     # Else another site's form would put a reader into the visit of whoever made the site.
     require_form_csrf(request, state, form)
     answer = redirect_to_preferences(state)
-    state.cookies.keep(answer, VISIT, preferences.begin(uow, token))
+    state.cookies.keep(answer, VISIT, visits.begin_visit(uow, token))
     return answer
 
 
 @router.post(page_urls.END_VISIT_PATH, dependencies=[PUBLIC])
 def end_visit(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    preferences.end(uow, require_visit_form(request, state, form))
+    visits.end_visit(uow, require_visit_form(request, state, form))
     return goodbye(request, state, is_erased=False)

@@ -14,14 +14,14 @@ from api.auth.actors import Principal, require_trace
 from api.auth.csrf import obtain_form_cookie, require_form_csrf
 from api.auth.requirements import BY_LINK, PUBLIC
 from api.bodies.forms import FormOrJsonBodyOf
-from api.bodies.json_bodies import ThreadedRoute
 from api.bodies.page_forms import FormOf
 from api.browsers import FORM, client_address
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import LEAVING
-from api.parameters import StateOf, Transaction
-from api.sign_up.form import find_list
+from api.record_ids import find_list
+from api.route_classes import ThreadedRoute
+from api.state import StateOf, Transaction
 from services.access import sessions
 from services.accounts import accounts, email_addresses, unsolicited_mail
 from services.subscriptions import branding, lists, page_urls
@@ -38,10 +38,10 @@ def show_report(
     trace = require_trace(state, submission)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.get(uow, trace.user_id)
-    address = members.read(uow, mailing_list, person).email
+    address = members.read_own_subscription(uow, mailing_list, person).email
     return list_page(
         "report.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         is_reported=lists.is_reported(uow, mailing_list, person),
@@ -59,7 +59,7 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
         person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = actors.actor_of_principal(request, principal)
-        lists.report(state.resources, mailing_list, person, actor)
+        lists.report_list(state.resources, mailing_list, person, actor)
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
@@ -75,7 +75,7 @@ def show_page_report(
     form_cookie = obtain_form_cookie(request, state)
     reply = list_page(
         "report_page.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
         is_reported=sent is not None,

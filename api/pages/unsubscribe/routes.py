@@ -14,13 +14,12 @@ from api.auth import actors
 from api.auth.actors import Principal, require_trace
 from api.auth.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBodyOf
-from api.bodies.json_bodies import ThreadedRoute
 from api.html.frame import list_page, see_other, short_answer
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
 from api.pages.preferences.words import OPT_OUTS, REASONS, RETURNS, shown_reasons, unknown_action
-from api.parameters import StateOf, Transaction
-from api.state import State
+from api.route_classes import ThreadedRoute
+from api.state import State, StateOf, Transaction
 from core.languages.reader_languages import marked, translated
 from models import OptOutKind
 from services.accounts import accounts, email_addresses
@@ -39,14 +38,14 @@ def show_subscription(
     language = reader_language(request)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
-    subscription = members.read(uow, mailing_list, person)
+    subscription = members.read_own_subscription(uow, mailing_list, person)
     is_revoked = traces.is_revoked(mailing_list, trace.delivery)
     if is_revoked:
         subscription = members.without_what_identifies(subscription)
     is_open = mailing_list.archived_at is None
     return list_page(
         "unsubscribe.html",
-        branding.of(uow, mailing_list),
+        branding.read_look(uow, mailing_list),
         language=language,
         list_title=mailing_list.title,
         is_open=is_open,

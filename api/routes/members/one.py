@@ -7,28 +7,22 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, array_pages, refuses
-from api.parameters import (
-    ArrayPaging,
-    ListId,
-    MemberName,
-    Paging,
-    PathId,
-    StateOf,
-    Transaction,
-    link_next,
-)
-from api.responses.lists import list_responses
+from api.paging import ArrayPaging, Paging, link_next_page
+from api.record_ids import ListId, MemberName, PathId
+from api.responses.lists import describe_lists
+from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.subscriptions import MemberConsent
+from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from models import MailingList, Subscription
 from services.accounts import accounts
-from services.subscriptions import consent, lists, member_attributes
-from services.subscriptions.consent import ConsentShown
+from services.subscriptions import lists, member_attributes
+from services.subscriptions.consent import evidence, networks
+from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.members import members
 from storage.unit_of_work import UnitOfWork
 
@@ -60,7 +54,7 @@ def transfer_member(
     """
     source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
     actor = actors.owner_actor(request, caller)
-    moved = members.transfer(uow, source, target, user_id, actor=actor)
+    moved = members.transfer_member(uow, source, target, user_id, actor=actor)
     return envelope(moved)
 
 
@@ -72,7 +66,7 @@ def remove_member(
     """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
     mailing_list = lists.owned(uow, caller, list_id)
     actor = actors.owner_actor(request, caller)
-    return envelope(members.remove(uow, mailing_list, user_id, actor))
+    return envelope(members.remove_member(uow, mailing_list, user_id, actor))
 
 
 @router.put(
@@ -109,7 +103,7 @@ def list_member_subscriptions(
     mailing_list = lists.owned(uow, caller, list_id)
     found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
     person = accounts.get(uow, user_id)
-    channels = list_responses(uow, state, [each for _, each in found.rows])
+    channels = describe_lists(uow, state, [each for _, each in found.rows])
     shown = member_attributes.read_attributes(
         uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
     )
@@ -117,7 +111,7 @@ def list_member_subscriptions(
         schemas.member_record(record, person, shown, list=channel)
         for (record, _), channel in zip(found.rows, channels, strict=True)
     ]
-    link_next(request, response, found)
+    link_next_page(request, response, found)
     return envelope(records)
 
 
@@ -127,7 +121,7 @@ def read_member(
 ) -> Envelope[schemas.SubscriptionRecord]:
     """Return one member of the list, in any status, by the user id or the address."""
     mailing_list = lists.owned(uow, caller, list_id)
-    return envelope(_shown(uow, mailing_list, members.get(uow, mailing_list, user_id)))
+    return envelope(_shown(uow, mailing_list, members.get_member(uow, mailing_list, user_id)))
 
 
 @router.patch(_MEMBER, responses=refuses(*_EDITING))
@@ -146,7 +140,7 @@ def change_member(
     """
     mailing_list = lists.owned(uow, caller, list_id)
     actor = actors.owner_actor(request, caller)
-    member = members.update(uow, mailing_list, user_id, body.edit(), actor)
+    member = members.update_member(uow, mailing_list, user_id, body.edit(), actor)
     return envelope(_shown(uow, mailing_list, member))
 
 
@@ -177,7 +171,7 @@ def put_member(
     """
     mailing_list = lists.owned(uow, caller, list_id)
     actor = actors.owner_actor(request, caller)
-    member = members.upsert(uow, mailing_list, user_id, body.edit(), actor)
+    member = members.upsert_member(uow, mailing_list, user_id, body.edit(), actor)
     return envelope(_shown(uow, mailing_list, member))
 
 
@@ -199,7 +193,7 @@ def read_member_history(
     """The events of a member's subscription: who caused each, when and from where; newest first."""
     mailing_list = lists.owned(uow, caller, list_id)
     entry = schemas.HistoryEntry.model_validate
-    read = partial(members.history, uow, mailing_list, user_id)
+    read = partial(members.list_history, uow, mailing_list, user_id)
     return envelope(page(paging, read, lambda rows: [*map(entry, rows)]))
 
 
@@ -216,11 +210,11 @@ def read_member_consent(
     of the person takes all.
     """
     mailing_list = lists.owned(uow, caller, list_id)
-    member = members.get(uow, mailing_list, user_id)
-    read = partial(consent.page, uow, member)
+    member = members.get_member(uow, mailing_list, user_id)
+    read = partial(evidence.list_evidence, uow, member)
 
-    def show(rows: list[ConsentShown]) -> list[MemberConsent]:
-        others = consent.others_of_networks(uow, member, rows)
+    def show(rows: list[ConsentEvidence]) -> list[MemberConsent]:
+        others = networks.count_others(uow, member, rows)
         return [MemberConsent.of(each, others) for each in rows]
 
     return envelope(page(paging, read, show))

@@ -10,14 +10,15 @@ from pydantic import BeforeValidator
 from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import ListReader
 from api.bodies.forms import BOOLEAN_WORDS
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.openapi import OF_OWN_LIST, OF_SELECTION, refuses
-from api.parameters import ListId, Paging, PathId, StateOf
+from api.paging import Paging
+from api.record_ids import ListId, PathId
+from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, enveloped
 from api.schemas.segments import MemberSearch
-from api.state import State
+from api.state import State, StateOf
 from core.errors import mailing, requests
 from models import SubscriptionStatus, Tier
 from services.access.caller import Caller
@@ -74,14 +75,16 @@ async def list_members(
     Active ones, unless `status` or the filter names others. With a filter or a segment a page may
     have fewer items than `limit`, or none, and still lead on: `next_cursor` alone tells where the
     end is. A session gets 200 at a time at most; more than 100 pages an hour are an event of the
-    account, `members.read`.
+    account, `members.read_own_subscription`.
     """
     paging = limit_members_page(caller, paging)
     if filter is None and segment_id is None:
         wanted = MemberFilters(status or SubscriptionStatus.ACTIVE, email, premium)
 
         def listed() -> Response:
-            found = member_pages.page(state.resources.database, caller, list_id, wanted, paging)
+            found = member_pages.read_member_page(
+                state.resources.database, caller, list_id, wanted, paging
+            )
             count_members_page(state, caller)
             return _members_page(paging, found.page, found.total)
 

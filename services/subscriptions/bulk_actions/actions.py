@@ -31,7 +31,7 @@ from services.jobs.lease import JobCancelled, Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job, record_progress
 from services.paging import PageOfRows, PageRequest
-from services.subscriptions import figures, lists, tags
+from services.subscriptions import lists, subscriber_counts, tags
 from services.subscriptions.bulk_actions import batches
 from services.subscriptions.fields import ValueRefused
 from services.subscriptions.filters import member_filter
@@ -114,7 +114,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
         raise JobCancelled
     wanted = member_filter.read_begun(uow, lists.get(uow, bulk.list_id), bulk.filter)
     if bulk.action == BulkActionKind.TAG:
-        tags.get(uow, bulk.list_id, bulk.tag_id or 0)
+        tags.get_tag(uow, bulk.list_id, bulk.tag_id or 0)
     locks.lock_list(uow, bulk.list_id)
     statuses = wanted.statuses()
     batch = batches.next_batch(uow, bulk, statuses)
@@ -125,7 +125,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
         return True
     total = None
     if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
-        total = figures.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
+        total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
     matched, changed = batches.apply(uow, bulk, batch, wanted.condition())
     # The job first, then the action: the order in which a transaction that ends both locks them.
     record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
@@ -248,7 +248,7 @@ def check(order: BulkOrder) -> BulkOrder:
     """The order with its value as it is stored; raises ``bulk.value``."""
     if order.action in _OF_TAG:
         try:
-            return BulkOrder(order.action, tags.read(order.value or ""))
+            return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
         except ValueRefused as error:
             raise BULK_VALUE(rule=f"the name of a tag {error}") from None
     if order.action is BulkActionKind.SET_TYPE:

@@ -1,10 +1,19 @@
 """Imports: many members added to one list, each row exactly once, even when workers are killed.
 
-A file is stored while it arrives (``records``). Its job first reads the file to its end and writes
-numbered chunks of judged rows (``split``), and then applies one chunk a transaction (``apply``,
-``helpers``), so that a file which can't be read to its end changes nothing. The members of one
-request take the same way. Every few seconds the job goes to the end of its queue (``import_jobs``).
+The path of an import through the modules:
 
-A dry run does the same and changes nothing. Its file stays for a while, so that another job can
-read it again: by another mapping, or to add its members (``records.read_again``).
+1. ``records`` stores the file while it arrives, and enqueues a job.
+2. ``formats`` opens the file: ``containers`` → ``decoded_text`` → ``line_blocks`` → ``dialect`` →
+   ``csv_reader`` or ``json_lines_reader``.
+3. ``column_layout``, ``consent_columns`` and ``field_columns`` assign a role to each column.
+4. ``row_mapper`` converts each record into a row of ``rows``, with ``member_names``,
+   ``consent_interpreter`` and ``row_extras``. For other kinds of files, ``suppression_files`` adds
+   the reasons.
+5. ``split`` judges each row and stores numbered chunks of judged rows.
+6. ``apply`` applies one chunk per transaction, and ``helper_jobs`` applies chunks in parallel.
+7. ``endings`` records the result. ``undo`` can reverse an import later.
+
+The file is read to its end before the first chunk is applied, so that an unreadable file changes
+nothing. The members of one request take the same path from step 5. A dry run changes nothing. Its
+file is stored for a while, so that another job can read the file again with other options.
 """

@@ -46,7 +46,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
 
 def new_file(resources: Resources) -> NewFile:
     """Where the file of a new import is stored."""
-    return bulk_files.new_file(resources, IMPORTS)
+    return bulk_files.create_file(resources, IMPORTS)
 
 
 def forget_file(resources: Resources, prefix: str) -> None:
@@ -124,7 +124,7 @@ def _accept(
         for quota, more in takes.items():
             quotas.require(uow, values["user_id"], quota, more=more)
         task = MemberImport(**values)
-        file.name_in(task)
+        file.assign_to(task)
         uow.session.add(task)
         uow.session.flush()
         return enqueue_job(uow, kind, user_id=task.user_id, subject_id=task.id)

@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from core.errors import DomainError
 from models import ConsentHow, MemberImport
-from services.subscriptions import consent, tags
-from services.subscriptions.consent import ConsentClaimed
+from services.subscriptions import tags
+from services.subscriptions.consent.claims import ClaimedConsent, record_claims
 from services.subscriptions.imports import staging
 from services.subscriptions.imports.judge_statements import JUDGE_AGAIN
 from services.subscriptions.imports.judged_rows import JudgedRow
@@ -120,10 +120,10 @@ def keep_claims(
         judged = uow.session.execute(text(_PEOPLE), {"numbers": list(claiming)})
         people = {row.email: row.user_id for row in judged}
         product = (task.description or {}).get("product") or _ANY_FILE
-        consent.claim_many(uow, task.id, claims, people=people, claimed_by=product)
+        record_claims(uow, task.id, claims, people=people, claimed_by=product)
 
 
-def _claimed(email: str, claim: Mapping[str, str]) -> Iterator[ConsentClaimed]:
+def _claimed(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
     """The first asking and its confirmation are claims of their own."""
     get = claim.get
     at, confirmed_at = (
@@ -132,6 +132,6 @@ def _claimed(email: str, claim: Mapping[str, str]) -> Iterator[ConsentClaimed]:
     )
     if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
         how = ConsentHow(get("how", ConsentHow.FORM))
-        yield ConsentClaimed(email, how, at, get("ip"), get("url"), get("wording"))
+        yield ClaimedConsent(email, how, at, get("ip"), get("url"), get("wording"))
     if confirmed_at or get("confirmed_ip"):
-        yield ConsentClaimed(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))
+        yield ClaimedConsent(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))

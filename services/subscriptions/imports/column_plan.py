@@ -84,16 +84,16 @@ class ColumnPlan:
     ) -> dict[int, MemberField]:
         """Find the fields of the columns from this one; those that were, or would be, made."""
         columns = range(after, len(layout.header))
-        living = fields.list_of(uow, task.user_id)
+        living = fields.list_fields(uow, task.user_id)
         field_columns.match_fields(layout, columns, living)
         if not task.create_fields:
-            for index, (key, _) in layout.wanted.items():
+            for index, (key, _) in layout.mapped_fields.items():
                 if index not in layout.fields:
                     raise errors.IMPORT_MAPPING_FIELD(key=key[:60])
             return {}
         others = [field for field in layout.fields.values() if field.id <= 0]
         keys = [field.key for field in (*living, *others)]
-        new = field_columns.new_fields(layout, columns, keys, sample)
+        new = field_columns.propose_fields(layout, columns, keys, sample)
         room = max(0, MAX_FIELDS - len(living) - len(others))
         if len(new) > room and not after:
             shown = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]
@@ -103,7 +103,9 @@ class ColumnPlan:
         if not task.dry_run:
             for index, each in new.items():
                 named = {"key": each.key, "label": each.label}
-                new[index] = fields.create(uow, task.user_id, type=FieldType(each.type), **named)
+                new[index] = fields.create_field(
+                    uow, task.user_id, type=FieldType(each.type), **named
+                )
         layout.fields.update(new)
         return new
 

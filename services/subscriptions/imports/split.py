@@ -28,13 +28,17 @@ from services.subscriptions.imports.chunks import PendingChunk, chunk_key
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_plan import ColumnPlan
 from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
-from services.subscriptions.imports.consent_readings import ConsentReadings
+from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.decoded_text import DecodedText
-from services.subscriptions.imports.encodings import EncodingUnclear
-from services.subscriptions.imports.formats import open_rows, pass_over
-from services.subscriptions.imports.json_lines_reader import as_lines
+from services.subscriptions.imports.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.formats import (
+    ignore_columns,
+    open_member_rows,
+    open_suppression_rows,
+)
+from services.subscriptions.imports.json_lines_reader import convert_document
 from services.subscriptions.imports.judged_rows import (
     DUPLICATE_CODE,
     STRICTER_ROW_REASON,
@@ -115,7 +119,7 @@ class FileSplit:
         self.read_as = _read_as(task)
         order = DateOrder(task.date_order) if task.date_order else None
         self._forms = ColumnForms(task.column_forms, order)
-        self._readings = ConsentReadings(task.consent_columns, task.status_values)
+        self._readings = ConsentInterpreter(task.consent_columns, task.status_values)
         # True if the file has a rejected row that might be valid in another encoding.
         self._has_damaged_row = False
         self._text: DecodedText | None = None
@@ -142,11 +146,10 @@ class FileSplit:
             return _rows_of_request(members)
         stored = ranged_file(bulk_files.stored_file(resources, task))
         if task.kind != ImportKind.MEMBERS:
-            reader = open_rows(
-                as_lines(stored, task.size),
+            reader = open_suppression_rows(
+                convert_document(stored, task.size),
                 task.filename,
                 task.mapping,
-                of_members=False,
                 encoding=task.encoding,
             )
             self._text = reader.text
@@ -162,16 +165,16 @@ class FileSplit:
             )
             return self._suppressions.read(reader)
         plan = ColumnPlan(resources, task)
-        note = plan.note_header if task.dry_run else pass_over
+        note = plan.note_header if task.dry_run else ignore_columns
         find = plan.find_fields
-        reader = open_rows(
+        reader = open_member_rows(
             stored,
             task.filename,
             task.mapping,
             find,
             note,
             forms=self._forms,
-            readings=self._readings,
+            consent=self._readings,
             encoding=task.encoding,
         )
         self._text = reader.text

@@ -18,7 +18,7 @@ from services.jobs.batches import work_in_turns
 from services.jobs.kinds import JobKind, call_with_subject, register_kind
 from services.jobs.lease import JobCancelled, Lease
 from services.jobs.transitions import complete_job, record_progress
-from services.subscriptions import consent
+from services.subscriptions.consent import claims
 from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -187,7 +187,7 @@ def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
             task.undone += restored
             setattr(task, bookmark, last)
             return False
-    if consent.take_back(uow, task.id, most=BATCH):
+    if claims.delete_claims(uow, task.id, limit=BATCH):
         # The file's claims about members who stay go too. Only by the job's holder.
         record_progress(uow, lease, done=task.undone, total=task.added)
         return False

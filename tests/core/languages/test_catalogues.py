@@ -51,7 +51,7 @@ MODULES = (
         if path.stem != "__init__"
     ),
     ROOT / "services" / "subscriptions" / "members" / "mails.py",
-    ROOT / "services" / "subscriptions" / "preferences.py",
+    ROOT / "services" / "subscriptions" / "preferences" / "link_mails.py",
 )
 each_catalogue = pytest.mark.parametrize(
     "path", sorted(CATALOGUES.glob("*.po")), ids=lambda path: path.stem

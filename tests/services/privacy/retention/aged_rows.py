@@ -6,7 +6,7 @@ from sqlalchemy import inspect
 
 from core.ids import random_id
 from devstack.harness.stack import Stack
-from services.privacy.kept import RULES, Rule
+from services.privacy.retention import RULES, Rule
 
 # By the names of the rules: `{at}` is the moment from which the row is kept for a while, and
 # `{any}` differs from row to row.

@@ -1,7 +1,7 @@
-"""The newest users, as an operator lists them, by their rows alone.
+"""The newest users, as the command `pressroom users list` shows them.
 
-Declaring the classes of all tables takes a third of the time of a short command, so a command that
-only shows rows starts without them.
+This module doesn't import the models, because declaring all tables takes a third of the time of
+a short command.
 """
 
 from datetime import datetime
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from core.languages.shown_lines import strip_unseen
 from storage.database import Database, Statement
 
-_NEWEST = Statement("""
+_NEWEST_USERS = Statement("""
     SELECT id, email, name, plan, is_operator, created_at FROM users
     WHERE (NOT CAST(:owners AS boolean)
             OR EXISTS (SELECT FROM lists WHERE lists.user_id = users.id))
@@ -32,8 +32,8 @@ def newest_users(database: Database, *, owners: bool, email: str) -> list[Listed
     """Return the newest 1,000 users, newest first.
 
     Args:
-        owners: only those who have a list.
+        owners: whether to return only users who have a list.
         email: a part of the address, in any case.
     """
-    found = database.rows(_NEWEST, owners=owners, part=strip_unseen(email))
-    return [ListedUser(*row) for row in found]
+    rows = database.rows(_NEWEST_USERS, owners=owners, part=strip_unseen(email))
+    return [ListedUser(*row) for row in rows]

@@ -1,9 +1,13 @@
-"""Interprets the consent columns of a file, and counts the values in these columns."""
+"""Interprets the consent columns of a file.
+
+The status of a person follows from the cells of all consent columns in the person's row. The values
+in these columns are counted, so that the owner sees how each value was interpreted.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from services.subscriptions.imports.column_layout import (
     Basis,
@@ -19,34 +23,23 @@ from services.subscriptions.imports.consent_cells import (
     WANTED,
     Answer,
     StatusValues,
+    find_status,
+    find_strictest,
     is_bare_no,
-    is_status,
-    read_as,
-    read_cell,
-    strictest,
+    name_answer,
 )
-from services.subscriptions.imports.consent_words import (
-    Meaning,
-    is_exact_word,
-    is_number,
-    is_opt_out_from_mail,
-    items_of,
-    read_words,
-)
-from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, key
+from services.subscriptions.imports.consent_evidence import ColumnEvidence, has_only_status_words
+from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
 from services.subscriptions.imports.rows import OPT_OUTS, RowProblem, SuppressionStatus
 
 MAX_VALUES_SHOWN = 50
 MAX_VALUES_COUNTED = 1_000
-# The maximum number of different words in a status column whose header isn't recognised.
-MAX_STATUS_WORDS = 20
 # The maximum number of columns with unrecognised headers that are searched for status words.
 MAX_COLUMNS_WATCHED = 100
 # Most rows repeat a few combinations of cells in the consent columns, so results are cached.
 MAX_CACHED_ROWS = 1_024
 MAX_CACHED_CHARACTERS = 200
 
-_LINKS = ("http://", "https://", "www.")
 Records = Sequence[Sequence[str]]
 
 
@@ -57,73 +50,12 @@ class ConsentAnswer(NamedTuple):
     problem: RowProblem | None = None
 
 
-_NOTHING_SAID = ConsentAnswer(WANTED)
+# The answer for a row of a file without consent columns.
+_NO_STATUS = ConsentAnswer(WANTED)
 
 
-class ColumnEvidence:
-    """Uses the cells of a column to decide whether the column is a consent column."""
-
-    def __init__(self, column: ConsentColumn, values: StatusValues) -> None:
-        self._column = column
-        self._values = values
-        self._has_status = self._has_opt_out = False
-        self._has_number_or_link = self._has_address = self._has_text = False
-        self._has_only_status_words = self._has_only_product_words = True
-        # The distinct words in the column. At most one word more than the limit is collected.
-        self._words: set[str] = set()
-
-    @classmethod
-    def of_sample(
-        cls, column: ConsentColumn, values: StatusValues, sample: Records, index: int
-    ) -> Self:
-        evidence = cls(column, values)
-        for record in sample:
-            evidence.note(_cell(record, index))
-        return evidence
-
-    def note(self, cell: str) -> None:
-        for item in items_of(cell):
-            meaning = read_words(item)
-            if meaning is Meaning.EMPTY:
-                continue
-            if len(self._words) <= MAX_STATUS_WORDS:
-                self._words.add(key(item))
-            self._has_only_status_words &= is_exact_word(item)
-            self._has_only_product_words &= key(item) in self._column.product_words
-            self._has_opt_out |= is_opt_out_from_mail(item)
-            self._has_status |= is_status(item) or item in self._values
-            if is_number(item) or item.lower().startswith(_LINKS):
-                self._has_number_or_link = True
-            elif "@" in item:
-                self._has_address = True
-            elif meaning is not Meaning.BLANK and not item.startswith(("0", "1")):
-                self._has_text = True
-
-    @property
-    def is_consent(self) -> bool:
-        """Return whether the cells seen so far indicate that this is a consent column."""
-        column = self._column
-        if column.product is not None:
-            return self._has_only_product_words and (
-                bool(self._words) or column.basis is Basis.KNOWN
-            )
-        if column.basis is Basis.VALUES:
-            return self.may_be_status and self._has_opt_out
-        if column.subject is ConsentSubject.STATUS:
-            return self._has_status
-        is_other = self._has_number_or_link
-        if column.subject is not ConsentSubject.OPTING_OUT:
-            is_other |= self._has_address
-        return self._has_text or not is_other
-
-    @property
-    def may_be_status(self) -> bool:
-        """Return whether all cells seen so far are status words, and few different words occur."""
-        return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
-
-
-class ConsentReadings:
-    """The consent columns of one file, and the values in these columns.
+class ConsentInterpreter:
+    """Interprets the consent columns of one file, and counts the values in these columns.
 
     Some consent columns can be recognised only by their cells. For these columns, the decision is
     provisional at first, because it depends on the first rows of the file. If later rows contradict
@@ -145,6 +77,7 @@ class ConsentReadings:
         # the indexes of the columns.
         self._columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
+        # The decision with which the rows are read. It is true for a consent column.
         self._decisions: dict[int, bool] = {}
         self._counts: Counter[tuple[int, str, Answer]] = Counter()
         self._ignored_opt_outs: Counter[int] = Counter()
@@ -208,7 +141,10 @@ class ConsentReadings:
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def settled(self) -> dict[str, bool]:
-        """Return which of the columns that were judged by their cells are consent columns."""
+        """Return the final decisions. Call this method after reading the whole file.
+
+        The result maps each column that is judged by its cells to whether it is a consent column.
+        """
         return {
             str(index): is_consent
             for index, is_consent in self._final_decisions().items()
@@ -227,11 +163,11 @@ class ConsentReadings:
         self._count_rows()
         values: dict[int, list[dict[str, Any]]] = {}
         for (index, value, answer), rows in sorted(
-            self._counts.items(), key=lambda each: (each[0][2] is not UNKNOWN, -each[1])
+            self._counts.items(), key=lambda entry: (entry[0][2] is not UNKNOWN, -entry[1])
         ):
             of_column = values.setdefault(index, [])
             if len(of_column) < MAX_VALUES_SHOWN:
-                of_column.append({"value": value, "rows": rows, "read_as": read_as(answer)})
+                of_column.append({"value": value, "rows": rows, "read_as": name_answer(answer)})
         return values
 
     def unknown_values(self, header: Sequence[str]) -> list[dict[str, Any]]:
@@ -253,7 +189,7 @@ class ConsentReadings:
         column = ConsentColumn(ConsentSubject.STATUS, Basis.VALUES)
         room = MAX_COLUMNS_WATCHED
         for index in range(len(layout.header)):
-            if room and index not in others and _may_be_status(sample, index):
+            if room and index not in others and has_only_status_words(sample, index):
                 self._columns[index] = column
                 room -= 1
 
@@ -274,13 +210,14 @@ class ConsentReadings:
 
 
 class ConsentReader:
-    """Reads the consent columns of the records in a file."""
+    """Returns the status of each record in a file with one layout."""
 
-    def __init__(self, readings: ConsentReadings, layout: ColumnLayout) -> None:
-        self._readings = readings
+    def __init__(self, interpreter: ConsentInterpreter, layout: ColumnLayout) -> None:
+        self._interpreter = interpreter
         self._layout = layout
         self._columns = {**layout.ignored_consent, **layout.consent}
-        self._rows: dict[tuple[str, ...], _EqualRows] = {}
+        # Maps the cells of the consent columns to the rows that have these cells.
+        self._groups: dict[tuple[str, ...], _RowGroup] = {}
         self._choose_columns()
 
     def read(self, cells: Sequence[str]) -> ConsentAnswer:
@@ -289,47 +226,47 @@ class ConsentReader:
         ``cells`` must have a cell for every column of the file.
         """
         if self._pick is None:
-            return _NOTHING_SAID
+            return _NO_STATUS
         picked = self._pick(cells)
-        rows = self._rows.get(picked)
-        if rows is None:
-            rows = self._add_rows(picked)
-        rows.count += 1
-        return rows.answer
+        group = self._groups.get(picked)
+        if group is None:
+            group = self._add_group(picked)
+        group.count += 1
+        return group.answer
 
     def count_rows(self) -> None:
         """Add the cached row counts to the counts of the whole file, and empty the cache."""
-        for rows in self._rows.values():
-            for index, cell, answer in rows.answers:
+        for group in self._groups.values():
+            for index, cell, answer in group.cell_answers:
                 if index in self._layout.consent:
-                    self._readings.count(index, cell, answer, rows.count)
+                    self._interpreter.count(index, cell, answer, group.count)
                 else:
-                    self._readings.count_ignored(index, answer, rows.count)
-        self._rows.clear()
+                    self._interpreter.count_ignored(index, answer, group.count)
+        self._groups.clear()
 
     def _choose_columns(self) -> None:
-        self._watched = self._readings.watched_columns()
+        self._watched = self._interpreter.watched_columns()
         self.indexes = sorted({*self._columns, *self._watched})
         # The first index is repeated so that itemgetter returns a tuple even for a single column.
         self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
 
-    def _add_rows(self, picked: tuple[str, ...]) -> "_EqualRows":
+    def _add_group(self, picked: tuple[str, ...]) -> "_RowGroup":
         cells = dict(zip(self.indexes, picked, strict=False))
         for index in self._watched:
-            self._readings.note(index, cells[index])
-        rows = _EqualRows(*self._answers(cells))
-        if len(self._rows) >= MAX_CACHED_ROWS:
+            self._interpreter.note(index, cells[index])
+        group = _RowGroup(*self._answers(cells))
+        if len(self._groups) >= MAX_CACHED_ROWS:
             self.count_rows()
-        if len(self._readings.watched_columns()) < len(self._watched):
+        if len(self._interpreter.watched_columns()) < len(self._watched):
             self.count_rows()
             self._choose_columns()
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
         if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
             # Long cells are not cached, so that the cache doesn't use too much memory. A row with a
             # long cell gets a unique key instead.
-            picked = (str(len(self._rows)),)
-        self._rows[picked] = rows
-        return rows
+            picked = (str(len(self._groups)),)
+        self._groups[picked] = group
+        return group
 
     def _answers(
         self, cells: Mapping[int, str]
@@ -337,7 +274,7 @@ class ConsentReader:
         """Return the status of a row, and the cell and status of each consent column."""
         layout = self._layout
         answers = {
-            index: read_cell(cells[index], column, layout.product, self._readings.values)
+            index: find_status(cells[index], column, layout.product, self._interpreter.values)
             for index, column in self._columns.items()
         }
         if self._is_confirmed(answers):
@@ -347,18 +284,18 @@ class ConsentReader:
                 is_opt_in = column.subject is ConsentSubject.OPTING_IN
                 if is_opt_in and answers[index] is NOT_SUBSCRIBED and is_bare_no(cells[index]):
                     answers[index] = None
-        counted = [
+        cell_answers = [
             (index, cells[index][:MAX_CACHED_CHARACTERS], answer)
             for index, answer in answers.items()
         ]
-        status = strictest(answers[index] for index in layout.consent) or WANTED
+        status = find_strictest(answers[index] for index in layout.consent) or WANTED
         if status is not UNKNOWN:
-            return ConsentAnswer(status, ROW_PROBLEMS.get(status)), counted
+            return ConsentAnswer(status, ROW_PROBLEMS.get(status)), cell_answers
         index = next(index for index in layout.consent if answers[index] is UNKNOWN)
         value = cells[index].strip()[:MAX_WORD_CHARACTERS]
         column_name = layout.header[index].strip()[:MAX_WORD_CHARACTERS]
         reason = f"The value {value!r} in the column {column_name!r} is not recognised."
-        return ConsentAnswer(UNKNOWN, RowProblem(STATUS_UNKNOWN, reason)), counted
+        return ConsentAnswer(UNKNOWN, RowProblem(STATUS_UNKNOWN, reason)), cell_answers
 
     def _is_confirmed(self, answers: Mapping[int, Answer]) -> bool:
         return any(
@@ -367,22 +304,15 @@ class ConsentReader:
         )
 
 
-class _EqualRows:
-    """A group of rows with the same status, because they have equal cells in consent columns."""
+class _RowGroup:
+    """The rows that have equal cells in all consent columns, and therefore the same status.
 
-    __slots__ = ("answer", "answers", "count")
+    ``cell_answers`` has the index, the cell and the status of each consent column.
+    """
 
-    def __init__(self, answer: ConsentAnswer, answers: list[tuple[int, str, Answer]]) -> None:
+    __slots__ = ("answer", "cell_answers", "count")
+
+    def __init__(self, answer: ConsentAnswer, cell_answers: list[tuple[int, str, Answer]]) -> None:
         self.answer = answer
-        self.answers = answers
+        self.cell_answers = cell_answers
         self.count = 0
-
-
-def _may_be_status(sample: Records, index: int) -> bool:
-    """Return whether each cell of this column in the sample is empty or a status word."""
-    cells = (_cell(record, index).strip() for record in sample)
-    return all(not cell or all(map(is_exact_word, items_of(cell))) for cell in cells)
-
-
-def _cell(record: Sequence[str], index: int) -> str:
-    return record[index] if index < len(record) else ""
