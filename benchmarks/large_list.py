@@ -3,9 +3,9 @@
 from psycopg2.extensions import connection
 
 from benchmarks.measure import seconds_of
+from devstack.harness.stack import Owner, Stack
 from models import FieldType
 from services.subscriptions import fields, lists, tags
-from tests.stack import Owner, Stack
 
 MEMBERS = 1_000_000
 # A row in so many is of another list: a database has more than one.

@@ -1,3 +1,5 @@
+"""The commands about mailing lists: ``pressroom lists`` with ``pressroom trace``."""
+
 from dataclasses import asdict
 from typing import Annotated, Any
 

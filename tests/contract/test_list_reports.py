@@ -7,6 +7,8 @@ import secrets
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services.subscriptions import list_reports, lists
 from tests.commands import printed
 from tests.contract.replies import data
@@ -14,7 +16,6 @@ from tests.contract.test_pages import TITLE, follow, heading, look
 from tests.contract.test_sign_up_forms import BROWSER
 from tests.erasing import erase
 from tests.maintenance import run_maintenance
-from tests.stack import Owner, Stack, eventually
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 from tests.visiting import hidden
 

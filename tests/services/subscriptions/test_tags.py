@@ -1,10 +1,10 @@
 import pytest
 
+from devstack.harness.stack import Stack
 from services.subscriptions import deleted_tags, tags
 from services.subscriptions.members import locks
 from tests.contract.subscribers import fill
 from tests.importing import Importing
-from tests.stack import Stack
 
 MEMBERS = 12
 

@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 
 from core.errors import DomainError
+from devstack.harness.polling import eventually
 from models import BulkActionKind, FieldType, SubscriptionStatus
 from services.subscriptions import exports, fields, lists, segments, tags
 from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.filters import member_filter
 from tests.services.subscriptions.bulk_actions.bulk_actions import BulkActions
-from tests.stack import eventually
 
 VIP = {"field": "tag", "is": "vip"}
 IN_ROME = {"field": "fields.town", "is": "Rome"}

@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from core.ids import random_hash_id
+from devstack.harness.stack import Owner, Stack
 from models import MailingList, Subscription, User
 from services.subscriptions import fields, lists, tags
 from storage.unit_of_work import UnitOfWork
 from tests.maintenance import resting_maintenance
 from tests.services.subscriptions.filters import written
 from tests.services.subscriptions.filters.plain_reading import PlainMember
-from tests.stack import Owner, Stack
 
 MEMBERS = 300
 _IMPORT = """

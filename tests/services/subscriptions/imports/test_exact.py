@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from core.ids import random_hash_id, random_id
+from devstack.harness.stack import Owner
 from models import OptOut, Subscription, User
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import chunks
@@ -18,7 +19,6 @@ from tests.services.subscriptions.imports.test_extras import make_fields
 from tests.services.subscriptions.imports.whole import HEADER, PASSED, STATUSES, Line, Member, Whole
 from tests.services.subscriptions.members.observed import expiry_of
 from tests.sizes import FULL, sized
-from tests.stack import Owner
 
 EXPIRIES = ["", PASSED, "2040-01-01T00:00:00.000000Z", "2041-06-01T00:00:00.000000Z"]
 TAGS = ["a", "b", "Ça va"]

@@ -3,13 +3,13 @@ from typing import Any
 import pytest
 
 from core.errors import TransientError
+from devstack.harness.stack import Owner
 from models import FieldType, MemberImport
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import applying, chunks, split
 from storage.unit_of_work import UnitOfWork
 from tests.importing import Importing, counts_of, csv_of
 from tests.services.subscriptions.imports.test_claims import claims_of
-from tests.stack import Owner
 
 HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
 
