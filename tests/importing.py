@@ -107,7 +107,7 @@ class Importing:
     def remove(self, list_id: int, address: str) -> None:
         """As the list's owner does."""
         with self.person(list_id, address) as (uow, of, person):
-            members.remove(uow, of, person.id, Actor(ActorKind.OWNER, Via.LOGIN))
+            members.remove_member(uow, of, person.id, Actor(ActorKind.OWNER, Via.LOGIN))
 
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:
@@ -163,7 +163,7 @@ class Importing:
                 assert isinstance(job_id, int)
                 lease = self.claim(job_id)
                 if lease is not None:
-                    self._take_turn(unsubscribe.follow, lease)
+                    self._take_turn(unsubscribe.follow_opt_outs, lease)
 
     def _take_turn(self, run: Callable[[Resources, Lease], bool | None], lease: Lease) -> bool:
         """Whether the next turn is this process's too."""

@@ -22,7 +22,7 @@ from api.console.visits import (
     Visit,
 )
 from api.limits.bulkheads import PASSWORDS, RECORDS
-from api.pages.account.keys import ended_boxes, keys_to_ask
+from api.pages.account.keys import list_newest_keys, read_ticked_boxes
 from api.paging import Cursor
 from api.record_ids import parse_id
 from api.response_timing import pad_duration
@@ -151,7 +151,7 @@ def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
 @router.get(mailed_tokens.PASSWORD_PATH, dependencies=[PUBLIC])
 def show_password(visit: RecentVisit, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
-        keys, more = keys_to_ask(uow, visit.user_id)
+        keys, more = list_newest_keys(uow, visit.user_id)
         given = grants.list_of(uow, visit.user_id).rows
         own_passkeys = passkeys.list_of(uow, visit.user_id)
         own_endpoints = webhook_endpoints.live_of(uow, visit.user_id)
@@ -166,7 +166,7 @@ def show_password(visit: RecentVisit, form: EmptyForm) -> Response:
         more_keys=more,
         passkeys=own_passkeys,
         endpoints=own_endpoints,
-        **ended_boxes(visit.form),
+        **read_ticked_boxes(visit.form),
     )
 
 
@@ -175,7 +175,7 @@ async def change_password(visit: RecentFormVisit) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
     form = visit.form
     email, name = await RECORDS.run(_personal_words, visit)
-    ending = EndedAccess("end_grants" in form, *ended_boxes(form).values())
+    ending = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
     try:
         passwords.require_allowed(form.get("password", ""), email, name)
         attempt = await _proven(visit, email)

@@ -144,7 +144,7 @@ def show_endpoints(visit: Visit, uow: Transaction) -> Response:
 @router.get("/new")
 def show_new_endpoint(visit: RecentVisit, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
-        own = lists.choices(uow, visit.user_id)
+        own = lists.list_choices(uow, visit.user_id)
     choices = [("", "All of them"), *((str(each.id), each.title) for each in own)]
     return visit.form_page(
         "new_webhook.html", form, groups=TYPE_GROUPS, box_name=BOX, lists=choices

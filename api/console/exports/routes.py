@@ -115,12 +115,12 @@ def lapses_at(export: MemberExport) -> datetime | None:
 
 @router.get("/exports")
 def show_exports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
-    found = exports.list_of(uow, visit.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
+    found = exports.list_exports(uow, visit.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
     return visit.page(
         "exports.html",
         exports=[(each, lapses_at(each)) for each in found.rows],
         titles=lists.titles_of(uow, [export.list_id for export in found.rows]),
-        lists=lists.choices(uow, visit.user_id),
+        lists=lists.list_choices(uow, visit.user_id),
         next_cursor=found.next_cursor,
     )
 
@@ -129,7 +129,7 @@ def show_exports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Respo
 def show_new_export(visit: RecentVisit, list_id: ListId, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        kept = segments.list_of(uow, mailing_list, WHOLE).rows
+        kept = segments.list_segments(uow, mailing_list, WHOLE).rows
     return visit.form_page(
         "new_export.html",
         form.filled({"format": ExportFormat.CSV}),
@@ -160,7 +160,7 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         visit.state.queue_ages.check(Queue.EXPORT, waits=False)
         with visit.unit_of_work() as uow:
             visit.own_list(uow, list_id)
-            job = exports.begin(uow, visit.caller, list_id, order)
+            job = exports.begin_export(uow, visit.caller, list_id, order)
     except DomainError as error:
         return show_new_export(visit, list_id, visit.refused(error, PLACES))
     return visit.done(f"{PATH}/{job.subject_id}", "The export has started.")
@@ -195,7 +195,7 @@ def cancel_export(visit: FormVisit, uow: Transaction, export_id: PathId) -> Resp
 @router.get("/exports/{export_id}/file")
 def download_export_file(visit: RecentVisit, uow: Transaction, export_id: PathId) -> Response:
     """Redirect to the file, by a link that is made now."""
-    export = exports.get(uow, visit.caller, export_id)
+    export = exports.get_export(uow, visit.caller, export_id)
     if lapses_at(export) is None:
         raise EXPORT_NOT_FOUND()
     return redirect(sign_export_url(visit.state, export.id, export.format))
@@ -203,7 +203,7 @@ def download_export_file(visit: RecentVisit, uow: Transaction, export_id: PathId
 
 def _shown(uow: UnitOfWork, visit: ConsoleVisit, export_id: int) -> ShownExport:
     """Return the caller's export; raises ``export.not_found``."""
-    export = exports.get(uow, visit.caller, export_id)
+    export = exports.get_export(uow, visit.caller, export_id)
     title = lists.titles_of(uow, [export.list_id])[export.list_id]
     job = None
     if export.size is None:

@@ -103,7 +103,7 @@ def show_imports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Respo
 def show_new_import(visit: Visit, form: EmptyForm, list_id: str = "") -> Response:
     """Show the form for a file, for the list that the query may name."""
     with visit.unit_of_work() as uow:
-        found = lists.choices(uow, visit.user_id)
+        found = lists.list_choices(uow, visit.user_id)
         is_paid = accounts.get(uow, visit.user_id).plan == Plan.PAID
     own = [(str(each.id), each.title) for each in found]
     if len(own) > 1:

@@ -367,7 +367,7 @@ def shown_import(visit: ConsoleVisit, import_id: int) -> ShownImport:
         # A job and its effects end in one transaction: whoever has seen the job's end, and reads
         # the record after it, sees all of them.
         uow.session.refresh(task)
-        own = fields.list_of(uow, visit.user_id) if task.dry_run else []
+        own = fields.list_fields(uow, visit.user_id) if task.dry_run else []
     shown = ShownImport(task, title, job, undo, fields=own)
     if shown.is_live:
         return shown

@@ -180,7 +180,7 @@ def change_face(visit: FormVisit, list_id: ListId) -> Response:
 def show_settings(visit: Visit, list_id: ListId, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
         shown = describe_list(uow, visit.state, visit.own_list(uow, list_id))
-        public = [*fields.own(uow, visit.user_id).public().by_key.values()]
+        public = [*fields.read_own_fields(uow, visit.user_id).public().by_key.values()]
     texts = ("title", "slug", "challenge_provider", *_TEXTS)
     typed = {name: getattr(shown, name) or "" for name in texts}
     typed[_ORIGINS] = "\n".join(shown.redirect_origins)

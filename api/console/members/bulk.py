@@ -161,7 +161,7 @@ def _new_act_page(
             form, written, wanted = form.refused(error, SELECTION_PLACES), ALL_ACTIVE, None
         values = {
             "list": mailing_list,
-            "tags": tags.page(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
+            "tags": tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
         }
     if wanted is not None:
         counted = shown_count(visit.state.resources, mailing_list, wanted, asked, selection.typed)

@@ -31,7 +31,7 @@ _PLACES = {FIELD_KEY_TAKEN.code: "key"}
 
 @router.get("")
 def show_fields(visit: Visit, uow: Transaction) -> Response:
-    return visit.page("fields.html", fields=fields.list_of(uow, visit.user_id), types=TYPES)
+    return visit.page("fields.html", fields=fields.list_fields(uow, visit.user_id), types=TYPES)
 
 
 @router.get("/new")
@@ -45,7 +45,7 @@ def make_field(visit: FormVisit) -> Response:
         values = {**_typed(visit.form), "type": visit.form.get("type", "")}
         body = body_of_form(NewField, values)
         with visit.unit_of_work() as uow:
-            fields.create(uow, visit.user_id, **body.columns())
+            fields.create_field(uow, visit.user_id, **body.columns())
     except DomainError as error:
         return _form_page(visit, visit.refused(error, _PLACES))
     return visit.done(FIELDS_PATH, f"The field “{body.label}” is created.")
@@ -53,7 +53,7 @@ def make_field(visit: FormVisit) -> Response:
 
 @router.get("/{field_id}")
 def show_field(visit: Visit, uow: Transaction, field_id: PathId) -> Response:
-    found = fields.get(uow, visit.user_id, field_id)
+    found = fields.get_field(uow, visit.user_id, field_id)
     typed = {name: getattr(found, name) or "" for name in ("key", "label", "description", "type")}
     typed["choices"] = "\n".join(found.choices)
     typed |= {"public": "on"} if found.is_public else {}
@@ -66,12 +66,12 @@ def change_field(visit: FormVisit, field_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         # Look for the field first, so that another owner's field is 404 even if the form is
         # invalid.
-        fields.get(uow, visit.user_id, field_id)
+        fields.get_field(uow, visit.user_id, field_id)
     try:
         type_ = {"type": visit.form["type"]} if "type" in visit.form else {}
         body = body_of_form(FieldChanges, {**_typed(visit.form), **type_})
         with visit.unit_of_work() as uow:
-            field_types.change(uow, visit.user_id, field_id, body.columns())
+            field_types.change_field_and_type(uow, visit.user_id, field_id, body.columns())
     except DomainError as error:
         return _form_page(visit, visit.refused(error, _PLACES), field_id)
     return visit.done(FIELDS_PATH, f"The field “{body.label}” is changed.")
@@ -80,8 +80,8 @@ def change_field(visit: FormVisit, field_id: PathId) -> Response:
 @router.post("/{field_id}/retire")
 def retire_field(visit: FormVisit, uow: Transaction, field_id: PathId) -> Response:
     """Hide the field; members keep their values, unseen."""
-    label = fields.get(uow, visit.user_id, field_id).label
-    fields.retire(uow, visit.user_id, field_id)
+    label = fields.get_field(uow, visit.user_id, field_id).label
+    fields.retire_field(uow, visit.user_id, field_id)
     return visit.done(FIELDS_PATH, f"The field “{label}” is retired.")
 
 

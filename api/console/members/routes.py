@@ -93,12 +93,12 @@ def _members_page(
     wanted = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        kept = segments.list_of(uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)).rows
+        kept = segments.list_segments(uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)).rows
         chosen = selection.segment_id
         if chosen is not None and chosen not in {each.id for each in kept}:
-            kept.append(segments.get(uow, mailing_list.id, chosen))
+            kept.append(segments.get_segment(uow, mailing_list.id, chosen))
         choices = filter_form.choices_of(uow, mailing_list)
-        own_fields = fields.own(uow, visit.user_id).by_key
+        own_fields = fields.read_own_fields(uow, visit.user_id).by_key
         draft = filter_form.with_rows(draft, choices)
     segment_choices = [(str(each.id), each.name) for each in kept]
     try:
@@ -178,7 +178,9 @@ def _found(
     status = selection.typed.get("status", Status.ACTIVE)
     if selection.is_plain and status in [*Status]:
         filters, database = MemberFilters(Status(status)), visit.state.resources.database
-        listed = member_pages.page(database, visit.caller, mailing_list.id, filters, wanted)
+        listed = member_pages.read_member_page(
+            database, visit.caller, mailing_list.id, filters, wanted
+        )
         return listed.page, listed.total
     with visit.unit_of_work() as uow:
         read = member_filter.read(uow, mailing_list, written)
@@ -204,7 +206,7 @@ def add_member(visit: FormVisit, list_id: ListId) -> Response:
         body = body_of_form(MemberUpsert, {key: value for key, value in named.items() if value})
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
-            member = members.upsert(uow, mailing_list, email, body.edit(), _actor(visit))
+            member = members.upsert_member(uow, mailing_list, email, body.edit(), _actor(visit))
             user_id = member.user_id
     except DomainError as error:
         return show_new_member(visit, list_id, visit.refused(error, _OF_ADDRESS))
@@ -239,7 +241,7 @@ class _Held:
 def _hold(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, user_id: int) -> _Held:
     """Return the member; raises ``list.not_found``, ``member.not_found``."""
     mailing_list = visit.own_list(uow, list_id)
-    record = members.get(uow, mailing_list, user_id)
+    record = members.get_member(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
     attributes = member_attributes.read_attributes(uow, mailing_list.user_id, [record.tag_ids])
     return _Held(mailing_list, record, member_record(record, person, attributes))
@@ -251,12 +253,12 @@ def show_member(
 ) -> Response:
     with visit.unit_of_work() as uow:
         held = _hold(uow, visit, list_id, user_id)
-        own_fields = fields.list_of(uow, visit.user_id)
+        own_fields = fields.list_fields(uow, visit.user_id)
         wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        history = members.history(uow, held.mailing_list, user_id, wanted)
+        history = members.list_history(uow, held.mailing_list, user_id, wanted)
         agreed = evidence.list_evidence(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
         of_networks = networks.count_others(uow, held.record, agreed.rows)
-        others = lists.choices(uow, visit.user_id, LISTS_TO_CHOOSE)
+        others = lists.list_choices(uow, visit.user_id, LISTS_TO_CHOOSE)
     shown = held.shown
     typed = {
         "name": shown.name or "",
@@ -291,9 +293,9 @@ def change_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Respons
     try:
         with visit.unit_of_work() as uow:
             held = _hold(uow, visit, list_id, user_id)
-            own = fields.list_of(uow, visit.user_id)
+            own = fields.list_fields(uow, visit.user_id)
             changes = member_changes(visit.form, held.shown, own)
-            members.update(uow, held.mailing_list, user_id, changes.edit(), _actor(visit))
+            members.update_member(uow, held.mailing_list, user_id, changes.edit(), _actor(visit))
     except DomainError as error:
         return show_member(visit, list_id, user_id, visit.refused(error, MEMBER_PLACES))
     notice = "The member is changed." if changes.sent() else "Nothing was to be changed."
@@ -328,7 +330,7 @@ def _typed_fields(form: FormFields, own: Iterable[MemberField]) -> dict[str, Fie
         if name not in form:
             continue
         try:
-            found[field.key] = fields.stored_of_text(field, form[name])
+            found[field.key] = fields.parse_value(field, form[name])
         except ValueRefused as error:
             problems.append(FieldProblem(f"body.{name}", "field.value", str(error)))
     if problems:
@@ -362,7 +364,7 @@ def move_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
     def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
         target_id = lists.id_of(visit.form.get("list", ""))
         target = visit.own_list(uow, target_id or 0)
-        members.transfer(uow, source, target, user_id, actor=_actor(visit))
+        members.transfer_member(uow, source, target, user_id, actor=_actor(visit))
         return target.id, f"The member is on “{target.title}” now."
 
     return _done_beside_form(visit, list_id, user_id, move)
@@ -397,7 +399,7 @@ def ask_to_remove(visit: Visit, uow: Transaction, list_id: ListId, user_id: Path
 @router.post("/{user_id}/remove")
 @ACTS_BY_LIST.threaded("list_id")
 def remove_member(visit: FormVisit, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
-    members.remove(uow, visit.own_list(uow, list_id), user_id, _actor(visit))
+    members.remove_member(uow, visit.own_list(uow, list_id), user_id, _actor(visit))
     return visit.done(_path(list_id, user_id), "The member is removed from the list.")
 
 

@@ -47,7 +47,7 @@ def show_segments(
     visit: Visit, uow: Transaction, list_id: ListId, cursor: Cursor = None
 ) -> Response:
     mailing_list = visit.own_list(uow, list_id)
-    found = segments.list_of(uow, mailing_list, PageRequest(SEGMENTS_ON_PAGE, cursor=cursor))
+    found = segments.list_segments(uow, mailing_list, PageRequest(SEGMENTS_ON_PAGE, cursor=cursor))
     return visit.page(
         "segments.html", list=mailing_list, segments=found.rows, next_cursor=found.next_cursor
     )
@@ -86,7 +86,7 @@ async def show_segment(
 def _segment_page(visit: ConsoleVisit, list_id: int, segment_id: int, asked: str) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        segment = segments.get(uow, mailing_list.id, segment_id)
+        segment = segments.get_segment(uow, mailing_list.id, segment_id)
         [written] = member_filter.shown(uow, mailing_list, segment.filter)
         form = TypedForm({"name": segment.name})
         draft = draft_of_filter(written, choices_of(uow, mailing_list))
@@ -122,13 +122,13 @@ def _keep_segment(visit: ConsoleVisit, list_id: int, segment_id: int | None = No
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
             if segment_id is None:
-                made = segments.create(uow, mailing_list, name, _written(draft))
+                made = segments.create_segment(uow, mailing_list, name, _written(draft))
                 path = f"{list_path(list_id)}/members?segment={made.id}"
                 notice = f"The segment “{made.name}” is created."
             else:
-                segments.get(uow, mailing_list.id, segment_id)
+                segments.get_segment(uow, mailing_list.id, segment_id)
                 values = {"name": name, "filter": _written(draft)}
-                segments.change(uow, mailing_list, segment_id, values)
+                segments.change_segment(uow, mailing_list, segment_id, values)
     except DomainError as error:
         return _refused_page(visit, list_id, error, draft, segment_id)
     return visit.done(path, notice)
@@ -140,8 +140,8 @@ def delete_segment(
 ) -> Response:
     """Delete the segment, and no member."""
     mailing_list = visit.own_list(uow, list_id)
-    name = segments.get(uow, mailing_list.id, segment_id).name
-    segments.remove(uow, mailing_list, segment_id)
+    name = segments.get_segment(uow, mailing_list.id, segment_id).name
+    segments.delete_segment(uow, mailing_list, segment_id)
     path = f"{list_path(list_id)}/segments"
     return visit.done(path, f"The segment “{name}” is deleted. Its members stay.")
 
@@ -153,7 +153,7 @@ def _edited(visit: ConsoleVisit, list_id: int, segment_id: int | None = None) ->
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
             if segment_id is not None:
-                segments.get(uow, mailing_list.id, segment_id)
+                segments.get_segment(uow, mailing_list.id, segment_id)
             written = draft.written()
             wanted = member_filter.read(uow, mailing_list, written or ALL_ACTIVE)
     except DomainError as error:
@@ -210,7 +210,7 @@ _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
 @router.get("/tags")
 def show_tags(visit: Visit, uow: Transaction, list_id: ListId, cursor: Cursor = None) -> Response:
     mailing_list = visit.own_list(uow, list_id)
-    found = tags.page(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
+    found = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
     return visit.page(
         "tags.html", list=mailing_list, tags=found.rows, next_cursor=found.next_cursor
     )
@@ -220,7 +220,7 @@ def show_tags(visit: Visit, uow: Transaction, list_id: ListId, cursor: Cursor = 
 def show_tag(visit: Visit, list_id: ListId, tag_id: PathId, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        tag = tags.get(uow, mailing_list.id, tag_id)
+        tag = tags.get_tag(uow, mailing_list.id, tag_id)
     form = replace(form, typed={"name": tag.name, **form.typed})
     return visit.form_page("tag.html", form, list=mailing_list, tag=tag)
 
@@ -230,9 +230,9 @@ def rename_tag(visit: FormVisit, list_id: ListId, tag_id: PathId) -> Response:
     try:
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
-            tags.get(uow, mailing_list.id, tag_id)
+            tags.get_tag(uow, mailing_list.id, tag_id)
             body = body_of_form(TagChange, {"name": visit.form.get("name", "")})
-            tags.rename(uow, mailing_list.id, tag_id, body.name)
+            tags.rename_tag(uow, mailing_list.id, tag_id, body.name)
     except DomainError as error:
         return show_tag(visit, list_id, tag_id, visit.refused(error, _TAG_PLACES))
     return visit.done(f"{list_path(list_id)}/tags", f"The tag is called “{body.name}” now.")
@@ -243,8 +243,8 @@ def delete_tag(visit: FormVisit, list_id: ListId, tag_id: PathId) -> Response:
     try:
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
-            name = tags.get(uow, mailing_list.id, tag_id).name
-            tags.delete(uow, mailing_list.id, tag_id)
+            name = tags.get_tag(uow, mailing_list.id, tag_id).name
+            tags.delete_tag(uow, mailing_list.id, tag_id)
     except DomainError as error:
         return show_tag(visit, list_id, tag_id, visit.refused(error, _TAG_PLACES))
     return visit.done(f"{list_path(list_id)}/tags", f"No member has the tag “{name}” any more.")

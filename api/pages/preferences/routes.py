@@ -166,7 +166,7 @@ def _answers_page(
     language = reader_language(request)
     with state.resources.unit_of_work() as uow:
         mailing_list, record = own_lists.find_list(uow, visit_of(uow, request, state), list_id)
-        public = fields.own(uow, mailing_list.user_id).public()
+        public = fields.read_own_fields(uow, mailing_list.user_id).public()
     shown = {}
     for key, value in public.shown(record.fields).items():
         yes_or_no = "yes" if value else "no"
@@ -279,7 +279,7 @@ async def ask_for_link(
 
 
 def _of_trace(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
-    trace = traces.read(uow.settings.keyring, trace_id)
+    trace = traces.read_trace_id(uow.settings.keyring, trace_id)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
     if person is None or traces.is_revoked(mailing_list, trace.delivery):

@@ -38,7 +38,7 @@ def show_subscription(
     language = reader_language(request)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
-    subscription = members.read(uow, mailing_list, person)
+    subscription = members.read_own_subscription(uow, mailing_list, person)
     is_revoked = traces.is_revoked(mailing_list, trace.delivery)
     if is_revoked:
         subscription = members.without_what_identifies(subscription)

@@ -201,7 +201,7 @@ def _deny(uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, found: list
     added = {
         chunk.rows[place].email: place for place, verdict in enumerate(found) if verdict == ADDED
     }
-    denied = deny_lists.denied_of(uow, task.user_id, added) if added else set[str]()
+    denied = deny_lists.find_denied(uow, task.user_id, added) if added else set[str]()
     if places := [added[address] for address in denied]:
         _rows(uow, judge_statements.PUT_DENIED, {"numbers": places})
     for place in places:

@@ -84,7 +84,7 @@ class ColumnPlan:
     ) -> dict[int, MemberField]:
         """Find the fields of the columns from this one; those that were, or would be, made."""
         columns = range(after, len(layout.header))
-        living = fields.list_of(uow, task.user_id)
+        living = fields.list_fields(uow, task.user_id)
         field_columns.match_fields(layout, columns, living)
         if not task.create_fields:
             for index, (key, _) in layout.mapped_fields.items():
@@ -103,7 +103,9 @@ class ColumnPlan:
         if not task.dry_run:
             for index, each in new.items():
                 named = {"key": each.key, "label": each.label}
-                new[index] = fields.create(uow, task.user_id, type=FieldType(each.type), **named)
+                new[index] = fields.create_field(
+                    uow, task.user_id, type=FieldType(each.type), **named
+                )
         layout.fields.update(new)
         return new
 

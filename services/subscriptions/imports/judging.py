@@ -79,7 +79,7 @@ def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iter
             paid_expiry = (
                 CLEARED if clears_expiry else None if expiry is None else clock.iso(expiry)
             )
-            left = suppression.value if row.left else None
+            left = suppression.value if row.is_opt_out else None
             # By place, not by name: half the time, for each row of a file.
             yield JudgedRow(line, address, name, tier, paid_expiry, left, None, None, cells, extras)
 

@@ -178,9 +178,9 @@ def lock_subscription(
     """
     if not lock_pair(uow, person.id, mailing_list.id):
         return None
-    record = changes.find(uow, mailing_list.id, person.id)
+    record = changes.find_record(uow, mailing_list.id, person.id)
     if record is not None:
-        opt_outs.settle(uow, record)
+        opt_outs.settle_opt_outs(uow, record)
     return LockedSubscription(mailing_list, person, record)
 
 
