@@ -12,7 +12,7 @@ from api.auth.actors import Principal
 from api.auth.csrf import CSRF_FIELD, require_form_csrf
 from api.auth.form_pages import render_anonymous_page
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.forms import nested_inputs
+from api.bodies.form_or_json import nested_inputs
 from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import VISIT, client_address
 from api.html.frame import HEADERS, list_page, page, redirect
