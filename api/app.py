@@ -26,8 +26,8 @@ from api.pages import PAGES, READER_PAGES
 from api.routes import ROUTERS
 from api.state import State, state_of
 from api.waiting import waiters
+from api.waiting.event_streams import StreamCounter
 from api.waiting.queue_ages import QueueAges
-from api.waiting.streams import StreamCounter
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters
 from api.waiting.worker_calls import WorkerCalls
@@ -44,7 +44,7 @@ from integrations.receivers.client import ReceiverClient
 from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
 from services.access.api_keys import UsedKeys
-from services.accounts.mailed_tokens import ACCOUNT_PATH
+from services.accounts.page_paths import ACCOUNT_PATH
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.composer.requests import MetadataCache
 from services.security_events import is_plan_error, record_error

@@ -13,8 +13,8 @@ from api.health import Drain, Figures, Readiness
 from api.limits.bulkheads import RECORDS
 from api.limits.rate_limits import RateLimiter
 from api.limits.shares import NAMES_BY_CALLER
+from api.waiting.event_streams import StreamCounter
 from api.waiting.queue_ages import QueueAges
-from api.waiting.streams import StreamCounter
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters
 from api.waiting.worker_calls import WorkerCalls

@@ -19,7 +19,7 @@ from services.subscriptions.fields import FieldValue
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.field_values import abbreviate_cell, parse_value
 from services.subscriptions.members import locks
-from storage.connections import unless
+from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
 # Their conversion takes a second or two.
@@ -96,7 +96,7 @@ def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
         words, facts = errors.uses_named(uses), {"used_by": uses}
         raise errors.FIELD_IN_USE(key=field.key, uses=words, facts=facts)
     too_many = errors.FIELD_TOO_MANY_VALUES(most=MAX_DIFFERENT_VALUES)
-    with unless(psycopg2.errors.QueryCanceled, too_many):
+    with raise_instead(psycopg2.errors.QueryCanceled, too_many):
         found = uow.session.scalars(_VALUES, {**values, "most": MAX_DIFFERENT_VALUES + 1}).all()
         if len(found) > MAX_DIFFERENT_VALUES:
             raise too_many

@@ -20,7 +20,7 @@ from core.languages.shown_lines import caseless, is_shown
 from models import FieldType, MemberField
 from services.access import sessions
 from services.subscriptions import misleading_texts, text_reviews
-from storage.connections import unless_taken
+from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
 # A value is stored as JSON: a text or a choice by its characters, a number as such, a date as
@@ -308,5 +308,5 @@ def _set(uow: UnitOfWork, field: MemberField, values: CheckedColumns) -> None:
         raise errors.FIELD_KEY(most=MAX_KEY_CHARACTERS)
     if bool(field.choices) != (field.type == FieldType.CHOICE):
         raise errors.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
-    with unless_taken("uq_fields_user_id_key", errors.FIELD_KEY_TAKEN(key=field.key)):
+    with raise_if_taken("uq_fields_user_id_key", errors.FIELD_KEY_TAKEN(key=field.key)):
         uow.session.flush()

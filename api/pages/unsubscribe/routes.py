@@ -18,7 +18,13 @@ from api.html.frame import list_page, see_other, short_answer
 from api.html.problems import reader_language
 from api.limits.bulkheads import LEAVING
 from api.limits.shares import ACTS_BY_LIST
-from api.pages.preferences.words import OPT_OUTS, REASONS, RETURNS, shown_reasons, unknown_action
+from api.pages.preferences.actions import (
+    OPT_OUTS,
+    REASONS,
+    RETURNS,
+    translate_reasons,
+    unknown_action_error,
+)
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
 from core.languages.reader_languages import marked, translated
@@ -55,7 +61,7 @@ def show_subscription(
         own=subscription,
         address=None if subscription.email is None else email_addresses.masked(subscription.email),
         trace_query=urlencode({"trace_id": submission.trace_id}),
-        reasons=shown_reasons(language),
+        reasons=translate_reasons(language),
         asks_more=person is not None and person.erased_at is None and not is_revoked,
     )
 
@@ -82,7 +88,7 @@ async def change_subscription(
     elif isinstance(action, str) and action in RETURNS:
         await ACTS_BY_LIST.run(trace.list_id, _subscribe_again, request, state, trace, action)
     else:
-        raise unknown_action()
+        raise unknown_action_error()
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 

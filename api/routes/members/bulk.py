@@ -42,7 +42,7 @@ from services.jobs.idempotency import AcceptedJob
 from services.subscriptions import lists, segments
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
-from services.subscriptions.filters import member_filter
+from services.subscriptions.filters import member_counts, member_filter
 from services.subscriptions.imports import accepting
 from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
 from storage.unit_of_work import UnitOfWork
@@ -234,7 +234,7 @@ def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) ->
     with state.resources.unit_of_work() as uow:
         mailing_list, kept = _selected(uow, caller, list_id, body)
         wanted = member_filter.read_stored(uow, mailing_list, kept)
-    counted = segments.count_members(state.resources, mailing_list, wanted)
+    counted = member_counts.count_members(state.resources, mailing_list, wanted)
     return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
 
 

@@ -286,7 +286,7 @@ def begin(
         makes = order.action is BulkActionKind.TAG
         # Another transaction may make or delete the same tag just now.
         with locks.waiting_briefly(uow):
-            found = tags.tag_ids_of(uow, mailing_list.id, [order.value], make=makes, hold=True)
+            found = tags.find_tag_ids(uow, mailing_list.id, [order.value], make=makes, hold=True)
         # No tag has the id 0, so nothing is taken off where the list has no such tag.
         bulk.tag_id = found.get(order.value, 0)
     uow.session.add(bulk)

@@ -50,8 +50,8 @@ from services.subscriptions.imports.verdicts import (
     VERDICTS,
 )
 from services.subscriptions.members import locks
-from storage.connections import constraint_of
 from storage.encryption import seal
+from storage.expected_errors import get_constraint
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -129,7 +129,7 @@ def commit(
             one = ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
             uow.session.add(one)
     except IntegrityError as error:
-        constraint = constraint_of(error)
+        constraint = get_constraint(error)
         if constraint in _PASSING:
             raise TransientError("another act on the list came between") from error
         log.exception("import.chunk_broke", number=chunk.number, constraint=constraint)
@@ -243,7 +243,7 @@ def _write(uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: Pre
             with uow.session.begin_nested():
                 _rows(uow, write_statements.ADD_PEOPLE)
         except IntegrityError as error:
-            if constraint_of(error) not in _TAKEN:
+            if get_constraint(error) not in _TAKEN:
                 raise
             # Another transaction made one of these people meanwhile, and may have erased them.
             added = _rows(uow, write_statements.ADD_MISSING_PEOPLE)

@@ -3,13 +3,13 @@ from typing import Any
 import pytest
 
 from core.errors import DomainError
+from devstack.harness.stack import Owner
 from models import ImportChunk
 from services import removals
 from services.subscriptions.imports import records
 from services.subscriptions.imports import split as splitting
 from services.subscriptions.imports.import_options import ImportOptions
 from tests.importing import Importing, csv_of
-from tests.stack import Owner
 
 FILE = csv_of([("ada@example.com", "Ada", "Rome"), ("nobody", "", "")], ("email", "name", "town"))
 

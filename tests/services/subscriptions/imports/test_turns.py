@@ -1,12 +1,12 @@
 import pytest
 
+from devstack.harness.stack import Owner
 from services.jobs.lease import Lease
 from services.subscriptions import lists
 from services.subscriptions.imports import chunks, import_job, split
 from storage.encryption import Tampered
 from tests.erasing import erase
 from tests.importing import Importing, csv_of, new_addresses
-from tests.stack import Owner
 
 FILES = 3
 TURNS = 100
