@@ -1,8 +1,8 @@
-"""Jobs in a worker: the one that a message names, and with it those that take turns in the process.
+"""Runs jobs in a worker process.
 
-The turns of some jobs must be in one process, such as those that read one file. Such a job stays:
-between its turns, the process takes one of another job that waits in the queue. Other owners wait
-for one turn, and the job keeps what it has open.
+Some jobs must run all their turns in one process, for example because they read one file from start
+to end. Such a job stays in the process: its ``run`` is a generator that yields between its turns.
+Between two turns of such a job, the process runs one turn of the next queued job.
 """
 
 import os
@@ -10,7 +10,7 @@ import signal
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import timedelta
 
@@ -51,34 +51,47 @@ _MAX_OUTAGE_SECONDS = 30.0
 _OUTAGE_PAUSE_SECONDS = 0.5
 _SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__})
 
-# A turn that does not end at its deadline costs the process, by the signal that ends any.
+# A process whose turn has not ended at this time after its deadline is killed.
 KILL_AFTER_SECONDS = 15.0
+# The jobs that stay in a process. Each of them may keep a file and a set of addresses open.
+MAX_STAYING_JOBS = 4
+_HAS_ENDED = True
 
 
 class JobAttempt:
-    """A claimed job, for one turn or several. Its lease is renewed until it is closed."""
+    """A claimed job that runs for one or more turns. The lease is renewed until ``close``."""
 
     def __init__(self, context: WorkerContext, lease: Lease, *, has_own_limits: bool) -> None:
-        """``has_own_limits``: each turn has the kind's deadline, in a task that may have many."""
+        """Start to renew the lease.
+
+        ``has_own_limits``: whether the deadline of the kind applies to each turn by itself.
+        """
         self.lease = lease
         self._context = context
         self._has_own_limits = has_own_limits
         self._held: Held | None = None
+        self._turns: Generator[None, None, None] | None = None
         self._heart = ExitStack()
         self._heart.enter_context(run_heartbeat(self._renew))
 
     def close(self) -> None:
-        self._heart.close()
+        """Stop renewing the lease, and close what the job keeps open between its turns."""
+        try:
+            if self._turns is not None:
+                self._turns.close()
+        finally:
+            self._heart.close()
 
     def hand_back(self) -> None:
-        """Let another worker go on."""
+        """Queue the job again, so that another worker continues it."""
         with suppress(LeaseLost, SQLAlchemyError), self._context.resources.unit_of_work() as uow:
             hand_back_job(uow, self.lease)
             log.info("job.handed_back", job_id=self.lease.job_id)
 
     def take_turn(self) -> bool:
-        """Return whether the job stays with this process."""
-        kind, began = get_kind(self.lease.kind), time.monotonic()
+        """Run one turn. Return whether the next turn must be in this process."""
+        kind = get_kind(self.lease.kind)
+        began = time.monotonic()
         seconds = kind.deadline_seconds
         self._held = Held(time.monotonic() + seconds, self.hand_back)
         bound = {"job_id": self.lease.job_id, "kind": self.lease.kind}
@@ -105,8 +118,7 @@ class JobAttempt:
         try:
             try:
                 self.lease.check_cancelled()
-                work = get_kind(self.lease.kind).run
-                stays = bool(work(self._context.resources, self.lease))
+                stays = self._work()
             except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
                 spans.note_failure(error)
                 _end_for_sure(self._context.resources, self.lease, error)
@@ -117,6 +129,11 @@ class JobAttempt:
         if not stays:
             log.info("job.ended")
         return stays
+
+    def _work(self) -> bool:
+        if self._turns is None:
+            self._turns = get_kind(self.lease.kind).run(self._context.resources, self.lease)
+        return self._turns is not None and not next(self._turns, _HAS_ENDED)
 
     def _renew(self) -> None:
         held = self._held
@@ -235,16 +252,16 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
     if lease is None:
         log.debug("job.not_claimed", job_id=job_id)
         return
-    rotation = _Rotation(context, get_kind(lease.kind))
+    jobs = _StayingJobs(context, get_kind(lease.kind))
     began = time.monotonic()
-    with closing(rotation):
+    with closing(jobs):
         try:
-            rotation.run(lease)
+            jobs.run(lease)
         except SystemExit:
             # The pool ends a process at the end of the worker's grace, or when the task has run
             # past its hard time limit; only the latter counts as a crash.
             if time.monotonic() - began < current_task.time_limit:
-                rotation.hand_back()
+                jobs.hand_back()
             raise
     if lease.failed_by is not None:
         raise TaskFailed(lease.failed_by)
@@ -252,8 +269,11 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
         raise Retry("The job is queued again, for later.")
 
 
-class _Rotation:
-    """The jobs that take turns in this process, while the first of them stays or others do."""
+class _StayingJobs:
+    """The jobs that take turns in this process, for at most ``max_stay_seconds`` of the first one.
+
+    The job that the message names is one of them. If it doesn't stay, no other job is claimed.
+    """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:
         self._context = context
@@ -266,25 +286,38 @@ class _Rotation:
         while self._attempts:
             attempt = self._attempts[0]
             stays = attempt.take_turn()
-            if stays and time.monotonic() < self._ends:
+            if stays and self._may_stay():
                 self._attempts.rotate(-1)
             else:
+                self._attempts.popleft()
                 if stays:
                     attempt.hand_back()
-                self._attempts.popleft().close()
-            if self._attempts and (waiting := self._claim_next()) is not None:
-                self._add(waiting)
+                attempt.close()
+                if stays:
+                    # The next job in the queue may be this one. The jobs that stay come first.
+                    continue
+            if self._attempts and (next_lease := self._claim_next()) is not None:
+                self._add(next_lease)
 
     def hand_back(self) -> None:
         for attempt in self._attempts:
             attempt.hand_back()
 
     def close(self) -> None:
-        for attempt in self._attempts:
-            attempt.close()
+        with ExitStack() as closing_all:
+            for attempt in self._attempts:
+                closing_all.callback(attempt.close)
+
+    def _may_stay(self) -> bool:
+        """Return whether the job that just had its turn may stay in this process.
+
+        A new job can't replace one that stays. Otherwise many jobs would replace each other for
+        ever, and each would start at its beginning again.
+        """
+        return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._ends
 
     def _add(self, lease: Lease) -> None:
-        """Before the others: each of those has had a turn since."""
+        """Put the job before the others, which have all had a turn since the last new job."""
         own_limits = bool(self._first.max_stay_seconds)
         self._attempts.appendleft(JobAttempt(self._context, lease, has_own_limits=own_limits))
 

@@ -179,12 +179,12 @@ async def import_members(
     )
     state.queue_ages.check(Queue.BULK, waits=False)
     await state.in_unit_of_work(accepting.check_upload, caller, list_id, dry_run=dry_run)
-    file = accepting.new_file(state.resources)
+    file = accepting.create_file(state.resources)
     received = await store_upload(
         request,
         file.writer,
         filename,
-        partial(accepting.forget_file, state.resources),
+        partial(accepting.discard_file, state.resources),
         caller_id=caller.user_id,
         check_part=lambda name: refuse_parts(request, [name]),
     )
@@ -258,7 +258,7 @@ def download_import_errors(
     """The rows that were not added, each with its line, code and reason; by a signed URL."""
     require_signed_url(request)
     headers = download_headers(f"import-{import_id}-not-added.csv")
-    lines = rejected_rows.stream_rejects(state.resources, import_id)
+    lines = rejected_rows.stream_rejected_rows(state.resources, import_id)
     return streamed(request, RECORDS, lines, headers, "text/csv; charset=utf-8")
 
 

@@ -133,7 +133,7 @@ async def upload_import(request: Request, visit: Visit) -> Response:
         if media_type(request.headers.get("content-type", "")) != MULTIPART:
             require_csrf(request, state, visit.member.cookie)
             raise BODY_NOT_MULTIPART()
-        file, forget = accepting.new_file(resources), partial(accepting.forget_file, resources)
+        file, forget = accepting.create_file(resources), partial(accepting.discard_file, resources)
         received = await store_upload(
             request, file.writer, None, forget, caller_id=visit.user_id, check=check
         )

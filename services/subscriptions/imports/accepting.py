@@ -26,10 +26,10 @@ MAX_IMPORT_FILENAME_CHARACTERS = 255
 
 
 def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool) -> None:
-    """Refuse before a file is read what would be refused after it.
+    """Check before a file is uploaded whether its import would be refused.
 
-    The quota of members does not count yet: the opt-outs of the file are to be kept. Raises what
-    ``check_owner`` raises, and ``quota.exceeded``.
+    The quota of members isn't checked, because the opt-outs in the file must be stored anyway.
+    Raises what ``check_owner`` raises, and ``quota.exceeded``.
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
@@ -37,19 +37,22 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
 
 
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
-    """Raises ``list.not_found``, ``list.not_owner`` and, but for a dry run, ``plan.required``."""
+    """Check that the caller may import into the list.
+
+    Raises ``list.not_found``, ``list.not_owner`` and, except for a dry run, ``plan.required``.
+    """
     lists.owned(uow, caller, list_id)
     if not dry_run and accounts.get(uow, caller.user_id).plan != Plan.PAID:
         raise PLAN_REQUIRED()
 
 
-def new_file(resources: Resources) -> NewFile:
-    """Where the file of a new import is stored."""
+def create_file(resources: Resources) -> NewFile:
+    """Create the place where the file of a new import is stored."""
     return bulk_files.new_file(resources, IMPORTS)
 
 
-def forget_file(resources: Resources, prefix: str) -> None:
-    """Have the objects of an import removed that was not accepted."""
+def discard_file(resources: Resources, prefix: str) -> None:
+    """Remove the stored file of an import that wasn't accepted."""
     with resources.unit_of_work() as uow:
         removals.forget(uow, f"{prefix}/")
 
@@ -57,7 +60,7 @@ def forget_file(resources: Resources, prefix: str) -> None:
 def accept_members(
     resources: Resources, caller: Caller, list_id: int, body: bytes, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Accept the members of one request, whose body has been checked.
+    """Accept the members of one request. ``body`` must have been checked.
 
     Raises what ``check_owner`` and ``services.jobs.idempotency`` raise, and ``quota.exceeded``.
     """
@@ -65,14 +68,14 @@ def accept_members(
         check_owner(uow, caller, list_id)
 
     def store() -> Job:
-        file = new_file(resources)
+        file = create_file(resources)
         file.writer.write(body)
         file.writer.close()
         task = MemberImport(
             list_id=list_id, user_id=caller.user_id, source="members", size=len(body)
         )
-        takes = {PlanQuota.STORAGE_MB: len(body)}
-        return _commit(resources, file, task, ADD_MEMBERS, takes=takes, key=key)
+        usage = {PlanQuota.STORAGE_MB: len(body)}
+        return _commit(resources, file, task, ADD_MEMBERS, takes=usage, key=key)
 
     return idempotency.once(resources, key, store)
 
@@ -87,21 +90,21 @@ def accept_file(
     options: ImportOptions,
     by_operator: bool = False,
 ) -> AcceptedJob:
-    """Accept a file that was written, for a user whose rights were checked.
+    """Accept a file that has been stored. The user's rights must have been checked.
 
-    Raises ``quota.exceeded`` unless it comes ``by_operator``; the file is forgotten then.
+    Raises ``quota.exceeded``, except for an operator's import. The file is then removed.
     """
     task = MemberImport(
         list_id=list_id,
         user_id=user_id,
         source="file",
-        filename=display_filename(filename),
+        filename=tidy_filename(filename),
         size=file.writer.size,
         by_operator=by_operator,
-        **options.columns,
+        **options.stored_values,
     )
-    takes = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: task.size}
-    store = partial(_commit, resources, file, task, options.job_kind, takes=takes)
+    usage = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: task.size}
+    store = partial(_commit, resources, file, task, options.job_kind, takes=usage)
     return idempotency.once(resources, None, store)
 
 
@@ -118,11 +121,11 @@ def _commit(
     try:
         return idempotency.commit(resources, task, kind, key, takes=takes)
     except (EqualRequestCommitted, DomainError):
-        forget_file(resources, file.prefix)
+        discard_file(resources, file.prefix)
         raise
 
 
-def display_filename(filename: str | None) -> str | None:
-    """The file's name as it is stored: bounded, without folders and unprintable characters."""
+def tidy_filename(filename: str | None) -> str | None:
+    """Return the name of a file without folders and unprintable characters, and not too long."""
     name = (filename or "").replace("\\", "/").rpartition("/")[2]
     return "".join(filter(str.isprintable, name))[-MAX_IMPORT_FILENAME_CHARACTERS:] or None

@@ -101,7 +101,7 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
         raise errors.IMPORT_FILE_GONE()
     for kept in (ImportChunk, NamedMember):
         uow.session.execute(delete(kept).where(kept.import_id == task.id))
-    for name, value in {**_UNREAD, **options.columns}.items():
+    for name, value in {**_UNREAD, **options.stored_values}.items():
         setattr(task, name, value)
     task.created_at = func.now()
     uow.session.flush()

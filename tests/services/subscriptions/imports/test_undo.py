@@ -144,7 +144,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     importing.bring(owner, list_id, rows(people[:2], "Before"))
-    write, begun = applying._write, list[int]()
+    write, begun = applying._write_rows, list[int]()
 
     def erase_then_write(
         uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk
@@ -154,7 +154,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
             begun.append(erasure.begin(importing.resources, people[0]))
         write(uow, task, counts, chunk)
 
-    monkeypatch.setattr(applying, "_write", erase_then_write)
+    monkeypatch.setattr(applying, "_write_rows", erase_then_write)
     task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")
     assert (task.added, task.updated) == (1, 1)
     erased = finish(importing.resources, begun[0])
