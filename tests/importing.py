@@ -17,16 +17,17 @@ from services.jobs.lease import Lease
 from services.jobs.transitions import claim_job, fail_job, hand_back_job
 from services.subscriptions import figures, lists
 from services.subscriptions.bulk_actions import actions
+from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.imports import (
     accepting,
     helper_jobs,
     import_job,
     records,
     rejected_rows,
-    undo,
     verdicts,
 )
 from services.subscriptions.imports.import_options import ImportOptions
+from services.subscriptions.imports.undo import IMPORT_UNDO
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
@@ -35,9 +36,9 @@ from tests.stack import Owner, Stack, eventually
 
 Rows = list[tuple[object, ...]]
 _RUNS: dict[str, JobWork] = {
-    undo.UNDO_IMPORT.name: undo.run,
+    IMPORT_UNDO.job_name: IMPORT_UNDO.run,
     actions.CHANGE_MEMBERS.name: actions.change_members,
-    actions.UNDO_BULK_ACTION.name: actions.undo_changes,
+    BULK_UNDO.job_name: BULK_UNDO.run,
 }
 _MOST_TURNS = 1000
 
@@ -90,13 +91,13 @@ class Importing:
     def begin_undo(self, owner: Owner, import_id: int) -> int:
         """The job of an undo that is not done yet."""
         with self.resources.unit_of_work() as uow:
-            job_id = records.undo(uow, self.caller(owner), import_id)
+            job_id = records.undo_import(uow, self.caller(owner), import_id)
         assert job_id is not None
         return job_id
 
     def is_undone(self, owner: Owner, import_id: int) -> bool:
         with self.resources.unit_of_work() as uow:
-            return records.undo(uow, self.caller(owner), import_id) is None
+            return records.undo_import(uow, self.caller(owner), import_id) is None
 
     @contextmanager
     def person(self, list_id: int, address: str) -> Iterator[tuple[UnitOfWork, MailingList, User]]:

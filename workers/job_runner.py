@@ -121,7 +121,7 @@ class JobAttempt:
                 stays = self._work()
             except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
                 spans.note_failure(error)
-                _end_for_sure(self._context.resources, self.lease, error)
+                _record_failure(self._context.resources, self.lease, error)
                 stays = False
         except LeaseLost:
             log.warning("job.lease_lost")
@@ -171,15 +171,15 @@ def _alarm(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _end_for_sure(resources: Resources, lease: Lease, error: Exception) -> None:
-    """As ``_end_badly``; while the database is away, try again for some seconds.
+def _record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
+    """Record the failure, and retry for a few seconds while the database is unreachable.
 
-    The lease that would run out instead counts as a crash.
+    Otherwise the lease would expire, which counts as a crash.
     """
     deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
     while True:
         try:
-            _end_badly(resources, lease, error)
+            _try_to_record_failure(resources, lease, error)
         except SQLAlchemyError as failure:
             if not _is_database_away(failure) or time.monotonic() > deadline:
                 raise
@@ -188,7 +188,7 @@ def _end_for_sure(resources: Resources, lease: Lease, error: Exception) -> None:
             return
 
 
-def _end_badly(resources: Resources, lease: Lease, error: Exception) -> None:
+def _try_to_record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
     passing = _passing_reason(error)
     with resources.unit_of_work() as uow:
         match error:

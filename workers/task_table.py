@@ -41,10 +41,11 @@ _MODULES = """
     credits.checkout credits.own_charges credits.polling credits.verify
     privacy.erasure privacy.purging
     removals
-    subscriptions.bulk_actions.actions subscriptions.bulk_files subscriptions.exports
-    subscriptions.figures subscriptions.imports.helper_jobs subscriptions.imports.import_job
-    subscriptions.imports.undo subscriptions.member_addresses subscriptions.members.mails
-    subscriptions.members.unsubscribe subscriptions.preferences subscriptions.tags
+    subscriptions.bulk_actions.actions subscriptions.bulk_actions.undo subscriptions.bulk_files
+    subscriptions.exports subscriptions.figures subscriptions.imports.helper_jobs
+    subscriptions.imports.import_job subscriptions.imports.undo subscriptions.member_addresses
+    subscriptions.members.mails subscriptions.members.unsubscribe subscriptions.preferences
+    subscriptions.tags
     webhooks.endpoints_of_keys webhooks.sending
 """
 for _name in _MODULES.split():

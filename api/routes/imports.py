@@ -38,6 +38,8 @@ from services.subscriptions.imports import (
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.import_options import ImportOptions
+from services.subscriptions.imports.undo import IMPORT_UNDO
+from services.subscriptions.imports.undo_preview import forecast_undo
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -220,7 +222,7 @@ def list_imports(
     def show(rows: list[MemberImport]) -> list[ImportRecord]:
         return [_record(state, task, has_recent_login=is_recent) for task in rows]
 
-    return envelope(page(paging, partial(records.list_of, uow, caller, list_id=list_id), show))
+    return envelope(page(paging, partial(records.list_imports, uow, caller, list_id=list_id), show))
 
 
 @router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
@@ -232,7 +234,7 @@ def read_import(
     If the login of a session is older than 15 minutes, `errors_url` lacks its signature, so it
     can't be opened.
     """
-    task = records.get(uow, caller, import_id)
+    task = records.get_import(uow, caller, import_id)
     return envelope(_record(state, task, has_recent_login=has_recent_login(uow, caller)))
 
 
@@ -268,7 +270,7 @@ def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Env
 
     Looks at no more than 100,000 of the import's members.
     """
-    found = records.undo_preview(uow, caller, import_id)
+    found = forecast_undo(uow, records.get_import(uow, caller, import_id))
     return envelope(UndoPreview.model_validate(found, from_attributes=True))
 
 
@@ -298,7 +300,7 @@ async def undo_import(
     before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
     otherwise; a 202 has the job's id. A session needs a login of the last 15 minutes.
     """
-    undo = partial(records.undo, caller=caller, import_id=import_id)
+    undo = partial(records.undo_import, caller=caller, import_id=import_id)
     return await undo_response(request, state, preference, undo)
 
 
@@ -307,5 +309,5 @@ def _record(state: State, task: MemberImport, *, has_recent_login: bool) -> Impo
         task,
         **endings.columns_of(task),
         errors_url=import_errors_url(state, task.id, has_recent_login=has_recent_login),
-        undo_until=records.undo_until(task),
+        undo_until=IMPORT_UNDO.available_until(task),
     )

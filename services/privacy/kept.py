@@ -15,8 +15,8 @@ from services.accounts.account_mails import ACCOUNT_MAIL_RETENTION
 from services.accounts.logins import ATTEMPT_RETENTION
 from services.credits.orders import ABANDONED_ORDER_RETENTION
 from services.feed.reading import FEED_RETENTION
-from services.subscriptions.bulk_actions.actions import BULK_UNDO_TIME
 from services.subscriptions.bulk_files import BULK_FILE_RETENTION
+from services.subscriptions.undo import UNDO_TIME
 from storage.purge import first
 
 # A row's time is compared with the database's clock alone, so the clocks of hosts may differ.
@@ -121,7 +121,7 @@ RULES = (
     _whole_address(models.ConsentClaim.occurred_at, models.ConsentClaim.ip),
     _rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
     _by_key(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_LASTS),
-    _by_key(models.BulkChange.applied_at, BULK_UNDO_TIME, longer=_UNDO_LASTS),
+    _by_key(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_LASTS),
     # Longer than what they changed.
     _rule(models.BulkAction.finished_at, timedelta(days=365)),
     _by_key(models.FeedEvent.occurred_at, FEED_RETENTION),

@@ -55,6 +55,7 @@ from services.subscriptions.imports import accepting, records
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.import_options import ImportOptions
+from services.subscriptions.imports.undo_preview import forecast_undo
 from storage.unit_of_work import UnitOfWork
 
 PREFIX = f"{CONSOLE_PATH}/imports"
@@ -89,7 +90,7 @@ UPDATE, START = "update", "start"
 @router.get("")
 def show_imports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
     wanted = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
-    found = records.list_of(uow, visit.caller, wanted, list_id=None)
+    found = records.list_imports(uow, visit.caller, wanted, list_id=None)
     titles = lists.titles_of(uow, [task.list_id for task in found.rows])
     return visit.page(
         "imports.html", imports=found.rows, titles=titles, next_cursor=found.next_cursor
@@ -286,14 +287,14 @@ def cancel_import(visit: FormVisit, import_id: PathId) -> Response:
 @router.post("/{import_id}/retry")
 def retry_import(visit: FormVisit, uow: Transaction, import_id: PathId) -> Response:
     """Continue an import that broke, with the rows that are not done."""
-    records.retry(uow, visit.caller, import_id)
+    records.retry_import(uow, visit.caller, import_id)
     return visit.done(f"{PREFIX}/{import_id}", "The import goes on.")
 
 
 @router.get("/{import_id}/not-added")
 def download_rejects(visit: RecentVisit, uow: Transaction, import_id: PathId) -> Response:
     """Redirect to the file of the rows that were not added, by a link that is made now."""
-    if records.get(uow, visit.caller, import_id).files_removed_at is not None:
+    if records.get_import(uow, visit.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
     return redirect(import_errors_url(visit.state, import_id))
 
@@ -302,9 +303,9 @@ def download_rejects(visit: RecentVisit, uow: Transaction, import_id: PathId) ->
 def show_undo(visit: RecentVisit, import_id: PathId, form: EmptyForm) -> Response:
     """Show whom the undo would take back, and links to what holds the others."""
     with visit.unit_of_work() as uow:
-        preview = records.undo_preview(uow, visit.caller, import_id)
+        preview = forecast_undo(uow, records.get_import(uow, visit.caller, import_id))
         ids = [each.id for each in preview.held_by if each.kind == "bulk_action"]
-        bulks = {each.id: each for each in actions.of_ids(uow, visit.caller, ids)}
+        bulks = {each.id: each for each in actions.find_bulk_actions(uow, visit.caller, ids)}
         names = tags.names_of(uow, (each.tag_id for each in bulks.values() if each.tag_id))
     holders = []
     for each in preview.held_by:
@@ -321,7 +322,7 @@ def show_undo(visit: RecentVisit, import_id: PathId, form: EmptyForm) -> Respons
 def undo_import(visit: RecentFormVisit, import_id: PathId) -> Response:
     try:
         with visit.unit_of_work() as uow:
-            records.undo(uow, visit.caller, import_id)
+            records.undo_import(uow, visit.caller, import_id)
     except DomainError as error:
         return show_undo(visit, import_id, visit.refused(error))
     return redirect_to_path(visit.state, f"{PREFIX}/{import_id}")

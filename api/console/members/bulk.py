@@ -35,6 +35,7 @@ from services.paging import PageRequest
 from services.subscriptions import tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
+from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.filters import member_filter
 from storage.unit_of_work import UnitOfWork
 
@@ -94,7 +95,7 @@ def show_acts(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
         wanted = PageRequest(ACTS_ON_PAGE, cursor=cursor)
-        found = actions.list_of(uow, visit.caller, wanted, list_id=mailing_list.id)
+        found = actions.list_bulk_actions(uow, visit.caller, wanted, list_id=mailing_list.id)
         bulks = _shown(uow, found.rows)
     return visit.page(
         "bulk_actions.html", list=mailing_list, bulks=bulks, next_cursor=found.next_cursor
@@ -118,7 +119,7 @@ async def begin_act(visit: FormVisit, list_id: ListId) -> Response:
         if typed not in [*BulkActionKind]:
             raise invalid_field("body.action", "choose what to do")
         value = visit.form.get(_VALUES[typed], "") if typed in _VALUES else None
-        order = actions.check(BulkOrder(BulkActionKind(typed), value))
+        order = actions.check_order(BulkOrder(BulkActionKind(typed), value))
         # Work that would wait too long is refused before anything of it is stored.
         visit.state.queue_ages.check(Queue.BULK, waits=False)
         bulk_id = await RECORDS.run(_begin, visit, list_id, order)
@@ -137,7 +138,7 @@ def _begin(visit: ConsoleVisit, list_id: int, order: BulkOrder) -> int | None:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
         written = read_filter(visit.form.get("filter", "")) or ALL_ACTIVE
-        job = actions.begin(
+        job = actions.begin_bulk_action(
             uow,
             mailing_list,
             member_filter.keep(uow, mailing_list, written),
@@ -187,7 +188,7 @@ def show_act(visit: Visit, list_id: ListId, bulk_id: PathId) -> Response:
             "bulk_action.html",
             list=mailing_list,
             shown=shown,
-            job=actions.job_of(uow, bulk),
+            job=actions.find_job(uow, bulk),
             written_text=as_json(written),
         )
 
@@ -198,7 +199,7 @@ def undo_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
         _owned(uow, visit, mailing_list.id, bulk_id)
-        job_id = actions.undo(uow, visit.caller, bulk_id)
+        job_id = BULK_UNDO.start(uow, visit.caller, bulk_id)
     notice = "It was undone before." if job_id is None else "The undo has started."
     return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
@@ -208,7 +209,7 @@ def cancel_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
     """Cancel the bulk action: its changes so far stay, and can be undone."""
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        job = actions.job_of(uow, _owned(uow, visit, mailing_list.id, bulk_id))
+        job = actions.find_job(uow, _owned(uow, visit, mailing_list.id, bulk_id))
         ended = 0 if job is None else records.cancel_own_job(uow, visit.caller, job.id)
     notice = "The bulk action is cancelled." if ended else "The bulk action had ended before."
     return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
@@ -216,7 +217,7 @@ def cancel_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
 
 def _owned(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, bulk_id: int) -> BulkAction:
     """Return the caller's bulk action on this list; raises ``bulk.not_found``."""
-    bulk = actions.get(uow, visit.caller, bulk_id)
+    bulk = BULK_UNDO.find_row(uow, visit.caller, bulk_id)
     if bulk.list_id != list_id:
         raise BULK_NOT_FOUND()
     return bulk
@@ -232,7 +233,7 @@ def _shown(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_Shown]:
             # reads the record after it, sees all of them.
             uow.session.refresh(bulk)
         words = words_of(bulk, names)
-        shown.append(_Shown(bulk, words, actions.undo_until(bulk), _state(bulk, undo_job)))
+        shown.append(_Shown(bulk, words, BULK_UNDO.available_until(bulk), _state(bulk, undo_job)))
     return shown
 
 

@@ -1,10 +1,13 @@
-"""Imports: many members added to one list, each row exactly once, even when workers are killed.
+"""Imports: add many members to one list. Each row counts once, even if workers are killed.
 
-A file is stored while it arrives (``records``). Its job first reads the file to its end and writes
-numbered chunks of judged rows (``split``), and then applies one chunk a transaction (``apply``,
-``helpers``), so that a file which can't be read to its end changes nothing. The members of one
-request take the same way. Every few seconds the job goes to the end of its queue (``import_jobs``).
+- ``accepting`` stores the file and its import, and enqueues the job of ``import_job``.
+- ``formats`` recognises the form of the file, and reads its rows.
+- ``judging`` judges the rows without the database. ``file_rows`` and ``request_rows`` collect them
+  in chunks.
+- ``helper_jobs`` apply the stored chunks. ``applying`` writes a chunk in one transaction.
+- ``endings`` ends the import.
 
-A dry run does the same and changes nothing. Its file stays for a while, so that another job can
-read it again: by another mapping, or to add its members (``records.read_again``).
+A file that can't be read to its end changes nothing. A dry run does the same as an import, but
+changes nothing. Its file is kept for some time, so that ``records.read_again`` can read it with
+other options or import it.
 """

@@ -305,8 +305,9 @@ def _count_rows(
     uow.session.refresh(task)
     # Lock the job before the import, as every transaction that ends both. If another worker has the
     # job now, the chunk is rolled back.
-    done = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS) + len(chunk.rows)
-    record_progress(uow, lease, done=done, total=task.received if task.is_split else None)
+    earlier_rows = sum(getattr(task, verdict) for verdict in _ALL_VERDICTS)
+    done_rows = earlier_rows + len(chunk.rows)
+    record_progress(uow, lease, done=done_rows, total=task.received if task.is_split else None)
     for verdict, rows in applied.counts.items():
         setattr(task, verdict, getattr(task, verdict) + rows)
     task.updated += applied.updated

@@ -49,7 +49,7 @@ def copy_extras(uow: UnitOfWork, rows: Sequence[JudgedRow], tag_ids: TagIds) -> 
     lines = []
     for number, extras in _extras_of(rows):
         if extras.fields or extras.tags or extras.joined_at:
-            fields = staging.escape(orjson.dumps(extras.fields).decode())
+            fields = staging.escape_value(orjson.dumps(extras.fields).decode())
             ids = sorted({tag_ids[name] for name in extras.tags if name in tag_ids})
             ids_text = ",".join(map(str, ids))
             joined_at = extras.joined_at or staging.NULL

@@ -280,18 +280,18 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
             while True:
                 commits.make_room()
                 lease.check_cancelled()
-                taken = resources.database.rows(_TAKE, is_first=tries == 0, **candidates)
-                if not taken and commits.end_all():
+                claims = resources.database.rows(_TAKE, is_first=tries == 0, **candidates)
+                if not claims and commits.end_all():
                     # The chunks that were just applied may have contained opt-outs. Other chunks
                     # waited for these opt-outs.
                     continue
-                if not taken:
+                if not claims:
                     break
-                [(number, tries)] = taken
+                [(number, tries)] = claims
                 commits.start(partial(commit, fetch_chunk(resources, task, number)))
                 if turn.is_over() or tries > 1:
                     break
-        if not taken:
+        if not claims:
             return True
     except _ERRORS_OF_NO_CHUNK:
         # If the database is unreachable, the first error already says so.

@@ -45,6 +45,7 @@ from storage.unit_of_work import UnitOfWork
 
 # After this time another process reads the file from the start.
 MAX_STAY_SECONDS = 3600.0
+_IS_OVER = True
 
 
 def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
@@ -82,8 +83,6 @@ def _register(name: str) -> JobKind:
 ADD_MEMBERS = _register("members.add")
 IMPORT_FILE = _register("members.import")
 IMPORT_SUPPRESSIONS = _register("members.suppress")
-
-_IS_OVER = True
 
 
 def _take_turns(resources: Resources, lease: Lease) -> Generator[None, None, None]:

@@ -16,6 +16,8 @@ from services.subscriptions.imports.judged_rows import CLEARED, JudgedRow
 from services.subscriptions.members import opt_outs
 from storage.unit_of_work import UnitOfWork
 
+NULL = "\\N"
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
 _STAGED = """
     number int, email text, name text, tier text, paid_expiry timestamptz, clears_expiry boolean,
     has_left boolean, is_withheld boolean, fresh_id bigint
@@ -52,11 +54,9 @@ _TABLES = ";".join(
     f"CREATE TEMP TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DELETE ROWS"
     for name, columns in _COLUMNS.items()
 )
-NULL = "\\N"
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
 
 
-def escape(value: str) -> str:
+def escape_value(value: str) -> str:
     """Escape a value for COPY."""
     return value.translate(_ESCAPES)
 
@@ -70,7 +70,7 @@ def format_rows(rows: Sequence[JudgedRow]) -> str:
             continue
         # A normalised address contains no character that must be escaped.
         is_plain = "\\" not in row.name and row.name.isprintable()
-        name = row.name if is_plain else escape(row.name)
+        name = row.name if is_plain else escape_value(row.name)
         lines.append(
             f"{number}\t{row.email}\t{name}\t{row.tier or NULL}\t{row.paid_expiry or NULL}\t"
             f"{'t' if row.paid_expiry == CLEARED else 'f'}\t"

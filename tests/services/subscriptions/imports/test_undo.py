@@ -9,6 +9,7 @@ from services.privacy import erasure
 from services.subscriptions import lists
 from services.subscriptions.imports import applying, chunks, undo
 from services.subscriptions.imports.chunks import PreparedChunk
+from services.subscriptions.imports.undo import IMPORT_UNDO
 from services.subscriptions.member_attributes import GivenAttributes
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -121,13 +122,13 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
             # Of this transaction nothing stays, as of a process that ends in it.
             raise LeaseLost(job_id)
 
-    monkeypatch.setattr("services.subscriptions.imports.undo.record_progress", dying)
+    monkeypatch.setattr("services.subscriptions.undo.record_progress", dying)
     for _ in range(20):
         lease = importing.claim(job_id)
         if lease is None:
             break
         try:
-            undo.run(importing.resources, lease)
+            IMPORT_UNDO.run(importing.resources, lease)
         except LeaseLost:
             with importing.resources.unit_of_work() as uow:
                 hand_back_job(uow, lease)
