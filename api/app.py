@@ -40,7 +40,7 @@ from core.settings import Settings
 from core.telemetry import spans
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
-from integrations.receivers import ReceiverClient
+from integrations.receivers.client import ReceiverClient
 from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
 from services.access.api_keys import UsedKeys
@@ -114,7 +114,7 @@ async def _answer_error(request: Request, error: DomainError) -> Response:
 
 @asynccontextmanager
 async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncIterator[None]:
-    spans.begin("pressroom-api")
+    spans.start_tracing("pressroom-api")
     waiter = secrets.token_urlsafe(9)
     resources = open_resources(
         settings,
@@ -123,7 +123,7 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         waiter=waiter,
         single_statements=SINGLE_STATEMENTS,
     )
-    resources.make_all()
+    resources.open_all()
     redis = open_async_redis(settings)
     app.state.pressroom = state = _state(resources, redis, drain)
     subscriber, calls = state.subscriber, state.worker_calls
@@ -137,11 +137,11 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         _give_memory_back(),
     )
     with (
-        subscriber.listening(partial(waiters.hear, state.jobs)),
-        subscriber.listening(calls.hear),
+        subscriber.listening(partial(waiters.deliver_job_status, state.jobs)),
+        subscriber.listening(calls.deliver),
         drain.begun_by_sigterm(partial(_answer_all, state)),
     ):
-        async with background_loops(*loops):
+        async with run_in_background(*loops):
             # To search what was made so far for garbage costs more than a request does.
             end_start()
             # Not waited for: the log says from the start what is wrong with what is asked.
@@ -157,20 +157,20 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
     state.rate_limiter.close()
     await redis.aclose()
     resources.close()
-    spans.end()
+    spans.stop_tracing()
 
 
 @asynccontextmanager
-async def background_loops(*loops: Awaitable[None]) -> AsyncIterator[None]:
-    """Run endless loops while the block lasts."""
+async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
+    """Run endless loops until the block ends."""
     tasks = [asyncio.ensure_future(loop) for loop in loops]
     try:
         yield
     finally:
         unfinished = set(tasks)
         while unfinished:
-            # Once more: what a loop waits for may take a cancellation for its own, such as a
-            # connection that is being made.
+            # Cancel repeatedly, because an awaited operation such as a connection attempt can
+            # swallow a cancellation.
             for task in unfinished:
                 task.cancel()
             _, unfinished = await asyncio.wait(unfinished, timeout=_PAUSE_BEFORE_CANCELLING_AGAIN)
@@ -201,7 +201,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis, resources.waiter),
-        jobs=Waiters(waiters.lookup(resources.database)),
+        jobs=Waiters(waiters.job_lookup(resources.database)),
         request_calls=calls,
         worker_calls=WorkerCalls(calls),
         queue_ages=QueueAges(resources.redis),

@@ -10,9 +10,9 @@ from fastapi import Request
 
 from api.limits.bulkheads import MONEY, RECORDS, REQUESTS
 from api.middleware.body_limits import body_of
-from api.parameters import Preference
+from api.preferences import Preference
 from api.state import State
-from api.waiting.disconnects import while_connected
+from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError
 from core.logging import get_logger
 from services.access import quotas
@@ -76,7 +76,9 @@ class ComposerCaller:
             if entry_id is not None:
                 # Unless a worker has taken it to ask the model, the charge is reversed.
                 try:
-                    await MONEY.run(own_charges.reverse, self.state.resources.database, entry_id)
+                    await MONEY.run(
+                        own_charges.reverse_charge, self.state.resources.database, entry_id
+                    )
                 except (DomainError, psycopg2.Error) as error:
                     # The answer is there all the same. Maintenance reverses it soon.
                     log.warning("composer.charge_not_reversed", reason=type(error).__name__)
@@ -116,4 +118,4 @@ class ComposerCaller:
             owner_id=self.caller.user_id,
             same=same,
         )
-        return await while_connected(self.request.receive, call)
+        return await run_while_connected(self.request.receive, call)

@@ -11,6 +11,7 @@ import psycopg2
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, iter_route_contexts
+from pydantic import ValidationError
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
@@ -174,6 +175,12 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
     declared = requests.BODY_INVALID if in_body else requests.REQUEST_INVALID
     rule, place = problems[0].message, problems[0].field
     return declared(place=place, rule=rule, problems=problems, facts=facts)
+
+
+def body_error(error: ValidationError) -> DomainError:
+    """Return the error for a body that its schema refuses."""
+    errors = error.errors(include_url=False, include_input=False)
+    return request_error([{**each, "loc": ("body", *each["loc"])} for each in errors])
 
 
 def _field_problem(error: Mapping[str, Any]) -> FieldProblem:

@@ -28,7 +28,7 @@ from services import deployment_figures
 from services.composer import call_charges
 from services.composer.photos import noted_quotas
 from services.deployment_figures import DeploymentFigures
-from services.privacy.purging import count_overdue
+from services.privacy.overdue_rows import count_overdue_rows
 from storage.migrations import revisions
 from storage.objects import NO_BUCKET, ObjectStore
 from storage.redis.canaries import Canaries
@@ -250,7 +250,7 @@ class Figures:
     def __init__(self, resources: Resources, readiness: Readiness) -> None:
         def read_rows() -> tuple[_Rows, float]:
             began = time.monotonic()
-            rows = deployment_figures.read(resources.database), count_overdue(resources)
+            rows = deployment_figures.read(resources.database), count_overdue_rows(resources)
             return rows, time.monotonic() - began
 
         def read_noted() -> tuple[_Quotas, metrics.Sums, dict[str, float]]:

@@ -1,7 +1,7 @@
 """The server's entry point: the application, with the settings of the environment."""
 
 from api.app import create_app
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.settings import load_settings
 
 configure_logging(load_settings())

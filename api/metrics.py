@@ -166,7 +166,7 @@ for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY
 
 def observe_request(method: str, route: str, status: int, seconds: float) -> None:
     _count_of(method, route, status).inc()
-    _seconds_of(method, route).observe(seconds, spans.ids() or None)
+    _seconds_of(method, route).observe(seconds, spans.current_ids() or None)
 
 
 # Cached, because the library takes a lock and turns the labels into text at each lookup.

@@ -1,6 +1,6 @@
 """The OpenAPI document: FastAPI's, with what it can't know (credentials, scopes, errors)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -9,13 +9,13 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api import openapi_samples
-from api.auth.requirements import Access
+from api.auth.requirements import Access, PublicAccess
 from api.bodies.forms import FORM
-from api.bodies.json_bodies import JsonRoute
 from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.middleware.headers import VERSION_HEADER, VERSIONS
 from api.openapi_samples import event_calls
+from api.route_classes import JsonRoute, accesses_of
 from api.schemas.envelope import InvalidField, Problem
 from api.schemas.segments import FILTER_SCHEMAS
 from api.schemas.subscriptions import NewSubscription, SignUpForm
@@ -91,7 +91,7 @@ def head(settings: Settings) -> dict[str, Any]:
             "contact": {"name": "The operator of this server", "url": f"{base}/"},
         },
         "servers": [{"url": base or "/", "description": "This server"}],
-        "tags": [{"name": name, "description": said} for name, said in _TAGS.items()],
+        "tags": [{"name": name, "description": description} for name, description in _TAGS.items()],
     }
 
 
@@ -219,7 +219,7 @@ IDEMPOTENCY_KEY_PARAMETER = {
     "schema": {"type": "string", "minLength": 16, "maxLength": 255},
 }
 
-GOES_ON = "The wait ran out; the work goes on. Location leads to its job."
+WAIT_IS_OVER = "The wait ran out; the work goes on. Location leads to its job."
 
 # Errors that several routes have in common.
 OF_IDEMPOTENCY = (
@@ -250,12 +250,11 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def json_request_body(
-    properties: dict[str, Any], *, required: list[str], parameters: list[dict[str, Any]]
+    schema: dict[str, Any], *, parameters: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
     """Return ``openapi_extra`` of a route that reads its JSON body itself."""
-    schema = {"type": "object", "required": required, "properties": properties}
     return {
-        "parameters": parameters,
+        "parameters": [*parameters],
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
     }
 
@@ -274,9 +273,9 @@ def array_pages(*errors: ErrorType) -> Responses:
     return {200: page, **refuses(requests.CURSOR_INVALID, *errors)}
 
 
-def goes_on(model: Any, *errors: ErrorType, said: str = GOES_ON) -> Responses:
-    """Return ``responses`` of a route that answers 202 with this model while the work goes on."""
-    return {202: {"model": model, "description": said}, **refuses(*errors)}
+def accepted_response(model: Any, *errors: ErrorType, description: str = WAIT_IS_OVER) -> Responses:
+    """Return ``responses`` of a route that returns 202 with this model for unfinished work."""
+    return {202: {"model": model, "description": description}, **refuses(*errors)}
 
 
 def refuses(*errors: ErrorType) -> Responses:
@@ -335,9 +334,8 @@ def api_routes(app: FastAPI) -> Iterator[RouteContext]:
 
 def access_of(route: RouteContext) -> Access | None:
     """Return the access that the route declares; ``None`` for none, or several."""
-    calls = [each.call for each in route.dependant.dependencies]
-    declared = [call for call in calls if isinstance(call, Access)]
-    return declared[0] if len(declared) == 1 else None
+    accesses = accesses_of(route.dependant)
+    return accesses[0] if len(accesses) == 1 else None
 
 
 def _complete(made: dict[str, Any], route: RouteContext) -> None:
@@ -349,10 +347,10 @@ def _complete(made: dict[str, Any], route: RouteContext) -> None:
         access = access_of(route)
         if access and access.stranger:
             _add_errors(operation["responses"], requests.RATE_LIMITED)
-        operation["security"] = access.security if access else []
-        if access and not access.public:
-            operation["description"] += f"\n\n{access.credential}"
-            _add_errors(operation["responses"], *access.errors)
+        operation["security"] = access.docs.security if access else []
+        if access and not isinstance(access, PublicAccess):
+            operation["description"] += f"\n\n{access.docs.credential}"
+            _add_errors(operation["responses"], *access.docs.errors)
         path, parameters = route.path_format or "", operation.get("parameters", [])
         # Generated clients take the parameters of the path first, in its order.
         places = [path.find(f"{{{each.get('name')}}}") for each in parameters]

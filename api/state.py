@@ -1,8 +1,11 @@
+"""The state that all handlers of one API process share."""
+
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
+from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
 from api.browsers import Cookies
@@ -18,7 +21,8 @@ from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED
 from core.queues import Queue
 from integrations.challenges.registry import Challenges
 from integrations.payments.registry import PaymentChannels
-from integrations.receivers import DestinationRefused, ReceiverClient
+from integrations.receivers.client import ReceiverClient
+from integrations.receivers.destinations import DestinationRefused
 from services.access.api_keys import UsedKeys
 from services.composer.photos import CachedStockPhotos
 from services.composer.requests import MetadataCache
@@ -95,3 +99,19 @@ class State:
 def state_of(connection: HTTPConnection) -> State:
     state: State = connection.app.state.pressroom
     return state
+
+
+async def _find_state(request: Request) -> State:
+    # FastAPI would run a plain function in a thread, so this function is a coroutine.
+    return state_of(request)
+
+
+StateOf = Annotated[State, Depends(_find_state)]
+
+
+async def _open_unit_of_work(state: StateOf) -> UnitOfWork:
+    return state.resources.unit_of_work()
+
+
+# The unit of work of a handler in a thread is committed before the response.
+Transaction = Annotated[UnitOfWork, Depends(_open_unit_of_work)]

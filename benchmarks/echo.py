@@ -14,10 +14,11 @@ from fastapi import APIRouter, Request
 
 from api.app import create_app
 from api.auth.requirements import requires_scope
-from api.parameters import StateOf
+from api.route_classes import ThreadedRoute
 from api.schemas.envelope import Envelope, envelope
-from api.waiting.disconnects import while_connected
-from core.logging import configure_logging
+from api.state import StateOf
+from api.waiting.disconnects import run_while_connected
+from core.log_output import configure_logging
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import Settings, load_settings
@@ -30,7 +31,7 @@ from workers.serving import serving
 
 BARE_QUEUE = "benchmark.bare"
 THREADS = 16
-router = APIRouter()
+router = APIRouter(route_class=ThreadedRoute)
 
 
 def echo(_: Resources, asked: RequestLease) -> dict[str, Any]:
@@ -50,7 +51,7 @@ async def echo_route(
 ) -> Envelope[dict[str, Any]]:
     """Do what every route of the request queue does, with no work in between."""
     call = state.worker_calls.call(ECHO, {"seconds": seconds}, seconds=30)
-    return envelope(await while_connected(request.receive, call))
+    return envelope(await run_while_connected(request.receive, call))
 
 
 def bare_app(settings: Settings) -> Celery:

@@ -12,7 +12,7 @@ from psycopg2.extensions import cursor
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from benchmarks.own_stack import own_stack
 from devstack import LOOPBACK
-from services.credits import ledger, verify
+from services.credits import ledger_pages, verify
 from tests.stack import Owner, Stack
 
 ENTRIES = 1_000_000 if full_size() else 200_000
@@ -73,7 +73,7 @@ def run() -> list[Finding]:
 def _fill(stack: Stack, running: cursor, owner: Owner) -> None:
     running.execute(_FILL.format(user_id=owner.user_id, entries=ENTRIES))
     running.execute("VACUUM ANALYZE credit_entries")
-    assert verify.verify(stack.resources, full=True).faults == []
+    assert verify.verify_ledger(stack.resources, full=True).faults == []
 
 
 def _compare(stack: Stack, owner: Owner, running: cursor, name: str, offset: int) -> Finding:
@@ -110,4 +110,4 @@ def _round(action: Callable[[], object]) -> float:
 def _statement(running: cursor, owner: Owner, offset: int) -> bytes:
     """Return the query that the service sends to Postgres, word for word."""
     values = {"user_id": owner.user_id, "offset": offset, "limit": LIMIT + 1, "before": None}
-    return running.mogrify(ledger.PAGE.text, values)
+    return running.mogrify(ledger_pages.PAGE.text, values)

@@ -12,8 +12,8 @@ from benchmarks.corpus import LANGUAGES, samples
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from services.composer import offline
 from services.composer.offline.document import tokenizer
-from services.composer.post import MetadataField, PlainPost, Post
 from services.composer.text.markup import read
+from services.composer.text.post import MetadataField, PlainPost, Post
 
 _WORDS = 2_000
 _BAR = 0.3

@@ -112,7 +112,7 @@ class WebhookBench:
             found = uow.session.scalars(query).all()
             assert len(found) == EVENTS_EACH
             return [
-                (signing.message_id_of(event["id"]), signing.body_of(event))
+                (signing.message_id_of(event["id"]), signing.serialise_event(event))
                 for event in reading.show(uow.session, found)
             ]
 
@@ -127,7 +127,7 @@ class WebhookBench:
         change = EndpointChange(state=state)
         with self.stack.resources.unit_of_work() as uow:
             for each in self.hooked:
-                webhook_endpoints.change(uow, each.caller, each.endpoint_id, change)
+                webhook_endpoints.change_endpoint(uow, each.caller, each.endpoint_id, change)
 
     def _begin(self) -> None:
         with plain_client() as client:
@@ -155,7 +155,7 @@ class WebhookBench:
 
 async def _post_each(client: httpx2.AsyncClient, hooked: Hooked, posts: Sequence[Post]) -> None:
     for message_id, body in posts:
-        headers = signing.signed_headers([hooked.key], message_id, clock.now(), body)
+        headers = signing.sign_message([hooked.key], message_id, clock.now(), body)
         headers |= {"Content-Type": "application/json", "User-Agent": "Pressroom-Webhooks/1"}
         reply = await client.post(hooked.url, content=body, headers=headers)
         assert reply.status_code == 200
@@ -208,6 +208,8 @@ def _new_hooked(stack: Stack, url: str) -> Hooked:
     for _ in range(MEMBERS):
         subscribe(stack, list_id)
     with stack.resources.unit_of_work() as uow:
-        endpoint, _ = webhook_endpoints.make(uow, caller, url=url, types=[CHANGED], list_id=None)
+        endpoint, _ = webhook_endpoints.create_endpoint(
+            uow, caller, url=url, types=[CHANGED], list_id=None
+        )
         [key] = signing.live_secrets(uow, endpoint.id)
         return Hooked(caller, list_id, endpoint.id, url, key)

@@ -63,10 +63,10 @@ def show_user(
     as_json: Json = False,
 ) -> None:
     """Show one user, with what they have."""
-    from services import operators
+    from services.operators import user_accounts
 
     with connected() as resources, resources.unit_of_work() as uow:
-        account = operators.account_of(uow, operators.named(uow, named))
+        account = user_accounts.read_account(uow, user_accounts.find_user(uow, named))
         had = fields(account, "has_password has_second_factor lists live_keys")
         user = account.user
         show({**fields(user, _USER), **had, "erased_at": user.erased_at}, as_json=as_json)
@@ -132,7 +132,7 @@ def erase_user(email: Email, yes: Yes = False, as_json: Json = False) -> None:
 
     confirm(f"Erase {email} for good?", yes=yes, as_json=as_json)
     with connected() as resources:
-        job_id = erasure.begin(resources, email)
+        job_id = erasure.begin_erasure(resources, email)
         job = wait_for(resources, job_id, what=f"erase {email}", quiet=as_json)
     show(result_of(job), as_json=as_json)
 
@@ -144,7 +144,7 @@ def list_users(
     as_json: Json = False,
 ) -> None:
     """Show the 1,000 newest users, newest first."""
-    from services import listed_users
+    from services.operators import listed_users
 
     with connected() as resources:
         users = listed_users.newest_users(resources.database, owners=owners, email=email)

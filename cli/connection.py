@@ -8,7 +8,7 @@ import typer
 from sqlalchemy.exc import OperationalError
 
 from core.errors.requests import DATABASE_UNUSABLE
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.process.garbage_collection import end_start
 from core.settings import load_settings
 from core.settings.given_settings import PREFIX

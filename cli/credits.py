@@ -12,7 +12,7 @@ from core import clock
 from core.errors.money import CREDITS_AMOUNT_TEXT, ORDER_RESOLUTION
 from models import OrderStatus, PaymentOrder, Resolution
 from services.accounts import accounts
-from services.credits import ledger, orders, settlement, verify
+from services.credits import ledger, ledger_pages, orders, settlement, verify
 from services.paging import PageRequest
 
 orders_app = group("Orders of credits.")
@@ -38,12 +38,12 @@ def list_orders(
 def show_order(order_id: OrderId, as_json: Json = False) -> None:
     """Show one order, with the facts of its payment and its history."""
     with connected() as resources, resources.unit_of_work() as uow:
-        order = settlement.lock(uow, order_id)
+        order = settlement.lock_order(uow, order_id)
         history = [
             f"{clock.iso(each.created_at)} {each.to_status} ({each.via})"
-            for each in orders.changes(uow, order_id)
+            for each in orders.list_changes(uow, order_id)
         ]
-        events = [f"{each.event_id} {each.type}" for each in orders.events(uow, order_id)]
+        events = [f"{each.event_id} {each.type}" for each in orders.list_events(uow, order_id)]
         show(_whole_order(order) | {"history": history, "events": events}, as_json=as_json)
 
 
@@ -63,7 +63,7 @@ def review_order(
         raise ORDER_RESOLUTION()
     resolution = Resolution.CREDIT if credit else Resolution.REFUNDED
     with connected() as resources, resources.unit_of_work() as uow:
-        order = settlement.resolve(uow, order_id, resolution)
+        order = settlement.resolve_order(uow, order_id, resolution)
         uow.session.refresh(order)
         show(_whole_order(order), as_json=as_json)
 
@@ -105,7 +105,7 @@ Reason = Annotated[
 @app.command("grant")
 def grant(email: Email, amount: Amount, reason: Reason = "grant", as_json: Json = False) -> None:
     """Give a user credits."""
-    _book(ledger.grant, email, amount, reason, as_json=as_json)
+    _book(ledger.grant_credits, email, amount, reason, as_json=as_json)
 
 
 @app.command("balance")
@@ -114,7 +114,7 @@ def balance(email: Email, as_json: Json = False) -> None:
     with connected() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_by_email(uow, email).id
-        account = ledger.balance(resources.database, user_id)
+        account = ledger.read_account(resources.database, user_id)
     show(orjson.loads(account), as_json=as_json)
 
 
@@ -124,7 +124,7 @@ def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     with connected() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_by_email(uow, email).id
-        found = ledger.page(resources.database, user_id, PageRequest(limit))
+        found = ledger_pages.list_entries(resources.database, user_id, PageRequest(limit))
     entries = [orjson.loads(entry) for _, entry in found.rows]
     if not as_json:
         names = "seq created_at action delta_credit balance_after source_id order_id"
@@ -136,7 +136,7 @@ def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
 @app.command("adjust", context_settings={"ignore_unknown_options": True})
 def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Json = False) -> None:
     """Correct a user's balance by an amount, which may be negative."""
-    _book(ledger.adjust, email, amount, reason, as_json=as_json)
+    _book(ledger.adjust_balance, email, amount, reason, as_json=as_json)
 
 
 def _book(
@@ -165,7 +165,7 @@ def verify_ledger(
     It goes on from where the last run ended without a fault.
     """
     with connected() as resources:
-        report = verify.verify(resources, full=full)
+        report = verify.verify_ledger(resources, full=full)
     if not as_json:
         typer.echo(
             f"Read: {report.entries} entries of {report.accounts} accounts,"

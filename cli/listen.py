@@ -123,10 +123,10 @@ class Forwarder:
 
     def forward(self, event: dict[str, Any]) -> dict[str, Any]:
         """Post it until there is an answer, and say what that was."""
-        body = signing.body_of(event)
+        body = signing.serialise_event(event)
         while True:
             message_id = signing.message_id_of(event["id"])
-            headers = signing.signed_headers([self._secret], message_id, clock.now(), body)
+            headers = signing.sign_message([self._secret], message_id, clock.now(), body)
             headers |= {"Content-Type": "application/json"}
             try:
                 reply = self._http.send("POST", self._url, content=body, headers=headers)

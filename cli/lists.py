@@ -7,7 +7,14 @@ from cli.connection import connected
 from cli.output import Email, Json, Limit, ListName, Yes, confirm, fields, group, show, show_all
 from models import MailingList
 from services.accounts import accounts
-from services.subscriptions import branding, consent, figures, lists, page_urls
+from services.subscriptions import (
+    daily_figures,
+    lists,
+    page_urls,
+    subscriber_counts,
+    text_reviews,
+)
+from services.subscriptions.consent import networks
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
 
@@ -52,7 +59,7 @@ def list_lists(
     with connected() as resources, resources.unit_of_work() as uow:
         owner_id = None if owner is None else accounts.get_by_email(uow, owner).id
         found = lists.list_all(uow, owner_id=owner_id, archived=archived, limit=limit)
-        counts = figures.count_subscribers(uow, [each.id for each in found])
+        counts = subscriber_counts.count_subscribers(uow, [each.id for each in found])
         shown = [_brief(each, counts[each.id]) for each in found]
     show_all(shown, as_json=as_json)
 
@@ -62,14 +69,14 @@ def show_list(list_name: ListName, as_json: Json = False) -> None:
     """Show one list, also an archived one."""
     with connected() as resources, resources.unit_of_work() as uow:
         found = lists.get_named(uow, list_name, archived=True)
-        [active] = figures.count_subscribers(uow, [found.id]).values()
+        [active] = subscriber_counts.count_subscribers(uow, [found.id]).values()
         owner = accounts.get(uow, found.user_id)
         more = fields(
             found,
             "tagline description email_channel_enabled challenge_enabled challenge_provider"
             " confirm_required redirect_origins updated_at archived_at",
         )
-        most = consent.most_of_one_network(uow, found.id)
+        most = networks.count_largest_network(uow, found.id)
         shown = {**_brief(found, active), "owner": owner.email, **more, "most_of_network": most}
         show(shown, as_json=as_json)
 
@@ -96,7 +103,7 @@ def reports(limit: Limit = 100, as_json: Json = False) -> None:
 def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
     """Show lists and fields with suspicious words. No operator has looked at them yet."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = branding.found(uow, limit=limit)
+        found = text_reviews.list_suspicious(uow, limit=limit)
     show_all([asdict(each) for each in found], as_json=as_json)
 
 
@@ -104,7 +111,7 @@ def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
 def verify(as_json: Json = False) -> None:
     """Check that the figures of all lists come to their members. With faults, show them, exit 1."""
     with connected() as resources:
-        faults = figures.verify(resources)
+        faults = daily_figures.verify_figures(resources)
     if faults or as_json:
         show_all([asdict(each) for each in faults], as_json=as_json)
     else:

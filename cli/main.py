@@ -42,9 +42,9 @@ GROUPS = {
         "cli.transfers:export_app", "Write a list to a CSV.gz file, as it is at one moment."
     ),
     "credits": CommandGroup("cli.credits:app", "Credits and their ledger."),
-    "jobs": CommandGroup("cli.maintenance:jobs", "Durable jobs, which the workers do."),
+    "jobs": CommandGroup("cli.jobs:app", "Durable jobs, which the workers do."),
     "maintenance": CommandGroup(
-        "cli.maintenance:maintenance_app",
+        "cli.maintenance:app",
         "Show the deployment's periodic work, or run one kind of it.",
     ),
     "events": CommandGroup(
@@ -54,8 +54,8 @@ GROUPS = {
         "cli.lists:trace_app",
         "Make a trace id. It stands for the person on the list, so send it to that person alone.",
     ),
-    "attachments": CommandGroup("cli.maintenance:attachments", "Uploaded images."),
-    "encryption": CommandGroup("cli.maintenance:encryption", "Encryption keys."),
+    "attachments": CommandGroup("cli.attachments:app", "Uploaded images."),
+    "encryption": CommandGroup("cli.encryption:app", "Encryption keys."),
     "backup": CommandGroup("cli.backup:app", "Backups of the database and the bucket."),
     "listen": CommandGroup(
         "cli.listen:app",

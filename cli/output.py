@@ -1,3 +1,5 @@
+"""How commands print their results."""
+
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +40,14 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
 def fields(record: object, names: str) -> dict[str, Any]:
     """The record's fields of these names, which blanks part."""
     return {name: getattr(record, name) for name in names.split()}
+
+
+def format_duration(seconds: float) -> str:
+    """Return the duration with a single unit, such as "3 h"."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length or seconds == length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def show(record: Row, *, as_json: bool) -> None:

@@ -168,7 +168,7 @@ def migrate(
 ) -> None:
     """Bring the database to the newest revision. The application's role may then use its rows."""
     from cli.connection import database_errors
-    from core.logging import configure_logging
+    from core.log_output import configure_logging
     from core.settings import read_settings
     from core.settings.store_settings import MigrationSettings
     from storage.migrations import run

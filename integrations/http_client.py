@@ -24,6 +24,7 @@ import httpx2
 
 from core.counters.work_metrics import ProviderOutcome, begin_provider, count_provider_call
 from core.telemetry import spans
+from core.telemetry.attributes import SpanAttributes
 
 T = TypeVar("T")
 
@@ -106,7 +107,7 @@ class AsyncHttpClient:
                 raise ReplyTooSlow("timeout") from None
             finally:
                 count_provider_call(self._bounds.provider, outcome, time.perf_counter() - began)
-            spans.note({"http.response.status_code": reply.status_code})
+            spans.add_attributes({"http.response.status_code": reply.status_code})
         return HttpReply(reply.status_code, reply.headers, body)
 
     async def aclose(self) -> None:
@@ -159,10 +160,10 @@ def call_span(method: str, url: str) -> AbstractContextManager[None]:
     No provider is sent our trace either.
     """
     host = urlsplit(url).hostname
-    about: spans.Attributes = {"http.request.method": method}
+    about: SpanAttributes = {"http.request.method": method}
     if host:
         about["server.address"] = host
-    return spans.span(f"{method} {host}" if host else method, "client", about)
+    return spans.step_span(f"{method} {host}" if host else method, "client", about)
 
 
 def retry_after(header: str | None, *, max_seconds: float = 3600.0) -> float | None:

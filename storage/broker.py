@@ -4,27 +4,26 @@ Messages are ids, sent again by whoever misses what they cause. A broker only ha
 them soon, and to say how many of a queue wait.
 """
 
-import base64
 import ssl
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-import orjson
 from celery import Celery
 from kombu.connection import Connection
 from kombu.entity import Queue as BrokerQueue
 from kombu.exceptions import OperationalError
-from kombu.transport import TRANSPORT_ALIASES, memory, redis
+from kombu.transport import TRANSPORT_ALIASES, redis
 from kombu.utils.url import as_url, parse_url
 
 from core.calls.breaker import Breaker
 from core.queues import Queue
 from core.settings.store_settings import BrokerSettings
 from core.telemetry import spans
+from core.telemetry.attributes import SpanAttributes
 from storage.redis import client
+from storage.task_messages import build_app, queue_name
 
 # A broker delivers a message again when it is not acknowledged within this time, which must be
 # above every task's hard time limit: a slow task would run twice. A lost job does not wait for it:
@@ -61,30 +60,9 @@ class MasterTransport(redis.SentinelTransport):
 TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{MasterTransport.__name__}"
 
 
-def queue_name(queue: Queue) -> str:
-    return f"pressroom.{queue}"
-
-
 def celery_app(settings: BrokerSettings) -> Celery:
     """A Celery application with the settings that producer and worker must share."""
-    return _app(**_reached_at(settings.broker))
-
-
-def _app(**reached: Any) -> Celery:
-    app = Celery("pressroom", set_as_current=False)
-    app.conf.update(
-        task_serializer="json",
-        accept_content=["json"],
-        result_serializer="json",
-        task_ignore_result=True,
-        task_queues=[BrokerQueue(name, routing_key=name) for name in map(queue_name, Queue)],
-        task_default_queue=queue_name(Queue.MAINTENANCE),
-        # A mistyped queue name is an error, and makes no queue without workers.
-        task_create_missing_queues=False,
-        broker_connection_retry_on_startup=True,
-        **reached,
-    )
-    return app
+    return build_app(**_reached_at(settings.broker))
 
 
 def _reached_at(url: str) -> dict[str, Any]:
@@ -104,34 +82,6 @@ def _reached_at(url: str) -> dict[str, Any]:
         login = sentinels.user or "", sentinels.password or "", str(sentinels.database)
         url = ";".join(as_url("sentinel", host, port, *login) for host, port in sentinels.hosts)
     return {"broker_url": url, "broker_transport_options": options, "broker_use_ssl": tls or False}
-
-
-def message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
-    """Return the message that ``Broker.send`` would send, for a script that puts it on the queue.
-
-    The producer takes a tenth of a millisecond and a connection to do the same.
-    """
-    form = _form(task, queue)
-    ids = {"id": task_id, "root_id": task_id, "kwargsrepr": repr(kwargs)}
-    tags = {"correlation_id": task_id, "delivery_tag": str(uuid.uuid4())}
-    return orjson.dumps(
-        {
-            **form,
-            "body": base64.b64encode(orjson.dumps([[], kwargs, form["body"][2]])).decode(),
-            "headers": {**form["headers"], **ids},
-            "properties": {**form["properties"], **tags},
-        }
-    )
-
-
-@cache
-def _form(task: str, queue: Queue) -> dict[str, Any]:
-    """A message of this task as Celery's producer makes it, taken from a broker in memory."""
-    name = queue_name(queue)
-    with _app(broker_url="memory://") as app:
-        app.send_task(task, kwargs={}, queue=name)
-    form: dict[str, Any] = memory.Channel.queues.pop(name).get_nowait()
-    return {**form, "body": orjson.loads(base64.b64decode(form["body"]))}
 
 
 class Broker:
@@ -164,8 +114,8 @@ class Broker:
                     retry=False,
                 )
 
-        about: spans.Attributes = {"messaging.destination.name": queue_name(queue)}
-        with spans.span(f"send {task}", "producer", about):
+        about: SpanAttributes = {"messaging.destination.name": queue_name(queue)}
+        with spans.step_span(f"send {task}", "producer", about):
             return self._breaker.attempt("broker.send_failed", put, task=task) is not None
 
     def waiting(self, queue: Queue) -> int | None:

@@ -8,7 +8,7 @@ from urllib3.exceptions import HTTPError
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import BucketSettings
 from storage.objects import SERVER, ObjectStore
-from storage.s3_client import pool_manager
+from storage.s3_client import create_pool
 
 # The server's answer when the user has the policy already.
 _NOTHING_TO_CHANGE = "XMinioAdminPolicyChangeAlreadyApplied"
@@ -34,7 +34,7 @@ def make_bucket(settings: BucketSettings) -> None:
         credentials=StaticProvider(administrator, password.get_secret_value()),
         region=settings.s3_region or "",
         secure=is_tls,
-        http_client=pool_manager(1, is_tls=is_tls),
+        http_client=create_pool(1, is_tls=is_tls),
     )
     try:
         _let_in(admin, settings.s3_bucket, user, secret.get_secret_value())

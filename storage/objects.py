@@ -15,7 +15,9 @@ from core.counters.store_metrics import observed_s3
 from core.errors import ServerFailed, TransientError
 from core.settings.store_settings import ObjectStorageSettings
 from core.telemetry import spans
-from storage.s3_client import encryption_of, explained, open_client, with_advice
+from core.telemetry.attributes import SpanAttributes
+from storage.s3_client import encryption_of, open_client
+from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
 # A call, both of its tries together: an object of a few megabytes, or the next piece of a large
@@ -25,7 +27,7 @@ MAX_CALL_SECONDS = 10.0
 _MAX_REMOVED_AT_ONCE = 100
 
 SERVER = "object storage"
-NO_BUCKET = f"The {SERVER} refuses: {with_advice('NoSuchBucket')}."
+NO_BUCKET = f"The {SERVER} refuses: {add_advice('NoSuchBucket')}."
 _MISSING = "NoSuchKey"
 
 
@@ -62,7 +64,7 @@ class ObjectStore:
         self._breaker = Breaker(SERVER)
         self._encryption = encryption_of(settings)
         self._client = open_client(settings, connections=connections)
-        self._about: spans.Attributes = {"server.address": settings.s3_endpoint.host or ""}
+        self._about: SpanAttributes = {"server.address": settings.s3_endpoint.host or ""}
 
     def put(self, key: str, data: bytes, content_type: str) -> None:
         with self._call("put", key):
@@ -161,7 +163,7 @@ class ObjectStore:
     def _call(self, what: str, key: str) -> Iterator[None]:
         with (
             # The host is the operator's; a key may be named after what a person sent.
-            spans.span(f"s3 {what}", "client", self._about),
+            spans.step_span(f"s3 {what}", "client", self._about),
             self._breaker.guarding(),
             observed_s3(TransientError),
             _translated(key),
@@ -181,6 +183,6 @@ def _translated(key: str) -> Iterator[None]:
         if error.response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise ServerFailed(SERVER, str(error.code)) from error
         # An answer, such as AccessDenied: an operator can mend it.
-        raise TransientError(f"The {SERVER} refuses: {explained(error)}.") from error
+        raise TransientError(f"The {SERVER} refuses: {explain_error(error)}.") from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error

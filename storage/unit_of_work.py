@@ -1,6 +1,6 @@
-"""Each request or task step is one transaction, which this module commits.
+"""Commits transactions. Each request and each step of a task is one transaction.
 
-A single statement can be a transaction of its own: ``storage.database.Database.rows``.
+``storage.database.Database.rows`` runs a single statement as a separate transaction.
 """
 
 from collections.abc import Callable
@@ -20,42 +20,41 @@ if TYPE_CHECKING:
 
     from core.settings import Settings
     from storage.broker import Broker
+    from storage.clients import Clients
     from storage.encryption import KeyWrapper
     from storage.redis.notifier import Notifier
-    from storage.resources import Resources
 
 log = get_logger(__name__)
 
 
 class UnitOfWork(AbstractContextManager["UnitOfWork"]):
-    """Commits when its block ends well, and rolls back otherwise.
+    """A transaction that commits at the end of its block, and rolls back after an error.
 
-    ``after_commit`` takes the actions that must follow a commit: sending a job, notifying a
-    waiter. A rollback drops them. A crash may lose them, so each
-    has a sweep that does it later.
+    ``after_commit`` registers actions that follow the commit, such as sending a job or notifying a
+    waiter. A rollback drops the actions. A crash can lose them, so a sweep repeats each action.
     """
 
-    def __init__(self, sessions: "sessionmaker[Session]", resources: "Resources") -> None:
+    def __init__(self, sessions: "sessionmaker[Session]", clients: "Clients") -> None:
         self.session = sessions()
-        self.waiter = resources.waiter
-        self._resources = resources
+        self.waiter = clients.waiter
+        self._clients = clients
         self._after_commit: list[Callable[[], object]] = []
 
     @property
     def settings(self) -> "Settings":
-        return self._resources.settings
+        return self._clients.settings
 
     @property
     def broker(self) -> "Broker":
-        return self._resources.broker
+        return self._clients.broker
 
     @property
     def key_wrapper(self) -> "KeyWrapper":
-        return self._resources.key_wrapper
+        return self._clients.key_wrapper
 
     @property
     def notifier(self) -> "Notifier":
-        return self._resources.notifier
+        return self._clients.notifier
 
     def after_commit(self, action: Callable[[], object]) -> None:
         self._after_commit.append(action)
@@ -78,16 +77,23 @@ class UnitOfWork(AbstractContextManager["UnitOfWork"]):
                     action()
                 except TransientError as error:
                     log.warning("after_commit.failed", reason=str(error))
-                except Exception:  # the commit stands: a bug in its follow-up is no failure of it
+                except Exception:  # the commit stands, whatever fails after it
                     log.exception("after_commit.broke")
 
 
-def note_once(
+def record_moment_once(
     uow: UnitOfWork,
     moment: "InstrumentedAttribute[datetime | None]",
     *conditions: ColumnElement[bool],
 ) -> int:
-    """Set this moment to now in rows that fit and don't have it yet; returns their number."""
-    statement = update(moment.class_).where(*conditions, moment.is_(None))
-    noted = statement.values({moment: func.now()}).returning(moment)
-    return len(uow.session.execute(noted).all())
+    """Set the moment to now in the rows that meet the conditions; return their number.
+
+    Rows that already have the moment keep it.
+    """
+    statement = (
+        update(moment.class_)
+        .where(*conditions, moment.is_(None))
+        .values({moment: func.now()})
+        .returning(moment)
+    )
+    return len(uow.session.execute(statement).all())

@@ -117,7 +117,7 @@ def _process_kept() -> Iterator[None]:
             lambda **given: configure(**{**given, "cache_logger_on_first_use": False}),
         ),
         # A command logs nothing below an error, whatever the levels of libraries are.
-        mock.patch("core.logging._settle_libraries"),
+        mock.patch("core.log_output._configure_libraries"),
         mock.patch.object(sys, "excepthook", sys.excepthook),
         # It would keep the garbage of all tests so far.
         mock.patch.multiple(gc, freeze=mock.DEFAULT, set_threshold=mock.DEFAULT),

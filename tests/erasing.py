@@ -25,7 +25,7 @@ class Erased:
 
 
 def erase(resources: Resources, email: str) -> Erased:
-    return finish(resources, erasure.begin(resources, email))
+    return finish(resources, erasure.begin_erasure(resources, email))
 
 
 def finish(resources: Resources, job_id: int) -> Erased:
@@ -49,7 +49,7 @@ def finish(resources: Resources, job_id: int) -> Erased:
 def take_turn(resources: Resources, lease: Lease) -> None:
     """As a worker does; what failed for a reason that passes is tried again at once."""
     try:
-        erasure.run(resources, lease)
+        erasure.run_erasure(resources, lease)
     except TransientError:
         with resources.unit_of_work() as uow:
             hand_back_job(uow, lease)

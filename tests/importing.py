@@ -15,7 +15,7 @@ from services.access.caller import Caller
 from services.jobs.kinds import JobWork
 from services.jobs.lease import Lease
 from services.jobs.transitions import claim_job, fail_job, hand_back_job
-from services.subscriptions import figures, lists
+from services.subscriptions import lists, subscriber_counts
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.imports import (
@@ -228,7 +228,7 @@ class Importing:
     def count(self, list_id: int) -> int:
         """As the list shows it."""
         with self.resources.unit_of_work() as uow:
-            return figures.count_subscribers(uow, [list_id])[list_id]
+            return subscriber_counts.count_subscribers(uow, [list_id])[list_id]
 
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""

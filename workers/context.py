@@ -26,7 +26,7 @@ class WorkerContext:
         self.resources = open_resources(
             settings, concurrency=connections(serves), name=f"worker-{'-'.join(serves.limits)}"
         )
-        self.resources.make_all()
+        self.resources.open_all()
         self.request_work = RequestWork(self.resources.redis)
         self.request_leases = RequestLeases()
         self.held = HeldWork()
@@ -60,7 +60,7 @@ class ProcessContext:
     def get(self) -> WorkerContext:
         with self._lock:
             if self._context is None or self._pid != os.getpid():
-                spans.begin(f"pressroom-worker-{'-'.join(self.serves.limits)}")
+                spans.start_tracing(f"pressroom-worker-{'-'.join(self.serves.limits)}")
                 self._context = WorkerContext(self.settings, self.serves)
                 self._pid = os.getpid()
             return self._context

@@ -13,7 +13,7 @@ from flower.events import EventsState
 from flower.views import BaseHandler
 from flower.views.error import NotFoundErrorHandler
 
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.process.garbage_collection import end_start
 from core.settings import SettingsError
 from core.settings.store_settings import FlowerSettings

@@ -28,6 +28,7 @@ from core.errors import DomainError, TransientError
 from core.errors.jobs import JOB_BROKE, JOB_TOO_SLOW
 from core.logging import get_logger
 from core.telemetry import spans
+from core.telemetry.attributes import SpanAttributes
 from models import Job, JobStatus
 from services.jobs.kinds import JobKind, get_kind, list_kinds
 from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease, run_heartbeat
@@ -96,7 +97,7 @@ class JobAttempt:
         self._held = Held(time.monotonic() + seconds, self.hand_back)
         bound = {"job_id": self.lease.job_id, "kind": self.lease.kind}
         bound |= {"attempt": self.lease.attempt, "request_id": self.lease.request_id}
-        about: spans.Attributes = {
+        about: SpanAttributes = {
             "pressroom.job.id": self.lease.job_id,
             "pressroom.job.kind": kind.name,
             "pressroom.job.attempt": self.lease.attempt,

@@ -14,7 +14,8 @@ from core.process.linux import hide_memory
 from core.queues import Queue
 from core.settings import Settings
 from core.settings.process_settings import load_worker_settings
-from storage.broker import celery_app, queue_name
+from storage.broker import celery_app
+from storage.task_messages import queue_name
 from workers import alive, signals, stopping, sweeper, task_table, transport
 from workers.context import ProcessContext
 from workers.serving import Serving

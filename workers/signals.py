@@ -9,7 +9,8 @@ from prometheus_client import disable_created_metrics, start_http_server
 
 from core.counters.pool_counts import pool_registry
 from core.counters.shared_counts import shared_folder
-from core.logging import configure_logging, get_logger
+from core.log_output import configure_logging
+from core.logging import get_logger
 from core.process.garbage_collection import end_start, share
 from core.queues import Queue
 from core.settings import Settings
@@ -26,7 +27,7 @@ def connect(process: ProcessContext) -> None:
     signals.worker_ready.connect(partial(_say_ready, process), weak=False)
     # These end a pool's process, and the worker itself.
     for end in (signals.worker_process_shutdown, signals.worker_shutdown):
-        end.connect(lambda **_: spans.end(), weak=False)
+        end.connect(lambda **_: spans.stop_tracing(), weak=False)
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
@@ -40,7 +41,7 @@ def _warm_up(process: ProcessContext, **_: Any) -> None:
         # Imported here, since workers of other queues don't need the library behind it.
         from services.attachments import processing
 
-        context.resources.shared(processing.converter).start()
+        context.resources.shared(processing.create_converter).start()
 
 
 def _say_ready(process: ProcessContext, **_: Any) -> None:

@@ -18,10 +18,10 @@ from services.jobs import maintenance
 from services.jobs.lost_jobs import DatabaseWatch
 from services.jobs.scan_paces import SweepPaces
 from services.jobs.sweep import sweep_jobs
-from services.webhooks.sending import EndpointWaker
-from storage.broker import queue_name
+from services.webhooks.waking import EndpointWaker
 from storage.redis.canaries import Canaries
 from storage.resources import Resources, open_resources
+from storage.task_messages import queue_name
 from workers.context import ProcessContext
 
 log = get_logger(__name__)

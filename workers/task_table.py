@@ -18,6 +18,7 @@ from core.errors.requests import REQUEST_FAILED, SERVICE_UNREACHABLE
 from core.logging import get_logger
 from core.queues import RequestKind
 from core.telemetry import spans
+from core.telemetry.attributes import SpanAttributes
 from services.jobs import maintenance
 from services.jobs.kinds import RequestWork, list_kinds, list_request_work
 from services.jobs.lease import LeaseLost
@@ -37,15 +38,15 @@ _MODULES = """
     accounts.account_mails
     attachments.strays attachments.upload
     backup.creating backup.journal
-    composer.photos composer.requests
+    composer.photos composer.writing_work
     credits.checkout credits.own_charges credits.polling credits.verify
-    privacy.erasure privacy.purging
+    privacy.erasure privacy.expired_rows privacy.ip_addresses privacy.strangers
     removals
     subscriptions.bulk_actions.actions subscriptions.bulk_actions.undo subscriptions.bulk_files
-    subscriptions.exports subscriptions.figures subscriptions.imports.helper_jobs
+    subscriptions.exports subscriptions.folding subscriptions.imports.helper_jobs
     subscriptions.imports.import_job subscriptions.imports.undo subscriptions.member_addresses
-    subscriptions.members.mails subscriptions.members.unsubscribe subscriptions.preferences
-    subscriptions.tags
+    subscriptions.members.mails subscriptions.members.unsubscribe
+    subscriptions.preferences.link_mails subscriptions.tags
     webhooks.endpoints_of_keys webhooks.sending
 """
 for _name in _MODULES.split():
@@ -88,7 +89,7 @@ def answer_request(
         return
     held = Held(time.monotonic() + MAX_REQUEST_SECONDS, partial(_give_back, context, kind, lease))
     outcome: dict[str, Any]
-    about: spans.Attributes = {"pressroom.request.kind": kind.task}
+    about: SpanAttributes = {"pressroom.request.kind": kind.task}
     try:
         with (
             spans.work_span(f"request {kind.task}", lease.traceparent, about),

@@ -17,7 +17,8 @@ from kombu.messaging import Consumer
 from kombu.transport import TRANSPORT_ALIASES, redis
 
 from core.queues import Queue
-from storage.broker import MasterChannel, MasterTransport, queue_name
+from storage.broker import MasterChannel, MasterTransport
+from storage.task_messages import queue_name
 
 
 class LimitedQoS(redis.QoS):

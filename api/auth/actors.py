@@ -1,11 +1,11 @@
-"""The principal of a request: the person whose trace id it carries, otherwise its caller."""
+"""Identifies who acts in a request: the person of its trace id, or else its caller."""
 
 from dataclasses import dataclass
 
 from fastapi import Request
 
-from api.auth.page_sessions import CSRF_FIELD
-from api.auth.requirements import count_anonymous, count_trace, identify_and_count
+from api.auth.csrf import CSRF_FIELD
+from api.auth.identification import count_anonymous, count_trace, identify_and_count
 from api.bodies.forms import FormOrJsonBody
 from api.browsers import browser_name, client_address, referring_page
 from api.limits.rate_limits import RateLimitName
@@ -25,20 +25,21 @@ from storage.unit_of_work import UnitOfWork
 class Principal:
     user_id: int
     via: Via
-    # The trace id that the request carries; ``None`` for a caller, who may act on any list.
+    # The trace id of the request. It is ``None`` for a caller, who may act on every list.
     trace: Trace | None
 
-    def person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
-        """Raises ``trace.invalid`` for a trace id of another list, or one that was revoked."""
+    def get_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User:
+        """Return the person; raises ``trace.invalid`` for another list's or a revoked trace id."""
         self._require_own_list(mailing_list)
         if self.trace and traces.is_revoked(mailing_list, self.trace.delivery):
             raise mailing.TRACE_INVALID()
         return accounts.get(uow, self.user_id)
 
-    def leaver(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
-        """The person who leaves: no revoked trace id keeps them. ``None`` when they are purged.
+    def find_person(self, uow: UnitOfWork, mailing_list: MailingList) -> User | None:
+        """Return the person who unsubscribes, or ``None`` after they were purged.
 
-        Raises ``trace.invalid`` for a trace id of another list.
+        A revoked trace id is accepted, so that everyone can unsubscribe. Raises ``trace.invalid``
+        for a trace id of another list.
         """
         self._require_own_list(mailing_list)
         return accounts.find(uow, self.user_id)
@@ -51,10 +52,10 @@ class Principal:
 def identify_principal(
     request: Request, state: State, submission: FormOrJsonBody, scope: Scope
 ) -> Principal:
-    """The person of the trace id, if one was sent: credentials are ignored then.
+    """Return the person of the trace id, or else the caller, whose credential must have the scope.
 
-    Otherwise the caller, whose credential must have the scope. Raises ``trace.invalid``, or the
-    errors of a missing or bad credential.
+    Credentials are ignored if the request has a trace id. Raises ``trace.invalid``, and the errors
+    of a missing or invalid credential.
     """
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):
@@ -67,6 +68,13 @@ def identify_principal(
         raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
     require_scope(caller, scope)
     return Principal(caller.user_id, Via.LOGIN, None)
+
+
+def require_trace(state: State, submission: FormOrJsonBody) -> Trace:
+    """Return the trace in a mail's link; raises ``trace.missing`` and ``trace.invalid``."""
+    if submission.trace_id is None:
+        raise mailing.TRACE_MISSING()
+    return traces.read(state.resources.keyring, submission.trace_id)
 
 
 def actor_of_principal(request: Request, principal: Principal) -> Actor:

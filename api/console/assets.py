@@ -13,6 +13,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from api.auth.requirements import UNLIMITED
+from api.route_classes import ThreadedRoute
 from core.errors.requests import ROUTE_NOT_FOUND
 
 CONSOLE_PATH = "/console"
@@ -56,7 +57,9 @@ def asset_path(name: str) -> str:
     return f"{ASSETS_PATH}/{_ASSETS[name].served_name}"
 
 
-assets_router = APIRouter(dependencies=[UNLIMITED], include_in_schema=False)
+assets_router = APIRouter(
+    dependencies=[UNLIMITED], include_in_schema=False, route_class=ThreadedRoute
+)
 
 _FOR_A_YEAR = "public, max-age=31536000, immutable"
 

@@ -11,6 +11,12 @@ from typing import Any
 from core import clock
 from core.settings.notations import PlanQuota
 
+FILTER_MATCHES = {
+    "all": "all of these",
+    "any": "any of these",
+    "none": "none of these",
+    "not_all": "not all of these",
+}
 TIERS = {"free": "Free", "silver": "Silver", "gold": "Gold"}
 SOURCES = {
     "challenge": "By a sign-up form with a challenge",

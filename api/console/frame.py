@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.console import console_display
 from api.console.assets import asset_path
-from api.console.members.filter_form import MATCHES
+from api.console.console_display import FILTER_MATCHES
 from api.console.navigation import (
     NAVIGATION,
     OF_ACCOUNT,
@@ -55,7 +55,7 @@ _TEMPLATES.globals |= {
     "navigation": NAVIGATION,
     "current_mark": current_mark,
     "of_list": of_list,
-    "filter_matches": MATCHES,
+    "filter_matches": FILTER_MATCHES,
     "of_account": OF_ACCOUNT,
     "of_developers": OF_DEVELOPERS,
     "of_operators": OF_OPERATORS,

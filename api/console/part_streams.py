@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from fastapi.responses import Response
 
-from api.auth.page_sessions import page_session
+from api.auth.page_sessions import find_page_session
 from api.console.visits import ConsoleVisit
 from api.limits.bulkheads import STREAMS
 from api.middleware.headers import is_head
 from api.waiting.streams import EventStream
-from api.waiting.subscriber import LOOK_EVERY_SECONDS, job_changes
+from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError
 
 # A comment keeps the stream open, and the session is looked up anew.
@@ -47,7 +47,7 @@ async def _events(
 ) -> AsyncIterator[str]:
     now = asyncio.get_running_loop().time
     sent, checked_at = "", now()
-    with job_changes(visit.state.subscriber, part.job_ids) as may_have_changed:
+    with watch_jobs(visit.state.subscriber, part.job_ids) as may_have_changed:
         while True:
             if part.markup != sent:
                 sent = part.markup
@@ -57,7 +57,7 @@ async def _events(
             if part.is_last or visit.state.streams.closing.is_set():
                 return
             await may_have_changed()
-            if now() - checked_at >= _QUIET_SECONDS - LOOK_EVERY_SECONDS:
+            if now() - checked_at >= _QUIET_SECONDS - CHECK_EVERY_SECONDS:
                 yield ": still here\n\n"
                 checked_at = now()
                 if not await STREAMS.run(_is_still_in, visit):
@@ -76,5 +76,5 @@ def _event(name: str, text: str) -> str:
 
 
 def _is_still_in(visit: ConsoleVisit) -> bool:
-    found = page_session(visit.request, visit.state)
+    found = find_page_session(visit.request, visit.state)
     return found is not None and found.user_id == visit.user_id

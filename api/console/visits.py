@@ -10,9 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from api.auth.page_sessions import (
-    FormFields,
     FormMember,
-    FormOf,
     Member,
     PageSession,
     RecentFormMember,
@@ -20,16 +18,16 @@ from api.auth.page_sessions import (
     RecentMember,
     RecentStarter,
     Starter,
-    redirect_to_path,
 )
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
+from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import NOTICE
 from api.console.frame import console_page, console_part
 from api.console.navigation import navigation_of
 from api.console.typed_forms import TypedForm
-from api.parameters import StateOf
-from api.state import State
+from api.route_classes import ThreadedRoute
+from api.state import State, StateOf
 from core.errors import DomainError
 from core.errors.mailing import LIST_NOT_FOUND, LIST_NOT_OWNER
 from models import MailingList

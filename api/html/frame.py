@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from jinja2 import Environment, FileSystemLoader
 
 from core.languages.reader_languages import ENGLISH, templates_in
-from services.subscriptions import branding
+from services.subscriptions import colours
 from services.subscriptions.branding import Look
 
 
@@ -59,7 +59,11 @@ HEADERS = {
 
 # The frame's own templates first.
 _API = Path(__file__).parents[1]
-_FOLDERS = [_API / "html" / "templates", *sorted(_API.glob("pages/*/templates"))]
+_FOLDERS = [
+    _API / "html" / "templates",
+    _API / "sign_up" / "templates",
+    *sorted(_API.glob("pages/*/templates")),
+]
 
 
 @cache
@@ -151,9 +155,9 @@ def _list_style(look: Look) -> str:
     """Return the custom properties of style.css that have another value on pages of the list."""
     if look.colour is None:
         return ""
-    dark = branding.for_dark_windows(look.colour)
-    in_light = _properties(look.colour, branding.deeper(look.colour), "#fff")
-    in_dark = _properties(dark, branding.lighter(dark), branding.DARK_INK)
+    dark = colours.lighten_for_dark_mode(look.colour)
+    in_light = _properties(look.colour, colours.darken_colour(look.colour), "#fff")
+    in_dark = _properties(dark, colours.lighten_colour(dark), colours.DARK_INK)
     return f"{in_light} @media (prefers-color-scheme: dark) {{ {in_dark} }}"
 
 

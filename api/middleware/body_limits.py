@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -26,8 +26,6 @@ MAX_BODY_SECONDS = 90.0
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # Until bytes that are held leave memory: 8 MB in that time are 14 KB/s.
 MAX_HELD_SECONDS = 600.0
-# The limit of a request whose caller a trace id in its body may name.
-MAX_UNCHECKED_BODY_BYTES = 16 * 1024
 # For room in the caller's own share: until then the sender is not read from, and so stops.
 MAX_ROOM_SECONDS = 10.0
 _ROOM_POLL_SECONDS = 0.1
@@ -89,12 +87,10 @@ class BodyRefused(Exception):
 
 
 class BoundedBody:
-    """The body of a request while it arrives; once it has a ``error``, no more of it is read.
+    """The body of a request while it arrives. Once it has an ``error``, no more of it is read.
 
     Attributes:
         owner_id: whose budget it counts against, beside that of the address, if known in time.
-        check: what must pass before more of the body is read than a trace id needs, for a route
-            whose caller is not known before.
     """
 
     def __init__(
@@ -114,20 +110,33 @@ class BoundedBody:
         self._held: HeldBody | None = None
         self._read = 0
         self._complete = False
+        self._messages: deque[Message] = deque()
         now = asyncio.get_running_loop().time()
         self._deadline = now + (limit.max_seconds or MAX_BODY_SECONDS)
         self._held_until = now + MAX_HELD_SECONDS
         self.owner_id: int | None = None
-        self.check: Callable[[], Awaitable[object]] | None = None
         self.error: ErrorType | None = None
 
+    async def is_within(self, max_bytes: int) -> bool:
+        """Return whether the body has at most ``max_bytes``.
+
+        No more of the body is read than this needs. ``receive`` returns these messages again.
+        """
+        if self._declared_bytes > max_bytes:
+            return False
+        while not self._complete and self._read <= max_bytes:
+            self._messages.append(await self._receive_next())
+        return self._read <= max_bytes
+
     async def receive(self) -> Message:
+        if self._messages:
+            return self._messages.popleft()
+        return await self._receive_next()
+
+    async def _receive_next(self) -> Message:
         if self._complete:
             # The next message is the end of the connection, for which there is no deadline.
             return await self._receive()
-        if self.check and max(self._read, self._declared_bytes) > MAX_UNCHECKED_BODY_BYTES:
-            check, self.check = self.check, None
-            await check()
         if self._held is None:
             owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]
             self._held = HeldBody(self._budget, holder_of_address(self._address), *owner)

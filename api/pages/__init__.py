@@ -3,11 +3,19 @@ from api.pages.account import registration
 from api.pages.login import routes as login
 from api.pages.oauth_consent import routes as oauth_consent
 from api.pages.preferences import routes as preferences
-from api.pages.sign_up import routes as sign_up
+from api.pages.reports import routes as reports
 from api.pages.unsubscribe import routes as unsubscribe
+from api.sign_up import confirmation
+from api.sign_up import pages as sign_up
 
 # The pages that readers get, in their own language.
-READER_PAGES = (unsubscribe.router, sign_up.router, preferences.router)
+READER_PAGES = (
+    unsubscribe.router,
+    reports.router,
+    sign_up.router,
+    confirmation.router,
+    preferences.router,
+)
 
 # The pages for browsers, without those of the console.
 PAGES = (

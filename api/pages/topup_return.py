@@ -7,17 +7,18 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth.requirements import PUBLIC
 from api.html.frame import HEADERS
 from api.middleware.headers import is_head
-from api.parameters import StateOf
+from api.route_classes import ThreadedRoute
+from api.state import StateOf
 from core.errors import DomainError, money
 from core.logging import get_logger
 from models import OrderStatus, PaymentOrder
-from services.credits import checkout, orders
+from services.credits import checkout, return_urls
 from services.credits.checkout import RETURN_PATH
 from services.credits.polling import REFRESH_ORDER
 
 log = get_logger(__name__)
 
-router = APIRouter(dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
 # A payer waits at most so long. After "pending", the client learns the result by other calls.
 ASK_SECONDS = 6.0
@@ -45,5 +46,5 @@ async def return_from_payment(
             status = reply["status"]
         except DomainError as error:
             log.warning("order.not_asked", order_id=found.id, code=error.code)
-    location = orders.add_result(found.redirect_url, found.id, status)
+    location = return_urls.add_result(found.redirect_url, found.id, status)
     return Response(status_code=303, headers={**HEADERS, "Location": location})

@@ -16,9 +16,11 @@ from api.routes import (
     segments,
     subscriptions,
     users,
+    webhook_endpoints,
     webhooks,
 )
 from api.routes.members import bulk, one, search
+from api.sign_up import routes as sign_up
 
 # Tried in this order: the routes with the most and the cheapest calls come first.
 ROUTERS = (
@@ -27,7 +29,7 @@ ROUTERS = (
     attachments.router,
     media.router,
     lists.router,
-    subscriptions.sign_up_router,
+    sign_up.router,
     subscriptions.router,
     search.router,
     one.router,
@@ -38,8 +40,8 @@ ROUTERS = (
     imports.router,
     exports.router,
     credits.orders_router,
-    webhooks.stripe_router,
     webhooks.router,
+    webhook_endpoints.router,
     lists.deny_list_router,
     jobs.router,
     events.router,

@@ -7,7 +7,8 @@ from pydantic import BeforeValidator
 
 from api.auth.requirements import requires_scope
 from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
-from api.bodies.json_bodies import JsonRoute, refuse_parts
+from api.bodies.unknown_names import refuse_parts
+from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
@@ -15,14 +16,16 @@ from api.openapi import (
     OF_IDEMPOTENCY,
     OF_QUEUES,
     PREFER_PARAMETER,
-    goes_on,
+    accepted_response,
     refuses,
 )
-from api.parameters import Paging, PreferenceOf, StateOf, Transaction, idempotency_key
+from api.paging import Paging
+from api.preferences import PreferenceOf
+from api.route_classes import JsonRoute
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, LinkRecord, NewLink
 from api.schemas.envelope import Envelope, Page, envelope, page
-from api.state import State
-from api.waiting.disconnects import while_connected
+from api.state import State, StateOf, Transaction
+from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, access, media, requests
 from core.queues import Queue
 from core.scopes import Scope
@@ -74,7 +77,7 @@ _UPLOAD: dict[str, Any] = {
     "/attachments",
     response_model=Envelope[AttachmentRecord],
     openapi_extra=_UPLOAD,
-    responses=goes_on(
+    responses=accepted_response(
         Envelope[AttachmentRecord],
         media.ATTACHMENT_FILE_MISSING,
         media.ATTACHMENT_SEVERAL_FILES,
@@ -96,7 +99,7 @@ _UPLOAD: dict[str, Any] = {
         *OF_QUEUES,
         requests.SERVICE_BUSY,
         requests.SERVICE_UNAVAILABLE,
-        said="The wait ran out; the work goes on. Location leads to the record.",
+        description="The wait ran out; the work goes on. Location leads to the record.",
     ),
 )
 async def upload_attachment(
@@ -121,7 +124,7 @@ async def upload_attachment(
         request, state, caller, encrypted=encrypted, with_renditions=renditions
     )
     ended = state.jobs.wait(job_topic(accepted.job_id), seconds, owner_id=owner_id)
-    await while_connected(request.receive, ended)
+    await run_while_connected(request.receive, ended)
     return await RECORDS.run(_answer, state, accepted)
 
 
@@ -132,10 +135,10 @@ async def _accept(
     form = await read_form(request)
     refuse_parts(request, form.names())
     part = file_named(form, "file")
-    key = idempotency_key(request, caller, form.parts())
+    key = read_idempotency_key(request, caller, form.parts())
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,
-        upload.accept,
+        upload.accept_upload,
         state.resources,
         caller,
         Upload(clean_filename(part.filename), part.data, encrypted, with_renditions),
@@ -147,7 +150,7 @@ async def _accept(
 
 def _answer(state: State, accepted: AcceptedJob) -> JSONResponse:
     with state.resources.unit_of_work() as uow:
-        attachment = records.outcome(uow, accepted)
+        attachment = records.find_outcome(uow, accepted)
         if isinstance(attachment, DomainError):
             records.forget_failed(uow, accepted)
     if isinstance(attachment, DomainError):
@@ -171,7 +174,7 @@ def list_attachments(
     def show(rows: list[Attachment]) -> list[AttachmentRecord]:
         return [AttachmentRecord.of(attachment, settings) for attachment in rows]
 
-    return envelope(page(paging, partial(records.list_of, uow, caller), show))
+    return envelope(page(paging, partial(records.list_attachments, uow, caller), show))
 
 
 @router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
@@ -179,7 +182,7 @@ def read_attachment(
     uow: Transaction, caller: AttachmentCaller, hash_id: str
 ) -> Envelope[AttachmentRecord]:
     """Return one of the caller's attachments, whatever its status."""
-    attachment = records.get(uow, caller, hash_id)
+    attachment = records.get_attachment(uow, caller, hash_id)
     return envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
@@ -191,7 +194,7 @@ def change_attachment(
 
     Unnamed fields stay.
     """
-    attachment = records.change(uow, caller, hash_id, body.sent())
+    attachment = records.change_attachment(uow, caller, hash_id, body.sent())
     uow.session.refresh(attachment)
     return envelope(AttachmentRecord.of(attachment, uow.settings))
 
@@ -199,7 +202,7 @@ def change_attachment(
 @router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
 def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
     """Delete the record and the file. Copies in browsers and caches stay until they expire."""
-    return envelope(records.remove(uow, caller, hash_id))
+    return envelope(records.delete_attachment(uow, caller, hash_id))
 
 
 @router.post(
@@ -218,7 +221,7 @@ def create_attachment_link(
 
     A session needs a login of the last 15 minutes.
     """
-    url, expires_at = records.create_link(
+    url, expires_at = records.sign_link(
         uow, caller, hash_id, expires_in=body.expires_in, filename=body.filename
     )
     return envelope(LinkRecord(url=url, expires_at=expires_at))

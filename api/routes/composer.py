@@ -7,20 +7,22 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator
 
 from api.auth.requirements import requires_scope
-from api.bodies.json_bodies import JsonRoute
 from api.composer_calls import ComposerCaller
+from api.idempotency_keys import name_call
 from api.openapi import IDEMPOTENCY_KEY_PARAMETER, WAIT_PARAMETER, Responses, refuses
-from api.parameters import PreferenceOf, StateOf, named_call
+from api.preferences import PreferenceOf
+from api.route_classes import JsonRoute
 from api.schemas import composer as schemas
 from api.schemas.envelope import Envelope, envelope
+from api.state import StateOf
 from core import ids
 from core.errors import access, composer, money, requests
 from core.errors.catalogue import ErrorType
 from core.scopes import Scope
 from services.access.caller import Caller
 from services.composer.photos import PhotoSearch, PhotoUse
-from services.composer.post import MetadataField
 from services.composer.requests import MetadataRequest
+from services.composer.text.post import MetadataField
 
 _routes = APIRouter(tags=["Composer"], route_class=JsonRoute)
 
@@ -135,7 +137,7 @@ async def generate_tweets(
 
 async def _written(calls: ComposerCaller, asked: MetadataRequest) -> Response:
     request = calls.request
-    name = partial(named_call, request, calls.caller, [await request.body()])
+    name = partial(name_call, request, calls.caller, [await request.body()])
     result = await calls.written(asked, name)
     body = envelope(result.fields).model_dump()
     return JSONResponse(body, headers={_SOURCE: result.source})

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.answers import wait_for_job
-from api.auth.requirements import OPTIONAL, PUBLIC, AuthoriseSpender, CreditEditor, CreditReader
-from api.bodies.json_bodies import JsonRoute, read_object
+from api.auth.requirements import OPTIONAL, PUBLIC, CreditEditor, CreditReader, CreditSpender
+from api.bodies.json_bodies import read_exact_json
+from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import MONEY
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,
@@ -15,27 +15,21 @@ from api.openapi import (
     json_request_body,
     refuses,
 )
-from api.parameters import (
-    Cursor,
-    Limit,
-    Offset,
-    Paging,
-    PathId,
-    PreferenceOf,
-    StateOf,
-    Transaction,
-    idempotency_key,
-)
+from api.paging import Cursor, Limit, Offset, Paging
+from api.preferences import PreferenceOf
+from api.record_ids import PathId
+from api.responses.jobs import wait_for_job
+from api.route_classes import JsonRoute
 from api.schemas import credits as schemas
 from api.schemas.envelope import Envelope, Page, Pagination, envelope
-from api.state import State, state_of
+from api.state import State, StateOf, Transaction, state_of
 from core.errors import money, requests
 from core.queues import Queue
 from models import CreditAction, JobStatus, OrderStatus, PaymentOrder
 from services.access.caller import Caller
-from services.credits import checkout, ledger, orders
+from services.credits import checkout, claim_tokens, ledger, ledger_pages, orders, thresholds
 from services.credits.checkout import OrderRequest
-from services.credits.ledger import LedgerFilter
+from services.credits.ledger_pages import LedgerFilter
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest, fill
 
@@ -46,28 +40,7 @@ router = APIRouter(tags=["Credits"], route_class=JsonRoute)
     "/auxilia/credits/consume",
     response_model=Envelope[schemas.CreditEntryRecord],
     openapi_extra=json_request_body(
-        {
-            "amount_credit": {
-                "type": "number",
-                "exclusiveMinimum": 0,
-                "description": "At most four decimals",
-                "examples": [1.5],
-            },
-            "source_id": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": ledger.MAX_SOURCE_ID_CHARACTERS,
-                "description": "What was bought; not unique",
-                "examples": ["article-1043"],
-            },
-            "meta": {
-                "type": "object",
-                "description": "At most 8 KB",
-                "examples": [{"title": "How we bake bread"}],
-            },
-        },
-        required=["amount_credit", "source_id"],
-        parameters=[IDEMPOTENCY_KEY_PARAMETER],
+        schemas.NewCharge.model_json_schema(), parameters=[IDEMPOTENCY_KEY_PARAMETER]
     ),
     responses=refuses(
         requests.BODY_NOT_JSON,
@@ -82,28 +55,27 @@ router = APIRouter(tags=["Credits"], route_class=JsonRoute)
         requests.IDEMPOTENCY_KEY_REUSED,
     ),
 )
-async def consume_credits(request: Request, authorise: AuthoriseSpender) -> Response:
+async def consume_credits(request: Request, caller: CreditSpender) -> Response:
     """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`.
 
     An error for too few credits names the caller's `balance_credit` and what is `needed`.
     """
-    body = await request.body()
-    return await MONEY.run(_consume, request, authorise, body)
+    content = await request.body()
+    return await MONEY.run(_consume, request, caller, content)
 
 
-def _consume(request: Request, authorise: AuthoriseSpender, body: bytes) -> Response:
-    caller = authorise()
-    fields = read_object(request, body)
-    charge = ledger.consume(
+def _consume(request: Request, caller: Caller, content: bytes) -> Response:
+    body = read_exact_json(request, content, schemas.NewCharge)
+    charge = ledger.consume_credits(
         state_of(request).resources.database,
         caller,
-        amount=schemas.number(fields, "amount_credit"),
-        source_id=schemas.string(fields, "source_id"),
-        meta=schemas.optional(schemas.mapping, fields, "meta"),
-        key=idempotency_key(request, caller, [body]),
+        amount=body.amount_credit,
+        source_id=body.source_id,
+        meta=body.meta,
+        key=read_idempotency_key(request, caller, [content]),
     )
-    replayed = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
-    return schemas.decimal_response(charge.entry, replayed)
+    headers = {"Idempotent-Replayed": "true"} if charge.is_replayed else {}
+    return schemas.decimal_response(charge.entry, headers)
 
 
 Actions = Annotated[
@@ -117,7 +89,7 @@ Actions = Annotated[
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
     """The caller's credits. The first call opens an empty account."""
     database = state.resources.database
-    return schemas.decimal_response(ledger.balance(database, caller.user_id))
+    return schemas.decimal_response(ledger.read_account(database, caller.user_id))
 
 
 @router.get(
@@ -147,7 +119,7 @@ def read_ledger(
     is null.
     """
     wanted, only = PageRequest(limit, offset, cursor), LedgerFilter(actions, first, last)
-    read = partial(ledger.page, state.resources.database, caller.user_id, only=only)
+    read = partial(ledger_pages.list_entries, state.resources.database, caller.user_id, only=only)
     found = fill(
         wanted, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
     )
@@ -160,25 +132,14 @@ def read_ledger(
 @MONEY.threaded
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     """Below which balance the caller's events tell of low credits; 100 until it is set."""
-    below = ledger.threshold(state.resources.database, caller.user_id)
+    below = thresholds.read_threshold(state.resources.database, caller.user_id)
     return schemas.decimal_response(f'{{"below_credit":{below}}}')
 
 
 @router.put(
     "/auxilia/credits/low-balance",
     response_model=Envelope[int],
-    openapi_extra=json_request_body(
-        {
-            "below_credit": {
-                "type": "number",
-                "minimum": 0,
-                "description": "At most four decimals; 0: tell nothing",
-                "examples": [250],
-            }
-        },
-        required=["below_credit"],
-        parameters=[],
-    ),
+    openapi_extra=json_request_body(schemas.NewLowBalance.model_json_schema()),
     responses=refuses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
@@ -189,11 +150,12 @@ def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
 async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[int]:
     """Set below which balance the caller's events tell that the credits run low: 1, or 0 when it
     was so already."""
-    body = await request.body()
+    content = await request.body()
 
     def set_threshold() -> int:
-        below = schemas.number(read_object(request, body), "below_credit")
-        return ledger.set_threshold(state_of(request).resources.database, caller.user_id, below)
+        body = read_exact_json(request, content, schemas.NewLowBalance)
+        database = state_of(request).resources.database
+        return thresholds.set_threshold(database, caller.user_id, body.below_credit)
 
     return envelope(await MONEY.run(set_threshold))
 
@@ -206,34 +168,14 @@ PRICES_KEPT = "public, max-age=300"
 
 Payer = Annotated[Caller | None, OPTIONAL]
 
-_MONEY = {"type": "number", "minimum": 0}
-_TOPUP = json_request_body(
-    {
-        "amount": {**_MONEY, "description": "What to pay, with the currency's own decimals"},
-        "credit_amount": {
-            **_MONEY,
-            "description": "What to buy, at most four decimals",
-            "examples": [500],
-        },
-        "currency": {"type": "string", "description": "Such as USD", "examples": ["USD"]},
-        "channel": {"type": "string", "enum": ["stripe", "sandbox"]},
-        "redirect_url": {
-            "type": "string",
-            "format": "uri",
-            "description": "Where the payer goes afterwards; order_id and status "
-            "are added to its query",
-            "examples": ["https://www.example.com/thanks"],
-        },
-    },
-    required=["redirect_url"],
-    parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
-)
-
 
 @orders_router.post(
     "/auxilia/credits/topup",
     response_model=Envelope[schemas.NewOrderRecord],
-    openapi_extra=_TOPUP,
+    openapi_extra=json_request_body(
+        schemas.NewOrder.model_json_schema(),
+        parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
+    ),
     responses=refuses(
         requests.BODY_NOT_JSON,
         requests.BODY_NO_JSON_TYPE,
@@ -265,23 +207,16 @@ async def topup_credits(
     price is rounded up to the currency's decimals; for an `amount`, the credits are rounded down to
     four decimals.
     """
-    body = await request.body()
-    fields = read_object(request, body)
-    wanted = OrderRequest(
-        amount=schemas.optional(schemas.number, fields, "amount"),
-        credit_amount=schemas.optional(schemas.number, fields, "credit_amount"),
-        currency=schemas.optional(schemas.string, fields, "currency"),
-        channel=schemas.optional(schemas.string, fields, "channel"),
-        redirect_url=schemas.string(fields, "redirect_url"),
-    )
+    content = await request.body()
+    body = read_exact_json(request, content, schemas.NewOrder)
     state.queue_ages.check(Queue.MONEY, waits=True)
     accepted = await MONEY.run(
-        checkout.accept,
+        checkout.place_order,
         state.resources,
         state.payments,
-        wanted,
+        OrderRequest(**dict(body)),
         user_id=caller.user_id if caller else None,
-        key=idempotency_key(request, caller, [body]) if caller else None,
+        key=read_idempotency_key(request, caller, [content]) if caller else None,
     )
     job = await wait_for_job(request, state, accepted.job_id, preference.wait or WAIT_SECONDS)
     if job.status != JobStatus.SUCCEEDED:
@@ -295,7 +230,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
     # Always with its page, even if a payer has paid the order meanwhile.
     record = schemas.record_of(order) | {
         "payment_url": order.payment_url,
-        "claim_token": checkout.token_of(state.resources.keyring, order),
+        "claim_token": claim_tokens.token_of(state.resources.keyring, order),
     }
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     return schemas.decimal_response(record, headers)
@@ -309,7 +244,7 @@ def _answer(state: State, accepted: AcceptedJob) -> Response:
 @MONEY.threaded
 def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
     """Claim an order that was made without credentials: its credits become the caller's."""
-    order = checkout.claim(uow, caller.user_id, body.claim_token)
+    order = claim_tokens.claim_order(uow, caller.user_id, body.claim_token)
     uow.session.refresh(order)
     return schemas.decimal_response(schemas.record_of(order))
 
@@ -323,7 +258,9 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
     """The order of a `claim_token`; no credentials are needed."""
-    return schemas.decimal_response(schemas.record_of(checkout.find(uow, body.claim_token)))
+    return schemas.decimal_response(
+        schemas.record_of(claim_tokens.find_order(uow, body.claim_token))
+    )
 
 
 @orders_router.get(
@@ -339,7 +276,7 @@ def list_orders(
     status: Annotated[OrderStatus | None, Query(description="Those of this status alone")] = None,
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
-    read = partial(orders.list_of, uow, caller.user_id, status=status)
+    read = partial(orders.list_orders, uow, caller.user_id, status=status)
     found = fill(paging, read, lambda rows: [*map(schemas.record_of, rows)], schemas.size_of)
     pagination = Pagination.of(paging, found).model_dump()
     return schemas.decimal_response({"pagination": pagination, "items": found.rows})
@@ -362,4 +299,6 @@ async def read_prices(state: StateOf) -> Response:
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
     """Return one of the caller's orders."""
-    return schemas.decimal_response(schemas.record_of(orders.get(uow, caller.user_id, order_id)))
+    return schemas.decimal_response(
+        schemas.record_of(orders.get_order(uow, caller.user_id, order_id))
+    )

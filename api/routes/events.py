@@ -4,13 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from api.auth import page_sessions
+from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import OF_EVENT_TYPES
-from api.bodies.json_bodies import JsonRoute
 from api.openapi import refuses
-from api.parameters import Limit, PathId, StateOf
+from api.paging import Limit
+from api.record_ids import PathId
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, enveloped
 from api.schemas.events import FeedEventsPage
+from api.state import StateOf
 from core.errors.access import AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL
 from core.errors.mailing import LIST_NOT_FOUND
 from core.errors.requests import CURSOR_INVALID
@@ -52,7 +54,7 @@ def list_events(
     skipped or repeated. A bulk action is one event with its counts. A session gets at most 200
     events per page. Its pages count towards the hourly number of pages of members, too.
     """
-    limit = page_sessions.bounded_members(caller, PageRequest(limit)).limit
+    limit = limit_members_page(caller, PageRequest(limit)).limit
     with state.resources.unit_of_work() as uow:
         found = reading.page(
             uow,
@@ -63,6 +65,6 @@ def list_events(
             limit=limit,
         )
         items = show(uow.session, found.events)
-    page_sessions.note_members_read(state, caller)
+    count_members_page(state, caller)
     pagination = {"limit": limit, "next_cursor": found.next_cursor, "has_more": found.has_more}
     return enveloped({"pagination": pagination, "items": items})

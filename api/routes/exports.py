@@ -3,16 +3,26 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.answers import download_headers, job_response, require_signed_url, streamed, wait_for_job
 from api.auth.requirements import OF_EXPORT_KIND, UNLIMITED
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import STORAGE
-from api.openapi import OF_OWN_LIST, OF_SELECTION, PREFER_PARAMETER, file_of, goes_on, refuses
-from api.parameters import ListId, PathId, PreferenceOf, StateOf
+from api.openapi import (
+    OF_OWN_LIST,
+    OF_SELECTION,
+    PREFER_PARAMETER,
+    accepted_response,
+    file_of,
+    refuses,
+)
+from api.preferences import PreferenceOf
+from api.record_ids import ListId, PathId
+from api.responses.downloads import build_download_headers, stream_file
+from api.responses.file_links import require_signed_url
+from api.responses.jobs import build_job_response, wait_for_job
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope
 from api.schemas.jobs import JobRecord
 from api.schemas.segments import NewExport
-from api.state import State
+from api.state import State, StateOf
 from core.errors import access, mailing, media, requests
 from core.queues import Queue
 from core.scopes import Scope
@@ -30,7 +40,7 @@ WAIT_SECONDS = 30.0
     "/lists/{list_id}/exports",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[JobRecord],
-    responses=goes_on(
+    responses=accepted_response(
         Envelope[JobRecord],
         *OF_OWN_LIST,
         access.AUTH_LOGIN_AGAIN,
@@ -67,7 +77,7 @@ async def export_list(
     order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format, body.bom)
     begun = await state.in_unit_of_work(exports.begin, caller, list_id, order)
     job = await wait_for_job(request, state, begun.id, seconds)
-    return job_response(state, job)
+    return build_job_response(state, job)
 
 
 _FILE: dict[int | str, dict[str, Any]] = {
@@ -105,6 +115,6 @@ def _file(request: Request, state: State, export_id: int, form: ExportFormat) ->
     with state.resources.unit_of_work() as uow:
         export, mailing_list = exports.get_finished(uow, export_id, form)
     stored = exports.open_file(state.resources, export)
-    headers = download_headers(f"{mailing_list.slug}-{export.kind}.{form}.gz")
+    headers = build_download_headers(f"{mailing_list.slug}-{export.kind}.{form}.gz")
     headers["Content-Length"] = str(export.size)
-    return streamed(request, STORAGE, stored.stream(), headers, "application/gzip")
+    return stream_file(request, STORAGE, stored.stream(), headers, "application/gzip")

@@ -5,11 +5,13 @@ from functools import partial
 from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.openapi import OF_OWN_LIST, refuses
-from api.parameters import ListId, Paging, PathId, Transaction
+from api.paging import Paging
+from api.record_ids import ListId, PathId
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.fields import FieldChanges, FieldRecord, NewField, TagChange, TagRecord
+from api.state import Transaction
 from core.errors import mailing, requests
 from models import MemberField
 from services.subscriptions import field_types, fields, lists, tags

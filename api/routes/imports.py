@@ -4,26 +4,23 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from api.answers import (
-    download_headers,
-    import_errors_url,
-    job_response,
-    require_signed_url,
-    streamed,
-    undo_response,
-    wait_for_job,
-)
 from api.auth.requirements import UNLIMITED, ListEditor, ListReader
 from api.bodies.forms import MULTIPART
-from api.bodies.json_bodies import JsonRoute, refuse_parts
+from api.bodies.unknown_names import refuse_parts
 from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS
-from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, goes_on, refuses, text_of
-from api.parameters import ListId, Paging, PathId, PreferenceOf, StateOf, Transaction
+from api.openapi import OF_OWN_LIST, PREFER_PARAMETER, accepted_response, refuses, text_of
+from api.paging import Paging
+from api.preferences import PreferenceOf
+from api.record_ids import ListId, PathId
+from api.responses.downloads import build_download_headers, stream_file
+from api.responses.file_links import build_import_errors_url, require_signed_url
+from api.responses.jobs import answer_undo, build_job_response, wait_for_job
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.imports import ImportRecord, UndoPreview
 from api.schemas.jobs import JobId, JobRecord
-from api.state import State
+from api.state import State, StateOf, Transaction
 from core.errors import access, imports, mailing, media, requests
 from core.queues import Queue
 from models import ImportKind, MemberImport
@@ -131,7 +128,7 @@ _FORM = {
         },
     },
     response_model=Envelope[JobRecord],
-    responses=goes_on(
+    responses=accepted_response(
         Envelope[JobRecord],
         *OF_OWN_LIST,
         mailing.PLAN_REQUIRED,
@@ -201,7 +198,7 @@ async def import_members(
     )
     wait = preference.seconds(IMPORT_WAIT_SECONDS)
     job = await wait_for_job(request, state, accepted.job_id, wait)
-    return await RECORDS.run(job_response, state, job)
+    return await RECORDS.run(build_job_response, state, job)
 
 
 @router.get("/imports", responses=refuses(requests.CURSOR_INVALID))
@@ -259,9 +256,9 @@ def download_import_errors(
 ) -> StreamingResponse:
     """The rows that were not added, each with its line, code and reason; by a signed URL."""
     require_signed_url(request)
-    headers = download_headers(f"import-{import_id}-not-added.csv")
+    headers = build_download_headers(f"import-{import_id}-not-added.csv")
     lines = rejected_rows.stream_rejected_rows(state.resources, import_id)
-    return streamed(request, RECORDS, lines, headers, "text/csv; charset=utf-8")
+    return stream_file(request, RECORDS, lines, headers, "text/csv; charset=utf-8")
 
 
 @router.get("/imports/{import_id}/undo", responses=refuses(imports.IMPORT_NOT_FOUND))
@@ -278,7 +275,7 @@ def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Env
     "/imports/{import_id}/members",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[int],
-    responses=goes_on(
+    responses=accepted_response(
         Envelope[JobId],
         imports.IMPORT_NOT_FOUND,
         imports.IMPORT_RUNNING,
@@ -301,13 +298,13 @@ async def undo_import(
     otherwise; a 202 has the job's id. A session needs a login of the last 15 minutes.
     """
     undo = partial(records.undo_import, caller=caller, import_id=import_id)
-    return await undo_response(request, state, preference, undo)
+    return await answer_undo(request, state, preference, undo)
 
 
 def _record(state: State, task: MemberImport, *, has_recent_login: bool) -> ImportRecord:
     return ImportRecord.of_row(
         task,
         **endings.columns_of(task),
-        errors_url=import_errors_url(state, task.id, has_recent_login=has_recent_login),
+        errors_url=build_import_errors_url(state, task.id, has_recent_login=has_recent_login),
         undo_until=IMPORT_UNDO.available_until(task),
     )

@@ -7,18 +7,20 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from api.answers import readings_of, result_with_links, result_with_samples
-from api.auth.requirements import OF_JOB_KIND, identify
-from api.bodies.json_bodies import JsonRoute
+from api.auth.identification import identify_caller
+from api.auth.requirements import OF_JOB_KIND
 from api.limits.bulkheads import RECORDS, STREAMS
 from api.middleware.headers import is_head
 from api.openapi import refuses
-from api.parameters import Paging, PathId, StateOf, Transaction
+from api.paging import Paging
+from api.record_ids import PathId
+from api.responses.jobs import add_file_samples, add_links, list_readings
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
-from api.state import State
+from api.state import State, StateOf, Transaction
 from api.waiting.streams import EventStream
-from api.waiting.subscriber import LOOK_EVERY_SECONDS, job_changes
+from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError, access, jobs, requests
 from core.logging import get_logger
 from models import FINISHED, Job
@@ -122,7 +124,7 @@ async def _events(
     quiet = 0.0
     now = asyncio.get_running_loop().time
     checked_at = now()
-    with job_changes(state.subscriber, [job.id]) as may_have_changed:
+    with watch_jobs(state.subscriber, [job.id]) as may_have_changed:
         while True:
             if job.version != seen:
                 yield f"id: {job.version}\nevent: job\ndata: {record.model_dump_json()}\n\n"
@@ -131,7 +133,7 @@ async def _events(
                 return
             await may_have_changed()
             # The most that it can have taken.
-            quiet += LOOK_EVERY_SECONDS
+            quiet += CHECK_EVERY_SECONDS
             if quiet >= HEARTBEAT_SECONDS:
                 yield ": still here\n\n"
                 quiet = 0.0
@@ -148,21 +150,21 @@ async def _events(
 
 def _same_caller(request: Request, caller: Caller) -> Caller:
     """Find the caller anew by the credential of the request; raises when it has ended."""
-    found = identify(request)
+    found = identify_caller(request)
     if found is None or found.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_MISSING()
     return found
 
 
 def _record(state: State, job: Job, *, has_recent_login: bool) -> JobRecord:
-    return JobRecord.of(job, result_with_links(state, job, has_recent_login=has_recent_login))
+    return JobRecord.of(job, add_links(state, job, has_recent_login=has_recent_login))
 
 
 def _read(state: State, caller: Caller, job_id: int) -> tuple[Job, JobRecord]:
     with state.resources.unit_of_work() as uow:
         job = records.get_job(uow, caller, job_id)
         record = _record(state, job, has_recent_login=has_recent_login(uow, caller))
-    record.result = result_with_samples(state, job, record.result)
-    if record.error is not None and (readings := readings_of(state, job)):
+    record.result = add_file_samples(state, job, record.result)
+    if record.error is not None and (readings := list_readings(state, job)):
         record.error["errors"] = readings
     return job, record

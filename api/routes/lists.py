@@ -4,26 +4,46 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.answers import LIST_RULES, list_response, list_responses
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, refuses
-from api.pages.sign_up.previews import embedded_form, preview
-from api.pages.sign_up.submission import SignUpPage
-from api.parameters import ListId, Paging, StateOf, Transaction
+from api.paging import Paging
+from api.record_ids import ListId
+from api.responses.lists import describe_list, describe_lists
+from api.route_classes import JsonRoute
 from api.schemas import lists as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
+from api.sign_up.form import ListForm
+from api.sign_up.previews import render_embedded_form, render_preview
+from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from core.languages import reader_languages
-from services.subscriptions import deny_lists, figures, lists
-from services.subscriptions.figures import FiguresBy
+from services.subscriptions import daily_figures, deny_lists, lists
+from services.subscriptions.daily_figures import FiguresBy
 from services.subscriptions.members import traces
+
+# Errors for the fields of a list.
+_LIST_ERRORS = (
+    mailing.LIST_FIELDS,
+    mailing.LIST_SLUG_TAKEN,
+    mailing.LIST_TITLE,
+    mailing.LIST_SLUG,
+    mailing.LIST_IMAGE_URL,
+    mailing.LIST_CHALLENGE_PROVIDER,
+    mailing.LIST_REDIRECT_ORIGINS,
+    mailing.LIST_CONSENT_WORDINGS,
+    mailing.LIST_COLOUR,
+    mailing.LIST_LOGO,
+    mailing.LIST_SENDER_NAME,
+    mailing.LIST_WORDS,
+    mailing.TEXT_LEADS_AWAY,
+    mailing.TEXT_MISLEADING,
+)
 
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
-@router.post("/lists", responses=refuses(access.QUOTA_EXCEEDED, *LIST_RULES))
+@router.post("/lists", responses=refuses(access.QUOTA_EXCEEDED, *_LIST_ERRORS))
 def create_list(
     state: StateOf, uow: Transaction, caller: ListEditor, body: schemas.NewList
 ) -> Envelope[schemas.Channel]:
@@ -36,7 +56,7 @@ def create_list(
         fields=body.sent(),
         providers=state.challenges.configured,
     )
-    return envelope(list_response(uow, state, made))
+    return envelope(describe_list(uow, state, made))
 
 
 @router.get("/lists", responses=refuses(requests.CURSOR_INVALID))
@@ -45,7 +65,7 @@ def list_lists(
 ) -> Envelope[Page[schemas.Channel]]:
     """The caller's lists without archived ones, newest first."""
     read = partial(lists.list_of, uow, caller.user_id)
-    return envelope(page(paging, read, partial(list_responses, uow, state)))
+    return envelope(page(paging, read, partial(describe_lists, uow, state)))
 
 
 @router.get(
@@ -55,7 +75,7 @@ def read_list(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
 ) -> Envelope[schemas.Channel]:
     """A list of any owner, by its id or slug."""
-    return envelope(list_response(uow, state, lists.get_named(uow, list_id)))
+    return envelope(describe_list(uow, state, lists.get_named(uow, list_id)))
 
 
 @router.get("/lists/{list_id}/stats", responses=refuses(*OF_OWN_LIST, mailing.FIGURES_RANGE))
@@ -75,24 +95,24 @@ def read_list_stats(
     another list count as left. A pending person has not joined. By tier, a member who gets another
     tier left the one and joined the other. The net of all days is the number of active members.
     """
-    days = figures.day_range(first, last)
+    days = daily_figures.choose_days(first, last)
     mailing_list = lists.owned(uow, caller, list_id)
-    found = figures.read(uow, mailing_list.id, days, by)
-    sign_ups = figures.sign_ups(uow, mailing_list.id, days)
+    found = daily_figures.read_figures(uow, mailing_list.id, days, by)
+    sign_ups = daily_figures.count_sign_ups(uow, mailing_list.id, days)
     return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
 
 
-@router.patch("/lists/{list_id}", responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *LIST_RULES))
+@router.patch("/lists/{list_id}", responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *_LIST_ERRORS))
 @ACTS_BY_LIST.threaded("list_id")
 def change_list(
     state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
 ) -> Envelope[schemas.Channel]:
     """Change the fields that the body names; the others stay."""
-    values = lists.checked(uow.settings, body.sent())
+    values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)
     lists.change(uow, mailing_list, values, state.challenges.configured)
     uow.session.refresh(mailing_list)
-    return envelope(list_response(uow, state, mailing_list))
+    return envelope(describe_list(uow, state, mailing_list))
 
 
 @router.delete(
@@ -128,9 +148,9 @@ def read_embedded_form(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
 ) -> Envelope[schemas.EmbeddedForm]:
     """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
-    shown = SignUpPage.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
+    form = ListForm.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
     chosen = reader_languages.chosen(language or "")
-    return envelope(embedded_form(state, shown, language=chosen))
+    return envelope(render_embedded_form(state, form, language=chosen))
 
 
 @router.get("/lists/{list_id}/previews/{part}", responses=refuses(*OF_OWN_LIST))
@@ -148,12 +168,12 @@ def preview_list(
     """
     chosen = reader_languages.chosen(language or "")
     mailing_list = lists.owned(uow, caller, list_id)
-    return envelope(preview(uow, state, mailing_list, part, chosen))
+    return envelope(render_preview(uow, state, mailing_list, part, chosen))
 
 
 @router.post(
     "/lists/{list_id}/previews/{part}",
-    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *LIST_RULES),
+    responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *_LIST_ERRORS),
 )
 @ACTS_BY_LIST.threaded("list_id")
 def preview_changed_list(
@@ -167,11 +187,11 @@ def preview_changed_list(
 ) -> Envelope[schemas.ListPreview]:
     """The same as if the list had been changed like this. Nothing is changed."""
     chosen = reader_languages.chosen(language or "")
-    values = lists.checked(uow.settings, body.sent())
+    values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)
     trial = uow.session.begin_nested()
     lists.change(uow, mailing_list, values, state.challenges.configured)
-    shown = preview(uow, state, mailing_list, part, chosen)
+    shown = render_preview(uow, state, mailing_list, part, chosen)
     trial.rollback()
     return envelope(shown)
 

@@ -6,13 +6,15 @@ from itertools import chain
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from api.answers import is_signed, streamed
-from api.auth.requirements import UNLIMITED, identify
-from api.bodies.json_bodies import JsonRoute
+from api.auth.identification import identify_caller
+from api.auth.requirements import UNLIMITED
 from api.errors import problem_response
 from api.limits.bulkheads import STORAGE
 from api.middleware.headers import is_head
 from api.openapi import file_of, refuses
+from api.responses.downloads import stream_file
+from api.responses.file_links import is_signed
+from api.route_classes import JsonRoute
 from api.state import State, state_of
 from core.errors import DomainError, access, media
 from core.scopes import Scope
@@ -122,7 +124,7 @@ def download_media(request: Request, filename: str) -> Response:
 def _require_owner(request: Request, attachment: Attachment) -> None:
     """Tell all other callers, whatever credentials they send, that there is no such file."""
     try:
-        caller = identify(request)
+        caller = identify_caller(request)
     except DomainError:
         caller = None
     if caller is None or caller.user_id != attachment.user_id:
@@ -144,7 +146,7 @@ def _file(
         headers["Content-Range"] = f"bytes {part.start}-{part.end}/{file.size}"
     content = iter(()) if is_head(request.scope) else _content(state, *found, part)
     status = 206 if byte_range else 200
-    return streamed(request, STORAGE, content, headers, file.mime_type, status=status)
+    return stream_file(request, STORAGE, content, headers, file.mime_type, status=status)
 
 
 def _content(

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Response
 
 from api.auth.requirements import PUBLIC, AnyCaller
 from api.bodies.forms import FORM, OAuthRequestOf, oauth_response
-from api.bodies.json_bodies import ThreadedRoute
-from api.parameters import StateOf, Transaction
+from api.route_classes import ThreadedRoute
 from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthError, TokenAnswer, UserInfo
+from api.state import StateOf, Transaction
 from services.accounts import accounts
 from services.oauth import adapters
 from services.oauth.server import OAuthServer

@@ -11,17 +11,17 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from api import health
-from api.auth.page_sessions import redirect_to_path
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC, UNLIMITED
-from api.bodies.json_bodies import JsonRoute
 from api.console.assets import CONSOLE_PATH
 from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
 from api.html.frame import page
 from api.middleware.headers import VERSIONS
 from api.openapi import refuses, text_of
-from api.parameters import StateOf
+from api.route_classes import JsonRoute, ThreadedRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.operations import DependenciesHealth, ProcessHealth, ServiceLinks, ServiceRecord
+from api.state import StateOf
 from core import clock
 from core.errors import access, requests
 from core.settings import Settings
@@ -142,7 +142,12 @@ def _record(settings: Settings) -> ServiceRecord:
 # The well-known addresses lead to the contacts for vulnerabilities and to the page that changes a
 # password.
 
-well_known_router = APIRouter(prefix="/.well-known", dependencies=[PUBLIC], include_in_schema=False)
+well_known_router = APIRouter(
+    prefix="/.well-known",
+    dependencies=[PUBLIC],
+    include_in_schema=False,
+    route_class=ThreadedRoute,
+)
 
 # RFC 9116 recommends less than a year.
 SECURITY_TXT_LIFETIME = timedelta(days=180)

@@ -4,12 +4,14 @@ from typing import Any
 from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import SEARCHES_BY_CALLER
 from api.openapi import OF_OWN_LIST, refuses
-from api.parameters import ListId, Paging, PathId, StateOf, Transaction
+from api.paging import Paging
+from api.record_ids import ListId, PathId
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.segments import CountedSegment, NewSegment, SegmentChanges, SegmentRecord
+from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from models import MailingList, Segment
 from services.subscriptions import lists

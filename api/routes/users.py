@@ -4,12 +4,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import AnyCaller, UnrestrictedCaller
-from api.bodies.json_bodies import JsonRoute
 from api.openapi import array_pages, refuses
-from api.parameters import ArrayPaging, Cursor, Limit, PathId, Transaction, link_next
+from api.paging import ArrayPaging, Cursor, Limit, link_next_page
+from api.record_ids import PathId
+from api.route_classes import JsonRoute
 from api.schemas import users as schemas
 from api.schemas.envelope import Envelope, envelope, filled
 from api.schemas.oauth import GrantRecord
+from api.state import Transaction
 from core.errors import access, requests
 from models import User
 from services import security_events
@@ -96,7 +98,7 @@ def list_api_keys(
     """The caller's API keys, newest first, revoked ones too."""
     keys = api_keys.list_of(uow, caller.user_id, paging)
     records = [schemas.ApiKeyRecord.model_validate(key) for key in keys.rows]
-    link_next(request, response, keys)
+    link_next_page(request, response, keys)
     return envelope(records)
 
 
@@ -130,7 +132,7 @@ def list_grants(
 ) -> Envelope[list[GrantRecord]]:
     """The programs that may act for the caller, with the newest consent first."""
     given = grants.list_of(uow, caller.user_id, paging)
-    link_next(request, response, given)
+    link_next_page(request, response, given)
     return envelope([GrantRecord.model_validate(each) for each in given.rows])
 
 

@@ -6,7 +6,7 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.envelope import Body, Url
 from integrations.stock_photos.port import PhotoProviderName
-from services.composer.post import MAX_POST_CONTENT_CHARACTERS, MAX_POST_TITLE_CHARACTERS, Post
+from services.composer.text.post import MAX_POST_CONTENT_CHARACTERS, MAX_POST_TITLE_CHARACTERS, Post
 
 
 class PostBody(Body):

@@ -1,23 +1,108 @@
+"""The bodies and answers of the credit routes."""
+
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
 import orjson
 from fastapi.responses import Response
-from pydantic import Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from api.schemas.envelope import Body, Pagination, Schema, Timestamp, Url
 from core import clock
-from core.errors.requests import invalid_field
 from core.settings import Settings
+from integrations.payments.port import PaymentChannel
 from models import OrderStatus, PaymentOrder
 from services.composer.call_charges import price_of_call
-from services.credits.checkout import CreditRate
+from services.credits.ledger import MAX_SOURCE_ID_CHARACTERS
+from services.credits.prices import CreditRate
 
-# JSON can name NUL and half a character (a lone surrogate), which no stored text holds.
-_NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
+# JSON can contain NUL and lone surrogates, but the database can't store them.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def _read_money(value: object) -> Decimal:
+    # Pydantic would read a string as a number, and Python takes ``True`` for an integer.
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise PydanticCustomError("type", "must be a number")
+    return Decimal(value)
+
+
+def _read_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise PydanticCustomError("type", "must be a string")
+    if _UNSTORABLE.search(value):
+        rule = "has a character that can't be stored: NUL, or half of a surrogate pair"
+        raise PydanticCustomError("type", rule)
+    return value
+
+
+# The services check the range and the decimals of an amount, because each has its own error codes.
+Money = Annotated[
+    Decimal,
+    Field(allow_inf_nan=True),
+    BeforeValidator(_read_money),
+    WithJsonSchema({"type": "number"}),
+]
+Text = Annotated[str, BeforeValidator(_read_text)]
+# The OpenAPI document doesn't mention that an optional field may be null.
+OptionalMoney = Annotated[Money | None, WithJsonSchema({"type": "number"})]
+OptionalText = Annotated[Text | None, WithJsonSchema({"type": "string"})]
+# The service validates the names in the object, because it has an error of its own for them.
+OptionalObject = Annotated[dict[Any, Any] | None, WithJsonSchema({"type": "object"})]
+
+
+class MoneyBody(BaseModel):
+    """A request's body with amounts of money: types are strict, unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class NewCharge(MoneyBody):
+    amount_credit: Money = Field(
+        description="At most four decimals",
+        examples=[1.5],
+        json_schema_extra={"exclusiveMinimum": 0},
+    )
+    source_id: Text = Field(
+        description="What was bought; not unique",
+        examples=["article-1043"],
+        json_schema_extra={"minLength": 1, "maxLength": MAX_SOURCE_ID_CHARACTERS},
+    )
+    meta: OptionalObject = Field(
+        default=None, description="At most 8 KB", examples=[{"title": "How we bake bread"}]
+    )
+
+
+class NewLowBalance(MoneyBody):
+    below_credit: Money = Field(
+        description="At most four decimals. 0 disables the event",
+        examples=[250],
+        json_schema_extra={"minimum": 0},
+    )
+
+
+class NewOrder(MoneyBody):
+    amount: OptionalMoney = Field(
+        default=None,
+        description="What to pay, with the currency's own decimals",
+        json_schema_extra={"minimum": 0},
+    )
+    credit_amount: OptionalMoney = Field(
+        default=None,
+        description="What to buy, at most four decimals",
+        examples=[500],
+        json_schema_extra={"minimum": 0},
+    )
+    currency: OptionalText = Field(default=None, description="Such as USD", examples=["USD"])
+    channel: OptionalText = Field(default=None, json_schema_extra={"enum": [*PaymentChannel]})
+    redirect_url: Annotated[Url, BeforeValidator(_read_text)] = Field(
+        description="Where the payer goes afterwards; order_id and status are added to its query",
+        examples=["https://www.example.com/thanks"],
+    )
 
 
 class CreditBalance(Schema):
@@ -158,52 +243,6 @@ def record_of(order: PaymentOrder) -> dict[str, Any]:
     }
     fields = OrderRecord.model_fields
     return {name: special[name] if name in special else getattr(order, name) for name in fields}
-
-
-# The bodies and answers of money are not read and written by pydantic: their decimals are exact.
-
-
-Read = TypeVar("Read")
-
-
-def optional(
-    read: Callable[[dict[str, Any], str], Read], fields: dict[str, Any], name: str
-) -> Read | None:
-    return None if fields.get(name) is None else read(fields, name)
-
-
-def number(fields: dict[str, Any], name: str) -> Decimal:
-    """Return a required number; raises ``body.invalid``."""
-    value = _required(fields, name)
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise invalid_field(f"body.{name}", "must be a number")
-    return Decimal(value)
-
-
-def string(fields: dict[str, Any], name: str) -> str:
-    """Return a required string; raises ``body.invalid``."""
-    value = _required(fields, name)
-    if not isinstance(value, str):
-        raise invalid_field(f"body.{name}", "must be a string")
-    if _NO_CHARACTER.search(value):
-        rule = "has a character that can't be stored: NUL, or half of a surrogate pair"
-        raise invalid_field(f"body.{name}", rule)
-    return value
-
-
-def mapping(fields: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a required object; raises ``body.invalid``."""
-    value = _required(fields, name)
-    if not isinstance(value, dict):
-        raise invalid_field(f"body.{name}", "must be an object")
-    return value
-
-
-def _required(fields: dict[str, Any], name: str) -> object:
-    if name not in fields:
-        # The words in which pydantic says so of the bodies that it reads.
-        raise invalid_field(f"body.{name}", "Field required", "missing")
-    return fields[name]
 
 
 def size_of(data: dict[str, Any]) -> int:

@@ -12,10 +12,10 @@ from services.subscriptions.branding import (
     MAX_PAGE_TEXT_CHARACTERS,
     MAX_SENDER_CHARACTERS,
 )
-from services.subscriptions.consent import MAX_WORDING_CHARACTERS
+from services.subscriptions.consent.wordings import MAX_WORDING_CHARACTERS
+from services.subscriptions.daily_figures import DayRange, FiguresBy, MemberFigures, SignUps
 from services.subscriptions.deny_lists import MAX_ENTRIES
 from services.subscriptions.fields import MAX_FIELDS
-from services.subscriptions.figures import DayRange, FiguresBy, MemberFigures, SignUps
 
 ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
 _IMAGE = "An absolute http or https address"

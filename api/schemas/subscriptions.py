@@ -10,7 +10,8 @@ from api.schemas.lists import Channel
 from core.errors import DomainError
 from models import Subscription, Tier, User
 from services.accounts import email_addresses
-from services.subscriptions.consent import MAX_OTHERS, ConsentShown
+from services.subscriptions.consent.evidence import ConsentEvidence
+from services.subscriptions.consent.networks import MAX_OTHERS
 from services.subscriptions.member_attributes import GivenAttributes, ShownAttributes
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.members import MemberEdit
@@ -276,9 +277,9 @@ class MemberConsent(Schema):
     import_id: int | None = Field(examples=[None])
 
     @classmethod
-    def of(cls, shown: ConsentShown, others: Mapping[str, int]) -> Self:
+    def of(cls, shown: ConsentEvidence, others: Mapping[str, int]) -> Self:
         """Args:
-        others: as ``others_of_networks`` counts them.
+        others: the result of ``count_others``.
         """
         values = shown._asdict()
         counted = None if shown.claimed_by or shown.ip is None else others.get(shown.ip)

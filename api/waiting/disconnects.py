@@ -1,4 +1,4 @@
-"""Cancels the work for a caller who hangs up."""
+"""Cancels work when the caller disconnects before the response."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,27 +10,28 @@ T = TypeVar("T")
 
 
 class CallerDisconnected(Exception):
-    """The caller hung up before its answer."""
+    """The caller disconnected before the response."""
 
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The work's result. If the caller hangs up, cancel the work and raise ``CallerDisconnected``.
+async def run_while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of the work.
 
-    The request's body must have been read before: the next message is then the connection's end.
+    If the caller disconnects, cancel the work and raise ``CallerDisconnected``. The request's body
+    must have been read before, so that the next message is the end of the connection.
     """
-    working = asyncio.ensure_future(work)
+    work_task = asyncio.ensure_future(work)
 
-    async def disconnected() -> None:
+    async def wait_for_disconnect() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    leaving = asyncio.ensure_future(disconnected())
+    disconnect_task = asyncio.ensure_future(wait_for_disconnect())
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        await asyncio.wait({work_task, disconnect_task}, return_when=asyncio.FIRST_COMPLETED)
+        if not work_task.done():
             raise CallerDisconnected
-        return working.result()
+        return work_task.result()
     finally:
-        working.cancel()
-        leaving.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        work_task.cancel()
+        disconnect_task.cancel()
+        await asyncio.gather(work_task, disconnect_task, return_exceptions=True)

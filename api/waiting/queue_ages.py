@@ -1,10 +1,9 @@
-"""The ages of the queues, by which calls are refused that would wait too long."""
+"""Refuses work that would wait too long in its queue."""
 
 import asyncio
 import math
 
 import redis
-import redis.asyncio
 from redis.exceptions import RedisError
 
 from api.limits.bulkheads import BACKGROUND
@@ -13,9 +12,9 @@ from core.errors.requests import QUEUE_OVERLOADED
 from core.queues import Queue
 from storage.redis.canaries import Canaries
 
-LOOK_AT_QUEUES_EVERY_SECONDS = 1.0
-# A caller who waits has little of the wait left by then. Work that no caller waits for may be late,
-# but not so late that what is accepted can never be done.
+READ_EVERY_SECONDS = 1.0
+# A caller who waits has little patience left after this time. Other work can start later, but not
+# so late that the workers could never finish all accepted work.
 MAX_QUEUE_SECONDS_OF_WAITERS = 30.0
 MAX_QUEUE_SECONDS = 600.0
 _MAX_RETRY_AFTER_SECONDS = 60
@@ -29,7 +28,11 @@ class QueueAges:
         self._seconds: dict[str, float] = {}
 
     def check(self, queue: Queue, *, waits: bool) -> None:
-        """Refuse what would stand too long in the queue: raises ``queue.overloaded``."""
+        """Raise ``queue.overloaded`` if work in this queue would start too late.
+
+        Args:
+            waits: whether a caller waits for the result.
+        """
         age = self._seconds.get(queue, 0.0)
         if age > (MAX_QUEUE_SECONDS_OF_WAITERS if waits else MAX_QUEUE_SECONDS):
             raise QUEUE_OVERLOADED(retry_after=min(math.ceil(age), _MAX_RETRY_AFTER_SECONDS))
@@ -39,6 +42,6 @@ class QueueAges:
             try:
                 self._seconds = await BACKGROUND.run(self._canaries.seconds)
             except (RedisError, DomainError):
-                # A queue whose age is not known refuses no caller.
+                # A queue whose age is unknown refuses no caller.
                 self._seconds = {}
-            await asyncio.sleep(LOOK_AT_QUEUES_EVERY_SECONDS)
+            await asyncio.sleep(READ_EVERY_SECONDS)

@@ -1,10 +1,9 @@
-"""The subscription to notifications in Redis."""
+"""The process's subscription to the notifications in Redis."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 
-import redis
 import redis.asyncio
 
 from core.logging import get_logger
@@ -12,21 +11,25 @@ from storage.redis.notifications import CHANNEL, channel_of, job_topic
 
 log = get_logger(__name__)
 
-# A connection counts as dead after so many seconds without a message or a ping's answer.
+# A lost notification delays an event by at most this time.
+CHECK_EVERY_SECONDS = 1.0
+# A connection counts as dead after this time without a message or a response to a ping.
 _MAX_SILENCE_SECONDS = 4
 _PAUSE_BEFORE_RECONNECTING_SECONDS = 0.3
 
+# Receives a topic and its value.
 Listener = Callable[[str, str], None]
 
 
 class NotificationsSilent(Exception):
-    """The connection is silent, and does not answer pings."""
+    """The connection is silent, and doesn't answer pings."""
 
 
 class Subscriber:
-    """Receives the notifications for one process, by the name ``waiter``, and those for all.
+    """Passes notifications to listeners.
 
-    It passes topic and value to its listeners.
+    The subscriber receives the notifications for its process, which has the name ``waiter``, and
+    the notifications for all processes.
     """
 
     def __init__(self, client: redis.asyncio.Redis, waiter: str | None) -> None:
@@ -56,29 +59,26 @@ class Subscriber:
     async def _messages(self) -> AsyncIterator[str]:
         async with self._client.pubsub() as pubsub:
             await pubsub.subscribe(*self._channels)
-            silent = 0
-            while silent < _MAX_SILENCE_SECONDS:
+            silent_seconds = 0
+            while silent_seconds < _MAX_SILENCE_SECONDS:
                 message = await pubsub.get_message(timeout=1.0)
                 if message is None:
-                    silent += 1
-                    # A ping's answer counts as a message, so only a dead connection stays silent.
+                    silent_seconds += 1
+                    # The response to a ping counts as a message, so only a dead connection is
+                    # silent.
                     await pubsub.ping()
                     continue
-                silent = 0
+                silent_seconds = 0
                 if message["type"] == "message":
                     yield message["data"].decode()
         raise NotificationsSilent
 
 
-# How long a lost notification delays an event.
-LOOK_EVERY_SECONDS = 1.0
-
-
 @contextmanager
-def job_changes(
+def watch_jobs(
     subscriber: Subscriber, job_ids: Collection[int]
 ) -> Iterator[Callable[[], Awaitable[None]]]:
-    """Give a wait until one of the jobs has changed, or until it is time to look anyway."""
+    """Yield a function that waits until a job has changed, or until it is time to check anyway."""
     changed = asyncio.Event()
     topics = {job_topic(job_id) for job_id in job_ids}
 
@@ -86,10 +86,10 @@ def job_changes(
         if topic in topics:
             changed.set()
 
-    async def wait() -> None:
+    async def wait_for_change() -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(changed.wait(), LOOK_EVERY_SECONDS)
+            await asyncio.wait_for(changed.wait(), CHECK_EVERY_SECONDS)
         changed.clear()
 
     with subscriber.listening(listener):
-        yield wait
+        yield wait_for_change

@@ -1,20 +1,15 @@
-"""Waiting for a worker without holding a thread.
+"""Requests that wait for a result without holding a thread.
 
-A waiting request is a future in a map. A process has one subscriber, which receives notifications,
-and one loop for each kind of topic, which looks up results with a single query for all waiting
-requests: 500 of them cost no more queries than one. Notifications are only hints: the loop also
-looks every 300 ms, so that a lost one (a subscriber's connection can die silently) delays an answer
-by no more than that.
+A waiting request is a future in a map. Each kind of topic has one loop. The loop looks up the
+results of all waiting requests with a single query, so 500 requests need no more queries than one.
+
+Notifications are only hints, and a subscriber's connection can die silently. Therefore the loop
+also looks up all topics every 300 ms, which bounds the delay after a lost notification.
 """
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Iterator,
-    Mapping,
-)
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
@@ -29,9 +24,9 @@ from storage.redis.notifications import job_of
 
 log = get_logger(__name__)
 
-SWEEP_SECONDS = 0.3
+LOOK_UP_ALL_SECONDS = 0.3
 MAX_WAITING_REQUESTS = 2_000
-# Others can wait too, however many calls of one owner do.
+# This bound leaves room for other owners, however many requests of one owner wait.
 MAX_WAITING_REQUESTS_OF_AN_OWNER = 500
 
 V = TypeVar("V")
@@ -40,13 +35,14 @@ Lookup = Callable[[list[str]], Awaitable[Mapping[str, V]]]
 
 
 class Waiters(Generic[V]):
-    """Futures by topic, fulfilled by one loop that calls ``look`` with many topics at once.
+    """Futures by topic, which one loop fulfils.
 
-    ``look`` returns the values of the topics that are done, and leaves the others out.
+    The loop calls ``look_up`` with many topics at once. ``look_up`` returns the values of the
+    topics that have one.
     """
 
-    def __init__(self, look: Lookup[V]) -> None:
-        self._look = look
+    def __init__(self, look_up: Lookup[V]) -> None:
+        self._look_up = look_up
         self._futures: dict[str, set[asyncio.Future[V | None]]] = defaultdict(set)
         self._owners: Counter[int] = Counter()
         self._nudged: set[str] = set()
@@ -54,7 +50,7 @@ class Waiters(Generic[V]):
         self.closed = False
 
     def close(self) -> None:
-        """End all waits at once, as if their time had run out: the process is shutting down."""
+        """End all waits as if their time had run out, because the process is shutting down."""
         self.closed = True
         for futures in self._futures.values():
             for future in futures:
@@ -62,9 +58,9 @@ class Waiters(Generic[V]):
                     future.set_result(None)
 
     async def wait(self, topic: str, seconds: float, *, owner_id: int = 0) -> V | None:
-        """The value that ``look`` found for the topic, or ``None`` when the time ran out.
+        """Return the value of the topic, or ``None`` when the time has run out.
 
-        Raises ``queue.too_many_waiters``. The owner's share is looked at by ``check_room`` alone.
+        Raises ``queue.too_many_waiters``. Only ``check_room`` checks the owner's bound.
         """
         with self.registered(topic) as future, counted(self._owners, owner_id):
             self.nudge(topic)
@@ -73,7 +69,7 @@ class Waiters(Generic[V]):
             return None
 
     def check_room(self, owner_id: int) -> None:
-        """Refuse an owner's call that would wait, before anything of it is stored.
+        """Refuse a request that would have to wait, before any of its data is stored.
 
         Raises ``queue.too_many_waiters``, ``queue.too_many_of_yours``.
         """
@@ -83,7 +79,7 @@ class Waiters(Generic[V]):
             raise QUEUE_TOO_MANY_OF_YOURS()
 
     def nudge(self, topic: str) -> None:
-        """Look the topic up at once, since it may be done."""
+        """Look the topic up at once, because its value may have arrived."""
         if topic in self._futures:
             self._nudged.add(topic)
             self._wake.set()
@@ -95,22 +91,23 @@ class Waiters(Generic[V]):
 
     async def run(self) -> None:
         clock = asyncio.get_running_loop().time
-        look_at_all = clock() + SWEEP_SECONDS
+        look_up_all_at = clock() + LOOK_UP_ALL_SECONDS
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), look_at_all - clock())
+                await asyncio.wait_for(self._wake.wait(), look_up_all_at - clock())
             self._wake.clear()
-            topics, self._nudged = list(self._nudged), set()
-            if clock() >= look_at_all:
+            topics = list(self._nudged)
+            self._nudged = set()
+            if clock() >= look_up_all_at:
                 topics = list(self._futures)
-                look_at_all = clock() + SWEEP_SECONDS
+                look_up_all_at = clock() + LOOK_UP_ALL_SECONDS
             try:
-                found = await self._look(topics) if topics else {}
+                values = await self._look_up(topics) if topics else {}
             except Exception as error:  # noqa: BLE001 - no failed lookup may end the loop
                 log.warning("waiting.look_failed", reason=type(error).__name__)
-                await asyncio.sleep(SWEEP_SECONDS)
+                await asyncio.sleep(LOOK_UP_ALL_SECONDS)
             else:
-                for topic, value in found.items():
+                for topic, value in values.items():
                     self.fulfil(topic, value)
 
     @contextmanager
@@ -131,20 +128,22 @@ class Waiters(Generic[V]):
                 del self._futures[topic]
 
 
-def hear(waiters: Waiters[bool], topic: str, status: str) -> None:
-    """A listener of the subscriber.
+def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
+    """Look up a job whose notification says that it has ended.
 
-    A notification is only a hint, so the database is asked: pub/sub also carries those of other
-    deployments on the same Redis server, whichever database they use.
+    The database decides, because notifications also come from other deployments on the same Redis
+    server: pub/sub ignores the number of the Redis database.
     """
     if status in FINISHED:
         waiters.nudge(topic)
 
 
-def lookup(database: Database) -> Lookup[bool]:
-    def read(topics: list[str]) -> Mapping[str, bool]:
-        wanted = {topic: job_of(topic) for topic in topics}
-        finished = records.find_finished_jobs(database, list(wanted.values()))
-        return {topic: True for topic, job_id in wanted.items() if job_id in finished}
+def job_lookup(database: Database) -> Lookup[bool]:
+    """Return a lookup that finds the jobs that have ended."""
 
-    return lambda topics: BACKGROUND.run(read, topics)
+    def find_ended_jobs(topics: list[str]) -> Mapping[str, bool]:
+        job_ids = {topic: job_of(topic) for topic in topics}
+        finished_ids = records.find_finished_jobs(database, list(job_ids.values()))
+        return {topic: True for topic, job_id in job_ids.items() if job_id in finished_ids}
+
+    return lambda topics: BACKGROUND.run(find_ended_jobs, topics)

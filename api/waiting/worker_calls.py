@@ -74,8 +74,8 @@ class WorkerCalls:
             raise DomainError(**{**error, "kind": Kind(error["kind"])})
         return told["result"]
 
-    def hear(self, topic: str, value: str) -> None:
-        """Take the result that a notification brings, or look for it when the value is empty."""
+    def deliver(self, topic: str, value: str) -> None:
+        """Deliver the result that a notification contains. If it is empty, look the result up."""
         if value:
             self.results.fulfil(topic, value)
         else:

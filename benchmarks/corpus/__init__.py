@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.composer.post import Post
+from services.composer.text.post import Post
 
 _FOLDER = Path(__file__).parent
 LANGUAGES = {

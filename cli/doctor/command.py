@@ -16,7 +16,7 @@ from cli.doctor.store_checks import ask_broker, ask_cache, ask_database, ask_sto
 from cli.doctor.work_checks import ask_backup
 from cli.output import Json, fields, show_all
 from core.errors import SettingsError
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.settings import load_settings
 
 FAULTY = 1

@@ -1,47 +1,25 @@
-"""Spans: which steps a request or a job takes, and for how long, for a collector of the operator's.
+"""Records spans: the steps of a request or a job, with their durations.
 
-A process that has no collector to tell (``begin``) makes no span and imports nothing for it. A
-span says only what ``Attributes`` has: nothing that a person sent, nothing by which a person can be
-found, and no text of an error.
+An operator can name a collector that receives the spans. Without a collector, the process creates
+no spans and imports nothing for them. A span records only ``SpanAttributes``. It never contains
+what a person sent, what identifies a person, or the text of an error.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING
 
 from core.process import absent_modules
+from core.telemetry.attributes import SpanAttributes, StepKind
 
 if TYPE_CHECKING:
     from core.telemetry.tracing import Tracing
-
-StepKind = Literal["internal", "client", "producer"]
-
-# docs/tracing.md says what each means. The first names are those of OpenTelemetry's conventions.
-Attributes = TypedDict(
-    "Attributes",
-    {
-        "http.request.method": str,
-        "http.route": str,
-        "http.response.status_code": int,
-        "server.address": str,
-        "server.port": int,
-        "db.system.name": str,
-        "db.query.summary": str,
-        "messaging.destination.name": str,
-        "gen_ai.request.model": str,
-        "pressroom.job.id": int,
-        "pressroom.job.kind": str,
-        "pressroom.job.attempt": int,
-        "pressroom.request.kind": str,
-    },
-    total=False,
-)
 
 _tracing: "Tracing | None" = None
 NOTHING = nullcontext()
 
 
 def set_tracing(tracing: "Tracing | None") -> None:
-    global _tracing  # noqa: PLW0603 - one for the process, as its log is
+    global _tracing  # noqa: PLW0603 - one for the process, like its log
     _tracing = tracing
 
 
@@ -50,12 +28,12 @@ def is_recording() -> bool:
     return _tracing is not None and _tracing.is_recording()
 
 
-def span(
-    name: str, kind: StepKind = "internal", attributes: Attributes | None = None
+def step_span(
+    name: str, kind: StepKind = "internal", attributes: SpanAttributes | None = None
 ) -> AbstractContextManager[None]:
-    """A step of what the current span does; without one, nothing is recorded.
+    """Record a step of the current span; without a current span, record nothing.
 
-    Work that a process does by itself each second makes no traces.
+    Therefore the work that a process does each second leaves no traces.
     """
     if _tracing is None or not _tracing.is_recording():
         return NOTHING
@@ -63,49 +41,50 @@ def span(
 
 
 def request_span(name: str, callers: str | None) -> AbstractContextManager[None]:
-    """A trace of its own for a request, linked to the ``traceparent`` that its caller sent."""
+    """Start a new trace for a request, and link it to the ``traceparent`` that the caller sent."""
     return NOTHING if _tracing is None else _tracing.request(name, callers)
 
 
 def work_span(
-    name: str, traceparent: str | None, attributes: Attributes
+    name: str, traceparent: str | None, attributes: SpanAttributes
 ) -> AbstractContextManager[None]:
-    """Work that another process asked for, in the trace that was under way there."""
+    """Record work that another process requested, in the trace of that request."""
     return NOTHING if _tracing is None else _tracing.work(name, traceparent, attributes)
 
 
-def note(attributes: Attributes) -> None:
-    """Add to the current span."""
+def add_attributes(attributes: SpanAttributes) -> None:
+    """Add the attributes to the current span."""
     if _tracing is not None:
         _tracing.note(attributes)
 
 
 def note_route(method: str, route: str, status: int) -> None:
-    """Name the current span, that of a request, by what is known at the request's end."""
+    """Name the current span of a request after the route, at the end of the request."""
     if _tracing is not None:
         _tracing.name_request(method, route, status)
 
 
 def note_failure(error: Exception) -> None:
-    """For an error that does not leave the span's block: of its kind, and not of its text."""
+    """Record the kind of an error that doesn't leave the span's block, but not its text."""
     if _tracing is not None:
         _tracing.note_failure(error)
 
 
-def traceparent() -> str | None:
-    """The current span, for the process that goes on (W3C Trace Context); ``None`` without one."""
+def current_traceparent() -> str | None:
+    """Return the current span as W3C Trace Context, for the process that continues the trace."""
     return None if _tracing is None else _tracing.traceparent()
 
 
-def ids() -> dict[str, str]:
-    """The current span's ``trace_id`` and ``span_id``, for a log or an exemplar; empty without."""
+def current_ids() -> dict[str, str]:
+    """Return the ``trace_id`` and ``span_id`` of the current span, if there is one."""
     return {} if _tracing is None else _tracing.ids()
 
 
-def begin(process: str) -> None:
-    """Tell the collector that the environment names, if any, what this process does from now on.
+def start_tracing(process: str) -> None:
+    """Send spans from now on, if the environment names a collector.
 
-    ``process`` is its name there, such as ``pressroom-api``.
+    Args:
+        process: the name of the process in the traces, such as ``pressroom-api``.
     """
     from core.telemetry.collector import is_wanted
 
@@ -116,9 +95,9 @@ def begin(process: str) -> None:
         set_tracing(open_tracing(process))
 
 
-def end() -> None:
-    """Send what has not been sent, for a bounded time."""
+def stop_tracing() -> None:
+    """Send the remaining spans, for a bounded time."""
     if _tracing is not None:
-        ended = _tracing
+        tracing = _tracing
         set_tracing(None)
-        ended.close()
+        tracing.close()

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 
 from core.telemetry import spans
+from core.telemetry.attributes import SpanAttributes
 
 _VERB = re.compile(r"\s*([A-Za-z]+)")
 _TABLE = re.compile(
@@ -16,8 +17,8 @@ def statement_span(text: str) -> AbstractContextManager[None]:
     if not spans.is_recording():
         return spans.NOTHING
     summary = _summary(text)
-    about: spans.Attributes = {"db.system.name": "postgresql", "db.query.summary": summary}
-    return spans.span(summary, "client", about)
+    about: SpanAttributes = {"db.system.name": "postgresql", "db.query.summary": summary}
+    return spans.step_span(summary, "client", about)
 
 
 @lru_cache(maxsize=4096)

@@ -21,8 +21,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from core.errors import DomainError
 from core.logging import get_logger
+from core.telemetry.attributes import SpanAttributes, StepKind
 from core.telemetry.collector import names_service
-from core.telemetry.spans import Attributes, StepKind
 
 log = get_logger(__name__)
 
@@ -42,7 +42,7 @@ class Tracing:
         return trace.get_current_span().is_recording()
 
     def step(
-        self, name: str, kind: StepKind, attributes: Attributes
+        self, name: str, kind: StepKind, attributes: SpanAttributes
     ) -> AbstractContextManager[None]:
         return self._current(name, SpanKind[kind.upper()], attributes)
 
@@ -54,11 +54,11 @@ class Tracing:
         return self._current(name, SpanKind.SERVER, {}, _NO_PARENT, links)
 
     def work(
-        self, name: str, traceparent: str | None, attributes: Attributes
+        self, name: str, traceparent: str | None, attributes: SpanAttributes
     ) -> AbstractContextManager[None]:
         return self._current(name, SpanKind.CONSUMER, attributes, _extracted(traceparent))
 
-    def note(self, attributes: Attributes) -> None:
+    def note(self, attributes: SpanAttributes) -> None:
         trace.get_current_span().set_attributes(_plain(attributes))
 
     def name_request(self, method: str, route: str, status: int) -> None:
@@ -91,7 +91,7 @@ class Tracing:
         self,
         name: str,
         kind: SpanKind,
-        attributes: Attributes,
+        attributes: SpanAttributes,
         parent: Context | None = None,
         links: list[Link] | None = None,
     ) -> Iterator[None]:
@@ -121,7 +121,7 @@ def _extracted(traceparent: str | None) -> Context:
     return _PROPAGATOR.extract({_HEADER: traceparent or ""}, _NO_PARENT)
 
 
-def _plain(attributes: Attributes) -> dict[str, Any]:
+def _plain(attributes: SpanAttributes) -> dict[str, Any]:
     return {**attributes}
 
 

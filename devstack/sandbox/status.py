@@ -21,7 +21,7 @@ from devstack.sandbox import render
 if TYPE_CHECKING:
     import httpx2
 
-LOOK_EVERY_SECONDS = 2.0
+CHECK_EVERY_SECONDS = 2.0
 # Figures from before a longer gap say nothing of now.
 _MAX_GAP_SECONDS = 60.0
 _SECOND_LOOK_AFTER_SECONDS = 0.5
@@ -111,7 +111,7 @@ class StatusFigures:
             await self._read()
             await asyncio.sleep(_SECOND_LOOK_AFTER_SECONDS)
         # Pages that are open together share their looks.
-        if age > LOOK_EVERY_SECONDS / 2:
+        if age > CHECK_EVERY_SECONDS / 2:
             await self._read()
 
     def up(self) -> dict[str, bool]:
@@ -191,7 +191,7 @@ def make_router(figures: StatusFigures) -> APIRouter:
             "status.html",
             up=figures.up(),
             plots=plots,
-            every=int(LOOK_EVERY_SECONDS * 1000),
+            every=int(CHECK_EVERY_SECONDS * 1000),
             width=WIDTH,
             height=HEIGHT,
             is_watched=bool(figures.sources),

@@ -9,14 +9,14 @@ from contextlib import suppress
 from decimal import Decimal
 
 from core.errors import DomainError
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.settings import SettingsError, load_settings
 from devstack.supervisor import home_folder
 from devstack.supervisor.home_folder import Home, read_json_object, write_private_json
 from models import Plan, User
 from services.access import api_keys
 from services.accounts import accounts
-from services.credits import ledger
+from services.credits import ledger, ledger_pages
 from services.paging import PageRequest
 from services.subscriptions import lists
 from storage.migrations.run import migrate
@@ -48,8 +48,8 @@ def ensure(home: Home, resources: Resources, password: str) -> None:
         }
         owner_id = owner.id
     # Once: an account that was ever used has entries.
-    if not ledger.page(resources.database, owner_id, PageRequest(1)).rows:
-        ledger.grant(resources.database, owner_id, CREDITS, source_id="demo")
+    if not ledger_pages.list_entries(resources.database, owner_id, PageRequest(1)).rows:
+        ledger.grant_credits(resources.database, owner_id, CREDITS, source_id="demo")
     # Kept in the home, since a key is shown only once.
     write_private_json(home.demo_file, demo)
 

@@ -209,7 +209,7 @@ async def send(target: Target, body: dict[str, Any], seconds: float) -> bytes:
     url = f"{target.base_url.rstrip('/')}/chat/completions"
     try:
         with http_client.call_span("POST", url):
-            spans.note({"gen_ai.request.model": body["model"]})
+            spans.add_attributes({"gen_ai.request.model": body["model"]})
             async with http_client.open_client(bounds) as client:
                 reply = await client.post(url, json=body, headers=headers)
             if reply.status_code != HTTPStatus.OK:

@@ -27,6 +27,7 @@ from core.errors import mailing as errors
 from core.errors.mailing import MAIL_UNWRITABLE
 from core.settings.mail_server import MailSecurity, MailSender, MailServer
 from core.telemetry import spans
+from core.telemetry.attributes import SpanAttributes
 from integrations.mail.port import Mail
 
 _KEY = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
@@ -143,9 +144,9 @@ class SmtpMailer:
         address = f"{recipient.ascii_local_part or recipient.local_part}@{recipient.ascii_domain}"
         message = compose(mail, self.sender, address)
         options = [] if address.isascii() else ["SMTPUTF8", "BODY=8BITMIME"]
-        about: spans.Attributes = {"server.address": self.server.host}
+        about: SpanAttributes = {"server.address": self.server.host}
         with (
-            spans.span("mail", "client", about),
+            spans.step_span("mail", "client", about),
             self.breaker.guarding(),
             time_limit(self.timeout),
             self._logged_in() as connection,

@@ -21,7 +21,7 @@ from services.access.caller import Caller
 from services.paging import WHOLE, PageOfRows, PageRequest
 from services.security_events import EventType, record
 from storage.database import Database, Statement
-from storage.unit_of_work import UnitOfWork, note_once
+from storage.unit_of_work import UnitOfWork, record_moment_once
 
 # The last use of a key is written at most this often, so that a busy key is no hot row.
 _LAST_USE_RESOLUTION = timedelta(minutes=1)
@@ -149,8 +149,8 @@ def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
     # The lock comes first: the key makes no other one meanwhile.
     sessions.lock_person(uow, key.user_id)
     others = ApiKey.id.in_(family(key_id)), ApiKey.id != key_id
-    made_by_it = note_once(uow, ApiKey.revoked_at, *others)
-    revoked = note_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
+    made_by_it = record_moment_once(uow, ApiKey.revoked_at, *others)
+    revoked = record_moment_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
     if keys := revoked + made_by_it:
         record(uow, key.user_id, EventType.KEY_ENDED, key_id=key_id, keys=keys)
     return revoked
@@ -166,7 +166,7 @@ def family(key_id: int) -> Select[tuple[int]]:
 def revoke_all(uow: UnitOfWork, user_id: int, *, but: Collection[int]) -> None:
     """Revoke the keys of a person whom the caller has locked, except those that they keep."""
     others = (ApiKey.user_id == user_id, ApiKey.id.not_in(but))
-    revoked = note_once(uow, ApiKey.revoked_at, *others)
+    revoked = record_moment_once(uow, ApiKey.revoked_at, *others)
     if revoked:
         record(uow, user_id, EventType.KEY_ENDED, keys=revoked)
 

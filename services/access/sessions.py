@@ -21,7 +21,7 @@ from services.access.caller import Caller
 from services.event_origins import Credential, CredentialKind
 from services.security_events import EventType, record
 from storage.database import Database, Statement
-from storage.unit_of_work import UnitOfWork, note_once
+from storage.unit_of_work import UnitOfWork, record_moment_once
 
 # A stolen session that its person forgot is worth less so: no key outlives it. Keys and tokens are
 # for programs, which can't log in, and are not asked. Such a request locks its person and then
@@ -172,7 +172,7 @@ def end(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
     session = uow.session.get(UserSession, session_id)
     if session is None or user_id not in (None, session.user_id):
         raise errors.SESSION_NOT_FOUND()
-    ended = note_once(uow, UserSession.ended_at, UserSession.id == session_id)
+    ended = record_moment_once(uow, UserSession.ended_at, UserSession.id == session_id)
     if ended:
         record(uow, session.user_id, EventType.SESSION_ENDED, session_id=session_id)
     return ended
@@ -181,7 +181,7 @@ def end(uow: UnitOfWork, session_id: int, *, user_id: int | None = None) -> int:
 def end_all(uow: UnitOfWork, user_id: int, *, but: int | None = None) -> int:
     """End the user's sessions except ``but``; returns how many ended."""
     others = (UserSession.user_id == user_id, UserSession.id.is_distinct_from(but))
-    ended = note_once(uow, UserSession.ended_at, *others)
+    ended = record_moment_once(uow, UserSession.ended_at, *others)
     if ended:
         record(uow, user_id, EventType.SESSION_ENDED, sessions=ended)
     return ended

@@ -98,7 +98,7 @@ class MailKind(StrEnum):
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
-    # To readers, by a job of its own (`services/subscriptions/preferences.py`).
+    # To readers, by a job of its own (`services/subscriptions/preferences/link_mails.py`).
     PREFERENCES = "preferences"
 
 

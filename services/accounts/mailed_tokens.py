@@ -17,7 +17,7 @@ from core.errors.catalogue import ErrorType
 from core.errors.people import LINK_INVALID, LINK_USED
 from core.settings import Settings
 from models import MailedLink
-from storage.unit_of_work import UnitOfWork, note_once
+from storage.unit_of_work import UnitOfWork, record_moment_once
 
 _PURPOSE = "mailed-link"
 
@@ -93,7 +93,7 @@ def read(
 
 def use(uow: UnitOfWork, opened: MailedLink, *, used: ErrorType = LINK_USED) -> None:
     """Use the token up; raises ``used`` when it was used before."""
-    if not note_once(uow, MailedLink.used_at, MailedLink.id == opened.id):
+    if not record_moment_once(uow, MailedLink.used_at, MailedLink.id == opened.id):
         raise used()
 
 

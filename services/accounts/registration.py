@@ -18,7 +18,7 @@ from services.accounts import account_mails, accounts, mailed_tokens, passwords
 from services.accounts.account_mails import MailKind
 from services.accounts.mailed_tokens import Purpose
 from services.security_events import EventType, record
-from storage.unit_of_work import UnitOfWork, note_once
+from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_USER_NAME_CHARACTERS = 200
 _CHANGING = MailedLink.purpose.in_((Purpose.RESET_PASSWORD, Purpose.CHANGE_ADDRESS))
@@ -134,7 +134,7 @@ def move(uow: UnitOfWork, person: User, email: str, caller: Caller, *, shown: bo
     """
     sessions.end_all(uow, person.id, but=caller.session_id)
     old = person.email
-    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
+    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     accounts.note_move(uow, person, left=old, shown=shown)
@@ -175,9 +175,9 @@ def move_back(
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     person.password_hash = password_hash
     sessions.end_all(uow, person.id)
-    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
+    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     undos = MailedLink.purpose == Purpose.UNDO_ADDRESS, MailedLink.created_at > since
-    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, *undos)
+    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, *undos)
     record(uow, person.id, EventType.ADDRESS_UNDONE)
 
 
@@ -206,7 +206,7 @@ def _lock_person(uow: UnitOfWork, user_id: int) -> User:
 def _set_password(uow: UnitOfWork, person: User, password_hash: str, *, but: int | None) -> None:
     person.password_hash = password_hash
     sessions.end_all(uow, person.id, but=but)
-    note_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
+    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     account_mails.mail_person(uow, MailKind.PASSWORD_CHANGED, person)
 
 

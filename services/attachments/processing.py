@@ -1,3 +1,5 @@
+"""Converts an uploaded image in a worker, and makes its attachment ready."""
+
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -20,68 +22,74 @@ from storage.encryption import Tampered, seal, unseal
 from storage.objects import ObjectMissing
 from storage.resources import Resources
 
-# An object that no attachment names by then was written by a worker that lost its lease, or died.
+# An object that no row names after this time was written by a worker that lost its lease or died.
 _UNNAMED_FOR = timedelta(hours=1)
 
 
-def converter(_: Resources) -> ConverterProcess:
+def create_converter(_: Resources) -> ConverterProcess:
     return ConverterProcess()
 
 
-def process(resources: Resources, lease: Lease, images: ConverterProcess) -> None:
-    """Convert one upload and make it ready with its renditions, all or nothing.
+def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess) -> None:
+    """Convert one upload with its renditions, and make it ready in one transaction.
 
-    Raises a ``DomainError`` with the reason, also when the image grew beyond the plan's room.
+    Raises a ``DomainError`` with the reason, for example if the quota has no room for the image.
     """
     with resources.unit_of_work() as uow:
         attachment = uow.session.get(Attachment, lease.subject_id)
     if attachment is None:
         raise JobCancelled
     key = files.data_key(resources, attachment)
-    source = files.original_key(attachment)
+    source = files.original_key(attachment.hash_id)
     try:
         original = unseal(resources.objects.get(source), key, source)
     except ObjectMissing:
         raise ATTACHMENT_ORIGINAL_MISSING() from None
     except Tampered as error:
         raise ATTACHMENT_DAMAGED() from error
-    converted = _converted(images, original, attachment)
+    converted = _convert_image(images, original, attachment)
     lease.check_cancelled()
-    made = files.converted_files(attachment, converted)
+    converted_files = files.converted_files(attachment, converted)
     with resources.unit_of_work() as uow:
-        # While this worker holds the lease, so that its row is older than its successor's commit.
+        # Renew the lease first: this removal is then older than the commit of any later worker.
         renew_lease(uow, lease)
         removals.forget(uow, *files.keys_of_files(attachment), after=_UNNAMED_FOR)
-    for file, data in made:
+    for file, data in converted_files:
         target = files.key_of_file(attachment, file)
-        # Two attempts may write this object at once; both write the same bytes.
+        # Two attempts may write this object at the same time. Both write the same bytes.
         resources.objects.put(target, seal(data, key, target), file.mime_type)
     with resources.unit_of_work() as uow:
         complete_job(uow, lease, {"hash_id": attachment.hash_id})
         row = uow.session.get_one(Attachment, attachment.id)
-        growth = sum(file.size for file, _ in made) - row.original_size
+        growth = sum(file.size for file, _ in converted_files) - row.original_size
         if growth > 0:
             quotas.require(uow, row.user_id, PlanQuota.STORAGE_MB, more=growth)
-        _describe(row, converted, [file for file, _ in made])
+        _fill_row(row, converted, [file for file, _ in converted_files])
         if not all(removals.keep(uow, key) for key in files.keys_of_files(row)):
             raise TransientError("The storage still removes an earlier copy of the file.")
         removals.forget(uow, source)
         announce(uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id)
 
 
-def _converted(images: ConverterProcess, original: bytes, attachment: Attachment) -> ConvertedImage:
+def _convert_image(
+    images: ConverterProcess, original: bytes, attachment: Attachment
+) -> ConvertedImage:
     try:
-        with spans.span("convert image"):
+        with spans.step_span("convert image"):
             return images.convert(original, with_renditions=attachment.renditions is not None)
     except UnreadableImage as error:
         raise DomainError(Kind.INVALID, error.code, error.message) from error
 
 
-def _describe(row: Attachment, converted: ConvertedImage, made: Sequence[MediaFile]) -> None:
-    whole, *renditions = made
-    row.status, row.mime_type = AttachmentStatus.READY, whole.mime_type
-    row.size, row.checksum = whole.size, whole.checksum
-    row.width, row.height = whole.width, whole.height
-    row.frames, row.blurhash = converted.frames, converted.blurhash
+def _fill_row(row: Attachment, converted: ConvertedImage, media: Sequence[MediaFile]) -> None:
+    image, *renditions = media
+    row.status = AttachmentStatus.READY
+    row.mime_type = image.mime_type
+    row.size = image.size
+    row.checksum = image.checksum
+    row.width = image.width
+    row.height = image.height
+    row.frames = converted.frames
+    row.blurhash = converted.blurhash
     if row.renditions is not None:
         row.renditions = [asdict(each) for each in renditions]

@@ -1,3 +1,5 @@
+"""The attachments of a caller: how they are read, changed, linked and deleted."""
+
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -25,11 +27,13 @@ from storage.objects import ObjectMissing
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
+MEDIA_URLS = SignedUrls("media-link", prefix="/media/")
+MAX_LINK_LIFETIME = timedelta(days=7)
 _HASH_ID = re.compile(r"[a-z0-9]{12}\Z")
 
 
-def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
-    """Return the caller's attachment; raises ``attachment.not_found``."""
+def get_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
+    """Return the caller's attachment. Raises ``attachment.not_found``."""
     query = select(Attachment).where(
         Attachment.hash_id == hash_id, Attachment.user_id == caller.user_id
     )
@@ -39,7 +43,7 @@ def get(uow: UnitOfWork, caller: Caller, hash_id: str) -> Attachment:
     return attachment
 
 
-def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
+def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
     """Return an accepted upload's record, or the error that says why there is none."""
     attachment = uow.session.get(Attachment, accepted.subject_id)
     if attachment is not None and attachment.status != AttachmentStatus.FAILED:
@@ -51,23 +55,28 @@ def outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainError:
 
 
 def forget_failed(uow: UnitOfWork, accepted: AcceptedJob) -> None:
-    """Delete the record of an upload that failed: its job keeps the reason."""
-    failed = Attachment.status == AttachmentStatus.FAILED
-    uow.session.execute(delete(Attachment).where(Attachment.id == accepted.subject_id, failed))
+    """Delete the record of a failed upload. Its job keeps the reason."""
+    has_failed = Attachment.status == AttachmentStatus.FAILED
+    statement = delete(Attachment).where(Attachment.id == accepted.subject_id, has_failed)
+    uow.session.execute(statement)
 
 
-def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[Attachment]:
-    """Return the caller's attachments, newest first; raises ``cursor.invalid``."""
+def list_attachments(
+    uow: UnitOfWork, caller: Caller, wanted: PageRequest
+) -> PageOfRows[Attachment]:
+    """Return the caller's attachments, newest first. Raises ``cursor.invalid``."""
     query = paging.of_owner(select(Attachment), Attachment.user_id, caller.user_id, wanted)
     return paging.read(uow, query, wanted)
 
 
-def change(uow: UnitOfWork, caller: Caller, hash_id: str, changes: Mapping[str, Any]) -> Attachment:
-    """Set those of ``alt_text``, ``title`` and ``tags`` that are given; returns the record.
+def change_attachment(
+    uow: UnitOfWork, caller: Caller, hash_id: str, changes: Mapping[str, Any]
+) -> Attachment:
+    """Change ``alt_text``, ``title`` or ``tags``, and return the record.
 
-    The first of tags that differ in their case alone stays. Raises ``attachment.not_found``.
+    If tags differ only in case, the first one stays. Raises ``attachment.not_found``.
     """
-    attachment = get(uow, caller, hash_id)
+    attachment = get_attachment(uow, caller, hash_id)
     for name, value in changes.items():
         setattr(attachment, name, _without_repeats(value) if name == "tags" else value)
     uow.session.flush()
@@ -75,31 +84,34 @@ def change(uow: UnitOfWork, caller: Caller, hash_id: str, changes: Mapping[str, 
 
 
 def _without_repeats(tags: Sequence[str]) -> list[str]:
-    kept = dict[str, str]()
+    tag_by_folded = dict[str, str]()
     for tag in tags:
-        kept.setdefault(tag.casefold(), tag)
-    return list(kept.values())
+        tag_by_folded.setdefault(tag.casefold(), tag)
+    return list(tag_by_folded.values())
 
 
-def remove(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
-    """Cancel the attachment's job, delete it and its objects; raises ``attachment.not_found``."""
-    row = get(uow, caller, hash_id)
+def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
+    """Cancel the job, and delete the row and its objects. Raises ``attachment.not_found``."""
+    row = get_attachment(uow, caller, hash_id)
     processing = select(Job).where(records.is_working_on(row.id, [PROCESS_ATTACHMENT], row.user_id))
     for job in uow.session.scalars(processing.with_for_update()):
-        # A worker that runs it finds its lease gone.
+        # A worker that runs the job loses its lease.
         records.cancel_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(row)
     announce(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
-    removals.forget(uow, *files.keys_of_files(row), files.original_key(row))
+    removals.forget(uow, *files.keys_of_files(row), files.original_key(row.hash_id))
     return 1
 
 
 def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
-    """Return the file of this name, with its ready attachment; raises ``media.not_found``."""
+    """Return the ready attachment with a file of this name, and the file.
+
+    Raises ``media.not_found``.
+    """
     hash_id = files.hash_id_in(filename)
-    is_ready = Attachment.hash_id == hash_id, Attachment.status == AttachmentStatus.READY
-    query = select(Attachment).join(User, User.id == Attachment.user_id).where(*is_ready)
-    # The files of a person who is erased go one by one.
+    query = select(Attachment).join(User, User.id == Attachment.user_id)
+    query = query.where(Attachment.hash_id == hash_id, Attachment.status == AttachmentStatus.READY)
+    # The files of an erased person are hidden at once, and removed one by one.
     attachment = uow.session.scalar(query.where(User.erased_at.is_(None))) if hash_id else None
     file = files.file_named(attachment, filename) if attachment else None
     if attachment is None or file is None:
@@ -108,7 +120,7 @@ def find_media(uow: UnitOfWork, filename: str) -> tuple[Attachment, MediaFile]:
 
 
 def read_decrypted(resources: Resources, attachment: Attachment, file: MediaFile) -> bytes:
-    """Return an encrypted file's plain bytes; all are verified before any is returned."""
+    """Return the plain bytes of an encrypted file, after verifying all of them."""
     key = files.key_of_file(attachment, file)
     try:
         return unseal(resources.objects.get(key), files.data_key(resources, attachment), key)
@@ -118,11 +130,7 @@ def read_decrypted(resources: Resources, attachment: Attachment, file: MediaFile
         raise errors.MEDIA_DAMAGED() from error
 
 
-MEDIA_URLS = SignedUrls("media-link", prefix="/media/")
-MAX_LINK_LIFETIME = timedelta(days=7)
-
-
-def create_link(
+def sign_link(
     uow: UnitOfWork, caller: Caller, hash_id: str, *, expires_in: int, filename: str | None = None
 ) -> tuple[str, datetime]:
     """Return a signed URL of one file in an encrypted attachment, and the URL's expiry time.
@@ -134,7 +142,7 @@ def create_link(
         filename: the name of the file, or ``None`` for the main file.
     """
     require_recent_login(uow, caller)
-    attachment = get(uow, caller, hash_id)
+    attachment = get_attachment(uow, caller, hash_id)
     max_seconds = int(MAX_LINK_LIFETIME.total_seconds())
     if not 1 <= expires_in <= max_seconds:
         raise errors.SIGNED_LINK_EXPIRES_IN(longest=max_seconds)

@@ -1,9 +1,8 @@
-"""Strays: objects that no row names, and rows whose object is gone.
+"""Strays: objects that no row names, and rows whose object is missing.
 
 A crash, or a connection that breaks at the wrong moment, may leave an object without a row. A
-bucket restored from an older copy may lack an object that a row names. The search through the
-converted images reads objects and rows in the order of their names, side by side, so that it needs
-little memory for any number.
+bucket that is restored from an older copy may lack an object that a row names. The search reads
+objects and rows in the order of their keys and merges them, so it needs little memory.
 """
 
 import heapq
@@ -27,12 +26,12 @@ SWEEP_UPLOADS = register_maintenance(
     every=timedelta(hours=1),
     run=lambda resources, began_at: sweep_uploads(resources, now=began_at),
 )
-# A younger object or row may be that of a running request or job, which writes the other soon.
+# A younger object or row may belong to a running request or job, which has yet to write the other.
 STRAY_GRACE = timedelta(hours=1)
 _MAX_BATCH_ROWS = 1000
-# Few, since a stray is looked at once more right before it goes.
+# The batch is small because each stray is checked again just before its removal.
 _MAX_REMOVED_AT_ONCE = 100
-# The original of a failed one stays for a while, and then has its removal.
+# The original of a failed upload stays for a while, and its removal is scheduled.
 _WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
 
@@ -47,7 +46,7 @@ class Stray:
     key: str
 
 
-def find(resources: Resources, *, now: datetime) -> Iterator[Stray]:
+def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
     """Yield every stray that is older than the grace period."""
     before = now - STRAY_GRACE
     for prefix in (MEDIA, RENDITIONS):
@@ -56,8 +55,8 @@ def find(resources: Resources, *, now: datetime) -> Iterator[Stray]:
             for item in resources.objects.stored(prefix)
         )
         named = _named(resources, prefix, before)
-        for key, found in groupby(heapq.merge(stored, named), key=itemgetter(0)):
-            (_, is_old, kind), *others = found
+        for key, entries in groupby(heapq.merge(stored, named), key=itemgetter(0)):
+            (_, is_old, kind), *others = entries
             stray = Stray(kind, key)
             # Object and row were read at different moments, so check this one again.
             if is_old and not others and _is_still_stray(resources, stray):
@@ -65,8 +64,8 @@ def find(resources: Resources, *, now: datetime) -> Iterator[Stray]:
     yield from _stray_originals(resources, before)
 
 
-def mend(resources: Resources, stray: Stray) -> None:
-    """Remove an object that no row names; fail a row without its image, or cut off a rendition."""
+def mend_stray(resources: Resources, stray: Stray) -> None:
+    """Remove an object without a row, or fail or shorten a row without its object."""
     if stray.kind is StrayKind.OBJECT_WITHOUT_ROW:
         resources.objects.remove(stray.key)
         return
@@ -82,18 +81,18 @@ def mend(resources: Resources, stray: Stray) -> None:
         row.status = AttachmentStatus.FAILED
         row.error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
         if row.renditions is not None:
-            # Their objects, which no row names then, are found next.
+            # The search then finds the objects of the renditions, because no row names them.
             row.renditions = []
 
 
 def sweep_uploads(resources: Resources, *, now: datetime) -> int:
-    """Remove originals that no attachment waits for, and return their number.
+    """Remove originals that a crash left behind, and return their number.
 
-    A crash leaves them. The cost is that of the originals that are there, whatever the number of
-    attachments. Converted images are not looked at: each is named by a row or by its removal from
-    before it is written until it is gone.
+    The cost depends on the number of originals, not on the number of attachments. Converted images
+    can't be left behind: a row or a scheduled removal names each of them at all times.
     """
-    removed, strays = 0, _stray_originals(resources, now - STRAY_GRACE)
+    removed = 0
+    strays = _stray_originals(resources, now - STRAY_GRACE)
     while keys := [each.key for each in islice(strays, _MAX_REMOVED_AT_ONCE)]:
         resources.objects.remove(*keys)
         removed += len(keys)
@@ -101,7 +100,7 @@ def sweep_uploads(resources: Resources, *, now: datetime) -> int:
 
 
 def _stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
-    """An original is there while its upload is processed, and for a while after a failure."""
+    """Yield the originals whose upload is neither being processed nor failed recently."""
     stored = resources.objects.stored(ORIGINALS)
     old = (item.key for item in stored if item.modified_at < before)
     while keys := list(islice(old, _MAX_BATCH_ROWS)):
@@ -113,7 +112,7 @@ def _stray_originals(resources: Resources, before: datetime) -> Iterator[Stray]:
             named_keys = {ORIGINALS + hash_id for hash_id in uow.session.scalars(named)}
         for key in keys:
             stray = Stray(StrayKind.OBJECT_WITHOUT_ROW, key)
-            # The row may have been written while the keys were read.
+            # The row may have been written after the query.
             if key not in named_keys and _is_still_stray(resources, stray):
                 yield stray
 
@@ -128,7 +127,7 @@ def _is_still_stray(resources: Resources, stray: Stray) -> bool:
 
 
 def _row_of(key: str) -> Select[Attachment]:
-    """The row that may name the object."""
+    """The query of the row that may name the object."""
     prefix, _, name = key.partition("/")
     if f"{prefix}/" == MEDIA:
         return select(Attachment).where(Attachment.filename == name)
@@ -139,13 +138,13 @@ def _is_named(row: Attachment, key: str) -> bool:
     if key.startswith(ORIGINALS):
         return row.status in _WITH_ORIGINAL
     if row.status == AttachmentStatus.PROCESSING:
-        # All that its worker may write.
+        # The worker may have written any of these files.
         return key.startswith(tuple(files.keys_of_files(row)))
     return row.status == AttachmentStatus.READY and key in _keys_of(row, key)
 
 
 def _keys_of(row: Attachment, like: str) -> Sequence[str]:
-    """The keys of the ready row's files, of the kind of this one, in the order of their bytes."""
+    """Return the keys of the ready row's files in the same folder as ``like``, sorted."""
     if like.startswith(MEDIA):
         return [files.media_key(row)]
     return sorted(files.key_of_file(row, each) for each in files.rendition_files(row))
@@ -156,16 +155,16 @@ def _named(
 ) -> Iterator[tuple[str, bool, StrayKind]]:
     """Yield the keys with this prefix that rows name, in the bucket's order of keys.
 
-    With each is told whether its object must exist, since the row is old enough. A row names its
-    converted image from the start, which must exist once the row is ready, and its renditions then.
+    The second value says whether the object must exist. The row names its converted image from the
+    start, but the image and the renditions must exist only once the row is ready and old enough.
     """
-    last = ""
+    last_hash_id = ""
     query = select(Attachment).order_by(Attachment.hash_id).limit(_MAX_BATCH_ROWS)
     if prefix == RENDITIONS:
         query = query.where(Attachment.renditions.is_not(None))
     while True:
         with resources.unit_of_work() as uow:
-            batch = uow.session.scalars(query.where(Attachment.hash_id > last)).all()
+            batch = uow.session.scalars(query.where(Attachment.hash_id > last_hash_id)).all()
         for row in batch:
             if row.status in (AttachmentStatus.READY, AttachmentStatus.PROCESSING):
                 is_required = row.status == AttachmentStatus.READY and row.updated_at < before
@@ -173,4 +172,4 @@ def _named(
                     yield key, is_required, StrayKind.ROW_WITHOUT_OBJECT
         if len(batch) < _MAX_BATCH_ROWS:
             return
-        last = batch[-1].hash_id
+        last_hash_id = batch[-1].hash_id

@@ -1,3 +1,5 @@
+"""Accepts an uploaded image, and registers the job that converts it."""
+
 import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,16 +14,18 @@ from core.settings.notations import PlanQuota
 from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
 from services import removals
+from services.access import quotas
 from services.access.caller import Caller
 from services.attachments.files import original_key
 from services.attachments.images.outcome import ALLOWED_EXTENSIONS, ImageType, sniff
 from services.feed.catalogue import FeedEventType, announce
 from services.jobs import idempotency
-from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
 from services.jobs.records import KEPT_FOR_RETRY, describe_error, is_retry_sensible
-from storage.encryption import seal
+from storage.encryption import WrappedKey, seal
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -30,6 +34,8 @@ MAX_IMAGE_FILENAME_CHARACTERS = 255
 
 @dataclass(frozen=True)
 class Upload:
+    """An image that a caller uploads."""
+
     filename: str
     data: bytes
     encrypted: bool
@@ -41,27 +47,36 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
     row = uow.session.get(Attachment, job.subject_id)
     if row is None:
         return
-    error, told = describe_error(job), FeedEventType.ATTACHMENT_FAILED
-    row.status, row.error = AttachmentStatus.FAILED, error
-    code = None if error is None else str(error["code"])
-    announce(uow, row.user_id, told, row.id, hash_id=row.hash_id, code=code)
-    kept_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
-    removals.forget(uow, original_key(row), after=kept_for)
+    error = describe_error(job)
+    row.status = AttachmentStatus.FAILED
+    row.error = error
+    announce(
+        uow,
+        row.user_id,
+        FeedEventType.ATTACHMENT_FAILED,
+        row.id,
+        hash_id=row.hash_id,
+        code=None if error is None else str(error["code"]),
+    )
+    retention = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
+    removals.forget(uow, original_key(row.hash_id), after=retention)
 
 
 def _process_again(uow: UnitOfWork, job: Job) -> bool:
+    """Restart the conversion, and return whether the original still exists."""
     attachment = uow.session.get(Attachment, job.subject_id)
-    if attachment is None or not removals.keep(uow, original_key(attachment)):
+    if attachment is None or not removals.keep(uow, original_key(attachment.hash_id)):
         return False
-    attachment.status, attachment.error = AttachmentStatus.PROCESSING, None
+    attachment.status = AttachmentStatus.PROCESSING
+    attachment.error = None
     return True
 
 
 def _process(resources: Resources, lease: Lease) -> None:
-    # Imported here: the API must not load what decodes images.
+    # Imported here, because the API must not load the image decoders.
     from services.attachments import processing
 
-    processing.process(resources, lease, resources.shared(processing.converter))
+    processing.convert_upload(resources, lease, resources.shared(processing.create_converter))
 
 
 PROCESS_ATTACHMENT = register_kind(
@@ -77,56 +92,83 @@ PROCESS_ATTACHMENT = register_kind(
 )
 
 
-def accept(
+def accept_upload(
     resources: Resources, caller: Caller, upload: Upload, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Refuse an upload, or store it and then queue its conversion.
+    """Validate and store an upload, and enqueue its conversion.
 
     Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``,
     ``quota.exceeded``, and what ``services.jobs.idempotency`` raises.
     """
-    image_type = check(upload)
+    image_type = validate_upload(upload)
+    earlier = idempotency.find_accepted(resources, key)
+    if earlier is not None:
+        return earlier
+    hash_id = ids.random_hash_id()
+    data_key: bytes | None = None
+    wrapped: WrappedKey | None = None
+    if upload.encrypted:
+        data_key, wrapped = resources.key_wrapper.new_key(hash_id)
+    # The object is stored before the row that names it: a crash between them leaves a stray
+    # object, which a sweep removes, and never a row without its object.
+    object_key = original_key(hash_id)
+    sealed = seal(upload.data, data_key, object_key)
+    resources.objects.put(object_key, sealed, "application/octet-stream")
 
-    def store() -> Job:
-        hash_id = ids.random_hash_id()
-        stored_as = ImageType.PNG if image_type is ImageType.ICO else ImageType.WEBP
-        wrapper = resources.key_wrapper
-        data_key, wrapped = wrapper.new_key(hash_id) if upload.encrypted else (None, None)
-        attachment = Attachment(
-            user_id=caller.user_id,
-            hash_id=hash_id,
-            status=AttachmentStatus.PROCESSING,
-            encrypted=upload.encrypted,
-            wrapped_key=wrapped.data if wrapped else None,
-            wrapped_by=wrapped.wrapped_by if wrapped else None,
-            mime_type=stored_as.mime_type,
-            filename=f"{hash_id}.{stored_as}",
-            original_filename=upload.filename,
-            original_mime_type=image_type.mime_type,
-            original_size=len(upload.data),
-            original_checksum=hashlib.sha256(upload.data).hexdigest(),
-            renditions=[] if upload.with_renditions else None,
+    def store_row(uow: UnitOfWork) -> Job:
+        quotas.require(uow, caller.user_id, PlanQuota.STORAGE_MB, more=len(upload.data))
+        attachment = _new_row(caller, upload, hash_id, image_type, wrapped)
+        uow.session.add(attachment)
+        uow.session.flush()
+        return enqueue_job(
+            uow, PROCESS_ATTACHMENT, user_id=caller.user_id, subject_id=attachment.id
         )
-        # The object is stored before the row that names it: a crash between them leaves a stray
-        # object, which a sweep removes, and never a row without its object.
-        stored = original_key(attachment)
-        sealed = seal(upload.data, data_key, stored)
-        resources.objects.put(stored, sealed, "application/octet-stream")
-        try:
-            takes = {PlanQuota.STORAGE_MB: len(upload.data)}
-            return idempotency.commit(resources, attachment, PROCESS_ATTACHMENT, key, takes=takes)
-        except (EqualRequestCommitted, DomainError):
-            with resources.unit_of_work() as uow:
-                removals.forget(uow, stored)
-            raise
-        # After any other failure the object stays for the sweep: if the connection broke during the
-        # commit, there may be a job that needs the object.
 
-    return idempotency.once(resources, key, store)
+    try:
+        accepted = idempotency.accept_once(resources, key, store_row)
+    except DomainError:
+        _forget_object(resources, object_key)
+        raise
+    # After any other failure the object stays for the sweep: if the connection broke during the
+    # commit, there may be a job that needs the object.
+    if accepted.replayed:
+        _forget_object(resources, object_key)
+    return accepted
 
 
-def check(upload: Upload) -> ImageType:
-    """Return the upload's type by its bytes, or refuse its size, extension or type."""
+def _new_row(
+    caller: Caller,
+    upload: Upload,
+    hash_id: str,
+    image_type: ImageType,
+    wrapped: WrappedKey | None,
+) -> Attachment:
+    stored_type = ImageType.PNG if image_type is ImageType.ICO else ImageType.WEBP
+    return Attachment(
+        user_id=caller.user_id,
+        hash_id=hash_id,
+        status=AttachmentStatus.PROCESSING,
+        encrypted=upload.encrypted,
+        wrapped_key=wrapped.data if wrapped else None,
+        wrapped_by=wrapped.wrapped_by if wrapped else None,
+        mime_type=stored_type.mime_type,
+        filename=f"{hash_id}.{stored_type}",
+        original_filename=upload.filename,
+        original_mime_type=image_type.mime_type,
+        original_size=len(upload.data),
+        original_checksum=hashlib.sha256(upload.data).hexdigest(),
+        renditions=[] if upload.with_renditions else None,
+    )
+
+
+def _forget_object(resources: Resources, object_key: str) -> None:
+    """Have an object removed that no row names."""
+    with resources.unit_of_work() as uow:
+        removals.forget(uow, object_key)
+
+
+def validate_upload(upload: Upload) -> ImageType:
+    """Return the type that the bytes have, or refuse the size, the extension or the type."""
     if not upload.data:
         raise errors.ATTACHMENT_EMPTY()
     if len(upload.data) > MAX_IMAGE_BYTES:

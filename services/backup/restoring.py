@@ -152,11 +152,11 @@ def verify(resources: Resources, place: SealedPlace, manifest: Manifest) -> Veri
     with _aside(resources.settings) as trial:
         report.objects = creating.put_back(trial.objects, place, manifest)
         report.revision = fill(trial.settings, place, manifest)
-        for each in ledgers.verify(trial, full=True).faults:
+        for each in ledgers.verify_ledger(trial, full=True).faults:
             at = f"user {each.user_id}, entry {each.seq}, order {each.order_id}"
             report.faults.append(f"ledger: {each.fault} ({at})")
         # All objects are younger than strays are, since they have just been put there.
-        for stray in strays.find(trial, now=clock.now() + STRAY_GRACE + timedelta(hours=1)):
+        for stray in strays.find_strays(trial, now=clock.now() + STRAY_GRACE + timedelta(hours=1)):
             if stray.kind is StrayKind.ROW_WITHOUT_OBJECT:
                 report.faults.append(f"attachments: {stray.kind} {stray.key}")
             else:

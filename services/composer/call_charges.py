@@ -64,7 +64,7 @@ def charge_call(
         "writer": f"openai/{resources.settings.llm_model}",
     }
     work = request_scripts.request_id(asked.kind.queue, same)
-    return own_charges.charge(
+    return own_charges.charge_call(
         resources, key, price, source_id=call.key, meta=meta, work=work, seconds=seconds
     )
 
@@ -88,14 +88,14 @@ class RunPayment:
         Raises ``idempotency.in_progress`` when all who were charged have left meanwhile.
         """
         if not self._is_taken:
-            self._entry_id = own_charges.take(self.database, self.work, self.worker)
+            self._entry_id = own_charges.take_charge(self.database, self.work, self.worker)
             if self._entry_id is None and self.is_owed:
                 raise CHARGE_IN_PROGRESS()
             self._is_taken = True
 
     def end(self) -> None:
         if self._entry_id is not None:
-            end = own_charges.settle if self.is_due else own_charges.reverse
+            end = own_charges.settle_charge if self.is_due else own_charges.reverse_charge
             end(self.database, self._entry_id, self.worker)
 
 

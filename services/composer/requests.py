@@ -14,11 +14,8 @@ import orjson
 from core.keyring import Keyring
 from core.queues import Queue, RequestKind
 from core.settings import Settings
-from services.composer.post import MetadataField, Post
-from services.jobs.kinds import register_request_kind
+from services.composer.text.post import MetadataField, Post
 from storage.redis.cache import Cache
-from storage.redis.request_work import RequestLease
-from storage.resources import Resources
 
 # For how many seconds a caller still waits. Raises once none does, so call it before each step
 # that costs something.
@@ -76,16 +73,6 @@ class MetadataRequest:
     def from_payload(cls, payload: dict[str, Any]) -> "MetadataRequest":
         post = Post(payload["title"], payload["content"])
         return cls(post, frozenset(map(MetadataField, payload["wanted"])))
-
-
-def _write(resources: Resources, lease: RequestLease) -> dict[str, Any]:
-    # Imported here: the writers' libraries take seconds and memory that others don't need.
-    from services.composer import writers
-
-    return writers.answer(resources, lease)
-
-
-register_request_kind(MetadataRequest.kind, _write)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from services.composer.post import MetadataField, PlainPost, PostMetadata
 from services.composer.text import hyperlinks
 from services.composer.text.characters import cut_at_word, one_line, transliterate, visible_line
 from services.composer.text.markup import clean, strip_markup
+from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 from services.composer.text.words import content_words, fold_word, whole_sentences
 
 # A tweet weighs what the configuration v3 of twitter-text says.

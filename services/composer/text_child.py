@@ -12,8 +12,8 @@ from typing import Any
 
 from core.process import child_loop, confinement
 from services.composer import offline
-from services.composer.post import MetadataField, Post, join_tweets
 from services.composer.text import markup
+from services.composer.text.post import MetadataField, Post, join_tweets
 
 # After a post, the process exits if it uses more memory than this limit. The models of all
 # languages and a post of the maximum length take only 265 MB together.

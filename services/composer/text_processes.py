@@ -6,8 +6,8 @@ from typing import Any
 from core.errors.composer import COMPOSER_POST_TOO_SLOW, COMPOSER_POST_UNREADABLE
 from core.logging import get_logger
 from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
-from services.composer.post import PlainPost, Post
 from services.composer.requests import MetadataRequest, SecondsLeft
+from services.composer.text.post import PlainPost, Post
 
 log = get_logger(__name__)
 

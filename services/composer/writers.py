@@ -15,8 +15,8 @@ from integrations.llm.port import CompletionReply, CompletionRequest, LanguageMo
 from integrations.llm.registry import language_model
 from services.composer import call_charges, model_writer, requests
 from services.composer.call_charges import IS_CHARGED, RunPayment
-from services.composer.post import MetadataField, Post, join_tweets
 from services.composer.requests import OFFLINE, MetadataRequest, MetadataResult
+from services.composer.text.post import MetadataField, Post, join_tweets
 from services.composer.text_processes import MAX_POST_SECONDS, TextProcesses
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
@@ -89,10 +89,10 @@ class MetadataWriter:
                 left = min(seconds_left(), request.max_seconds)
                 seconds = left - min(_MAX_SPARE_SECONDS, left * _SPARE_SHARE)
                 if request.wanted:
-                    written = model_writer.metadata(plain, request.wanted, attended, seconds)
+                    written = model_writer.write_metadata(plain, request.wanted, attended, seconds)
                     fields = written.to_fields()
                 else:
-                    fields = join_tweets(model_writer.tweets(plain, attended, seconds))
+                    fields = join_tweets(model_writer.write_tweets(plain, attended, seconds))
             except DomainError as error:
                 if payment is not None:
                     payment.is_due = False

@@ -1,15 +1,14 @@
-"""Reads an account and changes its balance.
+"""Charges accounts and corrects their balances.
 
-The database function ``credit_append`` changes a balance: it locks the account, refuses to make the
-balance negative, and writes the entry and the new balance. Each statement here is a transaction of
-its own: its result has been committed.
+The database function ``credit_append`` changes a balance. It locks the account, refuses to make the
+balance negative, and writes the entry and the new balance. It also compares the balance with the
+threshold of ``thresholds``, so a charge needs no other query. Each statement here is a separate
+transaction, and its result is committed when it returns.
 """
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -17,34 +16,40 @@ import orjson
 from psycopg2 import DataError
 from psycopg2.errors import LockNotAvailable
 
-from core import ids
 from core.counters.work_metrics import count_credits
 from core.errors import DomainError
 from core.errors import money as errors
 from core.errors.access import AUTH_INVALID_API_KEY
-from core.errors.money import CREDITS_BELOW
-from core.errors.requests import IDEMPOTENCY_KEY_REUSED, REQUEST_INVALID
+from core.errors.requests import IDEMPOTENCY_KEY_REUSED
 from core.money import MAX_AMOUNT, is_storable
 from models import CreditAction
-from services import paging
 from services.access.caller import Caller
 from services.jobs.idempotency import IdempotencyKey
-from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 
 MAX_SOURCE_ID_CHARACTERS = 255
 MAX_META_BYTES = 8 * 1024
 
 
+# The escape of a NUL, but not an escaped backslash before the text "u0000".
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
 @dataclass(frozen=True)
 class Charge:
-    """``entry`` is JSON text, whose numbers keep their four decimals."""
+    """A charge that was made. ``entry`` is JSON text, whose numbers keep their four decimals."""
 
     entry: str
     is_replayed: bool
 
 
-def consume(
+_CONSUME = Statement(
+    "SELECT outcome, answer FROM credit_consume(:user_id, :key_id, :amount, :source_id, "
+    "CAST(:meta AS jsonb), :route, :key, CAST(:fingerprint AS bytea))"
+)
+
+
+def consume_credits(
     database: Database,
     caller: Caller,
     *,
@@ -53,7 +58,7 @@ def consume(
     meta: dict[str, Any] | None,
     key: IdempotencyKey | None,
 ) -> Charge:
-    """Charge an account in one round trip; requests with the same key charge it once.
+    """Charge an account in one round trip. Requests with the same key charge it once.
 
     The statement checks the caller's API key too. Raises ``auth.invalid_credentials``,
     ``credits.amount``, ``credits.source_id``, ``credits.meta``, ``credits.insufficient``,
@@ -72,17 +77,17 @@ def consume(
         "fingerprint": key and key.fingerprint,
     }
     try:
-        found = database.rows(_CONSUME, **values)
+        rows = database.rows(_CONSUME, **values)
     except LockNotAvailable:
         if key is None:
             raise
-        # Another request holds the account's lock: perhaps this one, sent twice.
+        # Another request holds the lock of the account. It may be the same request, sent twice.
         raise errors.CHARGE_IN_PROGRESS() from None
-    if not found:
+    if not rows:
         raise AUTH_INVALID_API_KEY()
-    [(outcome, entry)] = found
+    [(outcome, entry)] = rows
     if outcome == "insufficient":
-        raise insufficient(database, caller.user_id, amount)
+        raise insufficient_credits(database, caller.user_id, amount)
     if outcome == "key_reused":
         raise IDEMPOTENCY_KEY_REUSED()
     if outcome != "replayed":
@@ -90,25 +95,38 @@ def consume(
     return Charge(entry, is_replayed=outcome == "replayed")
 
 
-def grant(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
-    """Give credits and return the entry as JSON text; raises ``credits.amount``."""
+def grant_credits(database: Database, user_id: int, amount: Decimal, *, source_id: str) -> str:
+    """Give credits and return the entry as JSON text. Raises ``credits.amount``."""
     check_amount(amount)
     return _append(database, user_id, "grant", amount, source_id)
 
 
-def adjust(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
-    """Correct a balance up or down; raises ``credits.amount``, ``credits.insufficient``."""
+def adjust_balance(database: Database, user_id: int, delta: Decimal, *, source_id: str) -> str:
+    """Correct a balance up or down. Raises ``credits.amount``, ``credits.insufficient``."""
     check_amount(delta.copy_abs())
     return _append(database, user_id, "adjust", delta, source_id)
 
 
-def balance(database: Database, user_id: int) -> str:
-    """Return the user's account as JSON text; the first call makes an empty account."""
-    found = database.rows(_BALANCE, user_id=user_id)
-    if not found:
+_OPEN = Statement(
+    "INSERT INTO credit_accounts (user_id, last_hash) VALUES (:user_id, sha256('')) "
+    "ON CONFLICT (user_id) DO NOTHING"
+)
+_ACCOUNT = Statement("""
+SELECT jsonb_build_object(
+    'id', id, 'user_id', user_id, 'balance_credit', balance, 'debt_credit', debt, 'status', status,
+    'created_at', to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    'updated_at', to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))::text
+FROM credit_accounts WHERE user_id = :user_id
+""")
+
+
+def read_account(database: Database, user_id: int) -> str:
+    """Return the user's account as JSON text. The first call creates an empty account."""
+    rows = database.rows(_ACCOUNT, user_id=user_id)
+    if not rows:
         database.rows(_OPEN, user_id=user_id)
-        found = database.rows(_BALANCE, user_id=user_id)
-    [(account,)] = found
+        rows = database.rows(_ACCOUNT, user_id=user_id)
+    [(account,)] = rows
     return str(account)
 
 
@@ -157,10 +175,6 @@ def _min_bytes(value: object, *, enough: int) -> int:
     return count
 
 
-# The escape of a NUL, but not an escaped backslash before the text "u0000".
-_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-
-
 def _as_double(value: object) -> orjson.Fragment:
     """Write a number of free-form JSON as a double, which is how most JSON readers read it.
 
@@ -172,6 +186,12 @@ def _as_double(value: object) -> orjson.Fragment:
     return orjson.Fragment(format(Decimal(repr(number)), "f"))
 
 
+_APPEND = Statement(
+    "SELECT credit_entry_json(e)::text FROM credit_append(:user_id, :action, :amount, :delta, "
+    "'operator', :source_id, NULL, NULL, NULL, NULL) AS e"
+)
+
+
 def _append(database: Database, user_id: int, action: str, delta: Decimal, source_id: str) -> str:
     _check_source(source_id)
     values = {"user_id": user_id, "action": action, "amount": abs(delta), "delta": delta}
@@ -180,177 +200,19 @@ def _append(database: Database, user_id: int, action: str, delta: Decimal, sourc
     except DataError:
         raise errors.CREDITS_BALANCE_TOO_LARGE() from None
     if not written:
-        raise insufficient(database, user_id, abs(delta))
+        raise insufficient_credits(database, user_id, abs(delta))
     count_credits(action, abs(delta))
     [(entry,)] = written
     return str(entry)
 
 
-def insufficient(database: Database, user_id: int, needed: Decimal) -> DomainError:
-    """The error, with the balance as it is by now; a caller without an account has nothing."""
-    found = database.rows(_BALANCE_ALONE, user_id=user_id)
-    balance = found[0][0] if found else 0
+_BALANCE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_id")
+
+
+def insufficient_credits(database: Database, user_id: int, needed: Decimal) -> DomainError:
+    """Return the error with the present balance, which is 0 without an account."""
+    rows = database.rows(_BALANCE, user_id=user_id)
+    balance = rows[0][0] if rows else 0
     # A double holds every such amount: they have at most fifteen digits.
     facts = {"balance_credit": float(balance), "needed": float(needed)}
     return errors.CREDITS_INSUFFICIENT(facts=facts)
-
-
-_CONSUME = Statement(
-    "SELECT outcome, answer FROM credit_consume(:user_id, :key_id, :amount, :source_id, "
-    "CAST(:meta AS jsonb), :route, :key, CAST(:fingerprint AS bytea))"
-)
-_APPEND = Statement(
-    "SELECT credit_entry_json(e)::text FROM credit_append(:user_id, :action, :amount, :delta, "
-    "'operator', :source_id, NULL, NULL, NULL, NULL) AS e"
-)
-_OPEN = Statement(
-    "INSERT INTO credit_accounts (user_id, last_hash) VALUES (:user_id, sha256('')) "
-    "ON CONFLICT (user_id) DO NOTHING"
-)
-_BALANCE = Statement("""
-SELECT jsonb_build_object(
-    'id', id, 'user_id', user_id, 'balance_credit', balance, 'debt_credit', debt, 'status', status,
-    'created_at', to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-    'updated_at', to_char(updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))::text
-FROM credit_accounts WHERE user_id = :user_id
-""")
-_BALANCE_ALONE = Statement("SELECT balance FROM credit_accounts WHERE user_id = :user_id")
-
-
-# An account's entries are numbered without gaps in the order in which they were written. Days are
-# therefore found by halving, and a look is at a bounded range of numbers: a page may hold fewer
-# entries than it was asked for, or none, and say where the next look begins.
-
-MAX_ENTRIES_LOOKED_AT = 5_000
-
-
-@dataclass(frozen=True)
-class LedgerFilter:
-    """
-    Attributes:
-        actions: entries of any of these; empty: of all.
-        first: the first day (UTC); ``None``: that of the oldest entry.
-        last: the last day; ``None``: that of the newest entry.
-    """
-
-    actions: Sequence[CreditAction] = ()
-    first: date | None = None
-    last: date | None = None
-
-
-_EVERYTHING = LedgerFilter()
-
-
-def page(
-    database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter = _EVERYTHING
-) -> PageOfRows[tuple[int, str]]:
-    """Return entries, each its number and its JSON text, newest first; raises ``cursor.invalid``.
-
-    Entries are numbered without gaps, so an offset gives a number, which an index finds: old pages
-    cost as much as new ones. With a filter only a cursor says where to go on; an offset raises
-    ``request.invalid``.
-    """
-    if only.actions or only.first is not None or only.last is not None:
-        return _find(database, user_id, wanted, only)
-    before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
-    rows = database.rows(
-        PAGE, user_id=user_id, offset=wanted.offset, limit=wanted.limit + 1, before=before
-    )
-    entries = [(int(seq), str(entry)) for seq, entry in rows]
-    return paging.cut(entries, wanted.limit, lambda entry: str(entry[0]))
-
-
-def _find(
-    database: Database, user_id: int, wanted: PageRequest, only: LedgerFilter
-) -> PageOfRows[tuple[int, str]]:
-    """As ``page``, with a filter and by a cursor alone."""
-    if wanted.offset:
-        raise REQUEST_INVALID(place="query.offset", rule="a filter goes on by the cursor alone")
-    highest = _last_before(database, user_id, only.last, days=1)
-    if wanted.cursor is not None:
-        highest = min(highest, ids.of_cursor(wanted.cursor) - 1)
-    lowest = 0 if only.first is None else _last_before(database, user_id, only.first, days=0)
-    look_after = max(lowest, highest - MAX_ENTRIES_LOOKED_AT)
-    actions = [str(action) for action in only.actions or CreditAction]
-    bounds = {"after": look_after, "highest": highest, "limit": wanted.limit + 1}
-    rows = database.rows(_LOOK, user_id=user_id, actions=actions, **bounds)
-    entries = [(int(seq), str(entry)) for seq, entry in rows]
-    shown, next_cursor = entries[: wanted.limit], None
-    if len(entries) > wanted.limit:
-        next_cursor = str(shown[-1][0])
-    elif look_after > lowest:
-        next_cursor = str(look_after + 1)
-    return PageOfRows(shown, next_cursor, lambda entry: str(entry[0]))
-
-
-def _last_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """The last entry before a day and ``days``, or the newest; 0: there is none."""
-    if day is None:
-        found = database.rows(_NEWEST, user_id=user_id)
-    else:
-        found = database.rows(_LAST_BEFORE, user_id=user_id, day=day, days=days)
-    return int(found[0][0]) if found else 0
-
-
-_NEWEST = Statement("SELECT last_seq FROM credit_accounts WHERE user_id = :user_id")
-# Each step looks at one entry. Dates are compared at midnight UTC, the sessions' time zone.
-_LAST_BEFORE = Statement("""
-WITH RECURSIVE halves (low, high) AS (
-    SELECT CAST(0 AS bigint), CAST(last_seq AS bigint) FROM credit_accounts
-    WHERE user_id = :user_id
-    UNION ALL
-    SELECT CASE WHEN middle.is_before THEN middle.seq ELSE low END,
-        CASE WHEN middle.is_before THEN high ELSE middle.seq - 1 END
-    FROM halves CROSS JOIN LATERAL (
-        SELECT CAST(e.seq AS bigint) AS seq,
-            e.created_at < CAST(:day AS date) + CAST(:days AS integer) AS is_before
-        FROM credit_entries AS e
-        WHERE e.user_id = :user_id AND e.seq = (low + high + 1) / 2
-        LIMIT 1
-    ) AS middle
-    WHERE low < high
-)
-SELECT low FROM halves WHERE low = high
-""")
-_LOOK = Statement("""
-SELECT e.seq, credit_entry_json(e)::text
-FROM credit_entries AS e
-WHERE e.user_id = :user_id AND e.seq > :after AND e.seq <= :highest
-    AND e.action = ANY(CAST(:actions AS text[]))
-ORDER BY e.seq DESC LIMIT :limit
-""")
-PAGE = Statement("""
-SELECT e.seq, credit_entry_json(e)::text
-FROM credit_entries AS e
-WHERE e.user_id = :user_id AND e.seq <= coalesce(CAST(:before AS bigint) - 1, (
-    SELECT last_seq FROM credit_accounts WHERE user_id = :user_id) - :offset)
-ORDER BY e.seq DESC LIMIT :limit
-""")
-
-
-# ``credit_append`` compares the two in the account that it locks, so a charge asks for nothing
-# more.
-
-
-def threshold(database: Database, user_id: int) -> str:
-    """The user's threshold, as a number with four decimals, also before there is an account."""
-    [(below,)] = database.rows(_READ, user_id=user_id)
-    return str(below)
-
-
-def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
-    """Set the threshold, 0 for none: 1, or 0 when it was so already. Raises ``credits.below``."""
-    if not is_storable(below) or below < 0:
-        raise CREDITS_BELOW(most=MAX_AMOUNT)
-    return len(database.rows(_SET, user_id=user_id, below=below))
-
-
-_READ = Statement(
-    "SELECT coalesce((SELECT low_below FROM credit_accounts WHERE user_id = :user_id), 100.0000)"
-)
-_SET = Statement(
-    "INSERT INTO credit_accounts AS a (user_id, last_hash, low_below)"
-    " VALUES (:user_id, sha256(''), :below) ON CONFLICT (user_id) DO UPDATE"
-    " SET low_below = excluded.low_below, low_told = false"
-    " WHERE a.low_below <> excluded.low_below RETURNING 1"
-)

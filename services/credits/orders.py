@@ -1,37 +1,38 @@
-"""Reads orders."""
+"""The stored orders: how they are listed, and when an abandoned order is deleted."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from urllib.parse import parse_qsl, urlencode
 
 from sqlalchemy import ColumnElement, delete, func, select
 
-from core.errors.money import ORDER_NOT_FOUND, TOPUP_REDIRECT_NOT_ALLOWED
-from core.settings import Settings, origins
-from core.settings.origins import MAX_URL_CHARACTERS
+from core.errors.money import ORDER_NOT_FOUND
 from models import OrderStatus, PaymentEvent, PaymentOrder, PaymentOrderChange
 from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
+# A database function checks this time, and the other conditions of an abandoned order.
+ABANDONED_ORDER_RETENTION = timedelta(days=90)
+_UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
 
-def get(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
-    """Return the user's own order; raises ``order.not_found``."""
+
+def get_order(uow: UnitOfWork, user_id: int, order_id: int) -> PaymentOrder:
+    """Return the user's own order. Raises ``order.not_found``."""
     order = get_any(uow, order_id)
     if order.user_id != user_id:
         raise ORDER_NOT_FOUND()
     return order
 
 
-def list_of(
+def list_orders(
     uow: UnitOfWork, user_id: int, wanted: PageRequest, *, status: OrderStatus | None
 ) -> PageOfRows[PaymentOrder]:
-    """Return the user's orders, newest first; raises ``cursor.invalid``."""
+    """Return the user's orders, newest first. Raises ``cursor.invalid``."""
     return list_all(uow, wanted, PaymentOrder.user_id == user_id, status=status)
 
 
 def get_any(uow: UnitOfWork, order_id: int) -> PaymentOrder:
-    """Return any user's order, or nobody's, for an operator; raises ``order.not_found``."""
+    """Return any order, for an operator. Raises ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id)
     if order is None:
         raise ORDER_NOT_FOUND()
@@ -44,79 +45,44 @@ def list_all(
     *conditions: ColumnElement[bool],
     status: OrderStatus | None,
 ) -> PageOfRows[PaymentOrder]:
-    """Return the orders of all users that fit, newest first; raises ``cursor.invalid``."""
+    """Return the matching orders of all users, newest first. Raises ``cursor.invalid``."""
     query = select(PaymentOrder).where(*conditions)
     if status is not None:
         query = query.where(PaymentOrder.status == status)
     query = paging.by_moment(query, PaymentOrder.created_at, PaymentOrder.id, wanted)
-    found = uow.session.scalars(query).all()
+    rows = uow.session.scalars(query).all()
     return paging.cut(
-        found, wanted.limit, lambda order: paging.moment_cursor(order.created_at, order.id)
+        rows, wanted.limit, lambda order: paging.moment_cursor(order.created_at, order.id)
     )
 
 
-def changes(uow: UnitOfWork, order_id: int) -> Sequence[PaymentOrderChange]:
+def list_changes(uow: UnitOfWork, order_id: int) -> Sequence[PaymentOrderChange]:
     query = select(PaymentOrderChange).where(PaymentOrderChange.order_id == order_id)
     return uow.session.scalars(query.order_by(PaymentOrderChange.id)).all()
 
 
-def events(uow: UnitOfWork, order_id: int) -> Sequence[PaymentEvent]:
+def list_events(uow: UnitOfWork, order_id: int) -> Sequence[PaymentEvent]:
     query = select(PaymentEvent).where(PaymentEvent.order_id == order_id)
     return uow.session.scalars(query.order_by(PaymentEvent.id)).all()
 
 
-# The database holds us to this time, and to all else that makes an order an abandoned one.
-ABANDONED_ORDER_RETENTION = timedelta(days=90)
-_UNPAID = (OrderStatus.CREATED, OrderStatus.PENDING, OrderStatus.FAILED, OrderStatus.EXPIRED)
-
-
-def purge(now: datetime, uow: UnitOfWork, limit: int) -> int:
-    """Delete such orders with their history, ``limit`` at most; how many they were."""
+def purge_abandoned(now: datetime, uow: UnitOfWork, limit: int) -> int:
+    """Delete at most ``limit`` abandoned orders with their history. Return their number."""
     order = PaymentOrder
-    # While the provider may still say that it was paid, it is asked.
-    unset = order.next_check_at, order.user_id, order.paid_at, order.mismatch, order.dispute
-    found = select(order.id).where(
+    # An order with a next check may still turn out to be paid.
+    unset = (order.next_check_at, order.user_id, order.paid_at, order.mismatch, order.dispute)
+    query = select(order.id).where(
         order.status.in_(_UNPAID),
         order.created_at < now - ABANDONED_ORDER_RETENTION,
         *(each.is_(None) for each in unset),
         order.refunded_minor == 0,
-        # Or one such order would keep all others here.
+        # Skip orders that the database refuses to delete. They would block all others.
         func.is_abandoned_order(order.id),
     )
-    oldest = found.order_by(order.created_at).limit(limit)
-    # An order that is claimed or settled in this moment stays.
+    oldest = query.order_by(order.created_at).limit(limit)
+    # An order that is being claimed or settled stays.
     ids = list(uow.session.scalars(oldest.with_for_update(skip_locked=True)))
     for history in (PaymentEvent, PaymentOrderChange):
         uow.session.execute(delete(history).where(history.order_id.in_(ids)))
     uow.session.execute(delete(order).where(order.id.in_(ids)))
     return len(ids)
-
-
-# The names that we add to the query. A URL that has them already could tell its page that the
-# order was paid.
-ORDER, STATUS = "order_id", "status"
-# The page of the console to which an owner comes back who ordered there.
-CONSOLE_RETURN_PATH = "/console/credits/returned"
-
-
-def console_url(settings: Settings) -> str:
-    """Our own page, which needs no allowance."""
-    return f"{settings.public_base}{CONSOLE_RETURN_PATH}"
-
-
-def check(url: str, allowed: Collection[str]) -> None:
-    """Raises ``topup.redirect_not_allowed``."""
-    found = origins.read_url(url)
-    # Some servers separate names at semicolons too.
-    query = "" if found is None else found.query.replace(";", "&")
-    names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
-    if found is None or not names.isdisjoint({ORDER, STATUS}) or not found.is_of(allowed):
-        raise TOPUP_REDIRECT_NOT_ALLOWED(most=MAX_URL_CHARACTERS, order=ORDER, status=STATUS)
-
-
-def add_result(url: str, order_id: int, status: str) -> str:
-    """Add the order and its status to the URL's query."""
-    address, hash_mark, fragment = url.partition("#")
-    separator = "&" if "?" in address else "?"
-    result = urlencode({ORDER: order_id, STATUS: status})
-    return f"{address}{separator}{result}{hash_mark}{fragment}"

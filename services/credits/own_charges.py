@@ -42,7 +42,7 @@ _TAKEN_FOR = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000
 
 
-def charge(
+def charge_call(
     resources: Resources,
     key: IdempotencyKey,
     amount: Decimal,
@@ -79,23 +79,23 @@ def charge(
     if is_held:
         raise CHARGE_IN_PROGRESS()
     if entry_id is None:
-        raise ledger.insufficient(resources.database, key.caller_id, amount)
+        raise ledger.insufficient_credits(resources.database, key.caller_id, amount)
     count_credits(CreditAction.CONSUME, amount)
     return entry_id
 
 
-def take(database: Database, work: str, worker: str) -> int | None:
+def take_charge(database: Database, work: str, worker: str) -> int | None:
     """Take a charge of those who wait for this work; one of a lost worker comes last."""
-    found = database.rows(_TAKE, work=work, worker=worker, taken_for=_TAKEN_FOR)
-    return found[0][0] if found else None
+    rows = database.rows(_TAKE, work=work, worker=worker, taken_for=_TAKEN_FOR)
+    return rows[0][0] if rows else None
 
 
-def settle(database: Database, entry_id: int, worker: str) -> None:
+def settle_charge(database: Database, entry_id: int, worker: str) -> None:
     """Keep a charge that this worker took: the provider has answered."""
     database.rows(_SETTLE, entry_id=entry_id, worker=worker)
 
 
-def reverse(database: Database, entry_id: int, worker: str | None = None) -> None:
+def reverse_charge(database: Database, entry_id: int, worker: str | None = None) -> None:
     """Take a charge back, unless it is in other hands than this worker's, or the caller's own."""
     [(amount,)] = database.rows(_REVERSE, entry_id=entry_id, worker=worker)
     if amount is not None:
@@ -104,10 +104,10 @@ def reverse(database: Database, entry_id: int, worker: str | None = None) -> Non
 
 def reverse_overdue(resources: Resources) -> int:
     """Reverse the charges past their deadline and return their number."""
-    found = resources.database.rows(_OVERDUE, limit=_MAX_BATCH_ROWS)
-    for entry_id, worker in found:
-        reverse(resources.database, entry_id, worker)
-    return len(found)
+    rows = resources.database.rows(_OVERDUE, limit=_MAX_BATCH_ROWS)
+    for entry_id, worker in rows:
+        reverse_charge(resources.database, entry_id, worker)
+    return len(rows)
 
 
 _LOCK = text("SELECT 1 FROM credit_accounts WHERE user_id = :user_id FOR NO KEY UPDATE")

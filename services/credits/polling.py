@@ -17,51 +17,53 @@ from core.queues import Queue, RequestKind
 from integrations.payments.port import Evidence, PaymentChannel
 from integrations.payments.registry import PaymentChannels
 from models import OrderStatus, OrderVia, PaymentOrder
-from services.credits.checkout import channels
-from services.credits.settlement import settle
+from services.credits.checkout import create_channels
+from services.credits.settlement import settle_order
 from services.jobs.kinds import register_request_kind
 from services.jobs.maintenance import register_maintenance
 from storage.resources import Resources
 
 log = get_logger(__name__)
 
-# Asks for the state of one order whose payer has come back.
+# Asks for the state of an order whose payer has returned.
 REFRESH_ORDER = register_request_kind(
     RequestKind("topup.refresh", Queue.MONEY),
     lambda resources, lease: {
-        "status": refresh(resources, resources.shared(channels), lease.payload["order_id"])
+        "status": refresh_order(
+            resources, resources.shared(create_channels), lease.payload["order_id"]
+        )
     },
 )
 POLL_ORDERS = register_maintenance(
     "topups.poll",
     every=timedelta(seconds=30),
     queue=Queue.MONEY,
-    run=lambda resources, _: poll(resources, resources.shared(channels)),
+    run=lambda resources, _: poll_orders(resources, resources.shared(create_channels)),
 )
 _OPEN = (OrderStatus.PENDING, OrderStatus.EXPIRED)
 MAX_ORDERS_AT_ONCE = 64
-# For each channel. With 250 ms for a call that is 32 calls a second.
+# The limit per channel. With 250 ms per call, it allows 32 calls a second.
 MAX_CALLS_AT_ONCE = 8
-# Shorter than the time between two polls, so that the next poll continues.
+# A poll ends before the next one starts.
 _MAX_POLL_SECONDS = 20.0
-# For so long no other poller takes the order, even if this process is killed.
+# How long no other poller takes the order, even if this process is killed.
 _TAKEN_FOR = timedelta(minutes=2)
-# An order that could not be settled, lest it is tried in each poll before others.
-_PUT_OFF_FOR = timedelta(hours=1)
+# How long an order that could not be settled waits, so that it does not delay the others.
+_RETRY_PAUSE = timedelta(hours=1)
 
 
-def refresh(resources: Resources, providers: PaymentChannels, order_id: int) -> str:
-    """Ask the provider about an order, and return the order's status after that."""
+def refresh_order(resources: Resources, providers: PaymentChannels, order_id: int) -> str:
+    """Ask the provider about an order, and return the new status of the order."""
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)
     if order.status not in _OPEN or order.session_id is None:
         return order.status
     evidence = providers.channel(PaymentChannel(order.channel)).evidence(order.session_id)
     with resources.unit_of_work() as uow:
-        return settle(uow, order_id, evidence, OrderVia.RETURN).status
+        return settle_order(uow, order_id, evidence, OrderVia.RETURN).status
 
 
-def poll(resources: Resources, providers: PaymentChannels) -> int:
+def poll_orders(resources: Resources, providers: PaymentChannels) -> int:
     """Check the due orders, each channel in its own threads, and return their number."""
     with ThreadPoolExecutor(len(PaymentChannel), "poll") as pool:
         return sum(pool.map(partial(_poll_channel, resources, providers), PaymentChannel))
@@ -70,46 +72,46 @@ def poll(resources: Resources, providers: PaymentChannels) -> int:
 def _poll_channel(resources: Resources, providers: PaymentChannels, channel: PaymentChannel) -> int:
     until = time.monotonic() + _MAX_POLL_SECONDS
     is_away = threading.Event()
-    done = 0
+    settled = 0
     with ThreadPoolExecutor(MAX_CALLS_AT_ONCE, f"poll-{channel}") as pool:
         while time.monotonic() < until and not is_away.is_set():
             batch = _take_due(resources, channel)
-            asked = [pool.submit(_ask, providers, is_away, due) for due in batch]
+            answers = [pool.submit(_ask, providers, is_away, due) for due in batch]
             # Only this thread uses the database, whose connections are few.
-            for due, answer in zip(batch, asked, strict=True):
+            for due, answer in zip(batch, answers, strict=True):
                 try:
                     if (evidence := answer.result()) is not None:
                         with resources.unit_of_work() as uow:
-                            settle(uow, due.id, evidence, OrderVia.POLL)
-                        done += 1
-                except Exception:  # the orders behind it are settled all the same
+                            settle_order(uow, due.id, evidence, OrderVia.POLL)
+                        settled += 1
+                except Exception:  # the other orders must still be settled
                     log.exception("order.not_settled", order_id=due.id)
                     order = update(PaymentOrder).where(PaymentOrder.id == due.id)
                     with resources.unit_of_work() as uow:
-                        uow.session.execute(order.values(next_check_at=func.now() + _PUT_OFF_FOR))
+                        uow.session.execute(order.values(next_check_at=func.now() + _RETRY_PAUSE))
             if len(batch) < MAX_ORDERS_AT_ONCE:
                 break
-    return done
+    return settled
 
 
 def _take_due(resources: Resources, channel: PaymentChannel) -> Sequence[PaymentOrder]:
     """Take orders that are due, so that no other poller takes them."""
-    row = PaymentOrder
-    due = select(row.id).where(row.next_check_at <= func.now(), row.channel == channel)
-    due = due.order_by(row.next_check_at).limit(MAX_ORDERS_AT_ONCE)
+    table = PaymentOrder
+    due = select(table.id).where(table.next_check_at <= func.now(), table.channel == channel)
+    due = due.order_by(table.next_check_at).limit(MAX_ORDERS_AT_ONCE)
     due = due.with_for_update(skip_locked=True)
-    taken = update(row).where(row.id.in_(due.scalar_subquery()))
-    taken = taken.values(next_check_at=func.now() + _TAKEN_FOR)
+    statement = update(table).where(table.id.in_(due.scalar_subquery()))
+    statement = statement.values(next_check_at=func.now() + _TAKEN_FOR)
     with resources.unit_of_work() as uow:
-        return uow.session.scalars(taken.returning(row)).all()
+        return uow.session.scalars(statement.returning(table)).all()
 
 
 def _ask(
     providers: PaymentChannels, is_away: threading.Event, due: PaymentOrder
 ) -> Evidence | None:
-    """Return what is known of an order; ``None`` while its provider is away.
+    """Return the evidence about an order, or ``None`` while its provider is unreachable.
 
-    An order that was not asked for becomes due again by itself.
+    An order that was skipped becomes due again by itself.
     """
     if is_away.is_set():
         return None
@@ -125,7 +127,7 @@ def _ask(
         log.warning("orders.provider_away", channel=due.channel, reason=str(error))
         return None
     except DomainError as error:
-        # It won't know more in a moment. The order is asked about again at its next time.
+        # A retry would get the same answer. The next check of the order asks again.
         log.warning("order.not_checked", order_id=due.id, code=error.code)
         known = Evidence(order_id=due.id, session_id=due.session_id)
     return replace(known, expired=True) if is_over and not known.paid else known

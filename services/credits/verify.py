@@ -1,114 +1,38 @@
-"""Proves that the ledger is as it was written: its accounts, entries and orders.
+"""Verifies the ledger: its accounts, its entries and the orders that they name.
 
-Its user and its number identify an entry, and its hash covers both. The ``id`` adds nothing, so
-the hash leaves it out.
+The user and the number identify an entry, and its hash covers both. The hash leaves out ``id``,
+because ``id`` adds nothing.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select, text, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Connection, Row, text
 
 from core.logging import get_logger
-from models import CreditCheckpoint, PaymentOrderCheckpoint
+from services.credits.checkpoints import Checkpoint, CheckpointBook
 from services.jobs.maintenance import register_maintenance
 from storage.long_reads import ReplicaFailed
 from storage.resources import Resources
 
-# Each is signed under the deployment's secret keys, so a person who can write to the database can't
-# make one. A checkpoint that is forged, or whose key has gone, counts for nothing. It makes a run
-# read more, and hides nothing; neither does an old one that is put back.
+log = get_logger(__name__)
 
 _MAX_BATCH_ROWS = 1_000
+_MAX_TIME = timedelta(hours=6)
+VERIFY_LEDGER = register_maintenance(
+    "credits.verify",
+    every=timedelta(days=1),
+    max_run=_MAX_TIME,
+    run=lambda resources, _: verify_daily(resources),
+)
 
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """An account after the entry ``seq``, up to which it had no fault."""
-
-    user_id: int
-    seq: int
-    hash: bytes
-    balance: Decimal
-    debt: Decimal
-
-    @property
-    def message(self) -> bytes:
-        """The account, the entry's number and hash, and the sums."""
-        sums = f"{self.balance:.4f} {self.debt:.4f}"
-        return f"account {self.user_id} {self.seq} {self.hash.hex()} {sums}".encode()
-
-
-class CheckpointBook:
-    """Reads checkpoints by any connection, and writes them in transactions of its own."""
-
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
-        self._signer = resources.keyring.signer("ledger-checkpoint")
-
-    def distrusted(self, reading: Connection) -> list[int]:
-        """The users whose checkpoints don't count."""
-        table = CreditCheckpoint.__table__.c
-        found = []
-        for row in reading.execute(select(*table)):
-            told = Checkpoint(row.user_id, row.seq, bytes(row.hash), row.balance, row.debt)
-            if not self._signer.verify(told.message, row.signature):
-                found.append(row.user_id)
-        return found
-
-    def last_change(self, reading: Connection) -> int | None:
-        """The change of an order's status up to which all orders were verified, if one was."""
-        table = PaymentOrderCheckpoint.__table__.c
-        rows = reading.execute(select(table.change_id, table.signature)).all()
-        ours = (id_ for id_, seal in rows if self._signer.verify(_order_message(id_), seal))
-        return max(ours, default=None)
-
-    def write(self, checkpoints: Sequence[Checkpoint]) -> None:
-        if not checkpoints:
-            return
-        rows = [
-            asdict(each) | {"signature": self._signer.sign(each.message), "is_suspect": False}
-            # In one order, so that two runs at once don't lock each other out.
-            for each in sorted(checkpoints, key=lambda each: each.user_id)
-        ]
-        written = insert(CreditCheckpoint).values(rows)
-        changed = {name: written.excluded[name] for name in rows[0] if name != "user_id"}
-        replaced = written.on_conflict_do_update(index_elements=["user_id"], set_=changed)
-        with self._resources.unit_of_work() as uow:
-            uow.session.execute(replaced)
-
-    def write_last_change(self, change_id: int | None) -> None:
-        """With ``None`` the next runs look at all orders."""
-        with self._resources.unit_of_work() as uow:
-            uow.session.execute(delete(PaymentOrderCheckpoint))
-            if change_id is None:
-                return
-            signature = self._signer.sign(_order_message(change_id))
-            row = insert(PaymentOrderCheckpoint).values(change_id=change_id, signature=signature)
-            uow.session.execute(row.on_conflict_do_nothing())
-
-    def suspect(self, user_ids: Iterable[int]) -> None:
-        """Let these accounts be read whole each time, until one such run finds no fault."""
-        of_users = CreditCheckpoint.user_id.in_(list(user_ids))
-        with self._resources.unit_of_work() as uow:
-            uow.session.execute(update(CreditCheckpoint).where(of_users).values(is_suspect=True))
-
-
-def _order_message(change_id: int) -> bytes:
-    return f"orders {change_id}".encode()
-
-
-# Both statements go through the accounts one by one, each from its checkpoint, so that they read
-# what is new by an index and sort nothing. ``:distrusted`` are the users whose checkpoints don't
-# count. With ``:is_whole`` all entries are read; the other checkpoints must fit them all the
-# same.
-
-# The users who have entries, an account or a checkpoint. A step in the index for each of them finds
-# the entries' users.
+# The users who have entries, an account or a checkpoint. The index is read once per user to find
+# the users of all entries. The two statements that begin with this text go through the accounts one
+# by one, each from its checkpoint. They read new entries through an index and sort nothing.
+# ``:distrusted`` has the users whose checkpoints are ignored. With ``:is_whole`` all entries are
+# read, and the other checkpoints must still match them.
 _ACCOUNTS = """
 WITH RECURSIVE holders AS (
     SELECT min(user_id) AS user_id FROM credit_entries
@@ -159,7 +83,7 @@ WHERE f.is_wrong
 """
 )
 
-# Every account, with its faults, what of it was read, and up to where it is verified by that.
+# Every account with its faults, the entries that were read, and the last verified entry.
 ACCOUNTS = (
     _ACCOUNTS  # noqa: S608 - all of it stands here
     + """
@@ -192,14 +116,11 @@ FROM accounts AS a CROSS JOIN LATERAL (
 )
 
 
-# The SQL states the rules of ``services.credits.settlement`` a second time, so that a mistake in
-# one shows in the other.
-
 # The orders that changed after a checkpoint.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# Up to here no change is missing any more. Numbers are taken before the commit, so a change with a
-# lower number may show later, but no transaction lasts for an hour.
+# The last change that is safe to verify up to. A change gets its number before its commit, so a
+# lower number may appear later. No transaction lasts for an hour.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (
@@ -207,7 +128,8 @@ WHERE c.created_at < (
 ORDER BY c.id DESC LIMIT 1
 """
 
-# In the orders of ``:order_ids``, or in all of them.
+# The faults in the orders of ``:order_ids``, or in all orders. The statement repeats the rules of
+# ``services.credits.settlement``, so that a mistake in one of them is found by the other.
 ORDER_FAULTS = """
 WITH told AS (
     SELECT order_id,
@@ -271,25 +193,14 @@ WHERE f.is_wrong
 """
 
 
-log = get_logger(__name__)
-
-_MAX_TIME = timedelta(hours=6)
-VERIFY_LEDGER = register_maintenance(
-    "credits.verify",
-    every=timedelta(days=1),
-    max_run=_MAX_TIME,
-    run=lambda resources, _: verify_daily(resources),
-)
-
-
 @dataclass(frozen=True)
 class LedgerFault:
     """A contradiction in one account, entry or order.
 
     Attributes:
-        user_id: the account's owner; ``None`` for an order that no user has claimed.
-        seq: the entry's number; ``None`` for a fault of the account itself.
-        order_id: the order that has the fault, or that the entry names.
+        user_id: the account's owner, or ``None`` for an order that no user has claimed.
+        seq: the number of the entry, or ``None`` for a fault in the account itself.
+        order_id: the order with the fault, or the order that the entry names.
     """
 
     user_id: int | None
@@ -300,11 +211,11 @@ class LedgerFault:
 
 @dataclass
 class LedgerReport:
-    """The findings of a run, and what it read for them.
+    """The faults that a run found, and how much it read.
 
     Attributes:
-        resumed: how many of the accounts were read from their checkpoint on.
-        orders: how many orders were looked at; ``None`` for all of them.
+        resumed: the number of accounts that were read from a checkpoint on.
+        orders: the number of orders that were read, or ``None`` for all orders.
     """
 
     accounts: int = 0
@@ -314,8 +225,8 @@ class LedgerReport:
     faults: list[LedgerFault] = field(default_factory=list)
 
 
-def verify(resources: Resources, *, full: bool) -> LedgerReport:
-    """Verify from the checkpoints on, or everything; write how far all is well.
+def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
+    """Verify the ledger from the checkpoints on, or all of it, and write new checkpoints.
 
     An account's balance is the sum of its entries, and the last ``balance_after``. Entries are
     numbered without gaps, and each continues the balance and the hash chain of the one before. The
@@ -323,7 +234,8 @@ def verify(resources: Resources, *, full: bool) -> LedgerReport:
     topup entry if it was paid and has an owner, and otherwise none. The credits taken for an order
     are worth the money that its payer got back. Each change of an order's status was allowed.
     """
-    book, failures = CheckpointBook(resources), 0
+    book = CheckpointBook(resources)
+    failures = 0
     while True:
         try:
             with resources.long_reads.view(_MAX_TIME, failures=failures) as reading:
@@ -333,8 +245,8 @@ def verify(resources: Resources, *, full: bool) -> LedgerReport:
 
 
 def verify_daily(resources: Resources) -> int:
-    """Verify what is new, log the faults, and return their number."""
-    report = verify(resources, full=False)
+    """Verify the new entries, log the faults, and return their number."""
+    report = verify_ledger(resources, full=False)
     for each in report.faults:
         place = {"user_id": each.user_id, "seq": each.seq, "order_id": each.order_id}
         log.error("ledger.fault", fault=each.fault, **place)
@@ -352,11 +264,11 @@ class _Run:
 
     def report(self) -> LedgerReport:
         distrusted = self._book.distrusted(self._connection)
-        chosen = {"is_whole": self._is_whole, "distrusted": distrusted}
-        for row in self._rows(ENTRY_FAULTS, **chosen):
+        values = {"is_whole": self._is_whole, "distrusted": distrusted}
+        for row in self._rows(ENTRY_FAULTS, **values):
             self._blame(LedgerFault(row.user_id, row.seq, row.fault, row.order_id))
         reached: list[Checkpoint] = []
-        for row in self._rows(ACCOUNTS, **chosen):
+        for row in self._rows(ACCOUNTS, **values):
             self._report.accounts += 1
             self._report.resumed += row.is_resumed
             self._report.entries += row.entries
@@ -364,13 +276,14 @@ class _Run:
             for fault in row.faults:
                 self._blame(LedgerFault(row.user_id, None, fault))
             if row.entries and row.user_id not in self._faulty:
-                sums = row.balance, row.debt
-                reached.append(Checkpoint(row.user_id, row.last_seq, bytes(row.hash), *sums))
+                reached.append(
+                    Checkpoint(row.user_id, row.last_seq, bytes(row.hash), row.balance, row.debt)
+                )
             if len(reached) == _MAX_BATCH_ROWS:
                 self._book.write(reached)
                 reached = []
         self._book.write(reached)
-        # Each run from now on finds faults before a checkpoint too.
+        # A fault may lie before the checkpoint, so the next runs must read all entries.
         self._book.suspect(user_id for user_id in self._faulty if user_id is not None)
         self._verify_orders()
         return self._report

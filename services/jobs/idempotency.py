@@ -1,14 +1,14 @@
-"""``Idempotency-Key``: the same request sent twice has one effect and one answer.
+"""Idempotency keys: the same request sent twice has one effect and one response.
 
-The record is written in the transaction of the effect, under a UNIQUE constraint: of two requests
-that race, one commits and the other finds its record. A record points at a job, whose present state
-is the answer. Only success is recorded: the transition that fails a job deletes its record, and a
-rollback never wrote one.
+The record of a key is written in the transaction of the effect, under a UNIQUE constraint. If two
+requests race, one commits and the other one finds its record. A record points at a job, and the
+present state of that job is the response. Only success is recorded: a rollback writes no record,
+and the transition that fails a job deletes its record.
 
-After draft-ietf-httpapi-idempotency-key-header.
+The header ``Idempotency-Key`` follows draft-ietf-httpapi-idempotency-key-header.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from psycopg2.errors import LockNotAvailable
@@ -17,11 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from core.errors import DomainError
 from core.errors.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
-from core.settings.notations import PlanQuota
-from models import Attachment, IdempotencyRecord, Job, MemberImport, PaymentOrder
-from services.access import quotas
-from services.jobs.kinds import JobKind
-from services.jobs.outbox import enqueue_job
+from models import IdempotencyRecord, Job
 from storage.connections import unless
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -31,98 +27,108 @@ KEY_EXPIRY = text("now() + interval '24 hours'")
 
 @dataclass(frozen=True)
 class IdempotencyKey:
+    """The key of a request.
+
+    Attributes:
+        fingerprint: SHA-256 of the request's method, path, query and body.
+    """
+
     caller_id: int
     route: str
     key: str
-    fingerprint: bytes  # SHA-256 of method, path, query and body
-
-
-class EqualRequestCommitted(Exception):
-    """An equal request committed first: roll back and answer what it answered."""
+    fingerprint: bytes
 
 
 @dataclass(frozen=True)
 class AcceptedJob:
-    """Work that was accepted, now or (``replayed``) for an equal request before."""
+    """A job for accepted work. ``replayed`` says that an equal request created the job before."""
 
     job_id: int
     subject_id: int
     replayed: bool = False
 
 
-def once(
-    resources: Resources, key: IdempotencyKey | None, accept: Callable[[], Job]
+class _EqualRequestCommitted(Exception):
+    """An equal request committed first, so this transaction must be rolled back."""
+
+
+def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:
+    """Return the job of an equal request that was accepted before.
+
+    A caller that writes objects looks here first, to avoid writing them for nothing. Raises
+    ``idempotency.key_reused``.
+    """
+    if key is None:
+        return None
+    with resources.unit_of_work() as uow:
+        record = _find_record(uow, key)
+        if record is None or record.job_id is None:
+            return None
+        return _describe_job(uow.session.get_one(Job, record.job_id), replayed=True)
+
+
+def accept_once(
+    resources: Resources, key: IdempotencyKey | None, store: Callable[[UnitOfWork], Job]
 ) -> AcceptedJob:
-    """Accept work, unless an equal request had it accepted before.
+    """Accept work in one transaction, unless an equal request was accepted before.
 
-    ``accept`` writes the job and binds the key to it in one transaction. When that raises
-    ``EqualRequestCommitted``, it takes back what it did outside of the transaction.
+    ``store``: writes the subject and its job. It is called again if an equal request committed
+    first and then failed.
 
-    Raises what ``find_record`` and ``record`` do, and what ``accept`` does.
+    Raises what ``store`` raises, ``idempotency.key_reused`` and ``idempotency.in_progress``.
     """
     while True:
-        if key is not None:
-            with resources.unit_of_work() as uow:
-                found = find_record(uow, key)
-                if found is not None and found.job_id is not None:
-                    return _accepted(uow.session.get_one(Job, found.job_id), replayed=True)
+        accepted = find_accepted(resources, key)
+        if accepted is not None:
+            return accepted
         try:
-            return _accepted(accept())
-        except EqualRequestCommitted:
-            # The next round finds its job, or the key is free again since that job failed.
+            return _store_job(resources, key, store)
+        except _EqualRequestCommitted:
+            # The next round finds the job of that request, or a free key if the job failed.
             continue
 
 
-def _accepted(job: Job, *, replayed: bool = False) -> AcceptedJob:
+def _store_job(
+    resources: Resources, key: IdempotencyKey | None, store: Callable[[UnitOfWork], Job]
+) -> AcceptedJob:
+    with resources.unit_of_work() as uow:
+        try:
+            job = store(uow)
+        except DomainError:
+            # ``store`` may have waited for an equal request that used up the quota.
+            if key is not None and _find_record(uow, key) is not None:
+                raise _EqualRequestCommitted from None
+            raise
+        if key is not None:
+            _bind_key(uow, key, job_id=job.id)
+    return _describe_job(job)
+
+
+def _describe_job(job: Job, *, replayed: bool = False) -> AcceptedJob:
     assert job.subject_id is not None
     return AcceptedJob(job.id, job.subject_id, replayed)
 
 
-def commit(
-    resources: Resources,
-    subject: Attachment | MemberImport | PaymentOrder,
-    kind: JobKind,
-    key: IdempotencyKey | None,
-    *,
-    takes: Mapping[PlanQuota, int] | None = None,
-) -> Job:
-    """Store what was accepted with its job, and bind the key to the job, in one transaction.
-
-    Raises ``quota.exceeded`` when the plan of the subject's user has no room for what it ``takes``.
-    """
-    with resources.unit_of_work() as uow:
-        for quota, more in (takes or {}).items():
-            assert subject.user_id is not None
-            try:
-                quotas.require(uow, subject.user_id, quota, more=more)
-            except DomainError:
-                # An equal request, for which this one waited, took the last of it.
-                if key is not None and find_record(uow, key) is not None:
-                    raise EqualRequestCommitted(key.key) from None
-                raise
-        uow.session.add(subject)
-        uow.session.flush()
-        job = enqueue_job(uow, kind, user_id=subject.user_id, subject_id=subject.id)
-        if key is not None:
-            record(uow, key, job_id=job.id)
-    return job
-
-
-def find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
-    """The record of the key in the last 24 hours, if any; raises ``idempotency.key_reused``."""
-    row = IdempotencyRecord
-    of_key = row.caller_id == key.caller_id, row.route == key.route, row.key == key.key
-    record = uow.session.scalar(select(row).where(*of_key, row.expires_at > func.now()))
+def _find_record(uow: UnitOfWork, key: IdempotencyKey) -> IdempotencyRecord | None:
+    """Return the record of the key, unless it has expired. Raises ``idempotency.key_reused``."""
+    table = IdempotencyRecord
+    query = select(table).where(
+        table.caller_id == key.caller_id,
+        table.route == key.route,
+        table.key == key.key,
+        table.expires_at > func.now(),
+    )
+    record = uow.session.scalar(query)
     if record is not None and record.fingerprint != key.fingerprint:
         raise IDEMPOTENCY_KEY_REUSED()
     return record
 
 
-def record(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
-    """Bind the key to the job, in the transaction that writes it.
+def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
+    """Bind the key to the job, in the transaction that writes the job.
 
-    Waits for an equal request that is under way; raises ``EqualRequestCommitted`` when that one
-    commits, ``idempotency.in_progress`` when it takes too long.
+    The statement waits for an equal request in progress. Raises ``_EqualRequestCommitted`` if that
+    request commits, and ``idempotency.in_progress`` if it takes too long.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}
     statement = (
@@ -136,6 +142,6 @@ def record(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
         .returning(IdempotencyRecord.id)
     )
     with unless(LockNotAvailable, IDEMPOTENCY_IN_PROGRESS()):
-        recorded = uow.session.scalar(statement)
-    if recorded is None:
-        raise EqualRequestCommitted(key.key)
+        record_id = uow.session.scalar(statement)
+    if record_id is None:
+        raise _EqualRequestCommitted

@@ -140,7 +140,7 @@ def list_rows(uow: UnitOfWork) -> list[Maintenance]:
 
 
 def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of all kinds, also of kinds that only another release knows."""
+    """Return the rows of all kinds, even if only another release knows the kind."""
     return list(uow.session.scalars(select(Maintenance).order_by(Maintenance.name)))
 
 

@@ -59,7 +59,7 @@ def enqueue_job(
         on_behalf_of=owner_id,
         subject_id=subject_id,
         request_id=current_request_id(),
-        traceparent=spans.traceparent(),
+        traceparent=spans.current_traceparent(),
         waiter=uow.waiter,
         progress_total=total,
         **plan_turn(kind.queue, owner_id),

@@ -14,7 +14,7 @@ from core.keyring import Keyring
 from core.scopes import GRANTABLE, Scope
 from core.secret_form import CLIENT_SECRET
 from models import OAuthClient
-from storage.unit_of_work import UnitOfWork, note_once
+from storage.unit_of_work import UnitOfWork, record_moment_once
 
 MAX_REDIRECT_URI_CHARACTERS = 2000
 # A program on a person's own device listens at one of these addresses, on any free port (RFC 8252,
@@ -137,4 +137,4 @@ def revoke(uow: UnitOfWork, client_id: str) -> int:
     """Revoke a client with its grants: 1, or 0 if it was. Raises ``oauth_client.not_found``."""
     if uow.session.get(OAuthClient, client_id) is None:
         raise errors.OAUTH_CLIENT_NOT_FOUND()
-    return note_once(uow, OAuthClient.revoked_at, OAuthClient.client_id == client_id)
+    return record_moment_once(uow, OAuthClient.revoked_at, OAuthClient.client_id == client_id)

@@ -26,7 +26,7 @@ from services.accounts.account_mails import MailKind
 from services.paging import WHOLE, PageOfRows, PageRequest
 from services.security_events import EventType, record
 from storage.database import Database, Statement
-from storage.unit_of_work import UnitOfWork, note_once
+from storage.unit_of_work import UnitOfWork, record_moment_once
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
     grant = uow.session.get(OAuthGrant, grant_id)
     if grant is None or grant.user_id != user_id:
         raise GRANT_NOT_FOUND()
-    revoked = note_once(uow, OAuthGrant.revoked_at, OAuthGrant.id == grant_id)
+    revoked = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.id == grant_id)
     if revoked:
         record(uow, user_id, EventType.GRANT_ENDED, grant_id=grant_id)
     return revoked
@@ -100,7 +100,7 @@ def revoke(uow: UnitOfWork, *, grant_id: int, user_id: int) -> int:
 
 def revoke_all(uow: UnitOfWork, user_id: int) -> None:
     """Revoke the grants of a person whom the caller has locked."""
-    revoked = note_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
+    revoked = record_moment_once(uow, OAuthGrant.revoked_at, OAuthGrant.user_id == user_id)
     if revoked:
         record(uow, user_id, EventType.GRANT_ENDED, grants=revoked)
 
@@ -220,12 +220,12 @@ def revoke_token(uow: UnitOfWork, token: OAuthToken) -> None:
         lock_grant(uow, token.grant_id)
         revoke_family(uow, token.family)
     else:
-        note_once(uow, OAuthToken.revoked_at, OAuthToken.id == token.id)
+        record_moment_once(uow, OAuthToken.revoked_at, OAuthToken.id == token.id)
 
 
 def revoke_family(uow: UnitOfWork, family: int) -> None:
     """Revoke all tokens that came from one code. The caller has locked the grant."""
-    note_once(uow, OAuthToken.revoked_at, OAuthToken.family == family)
+    record_moment_once(uow, OAuthToken.revoked_at, OAuthToken.family == family)
 
 
 _LIVE_ACCESS = Statement(

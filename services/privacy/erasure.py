@@ -1,4 +1,7 @@
-"""The beginning of an erasure: from this transaction's commit on, the person is erased."""
+"""Erases a person: first what others can see, then the rest in a job.
+
+From the commit of the first transaction on, the person is erased.
+"""
 
 import time
 from dataclasses import dataclass
@@ -29,96 +32,114 @@ from services.subscriptions.members import opt_outs
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# An import or a payment may hold the person for some seconds.
+# An import or a payment may lock the person for a few seconds.
 MAX_WAIT_SECONDS = 60.0
+# No request that read the person before the erasure runs for longer.
+_REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
 
-def begin(resources: Resources, email: str) -> int:
-    """Mark the person as erased, and have the rest erased; returns the job.
+def begin_erasure(resources: Resources, email: str) -> int:
+    """Mark the person as erased, and enqueue the job that erases the rest; returns its id.
 
-    For an address whose erasure has not ended it is the same job, started again if it failed.
+    If an erasure of the address hasn't ended, its job is returned, and restarted if it failed.
     Raises ``user.not_found``, ``user.owns_lists``.
     """
     ends_by = time.monotonic() + MAX_WAIT_SECONDS
     while True:
         try:
             with resources.unit_of_work() as uow:
-                return mark(uow, email)
+                return mark_erased(uow, email)
         except OperationalError as error:
-            is_held = isinstance(error.orig, LockNotAvailable | DeadlockDetected)
-            if not is_held or time.monotonic() > ends_by:
+            is_locked = isinstance(error.orig, LockNotAvailable | DeadlockDetected)
+            if not is_locked or time.monotonic() > ends_by:
                 raise
 
 
-def mark(uow: UnitOfWork, email: str) -> int:
-    """As ``begin``, in the caller's transaction."""
+def mark_erased(uow: UnitOfWork, email: str) -> int:
+    """Mark the person as erased in the caller's transaction; returns the id of the job.
+
+    Does the same as ``begin_erasure``, but doesn't retry.
+    """
     address = email_addresses.normalise(email)
-    # Once no other transaction writes about them; none does afterwards.
+    # The lock waits for all transactions that write about the person. No later one will.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
-        digests = uow.settings.keyring.signer(_PURPOSE).digests(address.encode())
-        query = select(Erasure).where(Erasure.address_hmac.in_(digests))
-        newest = query.order_by(Erasure.created_at.desc()).limit(1)
-        erasure = uow.session.scalar(newest.with_for_update())
-        if erasure is None:
-            raise USER_NOT_FOUND_BY_EMAIL(email=address)
-        job = uow.session.get(Job, erasure.job_id, with_for_update=True)
-        if job is None:
-            erasure.job_id = _enqueue(uow, erasure.user_id).id
-        elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-            records.retry_locked_job(uow, job)
-        return erasure.job_id
-    slugs = list(uow.session.scalars(select(MailingList.slug).where(_is_own(person))))
+        return _resume(uow, address)
+    slugs = list(uow.session.scalars(select(MailingList.slug).where(_is_owned_by(person))))
     if slugs:
         raise USER_OWNS_LISTS(slugs=", ".join(slugs))
     return _mark(uow, person)
 
 
-def mark_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Mark a person whom a restored database has back; False if it has them not, or marked.
+def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
+    """Mark a person as erased who asked for it; raises ``user.has_account``.
 
-    They owned no list when they were erased: the lists that they own again are archived.
+    A mailed link can't erase an account, which may own lists and credits.
+    """
+    uow.session.refresh(person, with_for_update=True)
+    if person.password_hash is not None:
+        raise USER_HAS_ACCOUNT()
+    mark_erased(uow, person.email)
+
+
+def mark_again(uow: UnitOfWork, user_id: int) -> bool:
+    """Erase a person again after a restore; returns false if that is not necessary.
+
+    The person owned no lists when they were erased, so their restored lists are archived.
     """
     person = uow.session.get(User, user_id, with_for_update=True)
     if person is None or person.erased_at is not None:
         return False
-    for each in uow.session.scalars(select(MailingList).where(_is_own(person))):
+    for each in uow.session.scalars(select(MailingList).where(_is_owned_by(person))):
         lists.archive(uow, each)
     _mark(uow, person)
     return True
 
 
-def _mark(uow: UnitOfWork, person: User) -> int:
-    address = person.email
-    kept = opt_outs.keep_for_erasure(uow, person, address)
-    for kind in (models.MailedLink, models.AccountMail):
-        # Recent ones, unsent ones, and those by the address.
-        is_about_person = or_(kind.user_id == person.id, kind.email == person.email)
-        uow.session.execute(delete(kind).where(is_about_person))
-    deny_lists.keep_for_erasure(uow, address)
-    digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
-    return _blank(uow, person, {"address_hmac": digest, "counts": {"opt_outs_kept": kept}})
-
-
 def mark_record(uow: UnitOfWork, record: User) -> None:
     """Mark a record whose address and opt-outs an account takes over, in its transaction."""
-    for kind in (models.MailedLink, models.AccountMail):
-        uow.session.execute(delete(kind).where(kind.user_id == record.id))
+    for model in (models.MailedLink, models.AccountMail):
+        uow.session.execute(delete(model).where(model.user_id == record.id))
     _blank(uow, record, {"counts": {"opt_outs_kept": 0}})
 
 
-def _enqueue(uow: UnitOfWork, user_id: int) -> Job:
-    # The person's own jobs end with them, so this is none of theirs. It takes turns as if it was.
-    return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
+def _resume(uow: UnitOfWork, address: str) -> int:
+    """Return the job of the address's erasure, and restart the job if it failed."""
+    digests = uow.settings.keyring.signer(_PURPOSE).digests(address.encode())
+    query = select(Erasure).where(Erasure.address_hmac.in_(digests))
+    newest = query.order_by(Erasure.created_at.desc()).limit(1)
+    erasure = uow.session.scalar(newest.with_for_update())
+    if erasure is None:
+        raise USER_NOT_FOUND_BY_EMAIL(email=address)
+    job = uow.session.get(Job, erasure.job_id, with_for_update=True)
+    if job is None:
+        erasure.job_id = _enqueue(uow, erasure.user_id).id
+    elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+        records.retry_locked_job(uow, job)
+    return erasure.job_id
 
 
-def _is_own(person: User) -> ColumnElement[bool]:
+def _is_owned_by(person: User) -> ColumnElement[bool]:
+    """The condition that a list belongs to the person and is not archived."""
     return and_(MailingList.user_id == person.id, MailingList.archived_at.is_(None))
 
 
+def _mark(uow: UnitOfWork, person: User) -> int:
+    address = person.email
+    opt_out_count = opt_outs.keep_for_erasure(uow, person, address)
+    for model in (models.MailedLink, models.AccountMail):
+        # Mails that were sent recently, unsent mails, and links that name only the address.
+        is_about_person = or_(model.user_id == person.id, model.email == person.email)
+        uow.session.execute(delete(model).where(is_about_person))
+    deny_lists.keep_for_erasure(uow, address)
+    digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
+    counts = {"opt_outs_kept": opt_out_count}
+    return _blank(uow, person, {"address_hmac": digest, "counts": counts})
+
+
 def _blank(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
-    """Blank the person's own row, and begin the job that erases the rest."""
+    """Blank the person's row, and enqueue the job that erases the rest; returns its id."""
     person.email = f"erased-{person.id}@erased.invalid"
     person.name = None
     person.password_hash = None
@@ -130,20 +151,27 @@ def _blank(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
     return job.id
 
 
+def _enqueue(uow: UnitOfWork, user_id: int) -> Job:
+    # The erasure deletes the person's own jobs, so this job is not one of them. It shares the queue
+    # as if it was.
+    return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
+
+
 @dataclass(frozen=True)
 class ErasureReach:
-    """The consequences that the person is to know beforehand.
+    """The facts that a person should know before they ask for their erasure.
 
     Attributes:
-        has_account: no mailed link erases an account, which may own lists and credits.
-        is_elsewhere: whether lists of other owners have them too.
+        has_account: whether the person has an account. A mailed link can't erase an account.
+        is_elsewhere: whether the person is also on lists of other owners.
     """
 
     has_account: bool
     is_elsewhere: bool
 
 
-def reach(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
+def read_reach(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
+    """Return the consequences of an erasure, seen from the lists of this owner."""
     elsewhere = (
         exists()
         .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
@@ -153,68 +181,70 @@ def reach(uow: UnitOfWork, person: User, owner_id: int) -> ErasureReach:
     return ErasureReach(person.password_hash is not None, is_elsewhere)
 
 
-def begin_own(uow: UnitOfWork, person: User) -> None:
-    """As the operator's command does; raises ``user.has_account``."""
-    uow.session.refresh(person, with_for_update=True)
-    if person.password_hash is not None:
-        raise USER_HAS_ACCOUNT()
-    mark(uow, person.email)
-
-
-# No request that read the person before they were marked is under way for longer.
-LOOK_AGAIN_AFTER = timedelta(hours=1)
-
-
-def run(resources: Resources, lease: Lease) -> None:
-    """Erase batches for one turn."""
+def run_erasure(resources: Resources, lease: Lease) -> None:
+    """Erase batches for one turn of the job."""
     try:
         work_in_turns(resources, lease, partial(_erase_batch, lease=lease))
     except DomainError as error:
-        # No error ends an erasure: what stands in its way now may be gone later.
+        # No error may end an erasure. The obstacle may be gone when the job is retried.
         raise TransientError(error.message) from error
 
 
 ERASE_PERSON = register_kind(
     JobKind(
         name="person.erase",
-        run=run,
+        run=run_erasure,
         queue=Queue.MAINTENANCE,
-        # No user sees such a job.
+        # The job has no owner, so no user sees it.
         scope=Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        # An erasure that was begun has to end: the person has been told so.
+        # An erasure has to end, because the person was promised that it does.
         patience=timedelta(days=30),
     )
 )
 
 
 def _erase_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Erase one batch, of the next stage that finds anything; return whether none is left."""
+    """Erase one batch of the next stage that has rows; returns whether the erasure is complete."""
     erasure = uow.session.get_one(Erasure, lease.subject_id)
     names = list(stages.STAGES)
-    # A stage that this release does not know: another release began, so begin anew.
+    # Another release may have started the erasure with a stage that this release doesn't have.
+    # Then all stages are repeated.
     place = names.index(erasure.stage) if erasure.stage in names else 0
-    rows, bookmark = 0, erasure.bookmark
+    rows = 0
+    bookmark = erasure.bookmark
     while place < len(names):
         rows, bookmark = stages.STAGES[names[place]](uow, erasure.user_id, bookmark)
         if rows or bookmark is not None:
             break
         place += 1
     else:
-        told = {name: erasure.counts.get(name, 0) for name in stages.TOLD}
-        complete_job(uow, lease, {"user_id": erasure.user_id, **told})
-        erasure.stage = erasure.bookmark = erasure.address_hmac = None
-        if erasure.finished_at is None:
-            erasure.finished_at = func.now()
-            # For what requests wrote that were under way all the time.
-            job = _enqueue(uow, erasure.user_id)
-            job.sends = 0
-            job.run_at = job.send_after = func.now() + LOOK_AGAIN_AFTER
-            erasure.job_id = job.id
+        _finish(uow, lease, erasure)
         return True
     counts = {**erasure.counts, names[place]: erasure.counts.get(names[place], 0) + rows}
-    # Fails if another worker has the job now, and takes the batch back.
+    # Raises an error if another worker has the job now. The error undoes the batch.
     record_progress(uow, lease, done=sum(counts.values()))
     place += bookmark is None and place < len(names) - 1
-    erasure.stage, erasure.bookmark, erasure.counts = names[place], bookmark, counts
+    erasure.stage = names[place]
+    erasure.bookmark = bookmark
+    erasure.counts = counts
     return False
+
+
+def _finish(uow: UnitOfWork, lease: Lease, erasure: Erasure) -> None:
+    """Let the job succeed. After the first job, enqueue another one for later.
+
+    Requests that were in progress during the first job may have written about the person.
+    """
+    counts = {name: erasure.counts.get(name, 0) for name in stages.REPORTED}
+    complete_job(uow, lease, {"user_id": erasure.user_id, **counts})
+    erasure.stage = None
+    erasure.bookmark = None
+    erasure.address_hmac = None
+    if erasure.finished_at is None:
+        erasure.finished_at = func.now()
+        job = _enqueue(uow, erasure.user_id)
+        job.sends = 0
+        job.run_at = func.now() + _REPEAT_AFTER
+        job.send_after = func.now() + _REPEAT_AFTER
+        erasure.job_id = job.id

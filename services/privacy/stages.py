@@ -1,50 +1,56 @@
-"""The stages in which a person who is marked is erased.
+"""The stages of an erasure, each of which erases the rows of one kind.
 
-A stage erases one batch and says where it goes on. It is in one transaction with that bookmark, so
-no row is counted twice. It may begin anew at any time: it then finds less, or nothing.
+A stage erases one batch of rows and returns where the next batch starts. The same transaction
+stores this bookmark, so that no row is counted twice. A stage can be repeated at any time, because
+it then finds fewer rows or none.
 
-No stage locks the person. Each locks rows of one kind, and in the order of the code that also
-writes them.
+No stage locks the person. Each stage locks rows in the order in which all other code locks them.
 """
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import Delete, Update, case, delete, func, select, text, tuple_, update
+from sqlalchemy import Delete, Update, and_, case, delete, func, select, text, tuple_, update
 from sqlalchemy.orm import InstrumentedAttribute
 
 import models
 from services import removals
 from services.attachments.files import keys_of_files, original_key
-from services.subscriptions import consent
+from services.subscriptions.consent import history
 from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
+# A batch of this size takes a fraction of a second. Tests set smaller sizes.
+MAX_EVENTS = 5_000
+MAX_ROWS = 1_000
+# A batch blocks bulk actions on all lists of its subscriptions.
+MAX_LISTS = 20
+# The counts in the result of the job.
+REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
+_TEXTS_OF_LISTS = (
+    *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
+    *("logo_hash_id", "sender_name", "sign_up_text", "thanks_text", "confirmation_text"),
+)
+
 
 class Batch(NamedTuple):
+    """The number of erased rows, and where the next batch starts; ``None`` if there is none."""
+
     rows: int
-    # Where the next batch goes on; ``None``: there is none.
     bookmark: int | None
 
 
-# Called with the person's id and the bookmark, if any.
+# Takes the person's id, and the bookmark of the last batch.
 Stage = Callable[[UnitOfWork, int, int | None], Batch]
 
 
-# A batch of so many takes a fraction of a second. Tests set less.
-MAX_EVENTS = 5_000
-MAX_ROWS = 1_000
-# A batch keeps bulk actions off all the lists of its subscriptions.
-MAX_LISTS = 20
-
-
 def _blanking_events(of_person: str) -> Stage:
-    """Blank from where changes of subscriptions came, and what the person's own changes touched.
+    """Return a stage that blanks IP addresses in events, and details of the person's subscriptions.
 
-    Changes of other people's subscriptions are blanked too: as the owner of a list the person made
-    them, from an address. ``of_person`` is a condition that an index serves in the order of ids.
+    A list owner also changed subscriptions of other people, from an IP address of their own.
+    ``of_person`` is a condition that an index serves in the order of ids.
     """
     statement = text(f"""
     WITH batch AS (
@@ -73,28 +79,29 @@ def _blanking_events(of_person: str) -> Stage:
 
 
 def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Erase what shows how the person came onto lists, and the wordings of their own lists."""
-    rows = consent.erase(uow, [user_id], most=MAX_EVENTS)
+    """Delete the person's consent history, and blank the wordings of their own lists."""
+    rows = history.erase_history(uow, [user_id], limit=MAX_EVENTS)
     return Batch(rows, 0 if rows >= MAX_EVENTS else None)
 
 
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Blank the person's records on some lists, and what is kept of them for an undo."""
-    own = models.Subscription
-    of_person = own.user_id == user_id
-    query = select(own.list_id).where(of_person, own.list_id > (after or 0))
-    list_ids = list(uow.session.scalars(query.order_by(own.list_id).limit(MAX_LISTS)))
+    """Blank the person's records on some lists, and delete the values that an undo restores."""
+    subscription = models.Subscription
+    of_person = subscription.user_id == user_id
+    query = select(subscription.list_id).where(of_person, subscription.list_id > (after or 0))
+    list_ids = list(uow.session.scalars(query.order_by(subscription.list_id).limit(MAX_LISTS)))
     if not list_ids:
         return Batch(0, None)
-    # An import or its undo may write one of these records, and has the list to itself then.
+    # An import or its undo may write one of these records, and locks the list exclusively.
     locks.share_lists(uow, *list_ids)
-    on_these = select(own).where(of_person, own.list_id.in_(list_ids))
-    records = uow.session.scalars(on_these.order_by(own.list_id)).all()
-    # Before the records, as an undo locks them. Without these rows it brings no name back.
+    on_lists = select(subscription).where(of_person, subscription.list_id.in_(list_ids))
+    records = uow.session.scalars(on_lists.order_by(subscription.list_id)).all()
+    # An undo locks these rows before the records. Without these rows, it can't restore a name.
     ids = [each.id for each in records]
     for kind in (models.ImportChange, models.BulkChange):
         uow.session.execute(delete(kind).where(kind.subscription_id.in_(ids)))
-    operator, removed = Actor(ActorKind.OPERATOR, Via.COMMAND), models.SubscriptionStatus.REMOVED
+    operator = Actor(ActorKind.OPERATOR, Via.COMMAND)
+    removed = models.SubscriptionStatus.REMOVED
     blank: dict[str, Any] = dict.fromkeys(("name", "email", "submitted", "joined_at", "language"))
     blank |= {"fields": {}, "tag_ids": [], "email_enabled": False}
     for each in records:
@@ -107,12 +114,15 @@ def _batch(ids: list[int]) -> Batch:
 
 
 def _blanking(owner: InstrumentedAttribute[Any], **values: Any) -> Stage:
-    """Write these values into the rows that have the person as their ``owner``, and keep them."""
+    """Return a stage that writes these values into the rows whose ``owner`` is the person."""
     return partial(_change_batch, owner, update(owner.class_).values(values))
 
 
 def _deleting(owner: InstrumentedAttribute[Any]) -> Stage:
-    """Delete the owner's rows, the newest first: a key comes before the one that made it."""
+    """Return a stage that deletes the rows whose ``owner`` is the person, the newest first.
+
+    A key refers to the older key that created it, so newer keys are deleted first.
+    """
     return partial(_change_batch, owner, delete(owner.class_))
 
 
@@ -138,17 +148,17 @@ def _next_ids(
 
 
 def _deleting_few(owner: InstrumentedAttribute[Any]) -> Stage:
-    """As ``_deleting``, of a table that has few rows of a person."""
+    """Return a stage that deletes all rows of the person at once, from a table with few of them."""
 
     def delete_all(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-        gone = uow.session.execute(delete(owner.class_).where(owner == user_id).returning(owner))
-        return Batch(len(gone.all()), None)
+        rows = uow.session.execute(delete(owner.class_).where(owner == user_id).returning(owner))
+        return Batch(len(rows.all()), None)
 
     return delete_all
 
 
 def _deleting_where(model: Any, is_own: Callable[[int], Any]) -> Stage:
-    """Delete rows of which no index has the order by id: the first ones found, until none is."""
+    """Return a stage that deletes rows in any order, because no index has their order by id."""
 
     def delete_batch(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
         ids = list(uow.session.scalars(select(model.id).where(is_own(user_id)).limit(MAX_ROWS)))
@@ -159,91 +169,95 @@ def _deleting_where(model: Any, is_own: Callable[[int], Any]) -> Stage:
 
 
 def _of(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
-    """The conditions on what refers to the person's things."""
+    """The condition that a row refers to a row that the person owns."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 
 def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-    own = models.Attachment
-    ids = _next_ids(uow, own.user_id, user_id, before)
-    for each in uow.session.scalars(delete(own).where(own.id.in_(ids)).returning(own)):
-        removals.forget(uow, *keys_of_files(each), original_key(each))
+    attachment = models.Attachment
+    ids = _next_ids(uow, attachment.user_id, user_id, before)
+    deletion = delete(attachment).where(attachment.id.in_(ids)).returning(attachment)
+    for each in uow.session.scalars(deletion):
+        removals.forget(uow, *keys_of_files(each), original_key(each.hash_id))
     return _batch(ids)
 
 
 def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-    """End the person's imports, and remove files with other people's addresses."""
-    own = models.MemberImport
-    ids = _next_ids(uow, own.user_id, user_id, before)
+    """End the person's imports, and remove their files, which have addresses of other people."""
+    row = models.MemberImport
+    ids = _next_ids(uow, row.user_id, user_id, before)
     prefixes = uow.session.scalars(
-        update(own)
-        .where(own.id.in_(ids))
+        update(row)
+        .where(row.id.in_(ids))
         .values(
-            # The error names columns and files.
+            # The error may contain names of columns and files.
             **dict.fromkeys(("filename", "description", "mapping", "columns", "samples", "error")),
             **dict.fromkeys(("wrapped_key", "wrapped_by")),
-            status=case((own.status == "running", "cancelled"), else_=own.status),
-            finished_at=func.coalesce(own.finished_at, func.now()),
-            files_removed_at=func.coalesce(own.files_removed_at, func.now()),
+            status=case((row.status == "running", "cancelled"), else_=row.status),
+            finished_at=func.coalesce(row.finished_at, func.now()),
+            files_removed_at=func.coalesce(row.files_removed_at, func.now()),
         )
-        .returning(own.object_prefix)
+        .returning(row.object_prefix)
     )
     removals.forget(uow, *(f"{prefix}/" for prefix in prefixes))
-    # No helper of an import whose job is gone takes them.
-    for left in (models.WaitingChunk, models.NamedMember):
-        uow.session.execute(delete(left).where(left.import_id.in_(ids)))
+    # The import's job is deleted, so no helper takes these rows.
+    for model in (models.WaitingChunk, models.NamedMember):
+        uow.session.execute(delete(model).where(model.import_id.in_(ids)))
     return _batch(ids)
 
 
 def _delete_chunks(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
-    """Delete the rows of the person's files that were not added; the bookmark is an import."""
+    """Delete the rejected rows of the person's imports. The bookmark is the id of an import."""
     chunk = models.ImportChunk
-    own = models.MemberImport
-    found = select(chunk.import_id, chunk.number).join(own, own.id == chunk.import_id)
-    found = found.where(own.user_id == user_id, own.id >= (after or 0))
-    found = found.order_by(chunk.import_id, chunk.number).limit(MAX_ROWS)
-    keys = [tuple(row) for row in uow.session.execute(found)]
+    task = models.MemberImport
+    query = select(chunk.import_id, chunk.number).join(task, task.id == chunk.import_id)
+    query = query.where(task.user_id == user_id, task.id >= (after or 0))
+    query = query.order_by(chunk.import_id, chunk.number).limit(MAX_ROWS)
+    keys = [tuple(row) for row in uow.session.execute(query)]
     uow.session.execute(delete(chunk).where(tuple_(chunk.import_id, chunk.number).in_(keys)))
     return Batch(len(keys), keys[-1][0] if len(keys) == MAX_ROWS else None)
 
 
 def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
-    own = models.MemberExport
-    ids = _next_ids(uow, own.user_id, user_id, before)
-    removed_at = func.coalesce(own.files_removed_at, func.now())
-    blanked = update(own).where(own.id.in_(ids)).values(files_removed_at=removed_at)
-    gone = dict.fromkeys(("wrapped_key", "wrapped_by", "filter"))
-    prefixes = uow.session.scalars(blanked.values(gone).returning(own.object_prefix))
+    export = models.MemberExport
+    ids = _next_ids(uow, export.user_id, user_id, before)
+    prefixes = uow.session.scalars(
+        update(export)
+        .where(export.id.in_(ids))
+        .values(
+            files_removed_at=func.coalesce(export.files_removed_at, func.now()),
+            **dict.fromkeys(("wrapped_key", "wrapped_by", "filter")),
+        )
+        .returning(export.object_prefix)
+    )
     removals.forget(uow, *(f"{prefix}/" for prefix in prefixes))
     return _batch(ids)
 
 
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Answers of other people's receivers, which may repeat the person's address."""
+    """Blank the answers of webhook receivers to events about the person.
+
+    Such an answer may repeat the person's address.
+    """
     row = models.WebhookDelivery
-    about = row.person_id == user_id, row.answer.is_not(None)
-    ids = list(uow.session.scalars(select(row.id).where(*about).limit(MAX_ROWS)))
+    has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
+    ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
-    # A blanked answer is not found again.
+    # The next batch doesn't find the blanked answers, so it may start anywhere.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
-_WORDS_OF_LISTS = (
-    *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
-    *("logo_hash_id", "sender_name", "sign_up_text", "thanks_text", "confirmation_text"),
-)
-
-# The rows that mails go to come first, then what still runs for the person. Jobs come before their
-# subjects, as a worker locks them: no import continues without its job. The counts of what is
-# stored come after what they count.
+# The first stages end the mails to the person, then the person's running work. Jobs come before
+# their subjects, because a worker locks them in this order. Without its job, a running import ends.
+# The counts of stored bytes come after the rows that they count.
 STAGES: Mapping[str, Stage] = {
     "subscriptions": _blank_subscriptions,
     "jobs": _deleting(models.Job.user_id),
-    # The answers of the receivers of the person's webhooks, before the endpoints go.
+    # Deliveries to the person's own endpoints come before the endpoints.
     "deliveries": _deleting_where(
         models.WebhookDelivery, _of(models.WebhookDelivery.endpoint_id, models.WebhookEndpoint)
     ),
-    # Their secrets go with them.
+    # The database deletes the secrets of an endpoint with it.
     "endpoints": _deleting_few(models.WebhookEndpoint.user_id),
     "answers": _blank_answers,
     "attachments": _delete_attachments,
@@ -251,18 +265,18 @@ STAGES: Mapping[str, Stage] = {
     "chunks": _delete_chunks,
     "bulk_actions": _deleting(models.BulkAction.user_id),
     "exports": _blank_exports,
-    # The archived lists stay, since members may still leave them.
+    # Archived lists are kept, because their members may still unsubscribe.
     "lists": _blanking(
         models.MailingList.user_id,
         title="Erased",
         slug=func.concat("erased-", models.MailingList.id),
         redirect_origins=[],
-        **dict.fromkeys(_WORDS_OF_LISTS),
+        **dict.fromkeys(_TEXTS_OF_LISTS),
     ),
     "tags": _deleting_where(models.MemberTag, _of(models.MemberTag.list_id, models.MailingList)),
     "segments": _deleting_where(models.Segment, _of(models.Segment.list_id, models.MailingList)),
     "fields": _deleting_few(models.MemberField.user_id),
-    # The payer's URLs and claim token go; the order and the payment stay.
+    # The order and its payment are kept, but not the payer's URLs and claim token.
     "orders": _blanking(
         models.PaymentOrder.user_id, redirect_url=None, payment_url=None, claim_token_hmac=None
     ),
@@ -273,25 +287,23 @@ STAGES: Mapping[str, Stage] = {
     "apps": _deleting_few(models.TotpSecret.user_id),
     "passkeys": _deleting(models.Passkey.user_id),
     "recovery_codes": _deleting(models.RecoveryCode.user_id),
-    # A grant's codes and tokens go with it.
+    # The database deletes the codes and tokens of a grant with it.
     "grants": _deleting(models.OAuthGrant.user_id),
     "addresses": _deleting_few(models.FormerAddress.user_id),
     "mails": _deleting(models.AccountMail.user_id),
     "links": _deleting(models.MailedLink.user_id),
-    # They still count.
+    # Reports about lists still count, so they are kept.
     "reports": _blanking(models.ListReport.user_id, user_id=None),
     "stored_bytes": _deleting_few(models.StorageUse.user_id),
     "composer_calls": _deleting_few(models.ComposerUse.user_id),
     "events": _blanking_events("user_id = :user_id"),
     "acts": _blanking_events("actor_id = :user_id AND (ip IS NOT NULL OR request_id IS NOT NULL)"),
-    # They stay for their year, as proof of what became of the account: ids, a type and a time. The
-    # database allows that for people who are erased alone.
+    # Events are kept for their year, to prove what happened to the account. Only ids, the type and
+    # the time remain. The database allows this change only for erased people.
     "account_events": _blanking(models.RecordedEvent.user_id, ip=None, user_agent=None),
     "consent": _erase_consent,
-    # The last one deletes: it is looked at until it finds nothing.
+    # The last stage is repeated until it finds no row, so it must delete rows.
     "idempotency": _deleting_where(
         models.IdempotencyRecord, lambda user_id: models.IdempotencyRecord.caller_id == user_id
     ),
 }
-# The counts that the operator is told, beside the person's id.
-TOLD = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")

@@ -1,4 +1,4 @@
-"""Removal of the files of old imports and exports, and of files that belong to neither."""
+"""Files of imports and exports: keys, creation, removal."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,32 +16,46 @@ from storage.objects import ObjectMissing
 from storage.parts import PartWriter, StoredFile, remove_all
 from storage.resources import Resources
 
-IMPORTS, EXPORTS = "imports/", "exports/"
+IMPORTS = "imports/"
+EXPORTS = "exports/"
+BULK_FILE_RETENTION = timedelta(days=7)
+# An upload takes a few hours at most. An older file without an import or export is left from a
+# crash.
+STRAY_FILE_AGE = timedelta(days=1)
+SWEEP_FILES = register_maintenance(
+    "maintenance.sweep_files",
+    every=timedelta(hours=1),
+    run=lambda resources, began_at: remove_old_files(resources, now=began_at),
+)
 
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file that is about to be written; the keys of all its objects begin with ``prefix``."""
+    """A file that is not written yet. The keys of all its objects begin with ``prefix``."""
 
     prefix: str
     writer: PartWriter
     wrapped: WrappedKey
 
-    def name_in(self, row: MemberImport | MemberExport) -> None:
-        """Make it the row's file."""
+    def assign_to(self, row: MemberImport | MemberExport) -> None:
+        """Make this the file of an import or export."""
         row.object_prefix = self.prefix
-        row.wrapped_key, row.wrapped_by = self.wrapped.data, self.wrapped.wrapped_by
+        row.wrapped_key = self.wrapped.data
+        row.wrapped_by = self.wrapped.wrapped_by
 
 
-def new_file(resources: Resources, folder: str) -> NewFile:
-    """A file under ``IMPORTS`` or ``EXPORTS``, with a new key."""
+def create_file(resources: Resources, folder: str) -> NewFile:
+    """Create a file in ``IMPORTS`` or ``EXPORTS``, with a new encryption key."""
     prefix = folder + ids.random_hash_id(20)
     key, wrapped = resources.key_wrapper.new_key(prefix)
     return NewFile(prefix, PartWriter(resources.objects, prefix, key), wrapped)
 
 
 def data_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
-    """The key of the row's file; raises ``Tampered``, and ``ObjectMissing`` once it is removed."""
+    """Return the encryption key of the row's file.
+
+    Raises ``Tampered``, and ``ObjectMissing`` if the file was removed.
+    """
     if row.wrapped_key is None or row.wrapped_by is None:
         raise ObjectMissing(row.object_prefix)
     wrapped = WrappedKey(row.wrapped_by, row.wrapped_key)
@@ -49,38 +63,28 @@ def data_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
 
 
 def stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
-    """The row's whole file; raises as ``data_key`` does."""
+    """Return the row's complete file; raises the errors of ``data_key``."""
     assert row.size is not None
     return StoredFile(resources.objects, row.object_prefix, row.size, data_key(resources, row))
 
 
-SWEEP_FILES = register_maintenance(
-    "maintenance.sweep_files",
-    every=timedelta(hours=1),
-    run=lambda resources, began_at: sweep(resources, now=began_at),
-)
-BULK_FILE_RETENTION = timedelta(days=7)
-# An upload takes hours at most: an older file without an import or export was left by a crash.
-STRAY_FILE_AGE = timedelta(days=1)
-
-
-def sweep(resources: Resources, *, now: datetime) -> int:
-    """Remove old files and stray ones; returns the number of imports, exports and strays."""
+def remove_old_files(resources: Resources, *, now: datetime) -> int:
+    """Remove old files and stray files; returns the number of removed files."""
     removed = 0
     for kind in (MemberImport, MemberExport):
         while _remove_oldest(resources, kind, before=now - BULK_FILE_RETENTION):
             removed += 1
-    seen = ""
+    previous = ""
     for stored in chain(resources.objects.stored(IMPORTS), resources.objects.stored(EXPORTS)):
         prefix = "/".join(stored.key.split("/")[:2])
-        if prefix == seen or stored.modified_at > now - STRAY_FILE_AGE:
+        if prefix == previous or stored.modified_at > now - STRAY_FILE_AGE:
             continue
-        seen = prefix
+        previous = prefix
         kind = MemberImport if prefix.startswith(IMPORTS) else MemberExport
-        own = kind.object_prefix == prefix, kind.files_removed_at.is_(None)
+        query = select(kind.id).where(kind.object_prefix == prefix, kind.files_removed_at.is_(None))
         with resources.unit_of_work() as uow:
-            is_known = uow.session.scalar(select(kind.id).where(*own))
-        if not is_known:
+            row_id = uow.session.scalar(query)
+        if row_id is None:
             remove_all(resources.objects, prefix)
             removed += 1
     return removed
@@ -89,20 +93,21 @@ def sweep(resources: Resources, *, now: datetime) -> int:
 def _remove_oldest(
     resources: Resources, kind: type[MemberImport] | type[MemberExport], *, before: datetime
 ) -> bool:
-    # The second condition finds them in the index; the job may have ended much later.
+    # The condition on ``created_at`` uses an index. The job may have ended much later.
     is_old = kind.files_removed_at.is_(None), kind.created_at < before, kind.finished_at < before
     oldest = select(kind).where(*is_old).order_by(kind.created_at).limit(1)
     query = oldest.with_for_update(skip_locked=True)
     with resources.unit_of_work() as uow:
-        found = cast("MemberImport | MemberExport | None", uow.session.scalar(query))
-        if found is None:
+        row = cast("MemberImport | MemberExport | None", uow.session.scalar(query))
+        if row is None:
             return False
-        if isinstance(found, MemberImport):
-            for kept in (ImportChunk, NamedMember):
-                uow.session.execute(delete(kept).where(kept.import_id == found.id))
-            found.samples = None
-        found.files_removed_at = func.now()
-        # A copy of the file that was kept elsewhere opens no more.
-        found.wrapped_key = found.wrapped_by = None
-        removals.forget(uow, f"{found.object_prefix}/")
+        if isinstance(row, MemberImport):
+            for model in (ImportChunk, NamedMember):
+                uow.session.execute(delete(model).where(model.import_id == row.id))
+            row.samples = None
+        row.files_removed_at = func.now()
+        # Without the key, nobody can decrypt a copy of the file.
+        row.wrapped_key = None
+        row.wrapped_by = None
+        removals.forget(uow, f"{row.object_prefix}/")
     return True

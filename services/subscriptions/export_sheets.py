@@ -32,9 +32,10 @@ from models import (
     SubscriptionStatus,
 )
 from services.jobs.lease import Lease
-from services.subscriptions import consent, page_urls
 from services.subscriptions import fields as attribute_fields
-from services.subscriptions.consent import CONSENT_COLUMNS
+from services.subscriptions import page_urls
+from services.subscriptions.consent import evidence
+from services.subscriptions.consent.evidence import CONSENT_COLUMNS
 from services.subscriptions.fields import as_text
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
@@ -185,14 +186,14 @@ def members(
     none = [None] * len(fields)
 
     def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
-        agreed = consent.of_batch(reading, [row.id for row in rows])
+        agreed = evidence.evidence_by_member(reading, [row.id for row in rows])
         for row in rows:
             email, name, status, tier, expiry, has_mail, source, user_id, made_at, *others = row
             joined_at, tag_ids, own, subscription_id = others
             yield (
                 *(email, name, status, tier, expiry and clock.iso(expiry), has_mail, source),
                 *(user_id, clock.iso(made_at), clock.iso(joined_at)),
-                *consent.values_of(agreed.get(subscription_id, ())),
+                *evidence.export_values(agreed.get(subscription_id, ())),
                 sorted(tags[each] for each in tag_ids if each in tags) if tag_ids else [],
                 *([own.get(each) for each in fields] if own else none),
             )

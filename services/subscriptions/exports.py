@@ -197,14 +197,14 @@ def run(resources: Resources, lease: Lease) -> None:
             raise JobCancelled
         sheet = export_sheets.of_export(uow, resources, lease, export)
     form = ExportFormat(export.format)
-    file = bulk_files.new_file(resources, EXPORTS)
+    file = bulk_files.create_file(resources, EXPORTS)
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
         export = uow.session.get_one(MemberExport, export.id)
         # An earlier attempt, which may still be writing, has a prefix of its own.
         removals.forget(uow, f"{export.object_prefix}/")
         removals.forget(uow, f"{file.prefix}/", after=_UNFINISHED_FOR)
-        file.name_in(export)
+        file.assign_to(export)
     parts = file.writer
     rows = 0
     # The gzip header has no name and no time, so the same list gives the same file.

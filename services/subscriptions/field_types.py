@@ -17,7 +17,7 @@ from models import FieldType, MailingList, MemberField
 from services.subscriptions import fields
 from services.subscriptions.fields import FieldValue
 from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.field_values import cell_shown, read_value
+from services.subscriptions.imports.field_values import abbreviate_cell, parse_value
 from services.subscriptions.members import locks
 from storage.connections import unless
 from storage.unit_of_work import UnitOfWork
@@ -114,15 +114,15 @@ def _converted(changed: MemberField, found: Sequence[FieldValue]) -> list[FieldV
     new: list[FieldValue | None] = []
     for written in texts:
         try:
-            new.append(read_value(written, changed, forms, 0))
+            new.append(parse_value(written, changed, forms, 0))
         except ValueError:
             new.append(None)
-    unfit = [cell_shown(each) for each, value in zip(texts, new, strict=True) if value is None]
+    unfit = [abbreviate_cell(each) for each, value in zip(texts, new, strict=True) if value is None]
     try:
         forms.settled([changed.label])
     except DomainError:
         # Nothing shows whether the day or the month comes first.
-        unfit = [cell_shown(each) for each in texts]
+        unfit = [abbreviate_cell(each) for each in texts]
     if unfit:
         named = ", ".join(map(repr, unfit[:_MAX_NAMED]))
         raise errors.FIELD_VALUES_UNFIT(count=len(unfit), type=changed.type, named=named)

@@ -19,7 +19,7 @@ from core.errors import mailing as errors
 from core.languages.shown_lines import caseless, is_shown
 from models import FieldType, MemberField
 from services.access import sessions
-from services.subscriptions import branding
+from services.subscriptions import misleading_texts, text_reviews
 from storage.connections import unless_taken
 from storage.unit_of_work import UnitOfWork
 
@@ -229,9 +229,9 @@ def checked(values: Mapping[str, Any]) -> CheckedColumns:
             raise errors.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
     for name, texts in (("label", [label]), ("choices", choices or [])):
         for text in texts:
-            branding.require_harmless(name, text)
-            branding.require_no_secret(name, text)
-    branding.require_no_secret("description", columns.get("description"))
+            misleading_texts.require_harmless(name, text)
+            misleading_texts.require_no_secret(name, text)
+    misleading_texts.require_no_secret("description", columns.get("description"))
     if label is not None and not is_shown(label):
         raise errors.FIELD_LABEL(most=MAX_LABEL_CHARACTERS)
     if choices and not (all(map(is_shown, choices)) and len({*choices}) == len(choices)):
@@ -293,10 +293,10 @@ def get(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) ->
 
 
 def _set(uow: UnitOfWork, field: MemberField, values: CheckedColumns) -> None:
-    before = branding.texts_of(field)
+    before = text_reviews.reviewed_texts(field)
     for name, value in values.items():
         setattr(field, name, value)
-    branding.look_at(uow, field, before)
+    text_reviews.update_suspicion(uow, field, before)
     if not KEY_FORM.match(field.key):
         raise errors.FIELD_KEY(most=MAX_KEY_CHARACTERS)
     if bool(field.choices) != (field.type == FieldType.CHOICE):

@@ -20,14 +20,15 @@ from services import paging
 from services.access import quotas, sessions
 from services.access.caller import Caller
 from services.paging import WHOLE, PageOfRows, PageRequest
-from services.subscriptions import branding, consent
+from services.subscriptions import branding, text_reviews
 from services.subscriptions import fields as owner_fields
+from services.subscriptions.consent import wordings
 from services.subscriptions.members import locks, unsubscribe
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import waiting_briefly
 from storage.connections import unless_taken
 from storage.resources import Resources
-from storage.unit_of_work import UnitOfWork, note_once
+from storage.unit_of_work import UnitOfWork, record_moment_once
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
 _NUMBER = re.compile(r"[0-9]{1,20}\Z")
@@ -42,27 +43,27 @@ _CHALLENGE = ("challenge_enabled", "challenge_provider")
 _FIELDS = ("asked_fields", "required_fields")
 
 
-# The columns of a list, after ``checked`` has checked their texts.
+# The columns of a list, after ``validate_values`` has checked their texts.
 CheckedValues = NewType("CheckedValues", dict[str, Any])
 
 
-def checked(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
+def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedValues:
     """Check the texts that an owner set for a list, and return the values normalised.
 
     Call this before a transaction begins, because searching the texts for links and misleading
-    words takes time. Raises ``list.title`` and the errors of ``branding.checked``.
+    words takes time. Raises ``list.title`` and the errors of ``branding.validate_values``.
     """
     values = dict(fields)
     if "title" in values:
         values["title"] = values["title"].strip()
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
-    checked = branding.checked(settings, values)
+    result = branding.validate_values(settings, values)
     # Mails contain the title. If a title could have several lines, an owner could mail any text to
     # strangers.
-    if "title" in checked and not is_shown(checked["title"]):
+    if "title" in result and not is_shown(result["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
-    return CheckedValues(checked)
+    return CheckedValues(result)
 
 
 def create_own(
@@ -75,7 +76,7 @@ def create_own(
     providers: Collection[str],
 ) -> MailingList:
     """Create a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
-    values = checked(uow.settings, {**fields, "title": title, "slug": slug})
+    values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
     # A person who owns a list is not erased, and one who is erased gets none.
     sessions.lock_person(uow, caller.user_id)
     quotas.require(uow, caller.user_id, PlanQuota.LISTS)
@@ -93,12 +94,12 @@ def create(
 ) -> MailingList:
     """Create a list, with the other columns in ``fields``.
 
-    Raises the errors of ``checked`` and ``change``.
+    Raises the errors of ``validate_values`` and ``change``.
 
     Args:
         providers: the CAPTCHA providers that the operator has configured.
     """
-    values = checked(uow.settings, {**(fields or {}), "title": title, "slug": slug})
+    values = validate_values(uow.settings, {**(fields or {}), "title": title, "slug": slug})
     return _create(uow, owner_id, values, providers)
 
 
@@ -118,7 +119,7 @@ def change(
     providers: Collection[str],
 ) -> None:
     """Set columns of a list. Raises ``list.busy``, ``list.logo`` and the errors of the columns."""
-    before = branding.texts_of(mailing_list)
+    before = text_reviews.reviewed_texts(mailing_list)
     columns = {name: value for name, value in fields.items() if name not in {_WORDING, *_FIELDS}}
     with uow.session.no_autoflush:
         columns |= _field_ids(uow, mailing_list, fields)
@@ -126,14 +127,14 @@ def change(
     if "logo_hash_id" in columns:
         with uow.session.no_autoflush:
             branding.require_logo(uow, mailing_list)
-    branding.look_at(uow, mailing_list, before)
+    text_reviews.update_suspicion(uow, mailing_list, before)
     taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
     # A new slug waits for the rows that an import is writing about the list.
     with unless_taken("uq_lists_slug", taken), waiting_briefly(uow):
         uow.session.flush()
     if _WORDING in fields:
         with waiting_briefly(uow):
-            consent.choose(uow, mailing_list, fields[_WORDING])
+            wordings.choose_wording(uow, mailing_list, fields[_WORDING])
 
 
 class SignUpField(NamedTuple):
@@ -186,7 +187,7 @@ def _field_ids(
 
 def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:
     """Archive the list: it takes no new members and sends no mail, and members can still leave."""
-    return note_once(uow, MailingList.archived_at, MailingList.id == mailing_list.id)
+    return record_moment_once(uow, MailingList.archived_at, MailingList.id == mailing_list.id)
 
 
 def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:

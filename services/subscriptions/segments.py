@@ -22,7 +22,7 @@ from models import MailingList, Segment, Subscription
 from services import paging
 from services.access import quotas
 from services.paging import PageOfRows, PageRequest
-from services.subscriptions import figures
+from services.subscriptions import subscriber_counts
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.filters.member_filter import MemberFilter
 from storage.connections import unless_taken
@@ -166,7 +166,7 @@ def count(
     """
     if wanted.is_all_active:
         with resources.unit_of_work() as uow:
-            known = figures.count_subscribers(uow, [mailing_list.id])
+            known = subscriber_counts.count_subscribers(uow, [mailing_list.id])
             return MemberCount(known[mailing_list.id], is_exact=True)
     begun_at, seconds = monotonic(), within.total_seconds()
     if (bound := wanted.indexed()) is not None:

@@ -1,4 +1,4 @@
-"""The deliveries of events to an endpoint, and their sending once more."""
+"""The deliveries of an endpoint: their list, and how an owner has events sent again."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,122 +18,14 @@ from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 TEST_TYPE = "webhook.test"
-# The unfinished deliveries at which no more events become any, and at which none are added that an
-# owner asks for: those have room of their own. All of an endpoint's are read for each try.
+# An endpoint with this many pending deliveries queues no further events, because each attempt reads
+# all pending deliveries. Deliveries that the owner requests have room of their own.
 MAX_PENDING = 1_000
 MAX_PENDING_ASKED_FOR = 2 * MAX_PENDING
-# Beyond that a number of events that are sent again need not be exact.
+# Above this number, the count of events to replay is not exact.
 MAX_COUNTED = 1_000
-
-
-@dataclass(frozen=True)
-class EventCount:
-    """
-    Attributes:
-        is_exact: otherwise there are more than ``count``.
-    """
-
-    count: int
-    is_exact: bool
-
-
-def page(
-    uow: UnitOfWork, caller: Caller, endpoint_id: int, wanted: PageRequest
-) -> PageOfRows[WebhookDelivery]:
-    """The endpoint's deliveries, newest first; raises as ``webhook_endpoints.get``."""
-    endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
-    query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
-    return paging.read(uow, paging.by_id(query, WebhookDelivery.id, wanted), wanted)
-
-
-def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
-    """Send an event that tells of nothing. Raises as ``resend`` does, and ``quota.exceeded``."""
-    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
-    _require_room(uow, endpoint)
-    _require_storage(uow, caller)
-    delivery = WebhookDelivery(endpoint_id=endpoint.id, event_type=TEST_TYPE)
-    uow.session.add(delivery)
-    webhook_endpoints.wake(endpoint)
-    uow.session.flush()
-    return delivery
-
-
-def resend(uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int) -> WebhookDelivery:
-    """Send an event again, whatever became of it before.
-
-    Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
-    ``webhook.too_many_pending`` and what ``webhook_endpoints.get`` raises.
-    """
-    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
-    mine = WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id
-    delivery = uow.session.scalar(select(WebhookDelivery).where(*mine).with_for_update())
-    if delivery is None:
-        raise errors.WEBHOOK_DELIVERY_NOT_FOUND()
-    if delivery.event_id is not None and uow.session.get(FeedEvent, delivery.event_id) is None:
-        raise errors.WEBHOOK_EVENT_GONE()
-    if delivery.status != DeliveryStatus.PENDING:
-        _require_room(uow, endpoint)
-    again = update(WebhookDelivery).where(*mine).values(**AFRESH)
-    uow.session.execute(again.execution_options(synchronize_session=False))
-    webhook_endpoints.wake(endpoint)
-    uow.session.flush()
-    uow.session.refresh(delivery)
-    return delivery
-
-
-def _require_storage(uow: UnitOfWork, caller: Caller) -> None:
-    quotas.require(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes())
-
-
-def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
-    """Raises ``webhook.too_many_pending``; the endpoint is locked."""
-    row, most = WebhookDelivery, MAX_PENDING_ASKED_FOR
-    is_pending = row.endpoint_id == endpoint.id, row.status == DeliveryStatus.PENDING
-    pending = select(row.id).where(*is_pending)
-    found = select(func.count()).select_from(pending.limit(most).subquery())
-    if (uow.session.scalar(found) or 0) >= most:
-        raise errors.WEBHOOK_TOO_MANY_PENDING(most=most)
-
-
-def replay(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
-    """Send all events again that happened since then and are kept, in their order.
-
-    Returns 1, or 0 when there are none. Raises ``webhook.not_active``, ``quota.exceeded`` and what
-    ``webhook_endpoints.get`` raises.
-    """
-    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
-    _require_storage(uow, caller)
-    # A look into an index for each type, which passes over no more than the events of some hours.
-    place = place_near(uow.session, since)
-    found = [
-        uow.session.scalar(first_since(_events_for(endpoint, kind), place, since))
-        for kind in endpoint.types
-    ]
-    firsts = [FeedPosition.of_event(event) for event in found if event is not None]
-    if not firsts:
-        return 0
-    first = min(firsts)
-    webhook_endpoints.go_back(endpoint, FeedPosition(first.place, first.id - 1))
-    webhook_endpoints.wake(endpoint)
-    return 1
-
-
-def count_since(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> EventCount:
-    """How many events ``replay`` would send again; raises what ``webhook_endpoints.get`` raises."""
-    endpoint = webhook_endpoints.get(uow, caller, endpoint_id)
-    found = 0
-    for kind in endpoint.types:
-        # This many of the newest are looked at, however many there are and however old `since` is.
-        newest = select(FeedEvent.occurred_at).where(*_events_for(endpoint, kind))
-        newest = newest.order_by(FeedEvent.place.desc(), FeedEvent.id.desc())
-        looked_at = newest.limit(MAX_COUNTED + 1).subquery()
-        counted = select(func.count()).where(looked_at.c.occurred_at >= since)
-        found += uow.session.scalar(counted) or 0
-    return EventCount(min(found, MAX_COUNTED), is_exact=found <= MAX_COUNTED)
-
-
-# A delivery whose tries begin anew.
-AFRESH = {
+# The values that queue a delivery again, with all attempts.
+QUEUED_AGAIN = {
     "status": DeliveryStatus.PENDING,
     "round_attempts": 0,
     "queued_at": func.now(),
@@ -142,16 +34,135 @@ AFRESH = {
 }
 
 
+@dataclass(frozen=True)
+class EventCount:
+    """The number of events that a replay would send.
+
+    Attributes:
+        is_exact: False if there are more than ``count``.
+    """
+
+    count: int
+    is_exact: bool
+
+
+def list_deliveries(
+    uow: UnitOfWork, caller: Caller, endpoint_id: int, request: PageRequest
+) -> PageOfRows[WebhookDelivery]:
+    """Return the endpoint's deliveries, newest first. Raises what ``get_endpoint`` raises."""
+    endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
+    query = select(WebhookDelivery).where(WebhookDelivery.endpoint_id == endpoint.id)
+    return paging.read(uow, paging.by_id(query, WebhookDelivery.id, request), request)
+
+
+def send_test(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookDelivery:
+    """Send a test event.
+
+    Raises ``quota.exceeded``, ``webhook.not_active``, ``webhook.too_many_pending`` and what
+    ``get_endpoint`` raises.
+    """
+    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
+    _require_room(uow, endpoint)
+    _require_storage(uow, caller)
+    delivery = WebhookDelivery(endpoint_id=endpoint.id, event_type=TEST_TYPE)
+    uow.session.add(delivery)
+    webhook_endpoints.wake_endpoint(endpoint)
+    uow.session.flush()
+    return delivery
+
+
+def resend_delivery(
+    uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int
+) -> WebhookDelivery:
+    """Send an event again. Its delivery may have any status.
+
+    Raises ``webhook.delivery_not_found``, ``webhook.event_gone``, ``webhook.not_active``,
+    ``webhook.too_many_pending`` and what ``get_endpoint`` raises.
+    """
+    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
+    is_this = (WebhookDelivery.id == delivery_id, WebhookDelivery.endpoint_id == endpoint.id)
+    delivery = uow.session.scalar(select(WebhookDelivery).where(*is_this).with_for_update())
+    if delivery is None:
+        raise errors.WEBHOOK_DELIVERY_NOT_FOUND()
+    if delivery.event_id is not None and uow.session.get(FeedEvent, delivery.event_id) is None:
+        raise errors.WEBHOOK_EVENT_GONE()
+    if delivery.status != DeliveryStatus.PENDING:
+        _require_room(uow, endpoint)
+    statement = update(WebhookDelivery).where(*is_this).values(**QUEUED_AGAIN)
+    uow.session.execute(statement.execution_options(synchronize_session=False))
+    webhook_endpoints.wake_endpoint(endpoint)
+    uow.session.flush()
+    uow.session.refresh(delivery)
+    return delivery
+
+
+def _require_room(uow: UnitOfWork, endpoint: WebhookEndpoint) -> None:
+    """Raise ``webhook.too_many_pending`` if there are too many. The endpoint is locked."""
+    table = WebhookDelivery
+    pending = select(table.id).where(
+        table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING
+    )
+    bounded = pending.limit(MAX_PENDING_ASKED_FOR).subquery()
+    count = uow.session.scalar(select(func.count()).select_from(bounded)) or 0
+    if count >= MAX_PENDING_ASKED_FOR:
+        raise errors.WEBHOOK_TOO_MANY_PENDING(most=MAX_PENDING_ASKED_FOR)
+
+
+def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> int:
+    """Send all stored events since this time again, in their order.
+
+    Returns 1, or 0 if there are none. Raises ``webhook.not_active``, ``quota.exceeded`` and what
+    ``get_endpoint`` raises.
+    """
+    endpoint = webhook_endpoints.lock_active(uow, caller, endpoint_id)
+    _require_storage(uow, caller)
+    # The query looks into the index once per type, and skips at most the events of a few hours.
+    place = place_near(uow.session, since)
+    first_by_type = [
+        uow.session.scalar(first_since(_events_for(endpoint, kind), place, since))
+        for kind in endpoint.types
+    ]
+    positions = [FeedPosition.of_event(event) for event in first_by_type if event is not None]
+    if not positions:
+        return 0
+    first = min(positions)
+    webhook_endpoints.go_back(endpoint, FeedPosition(first.place, first.id - 1))
+    webhook_endpoints.wake_endpoint(endpoint)
+    return 1
+
+
+def _require_storage(uow: UnitOfWork, caller: Caller) -> None:
+    quotas.require(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes())
+
+
 def first_since(
     events: Collection[ColumnElement[bool]], place: int, since: datetime
 ) -> Select[FeedEvent]:
-    """The first of these events that happened since then, looked for from this place on."""
-    happened = FeedEvent.place >= place, FeedEvent.occurred_at >= since
-    query = select(FeedEvent).where(*events, *happened)
+    """Return the query of the first event since this time, searching from ``place`` on.
+
+    ``events``: conditions that select the events.
+    """
+    query = select(FeedEvent).where(
+        *events, FeedEvent.place >= place, FeedEvent.occurred_at >= since
+    )
     return query.order_by(FeedEvent.place, FeedEvent.id).limit(1)
 
 
+def count_since(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: datetime) -> EventCount:
+    """Count the events that ``replay_events`` would send. Raises what ``get_endpoint`` raises."""
+    endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
+    count = 0
+    for kind in endpoint.types:
+        # The query reads at most this many of the newest events, however old ``since`` is.
+        newest = select(FeedEvent.occurred_at).where(*_events_for(endpoint, kind))
+        newest = newest.order_by(FeedEvent.place.desc(), FeedEvent.id.desc())
+        bounded = newest.limit(MAX_COUNTED + 1).subquery()
+        query = select(func.count()).where(bounded.c.occurred_at >= since)
+        count += uow.session.scalar(query) or 0
+    return EventCount(min(count, MAX_COUNTED), is_exact=count <= MAX_COUNTED)
+
+
 def _events_for(endpoint: WebhookEndpoint, kind: str) -> list[ColumnElement[bool]]:
-    """The events of one type that the endpoint gets."""
+    """The conditions that select the endpoint's events of one type."""
     of_list = [] if endpoint.list_id is None else [FeedEvent.list_id == endpoint.list_id]
     return [FeedEvent.user_id == endpoint.user_id, FeedEvent.type == kind, *of_list]

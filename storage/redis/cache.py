@@ -11,10 +11,11 @@ from redis.exceptions import RedisError
 
 from core.calls.breaker import Breaker
 from core.telemetry import spans
+from core.telemetry.attributes import SpanAttributes
 
 # Compressed. The queues share the memory, so larger results are not cached.
 MAX_ENTRY_BYTES = 32 * 1024
-_ABOUT: spans.Attributes = {"db.system.name": "redis"}
+_ABOUT: SpanAttributes = {"db.system.name": "redis"}
 
 
 class Cache:
@@ -24,14 +25,14 @@ class Cache:
 
     def get(self, key: str) -> str | None:
         name = f"pressroom:cache:{key}"
-        with spans.span("cache get", "client", _ABOUT):
+        with spans.step_span("cache get", "client", _ABOUT):
             kept: Any = self._breaker.attempt("cache.not_read", lambda: self._client.get(name))
         return None if kept is None else zlib.decompress(kept).decode()
 
     def put(self, key: str, text: str, *, seconds: int) -> None:
         name, packed = f"pressroom:cache:{key}", zlib.compress(text.encode())
         if len(packed) <= MAX_ENTRY_BYTES:
-            with spans.span("cache put", "client", _ABOUT):
+            with spans.step_span("cache put", "client", _ABOUT):
                 self._breaker.attempt(
                     "cache.not_written", lambda: self._client.set(name, packed, ex=seconds)
                 )

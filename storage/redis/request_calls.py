@@ -20,9 +20,10 @@ from core.errors.requests import QUEUE_OVERLOADED, QUEUE_TOO_MANY_OF_YOURS, QUEU
 from core.logging import get_logger
 from core.queues import RequestKind
 from core.telemetry import spans
-from storage.broker import message, queue_name
+from core.telemetry.attributes import SpanAttributes
 from storage.redis import request_scripts
 from storage.redis.notifications import request_of
+from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
@@ -98,20 +99,20 @@ class RequestCalls:
         ``queue.unavailable`` when a broker elsewhere takes no message; and ``RedisError``.
         """
         # The trace is for the worker. Equal requests go on in the trace of one of them.
-        trace = spans.traceparent()
+        trace = spans.current_traceparent()
         told = payload if trace is None else {**payload, request_scripts.TRACEPARENT: trace}
         text = orjson.dumps(told)
         word = b""
         if self._send is None:
-            word = message(kind.task, kind.queue, {"request_id": request_id}, task_id=caller)
+            word = build_message(kind.task, kind.queue, {"request_id": request_id}, task_id=caller)
         owner = "" if owner_id is None else str(owner_id)
         works = (MIN_WORKS_IN_LINE, MAX_WORKS_IN_LINE, MAX_WORKS_IN_LINE_OF_AN_OWNER)
         keys = [*request_scripts.keys(request_id), queue_name(kind.queue)]
         arguments: list[Argument] = [caller, request_scripts.milliseconds(seconds), text, word]
         arguments += [owner, *works, request_scripts.milliseconds(MAX_LINE_SECONDS), int(again)]
         arguments += [MAX_SMALL_INPUT_BYTES, MAX_BYTES_IN_LINE_OF_AN_OWNER]
-        about: spans.Attributes = {"messaging.destination.name": queue_name(kind.queue)}
-        with spans.span(f"send {kind.task}", "producer", about):
+        about: SpanAttributes = {"messaging.destination.name": queue_name(kind.queue)}
+        with spans.step_span(f"send {kind.task}", "producer", about):
             found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
         if isinstance(found, list):
             reason, oldest_age = found

@@ -15,7 +15,7 @@ from api.console.lists.growth import GrowthPlot, growth_plot
 from api.console.members.filter_form import FilterDraft
 from api.console.members.forms import NOBODY, ShownCount
 from api.console.typed_forms import TypedForm
-from services.subscriptions.figures import MemberFigures
+from services.subscriptions.daily_figures import MemberFigures
 
 NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
 

@@ -14,7 +14,8 @@ from pydantic import SecretStr
 
 from core.queues import Queue
 from devstack.supervisor.programs import answers
-from storage.broker import Broker, queue_name
+from storage.broker import Broker
+from storage.task_messages import queue_name
 from tests.contract import composing
 from tests.faults.uploads import ready, upload
 from tests.load import repeated

@@ -103,7 +103,9 @@ def _take_all(stack: Stack, browser: Browser) -> None:
         _take(page, "public-page")
         _take_import(page, stack)
         _take_composer(page, stack)
-        ledger.grant(stack.resources.database, owner.user_id, Decimal(250), source_id="welcome")
+        ledger.grant_credits(
+            stack.resources.database, owner.user_id, Decimal(250), source_id="welcome"
+        )
         page.goto(f"{stack.api_url}/console/credits")
         _take(page, "credits", whole=True)
         page.goto(f"{stack.api_url}/console/developers/keys/new")

@@ -63,7 +63,7 @@ def test_groups_of_the_database_load_no_library_of_other_servers() -> None:
 def test_a_command_that_shows_errors_alone_shows_no_warning_of_a_library() -> None:
     code = """
 import logging
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.settings.store_settings import LogSettings
 for level in ("error", "debug"):
     configure_logging(LogSettings(log_level=level))
@@ -85,7 +85,7 @@ def test_a_library_of_logs_does_not_bring_one_of_terminals() -> None:
 def test_commands_of_the_database_load_no_library_of_other_servers(stack: Stack) -> None:
     commands = ("lists list", "jobs list", "oauth-clients list")
     loaded = loaded_by(COMMANDS, *commands, **stack.environment)
-    assert {"psycopg2", "cli.maintenance"} <= loaded
+    assert {"psycopg2", "cli.jobs"} <= loaded
     assert loaded & OF_OTHER_SERVERS == set()
 
 

@@ -104,7 +104,7 @@ class Work:
         ]
         charges = "SELECT count(*) FROM credit_entries WHERE user_id = %s AND source_id = 'load'"
         assert stack.query(charges, self.owner.user_id) == [(self.load.done,)]
-        assert verify.verify(stack.resources, full=True).faults == []
+        assert verify.verify_ledger(stack.resources, full=True).faults == []
 
     def _upload(self, caller: Caller) -> None:
         files = {"file": ("photo.jpg", photo(160, 120))}
@@ -118,7 +118,9 @@ class Work:
 def work(cluster: Cluster) -> Work:
     stack = cluster.stack
     owner = stack.new_owner()
-    ledger.grant(stack.resources.database, owner.user_id, Decimal(10_000_000), source_id="start")
+    ledger.grant_credits(
+        stack.resources.database, owner.user_id, Decimal(10_000_000), source_id="start"
+    )
     with stack.resources.unit_of_work() as uow:
         slug = f"of-{owner.user_id}"
         list_id = lists.create(uow, owner_id=owner.user_id, title="A list", slug=slug).id

@@ -87,8 +87,8 @@ def test_it_knows_the_languages_of_readers_and_of_dates(engine: Engine, image: s
     script = (
         "from babel import Locale\n"
         "from core.languages.reader_languages import languages\n"
-        "from services.subscriptions.imports.dates import read_moment\n"
-        "read_moment('31 de diciembre de 2025')\n"
+        "from services.subscriptions.imports.dates import parse_date\n"
+        "parse_date('31 de diciembre de 2025')\n"
         "print(*(Locale.parse(each, sep='-').get_display_name('en') for each in languages()))"
     )
     assert "German" in _run(engine, image, "python", "-c", script)

@@ -7,8 +7,8 @@ from typing import Any
 import httpx2
 
 from services.composer import rules
-from services.composer.post import MetadataField, Post, PostMetadata
 from services.composer.text import markup
+from services.composer.text.post import MetadataField, Post, PostMetadata
 
 METADATA = "/composer/metadata"
 TWEETS = "/composer/generate-tweets"

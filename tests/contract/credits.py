@@ -17,7 +17,7 @@ LEDGER = "/auxilia/credits/ledger"
 
 def grant(stack: Stack, user_id: int, amount: str) -> dict[str, Any]:
     database = stack.resources.database
-    return exactly(ledger.grant(database, user_id, Decimal(amount), source_id="test"))
+    return exactly(ledger.grant_credits(database, user_id, Decimal(amount), source_id="test"))
 
 
 def exactly(text: str) -> dict[str, Any]:

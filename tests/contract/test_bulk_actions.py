@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from services.privacy.kept import RULES
+from services.privacy.retention import RULES
 from tests.contract.bulk import finished, newest_job
 from tests.contract.replies import data, problem
 from tests.contract.segments import (

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from services.composer.post import MetadataField, Post
+from services.composer.text.post import MetadataField, Post
 from tests.contract.composing import (
     METADATA,
     POSTS,

@@ -9,7 +9,7 @@ import httpx2
 import psutil
 import pytest
 
-from services.composer.post import Post
+from services.composer.text.post import Post
 from tests.contract.composing import METADATA, TWEETS, metadata_faults, tweets_faults
 from tests.contract.replies import data, problem
 from tests.modelling import SOURCE, Modelled, post

@@ -284,9 +284,9 @@ def test_a_charge_whose_process_was_killed_is_reversed_after_its_deadline(
     stack.query("UPDATE open_charges SET deadline = now() WHERE entry_id = %s", entry["id"])
     for _ in range(2):
         own_charges.reverse_overdue(stack.resources)
-    own_charges.settle(stack.resources.database, entry["id"], taken_by or "a late worker")
+    own_charges.settle_charge(stack.resources.database, entry["id"], taken_by or "a late worker")
     assert (credits.balance(author.client), author.charges) == (PRICE, [])
-    assert ledger_verify.verify(stack.resources, full=True).faults == []
+    assert ledger_verify.verify_ledger(stack.resources, full=True).faults == []
 
 
 def test_what_the_offline_writer_writes_costs_nothing_and_tells_of_no_low_balance(

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
-from services.composer.post import Post
+from services.composer.text.post import Post
 from tests.consoles import OwnerAtConsole, at_console, calls_of, forms_of, shown, wrong_beside
 from tests.contract import credits
 from tests.contract.composing import METADATA, TWEETS, body, fresh, metadata_faults, tweets_faults

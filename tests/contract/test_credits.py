@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from services.credits.ledger import MAX_ENTRIES_LOOKED_AT
+from services.credits.ledger_pages import MAX_ENTRIES_LOOKED_AT
 from tests.contract import credits
 from tests.contract.credits import BALANCE, CONSUME, LEDGER, balance, consume, grant
 from tests.contract.replies import data, problem

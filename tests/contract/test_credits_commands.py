@@ -11,7 +11,7 @@ from integrations.payments.port import Evidence
 from models import OrderVia
 from services.access.caller import Caller
 from services.credits import ledger
-from services.credits.settlement import settle
+from services.credits.settlement import settle_order
 from tests.commands import fails_with, pressroom, printed
 from tests.faults import till
 from tests.faults.till import Terms
@@ -161,7 +161,7 @@ def test_verify_finds_a_balance_without_entries_and_entries_without_account(
     books: Stack, holder: int
 ) -> None:
     other = books.new_owner().user_id
-    ledger.balance(books.resources.database, other)
+    ledger.read_account(books.resources.database, other)
     assert faults(books) == []
     falsify(books, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other}")
     assert (None, "the balance is not the sum of the entries") in faults(books)
@@ -176,7 +176,7 @@ def order_faults(books: Stack) -> set[tuple[int | None, str]]:
 def tell(books: Stack, terms: Terms, *news: Evidence) -> None:
     for evidence in news:
         with books.resources.unit_of_work() as uow:
-            settle(uow, terms.order_id, evidence, OrderVia.WEBHOOK)
+            settle_order(uow, terms.order_id, evidence, OrderVia.WEBHOOK)
 
 
 def order(books: Stack, user_id: int | None) -> Terms:
@@ -201,7 +201,9 @@ def sold(books: Stack, account: Owner) -> Terms:
     tell(books, terms, payment(terms))
     database = books.resources.database
     caller = Caller(account.user_id, frozenset(), unrestricted=True)
-    ledger.consume(database, caller, amount=Decimal(450), source_id="x", meta=None, key=None)
+    ledger.consume_credits(
+        database, caller, amount=Decimal(450), source_id="x", meta=None, key=None
+    )
     tell(books, terms, replace(payment(terms), refunded_minor=200))
     assert books.query("SELECT balance, debt FROM credit_accounts") == [(0, 150)]
     assert order_faults(books) == set()

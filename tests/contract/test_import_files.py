@@ -283,10 +283,10 @@ def test_files_are_kept_for_seven_days(
     assert written
     # Counted from the end: a job may wait for a server for long.
     stack.query("UPDATE exports SET created_at = now() - interval '20 days'")
-    bulk_files.sweep(stack.resources, now=clock.now() + timedelta(days=6, hours=23))
+    bulk_files.remove_old_files(stack.resources, now=clock.now() + timedelta(days=6, hours=23))
     assert errors(mixed["errors_url"])
     assert httpx2.get(export["url"]).status_code == 200
-    bulk_files.sweep(stack.resources, now=clock.now() + timedelta(days=7, minutes=1))
+    bulk_files.remove_old_files(stack.resources, now=clock.now() + timedelta(days=7, minutes=1))
     problem(httpx2.get(mixed["errors_url"]), 404, "import.errors_gone")
     problem(httpx2.get(export["url"]), 404, "export.not_found")
     assert objects(stack, "exports") == set()
@@ -309,9 +309,9 @@ def test_what_a_crash_left_behind_is_removed_after_a_day(quiet: Stack) -> None:
         quiet.resources.objects.put(key, b"x", "text/plain")
     strays = stored(quiet) - of_others - own
     assert (len(own), len(strays)) == (1, 3)
-    bulk_files.sweep(quiet.resources, now=clock.now() + timedelta(hours=23))
+    bulk_files.remove_old_files(quiet.resources, now=clock.now() + timedelta(hours=23))
     assert own | strays <= stored(quiet)
-    bulk_files.sweep(quiet.resources, now=clock.now() + timedelta(days=30))
+    bulk_files.remove_old_files(quiet.resources, now=clock.now() + timedelta(days=30))
     # The import still waits for a worker, however long it takes.
     assert stored(quiet) & (own | strays) == own
 

@@ -7,14 +7,14 @@ from importlib.resources import files
 import httpx2
 import pytest
 
-from services.subscriptions import branding
-from services.subscriptions.branding import (
+from services.subscriptions import colours
+from services.subscriptions.colours import (
     DARK_GROUND,
     DARK_INK,
     LIGHT_GROUND,
     MIN_CONTRAST,
-    contrast,
-    for_dark_windows,
+    colour_contrast,
+    lighten_for_dark_mode,
 )
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import new_address, new_list
@@ -43,7 +43,7 @@ def test_pages_have_the_colour_in_light_and_dark_windows(
     page = stranger.get(f"/s/{made['slug']}")
     assert heading(page) == "Subscribe"
     assert f":root {{ --accent: {BLUE};" in page.text
-    assert f"--accent: {for_dark_windows(BLUE)};" in page.text
+    assert f"--accent: {lighten_for_dark_mode(BLUE)};" in page.text
     # The policy allows both styles by their hashes, and no other.
     assert page.headers["content-security-policy"].count("'sha256-") == 2
     plain = stranger.get(f"/s/{new_list(client)['slug']}")
@@ -69,18 +69,21 @@ def test_a_colour_that_can_not_be_read_is_refused_and_says_why(client: httpx2.Cl
 
 @pytest.mark.parametrize("colour", ["#000000", "#00008b", "#6b21a8", "#9f2d16", "#0b6623"])
 def test_every_colour_that_is_taken_can_be_read_in_both_windows(colour: str) -> None:
-    assert contrast(colour, LIGHT_GROUND) >= MIN_CONTRAST
-    assert contrast("#ffffff", colour) >= MIN_CONTRAST
-    dark = for_dark_windows(colour)
-    assert contrast(dark, DARK_GROUND) >= MIN_CONTRAST
-    assert contrast(DARK_INK, dark) >= MIN_CONTRAST
-    for deep, ink in ((branding.deeper(colour), "#ffffff"), (branding.lighter(dark), DARK_INK)):
-        assert contrast(deep, ink) >= MIN_CONTRAST
+    assert colour_contrast(colour, LIGHT_GROUND) >= MIN_CONTRAST
+    assert colour_contrast("#ffffff", colour) >= MIN_CONTRAST
+    dark = lighten_for_dark_mode(colour)
+    assert colour_contrast(dark, DARK_GROUND) >= MIN_CONTRAST
+    assert colour_contrast(DARK_INK, dark) >= MIN_CONTRAST
+    for deep, ink in (
+        (colours.darken_colour(colour), "#ffffff"),
+        (colours.lighten_colour(dark), DARK_INK),
+    ):
+        assert colour_contrast(deep, ink) >= MIN_CONTRAST
 
 
 def test_contrast_is_that_of_wcag() -> None:
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+    assert colour_contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert colour_contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
 
 
 def test_grounds_are_those_of_the_pages() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from services.subscriptions.consent import MAX_WORDINGS
+from services.subscriptions.consent.wordings import MAX_WORDINGS
 from tests.commands import printed
 from tests.contract.bulk import add, imported, of_addresses
 from tests.contract.replies import data, problem

@@ -9,8 +9,8 @@ from api.waiting.queue_ages import MAX_QUEUE_SECONDS_OF_WAITERS
 from core.queues import Queue
 from integrations.llm.port import Usage
 from services.composer import call_charges
-from storage.broker import queue_name
 from storage.redis.canaries import Canaries
+from storage.task_messages import queue_name
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import trace_for
 from tests.maintenance import run_maintenance

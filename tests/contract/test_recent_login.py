@@ -12,7 +12,8 @@ import pytest
 from fastapi.dependencies.models import Dependant
 
 from api.app import create_app
-from api.auth.page_sessions import MAX_MEMBERS_OF_SESSION, MAX_PAGES_AN_HOUR
+from api.auth.member_reads import MAX_MEMBERS_OF_SESSION, MAX_PAGES_AN_HOUR
+from api.auth.page_sessions import depend_on_recent
 from api.openapi import api_routes
 from core.settings import Settings
 from tests.consoles import OwnerAtConsole, at_console, at_operators_console, forms_of, shown
@@ -185,7 +186,8 @@ def anonymous(routes: Iterable[str]) -> set[str]:
 
 
 def depends_on_recent_login(dependant: Dependant) -> bool:
-    is_check = getattr(dependant.call, "__qualname__", "").startswith("recent.")
+    qualified_name = getattr(dependant.call, "__qualname__", "")
+    is_check = qualified_name.startswith(f"{depend_on_recent.__name__}.")
     return is_check or any(depends_on_recent_login(each) for each in dependant.dependencies)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx2
 
+from services.credits import claim_tokens
 from tests.contract import topups
 from tests.contract.credits import balance, grant
 from tests.contract.replies import data, problem
@@ -281,15 +282,14 @@ def test_a_token_rests_nowhere(
 
 def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx2.Client) -> None:
     from core.keyring import Keyring
-    from services.credits import checkout
 
     with stack.client() as stranger:
         order = topups.ordered(stranger)
     old = Keyring([RETIRED])
-    token = checkout.make_token(old, order["order_id"])
+    token = claim_tokens.make_token(old, order["order_id"])
     stack.query(
         "UPDATE payment_orders SET claim_token_hmac = %s WHERE id = %s",
-        checkout.token_hmac(old, token),
+        claim_tokens.token_hmac(old, token),
         order["order_id"],
     )
     problem(claim(client, order["claim_token"]), 404, "order.not_found")

@@ -29,7 +29,7 @@ def order_id(client: httpx2.Client) -> int:
 
 
 def poll(stack: Stack) -> int:
-    return polling.poll(stack.resources, PaymentChannels(settings_of(stack.environment)))
+    return polling.poll_orders(stack.resources, PaymentChannels(settings_of(stack.environment)))
 
 
 def next_check(stack: Stack, order_id: int) -> object:
@@ -143,7 +143,7 @@ def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
     off = settings_of(stack.environment).model_copy(update={"payments_sandbox_secret_key": None})
     for hours, is_over in ((2, False), (24, False), (72, False), (14 * 24, True)):
         age(stack, order_id, f"{hours} hours")
-        polling.poll(stack.resources, PaymentChannels(off))
+        polling.poll_orders(stack.resources, PaymentChannels(off))
         assert topups.status_of(stack, order_id) == "expired"
         assert (next_check(stack, order_id) is None) is is_over
 
@@ -254,7 +254,7 @@ def test_a_channel_that_hangs_stops_no_other_one(
             }
         )
         with ThreadPoolExecutor(1) as pool:
-            polled = pool.submit(polling.poll, stack.resources, PaymentChannels(two))
+            polled = pool.submit(polling.poll_orders, stack.resources, PaymentChannels(two))
             topups.await_status(stack, other, "paid")
             assert not polled.done()
             polled.result(60)

@@ -136,7 +136,9 @@ def _error_of_a_large_body(front: Front, path: str) -> tuple[int, str | None]:
 def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(
     stack: Stack, owner: Owner, front: Front, hosts: dict[int, Running]
 ) -> None:
-    ledger.grant(stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start")
+    ledger.grant_credits(
+        stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start"
+    )
     load = Load(front.url)
 
     def look(caller: Caller) -> None:
@@ -159,7 +161,9 @@ def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(
 def test_no_caller_at_all_notices_that_hosts_are_started_anew_one_by_one(
     stack: Stack, owner: Owner, front: Front, hosts: dict[int, Running]
 ) -> None:
-    ledger.grant(stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start")
+    ledger.grant_credits(
+        stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start"
+    )
     load = Load(front.url)
     # Without an Idempotency-Key: the proxy must not repeat it.
     action = partial(charge, keyed=False)

@@ -51,7 +51,10 @@ PRODUCTION = (
     ),
     *(
         "cli.accounts",
+        "cli.jobs",
         "cli.maintenance",
+        "cli.attachments",
+        "cli.encryption",
         "cli.lists",
         "storage.migrations.run",
         "services.attachments.isolation.child",

@@ -36,7 +36,7 @@ class Bank:
         )
 
     def require_clean_books(self) -> None:
-        assert verify.verify(self.stack.resources, full=True).faults == []
+        assert verify.verify_ledger(self.stack.resources, full=True).faults == []
 
 
 @dataclass

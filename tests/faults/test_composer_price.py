@@ -70,4 +70,4 @@ def test_the_worker_after_one_that_was_killed_takes_the_same_charge(
         assert reply.headers["pressroom-source"] == SOURCE
         assert [each["action"] for each in credits.entries(client)] == ["consume", "grant"]
     assert open_charges(priced, taken=True) == []
-    assert verify.verify(stack.resources, full=True).faults == []
+    assert verify.verify_ledger(stack.resources, full=True).faults == []

@@ -101,9 +101,9 @@ def test_any_order_of_movements_leaves_what_exact_arithmetic_says(bank: Bank) ->
 def _move(bank: Bank, kind: str, user_id: int, delta: Decimal) -> None:
     database = bank.stack.resources.database
     if kind == "g":
-        ledger.grant(database, user_id, delta, source_id="x")
+        ledger.grant_credits(database, user_id, delta, source_id="x")
     elif kind == "a":
-        ledger.adjust(database, user_id, delta, source_id="x")
+        ledger.adjust_balance(database, user_id, delta, source_id="x")
     else:
         caller = Caller(user_id, frozenset(), unrestricted=True)
-        ledger.consume(database, caller, amount=-delta, source_id="x", meta=None, key=None)
+        ledger.consume_credits(database, caller, amount=-delta, source_id="x", meta=None, key=None)

@@ -248,7 +248,7 @@ def an_erasure(importing: Importing) -> Work:
         _in_the_middle(stack, "attachments", "user_id", user_id),
         _in_the_middle(stack, "subscription_events", "actor_id", user_id),
     ]
-    return Work(erasure.begin(importing.resources, address), Queue.MAINTENANCE, rows, check)
+    return Work(erasure.begin_erasure(importing.resources, address), Queue.MAINTENANCE, rows, check)
 
 
 def _in_the_middle(

@@ -268,7 +268,9 @@ class History:
     def _give(self, account: Account) -> None:
         units = self.chance.randint(1, 10**5)
         database = self.bank.resources.database
-        ledger.grant(database, account.owner.user_id, Decimal(units).scaleb(-4), source_id="gift")
+        ledger.grant_credits(
+            database, account.owner.user_id, Decimal(units).scaleb(-4), source_id="gift"
+        )
         account.balance += units
         account.granted += units
 
@@ -281,7 +283,7 @@ class History:
             assert sold.in_review
             resolution = self.chance.choice(list(Resolution))
             with self.bank.resources.unit_of_work() as uow:
-                settlement.resolve(uow, sold.terms.order_id, resolution)
+                settlement.resolve_order(uow, sold.terms.order_id, resolution)
             if resolution is Resolution.CREDIT:
                 sold.in_review, sold.paid = False, True
                 sold.settle()

@@ -116,7 +116,7 @@ def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it
     bank: Stack, poster: Poster
 ) -> None:
     owner = bank.new_owner()
-    ledger.grant(bank.resources.database, owner.user_id, Decimal(1), source_id="x")
+    ledger.grant_credits(bank.resources.database, owner.user_id, Decimal(1), source_id="x")
     [(account,)] = bank.query("SELECT id FROM credit_accounts WHERE user_id = %s", owner.user_id)
     terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
     settled = [till.session(terms), till.refund(terms, 200), till.dispute(terms, "lost", 100)]
@@ -144,14 +144,14 @@ def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it
 def test_an_account_that_is_full_sends_the_order_to_review(bank: Stack, poster: Poster) -> None:
     owner = bank.new_owner()
     database = bank.resources.database
-    ledger.grant(database, owner.user_id, Decimal("99999999999.9999"), source_id="x")
+    ledger.grant_credits(database, owner.user_id, Decimal("99999999999.9999"), source_id="x")
     terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
     assert poster.post(till.session(terms)).status_code == 200
     assert till.state(bank, terms) == "review"
     till.require_clean_books(bank)
-    ledger.adjust(database, owner.user_id, Decimal(-500), source_id="x")
+    ledger.adjust_balance(database, owner.user_id, Decimal(-500), source_id="x")
     with bank.resources.unit_of_work() as uow:
-        settlement.resolve(uow, terms.order_id, Resolution.CREDIT)
+        settlement.resolve_order(uow, terms.order_id, Resolution.CREDIT)
     assert till.state(bank, terms) == "paid"
     till.require_clean_books(bank)
 

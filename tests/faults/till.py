@@ -19,7 +19,7 @@ import httpx2
 from core import clock, ids
 from integrations.payments.port import PaymentChannel
 from models import PaymentOrder
-from services.credits import checkout, verify
+from services.credits import claim_tokens, verify
 from tests.http_servers import QuietHandler, http_server, running
 from tests.stack import Stack
 
@@ -54,7 +54,7 @@ def new_order(
     """An order as the API writes it, of which the provider will tell before any job has run."""
     keyring = stack.resources.keyring
     order_id, digits = ids.random_id(), 0 if currency == "JPY" else 2
-    token = checkout.make_token(keyring, order_id)
+    token = claim_tokens.make_token(keyring, order_id)
     with stack.resources.unit_of_work() as uow:
         order = PaymentOrder(
             id=order_id,
@@ -66,7 +66,7 @@ def new_order(
             credit_amount=Decimal(credit_units).scaleb(-4),
             credits_per_usd=Decimal(100),
             units_per_usd=Decimal(1),
-            claim_token_hmac=checkout.token_hmac(keyring, token),
+            claim_token_hmac=claim_tokens.token_hmac(keyring, token),
             expires_at=clock.now() + timedelta(hours=1),
         )
         uow.session.add(order)
@@ -250,7 +250,7 @@ def die_while_settling(bank: Stack, poster: Poster, sent: Json, seconds: float) 
 
 
 def require_clean_books(bank: Stack) -> None:
-    assert verify.verify(bank.resources, full=True).faults == []
+    assert verify.verify_ledger(bank.resources, full=True).faults == []
 
 
 def state(bank: Stack, terms: Terms) -> str:

@@ -18,7 +18,7 @@ from benchmarks.scale.sized_stack import SizedStack, running
 from benchmarks.scale.volume import Volume
 from devstack.supervisor.home_folder import Home
 from services.credits import verify
-from services.subscriptions import figures
+from services.subscriptions import daily_figures
 from tests.contract.replies import data
 from tests.plans.plan_log import (
     Plan,
@@ -55,12 +55,12 @@ def filled(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("plans")
     fill(stack.owner_url, VOLUME, stack.settings().keyring)
     # The first run reads the whole ledger, and the others what is new.
-    assert verify.verify(stack.resources, full=False).faults == []
+    assert verify.verify_ledger(stack.resources, full=False).faults == []
     return stack
 
 
 def test_the_rows_are_as_the_product_writes_them(filled: Stack) -> None:
-    assert verify.verify(filled.resources, full=True).faults == []
+    assert verify.verify_ledger(filled.resources, full=True).faults == []
     wrong_counts = """
         SELECT list_id FROM subscriber_counts AS c FULL JOIN (
             SELECT list_id, count(*) AS active FROM subscriptions WHERE status = 'active'
@@ -68,7 +68,7 @@ def test_the_rows_are_as_the_product_writes_them(filled: Stack) -> None:
         WHERE c.active IS DISTINCT FROM s.active
     """
     assert not filled.query(wrong_counts)
-    assert figures.verify(filled.resources) == []
+    assert daily_figures.verify_figures(filled.resources) == []
     for table, column, other, key in filled.query(FOREIGN_KEYS):
         missing = f"SELECT 1 FROM {other} AS o WHERE o.{key} = t.{column}"
         lost = f"SELECT count(*) FROM {table} AS t WHERE {column} > 0 AND NOT EXISTS ({missing})"

@@ -14,12 +14,12 @@ from fastapi import APIRouter, Request
 
 from api.app import create_app
 from api.auth.requirements import requires_scope
-from api.bodies.json_bodies import JsonRoute
-from api.parameters import StateOf
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, envelope
-from api.waiting.disconnects import while_connected
+from api.state import StateOf
+from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, Kind, TransientError
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.queues import Queue, RequestKind
 from core.scopes import Scope
 from core.settings import load_settings
@@ -75,7 +75,7 @@ async def ask(
     call = state.worker_calls.call(
         ASKING, question, seconds=seconds, owner_id=caller.user_id, same=same
     )
-    return envelope(await while_connected(request.receive, call))
+    return envelope(await run_while_connected(request.receive, call))
 
 
 # With less patience than the product, so that a test overloads it soon.

@@ -9,7 +9,7 @@ from api.app import create_app
 from api.limits import body_budgets
 from api.middleware import body_limits
 from api.routes import jobs
-from core.logging import configure_logging
+from core.log_output import configure_logging
 from core.settings import load_settings
 
 body_limits.MAX_BODY_SILENCE_SECONDS = 2.0

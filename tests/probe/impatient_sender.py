@@ -5,14 +5,14 @@
 
 from datetime import timedelta
 
-from integrations import receivers
-from services.webhooks import claiming
+from integrations.receivers import client
+from services.webhooks import outcomes
 from tests.probe import worker
 
-receivers.MAX_CALL_SECONDS = 1.2
-claiming.SILENCE = timedelta(seconds=0.6)
+client.MAX_CALL_SECONDS = 1.2
+outcomes.SILENCE = timedelta(seconds=0.6)
 # No test, however slow its machine, sees a rest end by itself.
-claiming.FIRST_REST = claiming.MAX_REST
+outcomes.FIRST_REST = outcomes.MAX_REST
 
 if __name__ == "__main__":
     worker.main()

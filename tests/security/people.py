@@ -52,7 +52,7 @@ class Person:
     def is_erased(self) -> None:
         self.opts_out()
         self.uow.session.flush()
-        erasure.mark(self.uow, self.email)
+        erasure.mark_erased(self.uow, self.email)
 
     def is_known_elsewhere(self) -> None:
         accounts.create_user(self.uow, email=self.email, name="Known", password="secret-word")

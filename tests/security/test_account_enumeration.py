@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 
-from api.strangers import STEP_SECONDS
+from api.response_timing import STEP_SECONDS
 from devstack import LOOPBACK
 from models import User
 from services.accounts import passwords

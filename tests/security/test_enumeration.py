@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
-from api.strangers import STEP_SECONDS
+from api.response_timing import STEP_SECONDS
 from devstack import LOOPBACK
 from models import Plan
 from tests.contract.subscribers import trace_for

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from api.app import create_app
-from api.auth.requirements import Access
+from api.auth.requirements import MAX_UNCHECKED_BODY_BYTES, Access, PublicAccess, TraceAccess
 from api.limits.body_budgets import (
     MAX_HELD_LARGE_BODY_BYTES,
     MAX_HELD_SMALL_BODY_BYTES,
@@ -19,7 +19,6 @@ from api.limits.body_budgets import (
     SHARES,
 )
 from api.limits.rate_limits import RateLimitName
-from api.middleware.body_limits import MAX_UNCHECKED_BODY_BYTES
 from api.openapi import access_of, api_routes
 from core.settings import Settings
 from devstack import LOOPBACK
@@ -162,14 +161,18 @@ def test_every_route_that_needs_credentials_refuses_before_the_body(attacker: At
     declares = MAX_UNCHECKED_BODY_BYTES + 1
     found = {
         operation: answer_of(attacker.begins(operation, declares=declares))[0]
-        for operation in operations(lambda access: bool(access.errors) and not is_optional(access))
+        for operation in operations(needs_credentials)
     }
     assert len(found) > 40
     assert set(found.values()) == {401}, found
 
 
+def needs_credentials(access: Access) -> bool:
+    return bool(access.docs.errors) and not is_optional(access)
+
+
 def is_optional(access: Access) -> bool:
-    return {} in access.security and not access.or_trace
+    return {} in access.docs.security and not isinstance(access, TraceAccess)
 
 
 def test_every_route_for_strangers_counts_their_address_before_the_body(port: int) -> None:
@@ -189,7 +192,7 @@ def test_every_route_for_strangers_counts_their_address_before_the_body(port: in
 
 
 def is_for_strangers(access: Access) -> bool:
-    return access.public and access.stranger is RateLimitName.ANONYMOUS
+    return isinstance(access, PublicAccess) and access.stranger is RateLimitName.ANONYMOUS
 
 
 def test_forms_of_pages_are_read_from_people_who_are_logged_in_alone(attacker: Attacker) -> None:

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from api.auth.page_sessions import CSRF_HEADER
+from api.auth.csrf import CSRF_HEADER
 from api.openapi import api_routes
 from core.scopes import EVERYTHING_OF_A_USER, Scope
 from core.settings import Settings

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from api.auth.page_sessions import local_path
+from api.auth.redirects import read_local_path
 from tests.stack import Stack
 from tests.visiting import Visitor, a_visitor, new_account
 
@@ -60,8 +60,8 @@ OURS = [
 
 def test_nothing_but_a_path_of_ours_passes() -> None:
     for sent in (*HOSTILE, None, 5, ["/account"]):
-        assert local_path(sent) is None, repr(sent)
-    assert [local_path(sent) for sent in OURS] == OURS
+        assert read_local_path(sent) is None, repr(sent)
+    assert [read_local_path(sent) for sent in OURS] == OURS
 
 
 def test_a_login_leads_to_our_own_host_whatever_was_sent(stack: Stack) -> None:

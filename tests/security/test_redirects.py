@@ -6,7 +6,7 @@ import json
 import httpx2
 import pytest
 
-from services.credits import orders
+from services.credits import return_urls
 from tests.contract.replies import problem
 
 ALLOWED = ("https://shop.example", "https://shop.example:8443", "http://intra.example")
@@ -94,7 +94,7 @@ WELCOME = [
 
 def allows(url: str, allowed: tuple[str, ...]) -> bool:
     try:
-        orders.check(url, allowed)
+        return_urls.check_return_url(url, allowed)
     except Exception as error:  # noqa: BLE001 - its code is what is looked at
         assert getattr(error, "code", None) == "topup.redirect_not_allowed"  # noqa: PT017
         return False
@@ -129,7 +129,7 @@ def test_where_none_is_allowed_none_passes() -> None:
     ],
 )
 def test_the_result_goes_into_the_query(url: str, led_to: str) -> None:
-    assert orders.add_result(url, 7, "paid") == led_to
+    assert return_urls.add_result(url, 7, "paid") == led_to
     assert httpx2.URL(led_to).host == "shop.example"
     assert dict(httpx2.URL(led_to).params)["order_id"] == "7"
 

@@ -6,14 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from integrations import receivers
-from integrations.receivers import (
-    DestinationRefused,
-    Outcome,
-    ReceiverClient,
-    SignedPost,
-    is_public,
-)
+from integrations.receivers import destinations
+from integrations.receivers.addresses import is_public
+from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
+from integrations.receivers.destinations import DestinationRefused
 from tests.http_servers import Listener, trickling
 
 MIN_FORMS = 200
@@ -90,7 +86,7 @@ def listener() -> Iterator[Listener]:
         yield found
 
 
-def client_of(*allowed: str, resolve: receivers.Resolver | None = None) -> ReceiverClient:
+def client_of(*allowed: str, resolve: destinations.Resolver | None = None) -> ReceiverClient:
     return ReceiverClient([ipaddress.ip_network(each) for each in allowed], resolve)
 
 
@@ -109,7 +105,7 @@ def forms(port: int) -> list[str]:
     ]
 
 
-def answering(*addresses: str) -> receivers.Resolver:
+def answering(*addresses: str) -> destinations.Resolver:
     return lambda host, port: addresses
 
 
@@ -200,7 +196,7 @@ def test_long_answer_is_cut() -> None:
 def test_answer_that_trickles_is_waited_for_within_the_limit_of_a_call(
     monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
-    monkeypatch.setattr(receivers, "MAX_CALL_SECONDS", 1.0)
+    monkeypatch.setattr("integrations.receivers.client.MAX_CALL_SECONDS", 1.0)
     with trickling(beginning, b"x" if beginning else b"") as url:
         began = time.monotonic()
         assert post(client_of("127.0.0.1/32"), url).status is None

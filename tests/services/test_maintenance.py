@@ -1,6 +1,6 @@
 import pytest
 
-from services.privacy import purging
+from services.privacy import ip_addresses
 from tests.maintenance import run_maintenance
 from tests.services.subscriptions.members.acting import Acting
 from tests.stack import Owner, Stack
@@ -81,10 +81,10 @@ def test_ip_addresses_of_consent_are_shortened_after_90_days(
                 *(owner.user_id, number - 100 * age, ip, age),
             )
     # Batch by batch.
-    monkeypatch.setattr(purging, "_MAX_BATCH_ROWS", 2)
+    monkeypatch.setattr(ip_addresses, "_MAX_BATCH_ROWS", 2)
     old_and_young = [(ip,) for ip in (*given.values(), *given)]
     for _ in range(2):
-        purging.shorten(stack.resources)
+        ip_addresses.shorten_ip_addresses(stack.resources)
         entries = "SELECT ip FROM consent_entries WHERE user_id = %s ORDER BY id"
         assert stack.query(entries, owner.user_id) == old_and_young
         claims = "SELECT ip FROM consent_claims WHERE import_id = %s ORDER BY subscription_id"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from core.queues import Queue
-from storage.broker import message, queue_name
+from storage.task_messages import build_message, queue_name
 from tests.stack import Stack
 
 KWARGS = {"request_id": "quoted ' and \" ünïcödé"}
@@ -27,10 +27,10 @@ def test_message_for_a_script_is_what_the_producer_sends(bare: Stack, queue: Que
     assert broker.send("probe.none", queue, KWARGS, task_id="one")
     sent = redis.rpop(queue_name(queue))
     assert isinstance(sent, bytes)
-    assert _read(message("probe.none", queue, KWARGS, task_id="one")) == _read(sent)
+    assert _read(build_message("probe.none", queue, KWARGS, task_id="one")) == _read(sent)
 
 
 def test_each_message_has_a_tag_of_its_own() -> None:
-    made = [message("probe.none", Queue.REQUEST, {}, task_id="one") for _ in range(2)]
+    made = [build_message("probe.none", Queue.REQUEST, {}, task_id="one") for _ in range(2)]
     tags = {json.loads(each)["properties"]["delivery_tag"] for each in made}
     assert len(tags) == 2

@@ -203,8 +203,8 @@ def test_check_of_the_ledger_reads_from_the_replica_and_signs_on_the_primary(
 ) -> None:
     user_id = whole.new_owner().user_id
     for run in range(3):
-        ledger.grant(whole.resources.database, user_id, Decimal(1), source_id="x")
-        report = verify.verify(reading, full=False)
+        ledger.grant_credits(whole.resources.database, user_id, Decimal(1), source_id="x")
+        report = verify.verify_ledger(reading, full=False)
         assert (report.faults, report.resumed, report.entries) == ([], min(run, 1), 1)
     assert "FROM credit_entries" in replica.log()
 
@@ -212,7 +212,9 @@ def test_check_of_the_ledger_reads_from_the_replica_and_signs_on_the_primary(
 def test_check_of_the_ledger_that_the_replica_ends_is_done_on_the_primary(
     whole: Stack, reading: Resources
 ) -> None:
-    ledger.grant(whole.resources.database, whole.new_owner().user_id, Decimal(1), source_id="x")
-    report = verify.verify(broken(reading), full=True)
+    ledger.grant_credits(
+        whole.resources.database, whole.new_owner().user_id, Decimal(1), source_id="x"
+    )
+    report = verify.verify_ledger(broken(reading), full=True)
     assert report.entries > 0
     assert report.faults == []

@@ -21,6 +21,7 @@ from workers.serving import serving
 PRINTED = """
 import importlib, json, sys
 from services.jobs import maintenance
+from services.jobs.kinds import list_kinds, list_request_work
 for name in sys.argv[1:]:
     importlib.import_module(name)
 names = [kind.name for kind in (*list_kinds(), *maintenance.list_kinds())]

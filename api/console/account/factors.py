@@ -4,9 +4,8 @@ import segno
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from api.auth.page_sessions import redirect_to_path
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
 from api.console.typed_forms import TypedForm, problem_form
 from api.console.visits import (
     ConsoleVisit,
@@ -15,7 +14,9 @@ from api.console.visits import (
     RecentStarterVisit,
     StarterVisit,
 )
-from api.parameters import Transaction, id_of
+from api.record_ids import parse_id
+from api.route_classes import ThreadedRoute
+from api.state import Transaction
 from core.errors import DomainError, Kind
 from services.accounts import accounts
 from services.accounts.factors import own_factors as service
@@ -45,7 +46,7 @@ def remove_factor(visit: RecentFormStarterVisit, uow: Transaction) -> Response:
     if wanted == "app":
         service.remove_app(uow, visit.caller)
     else:
-        service.remove_passkey(uow, visit.caller, id_of(wanted) or 0)
+        service.remove_passkey(uow, visit.caller, parse_id(wanted) or 0)
     return redirect_to_path(visit.state, FACTORS_PATH)
 
 

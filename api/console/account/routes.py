@@ -8,10 +8,10 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from api.auth.page_sessions import mail_source, prove_password, redirect_to_path
+from api.auth.logins import prove_password
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
-from api.browsers import KNOWN, browser_name
+from api.browsers import KNOWN, browser_name, client_address
 from api.console.typed_forms import problem_form
 from api.console.visits import (
     ConsoleVisit,
@@ -23,8 +23,11 @@ from api.console.visits import (
 )
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask
-from api.parameters import Cursor, Transaction, id_of
-from api.strangers import padded_duration
+from api.paging import Cursor
+from api.record_ids import parse_id
+from api.response_timing import pad_duration
+from api.route_classes import ThreadedRoute
+from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD
 from models import RecordedEvent
@@ -37,6 +40,7 @@ from services.accounts import (
     logins,
     mailed_tokens,
     passwords,
+    unsolicited_mail,
 )
 from services.accounts.account_mails import MailKind
 from services.accounts.factors import passkeys
@@ -44,7 +48,7 @@ from services.accounts.logins import Attempt
 from services.event_origins import CredentialKind
 from services.oauth import grants
 from services.paging import PageRequest
-from services.recovery import Ending
+from services.recovery import EndedAccess
 from services.security_events import EventType
 from services.webhooks import webhook_endpoints
 
@@ -139,7 +143,7 @@ def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
     if wanted == "others":
         sessions.end_all(uow, visit.user_id, but=visit.caller.session_id)
     else:
-        sessions.end(uow, id_of(wanted) or 0, user_id=visit.user_id)
+        sessions.end(uow, parse_id(wanted) or 0, user_id=visit.user_id)
     words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
     return visit.done(mailed_tokens.ACCOUNT_PATH, words)
 
@@ -171,7 +175,7 @@ async def change_password(visit: RecentFormVisit) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
     form = visit.form
     email, name = await RECORDS.run(_personal_words, visit)
-    ending = Ending("end_grants" in form, *ended_boxes(form).values())
+    ending = EndedAccess("end_grants" in form, *ended_boxes(form).values())
     try:
         passwords.require_allowed(form.get("password", ""), email, name)
         attempt = await _proven(visit, email)
@@ -206,14 +210,16 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
     current, _ = await RECORDS.run(_personal_words, visit)
     try:
         email = email_addresses.normalise(visit.form.get("email", ""))
-        async with padded_duration():
+        async with pad_duration():
             await _proven(visit, current)
             await visit.state.in_unit_of_work(
                 account_mails.request_mail,
                 MailKind.NEW_ADDRESS,
                 email,
                 user_id=visit.user_id,
-                source=mail_source(visit.request, visit.state),
+                source=unsolicited_mail.source_digest(
+                    visit.state.resources.keyring, client_address(visit.request)
+                ),
             )
     except DomainError as error:
         return await RECORDS.run(show_email, visit, problem_form(error, *_SHOWN))
@@ -224,7 +230,7 @@ async def ask_for_address(visit: RecentFormVisit) -> Response:
 @router.get(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(visit: RecentVisit, uow: Transaction, token: Token = "") -> Response:
     """Show the change to the person who asked for it; nobody else can be talked into it."""
-    new = recovery.read(uow, token, visit.user_id)
+    new = recovery.read_new_address(uow, token, visit.user_id)
     return visit.page(
         "confirm_email.html",
         token=token,
@@ -239,7 +245,7 @@ def change_address(visit: RecentFormVisit, token: Token = "") -> Response:
     keyring, secret = visit.state.resources.keyring, visit.form.get("token") or token
     try:
         with visit.unit_of_work() as uow:
-            person = recovery.change(
+            person = recovery.change_address(
                 uow,
                 secret,
                 visit.caller,

@@ -24,8 +24,8 @@ from core.errors.money import CREDITS_INSUFFICIENT
 from integrations.stock_photos.port import FoundPhoto, PhotoCredit, PhotoProviderName
 from services.composer import call_charges
 from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
-from services.composer.post import MetadataField
 from services.composer.requests import OFFLINE, MetadataRequest
+from services.composer.text.post import MetadataField
 from services.jobs.idempotency import IdempotencyKey
 
 PATH = f"{CONSOLE_PATH}/composer"

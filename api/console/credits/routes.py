@@ -12,16 +12,19 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from api.answers import wait_for_job
-from api.auth.page_sessions import redirect_to_path
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import credits_text
 from api.console.typed_forms import TypedForm, text_or_none, wrong_field
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit
 from api.limits.bulkheads import MONEY
-from api.parameters import Cursor, PathId, Transaction
+from api.paging import Cursor
+from api.record_ids import PathId
+from api.responses.jobs import wait_for_job
+from api.route_classes import ThreadedRoute
 from api.schemas.credits import prices_of
+from api.state import Transaction
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
 from core.money import minor_digits
@@ -30,13 +33,15 @@ from integrations.payments.port import PaymentChannel
 from models import CreditAction, OrderStatus, PaymentOrder
 from services.accounts import accounts
 from services.composer import call_charges
-from services.credits import checkout, ledger, orders
+from services.credits import checkout, ledger, ledger_pages, orders, return_urls, thresholds
 from services.credits.checkout import OrderRequest
-from services.credits.ledger import MAX_ENTRIES_LOOKED_AT, LedgerFilter
+from services.credits.ledger_pages import MAX_ENTRIES_LOOKED_AT, LedgerFilter
 from services.paging import PageOfRows, PageRequest
 
 PATH = f"{CONSOLE_PATH}/credits"
-router = APIRouter(prefix=PATH, dependencies=[PUBLIC], include_in_schema=False)
+router = APIRouter(
+    prefix=PATH, dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute
+)
 
 # -- the balance and the ledger -------------------------------------------------------------------
 
@@ -121,7 +126,7 @@ def set_low_balance(visit: FormVisit) -> Response:
         below = _typed_amount(visit.form, BELOW)
         if below is None:
             raise wrong_field(BELOW, "say a number; 0: nothing is told")
-        ledger.set_threshold(visit.state.resources.database, visit.user_id, below)
+        thresholds.set_threshold(visit.state.resources.database, visit.user_id, below)
     except DomainError as error:
         return _credits_page(visit, None, visit.refused(error))
     return visit.done(PATH, "That is kept.")
@@ -134,11 +139,11 @@ def _credits_page(visit: ConsoleVisit, cursor: str | None, low: TypedForm | None
     found: PageOfRows[tuple[int, str]] = PageOfRows([], None)
     try:
         only, wanted = _ledger_filter(form.typed), PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        found = ledger.page(database, visit.user_id, wanted, only)
+        found = ledger_pages.list_entries(database, visit.user_id, wanted, only)
     except DomainError as error:
         form = form.refused(error)
-    below = credits_text(Decimal(ledger.threshold(database, visit.user_id)))
-    account = json.loads(ledger.balance(database, visit.user_id), parse_float=Decimal)
+    below = credits_text(Decimal(thresholds.read_threshold(database, visit.user_id)))
+    account = json.loads(ledger.read_account(database, visit.user_id), parse_float=Decimal)
     debt = Decimal(account["debt_credit"])
     return visit.page(
         "credits.html",
@@ -220,7 +225,7 @@ async def buy_credits(request: Request, visit: FormVisit) -> Response:
         wanted = _order_request(visit)
         state.queue_ages.check(Queue.MONEY, waits=True)
         accepted = await MONEY.run(
-            checkout.accept,
+            checkout.place_order,
             state.resources,
             state.payments,
             wanted,
@@ -249,7 +254,7 @@ def _order_request(visit: ConsoleVisit) -> OrderRequest:
         credit_amount=bought,
         currency=text_or_none(form, CURRENCY),
         channel=text_or_none(form, CHANNEL),
-        redirect_url=orders.console_url(visit.state.resources.settings),
+        redirect_url=return_urls.console_url(visit.state.resources.settings),
     )
 
 
@@ -352,7 +357,7 @@ class ShownOrder:
 def show_orders(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
     """Show the owner's orders, those that they claimed too, newest first."""
     wanted = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
-    found = orders.list_of(uow, visit.user_id, wanted, status=None)
+    found = orders.list_orders(uow, visit.user_id, wanted, status=None)
     shown = [ShownOrder(order) for order in found.rows]
     return visit.page("orders.html", orders=shown, next_cursor=found.next_cursor)
 
@@ -360,14 +365,16 @@ def show_orders(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Respon
 @router.get("/orders/{order_id}")
 @MONEY.threaded
 def show_order(visit: Visit, uow: Transaction, order_id: PathId) -> Response:
-    return visit.page("order.html", order=ShownOrder(orders.get(uow, visit.user_id, order_id)))
+    return visit.page(
+        "order.html", order=ShownOrder(orders.get_order(uow, visit.user_id, order_id))
+    )
 
 
 @router.get("/orders/{order_id}/receipt")
 @MONEY.threaded
 def show_receipt(visit: Visit, uow: Transaction, order_id: PathId) -> Response:
     """Show what was bought and paid, as a page to print; raises where nothing was."""
-    order = ShownOrder(orders.get(uow, visit.user_id, order_id))
+    order = ShownOrder(orders.get_order(uow, visit.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
     person = accounts.get(uow, visit.user_id)
@@ -381,7 +388,7 @@ def show_receipt(visit: Visit, uow: Transaction, order_id: PathId) -> Response:
     )
 
 
-@router.get(orders.CONSOLE_RETURN_PATH.removeprefix(PATH))
+@router.get(return_urls.CONSOLE_RETURN_PATH.removeprefix(PATH))
 async def return_from_checkout(visit: Visit, order_id: PathId | None = None) -> Response:
     """Redirect to the order after its payment; the state in the URL is not believed."""
     path = ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}"

@@ -18,7 +18,8 @@ from api.console.visits import (
     Visit,
     console_router,
 )
-from api.parameters import PathId, Transaction
+from api.record_ids import PathId
+from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
@@ -40,7 +41,7 @@ router = console_router(PATH)
 
 @router.get("")
 def show_developers(visit: Visit, uow: Transaction) -> Response:
-    endpoints = webhook_endpoints.list_of(uow, visit.caller)
+    endpoints = webhook_endpoints.list_endpoints(uow, visit.caller)
     return visit.page(
         "developers.html",
         keys=len(api_keys.live_of(uow, visit.user_id)),

@@ -20,8 +20,10 @@ from api.console.visits import (
     console_router,
 )
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, PathId, Transaction, id_or_text
-from api.schemas.webhooks import NewWebhookEndpoint, WebhookEndpointChange
+from api.paging import Cursor
+from api.record_ids import PathId, parse_id_or_text
+from api.schemas.webhook_endpoints import NewWebhookEndpoint, WebhookEndpointChange
+from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED
@@ -135,7 +137,7 @@ def _ticked(form: Mapping[str, str]) -> list[str]:
 
 @router.get("")
 def show_endpoints(visit: Visit, uow: Transaction) -> Response:
-    shown = _shown(uow, webhook_endpoints.list_of(uow, visit.caller))
+    shown = _shown(uow, webhook_endpoints.list_endpoints(uow, visit.caller))
     return visit.page("webhooks.html", endpoints=shown)
 
 
@@ -155,7 +157,7 @@ async def make_endpoint(visit: RecentFormVisit) -> Response:
     values = {
         "url": visit.form.get("url", "").strip(),
         "types": _ticked(visit.form),
-        "list_id": id_or_text(text_or_none(visit.form, "list_id")),
+        "list_id": parse_id_or_text(text_or_none(visit.form, "list_id")),
     }
     try:
         body = body_of_form(NewWebhookEndpoint, values)
@@ -168,7 +170,7 @@ async def make_endpoint(visit: RecentFormVisit) -> Response:
 
 def _made(visit: ConsoleVisit, body: NewWebhookEndpoint) -> Response:
     with visit.unit_of_work() as uow:
-        endpoint, secret = webhook_endpoints.make(
+        endpoint, secret = webhook_endpoints.create_endpoint(
             uow, visit.caller, url=body.url, types=body.types, list_id=body.list_id
         )
         [shown] = _shown(uow, [endpoint])
@@ -179,9 +181,9 @@ def _made(visit: ConsoleVisit, body: NewWebhookEndpoint) -> Response:
 def show_endpoint(
     visit: Visit, uow: Transaction, endpoint_id: PathId, cursor: Cursor = None
 ) -> Response:
-    [shown] = _shown(uow, [webhook_endpoints.get(uow, visit.caller, endpoint_id)])
+    [shown] = _shown(uow, [webhook_endpoints.get_endpoint(uow, visit.caller, endpoint_id)])
     wanted = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
-    found = deliveries.page(uow, visit.caller, endpoint_id, wanted)
+    found = deliveries.list_deliveries(uow, visit.caller, endpoint_id, wanted)
     sent = [ShownDelivery(each) for each in found.rows]
     return visit.page(
         "webhook.html",
@@ -203,7 +205,7 @@ def resend_event(
     visit: FormVisit, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
 ) -> Response:
     """Send one event again, whatever became of it before."""
-    deliveries.resend(uow, visit.caller, endpoint_id, delivery_id)
+    deliveries.resend_delivery(uow, visit.caller, endpoint_id, delivery_id)
     return visit.done(f"{PATH}/{endpoint_id}", "The event is sent again.")
 
 
@@ -234,7 +236,9 @@ async def change_endpoint(visit: RecentFormVisit, endpoint_id: PathId) -> Respon
         if body.url is not None and body.url != shown.endpoint.url:
             await visit.state.check_receiver(visit.user_id, body.url)
         to = EndpointChange(url=body.url, types=body.types, state=body.state)
-        await visit.state.in_unit_of_work(webhook_endpoints.change, visit.caller, endpoint_id, to)
+        await visit.state.in_unit_of_work(
+            webhook_endpoints.change_endpoint, visit.caller, endpoint_id, to
+        )
     except DomainError as error:
         return await RECORDS.run(show_change, visit, endpoint_id, visit.refused(error, PLACES))
     return visit.done(f"{PATH}/{endpoint_id}", "The webhook is changed.")
@@ -249,7 +253,7 @@ def show_rotation(visit: RecentVisit, endpoint_id: PathId) -> Response:
 def rotate_secret(visit: RecentFormVisit, endpoint_id: PathId) -> Response:
     shown = _own(visit, endpoint_id)
     with visit.unit_of_work() as uow:
-        secret = webhook_endpoints.rotate(uow, visit.caller, endpoint_id)
+        secret = webhook_endpoints.rotate_secret(uow, visit.caller, endpoint_id)
     return visit.page("webhook_secret.html", shown=shown, secret=secret, is_new=False)
 
 
@@ -260,7 +264,7 @@ def show_endpoint_end(visit: Visit, endpoint_id: PathId) -> Response:
 
 @router.post("/{endpoint_id}/end")
 def end_endpoint(visit: FormVisit, uow: Transaction, endpoint_id: PathId) -> Response:
-    webhook_endpoints.delete(uow, visit.caller, endpoint_id)
+    webhook_endpoints.delete_endpoint(uow, visit.caller, endpoint_id)
     return visit.done(PATH, "The webhook is deleted: nothing is sent to it any more.")
 
 
@@ -296,7 +300,7 @@ def replay_events(visit: FormVisit, endpoint_id: PathId) -> Response:
     try:
         since = _moment(visit.form)
         with visit.unit_of_work() as uow:
-            if not deliveries.replay(uow, visit.caller, endpoint_id, since):
+            if not deliveries.replay_events(uow, visit.caller, endpoint_id, since):
                 raise wrong_field(DAY, "nothing of what it gets has happened since then")
     except DomainError as error:
         return ask_to_replay(visit, endpoint_id, visit.refused(error))
@@ -326,4 +330,4 @@ def _shown(uow: UnitOfWork, endpoints: Sequence[WebhookEndpoint]) -> list[ShownE
 
 def _own(visit: ConsoleVisit, endpoint_id: int) -> ShownEndpoint:
     with visit.unit_of_work() as uow:
-        return ShownEndpoint(webhook_endpoints.get(uow, visit.caller, endpoint_id))
+        return ShownEndpoint(webhook_endpoints.get_endpoint(uow, visit.caller, endpoint_id))

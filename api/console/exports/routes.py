@@ -6,7 +6,6 @@ from datetime import datetime
 from fastapi import Request
 from fastapi.responses import Response
 
-from api.answers import export_url
 from api.console.assets import CONSOLE_PATH
 from api.console.part_streams import LivePart, part_stream
 from api.console.typed_forms import body_of_form
@@ -21,8 +20,11 @@ from api.console.visits import (
 )
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, ListId, PathId, Transaction, id_or_text
+from api.paging import Cursor
+from api.record_ids import ListId, PathId, parse_id_or_text
+from api.responses.file_links import sign_export_url
 from api.schemas.segments import NewExport
+from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.mailing import (
@@ -147,7 +149,7 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         "kind": ExportKind.MEMBERS.value,
         "format": form.get("format", ""),
         "status": statuses or None,
-        "segment_id": id_or_text(form.get("segment_id")),
+        "segment_id": parse_id_or_text(form.get("segment_id")),
         # Most people open the file in Excel, which needs the byte-order mark.
         "bom": form.get("format") == ExportFormat.CSV,
     }
@@ -196,7 +198,7 @@ def download_export_file(visit: RecentVisit, uow: Transaction, export_id: PathId
     export = exports.get(uow, visit.caller, export_id)
     if lapses_at(export) is None:
         raise EXPORT_NOT_FOUND()
-    return redirect(export_url(visit.state, export.id, export.format))
+    return redirect(sign_export_url(visit.state, export.id, export.format))
 
 
 def _shown(uow: UnitOfWork, visit: ConsoleVisit, export_id: int) -> ShownExport:

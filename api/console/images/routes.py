@@ -7,7 +7,7 @@ from datetime import datetime
 from fastapi import Request
 from fastapi.responses import Response
 
-from api.auth.page_sessions import CSRF_FIELD, require_csrf
+from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.bodies.forms import file_named, read_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import counted
@@ -29,9 +29,10 @@ from api.console.visits import (
 )
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
-from api.parameters import Cursor, Transaction
+from api.paging import Cursor
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord
-from api.waiting.disconnects import while_connected
+from api.state import Transaction
+from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError
 from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue
@@ -130,7 +131,9 @@ class ShownImage:
 @router.get("")
 def show_images(visit: Visit, form: EmptyForm, cursor: Cursor = None) -> Response:
     with visit.unit_of_work() as uow:
-        found = records.list_of(uow, visit.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor))
+        found = records.list_attachments(
+            uow, visit.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor)
+        )
     return visit.form_page(
         "images.html",
         form,
@@ -148,7 +151,7 @@ async def upload_image(request: Request, visit: Visit) -> Response:
         state.admit(Queue.MEDIA, visit.user_id, WAIT_SECONDS)
         accepted = await _accept(request, visit, typed)
         ended = state.jobs.wait(job_topic(accepted.job_id), WAIT_SECONDS, owner_id=visit.user_id)
-        await while_connected(request.receive, ended)
+        await run_while_connected(request.receive, ended)
         image = await RECORDS.run(_outcome, visit, accepted)
     except DomainError as error:
         sent = replace(visit, form=typed)
@@ -170,7 +173,7 @@ async def _accept(request: Request, visit: ConsoleVisit, typed: dict[str, str]) 
     part = file_named(form, "file")
     accepted = await UPLOADS_BY_CALLER.run(
         visit.user_id,
-        upload.accept,
+        upload.accept_upload,
         visit.state.resources,
         visit.caller,
         # With renditions, of which pages show the smallest.
@@ -184,7 +187,7 @@ async def _accept(request: Request, visit: ConsoleVisit, typed: dict[str, str]) 
 def _outcome(visit: ConsoleVisit, accepted: AcceptedJob) -> Attachment:
     """Return the image, or raise why there is none."""
     with visit.unit_of_work() as uow:
-        found = records.outcome(uow, accepted)
+        found = records.find_outcome(uow, accepted)
         if isinstance(found, DomainError):
             records.forget_failed(uow, accepted)
     if isinstance(found, DomainError):
@@ -195,7 +198,7 @@ def _outcome(visit: ConsoleVisit, accepted: AcceptedJob) -> Attachment:
 @router.get("/{hash_id}")
 def show_image(visit: Visit, hash_id: str, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
-        attachment = records.get(uow, visit.caller, hash_id)
+        attachment = records.get_attachment(uow, visit.caller, hash_id)
     image = _shown(visit, attachment)
     typed = {
         "alt_text": image.record.alt_text or "",
@@ -221,7 +224,7 @@ def change_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
         changes = body_of_form(AttachmentChanges, values).sent()
     except DomainError as error:
         return show_image(visit, hash_id, visit.refused(error))
-    records.change(uow, visit.caller, hash_id, changes)
+    records.change_attachment(uow, visit.caller, hash_id, changes)
     return visit.done(f"{PATH}/{hash_id}", "The image is changed.")
 
 
@@ -245,7 +248,7 @@ def make_link(visit: RecentFormVisit, hash_id: str) -> Response:
         if lasts not in LINK_LIFETIMES:
             raise wrong_field("lasts", "must be one of those that the page offers")
         with visit.unit_of_work() as uow:
-            link = records.create_link(uow, visit.caller, hash_id, expires_in=int(lasts))
+            link = records.sign_link(uow, visit.caller, hash_id, expires_in=int(lasts))
     except DomainError as error:
         return show_new_link(visit, hash_id, visit.refused(error))
     return _link_page(visit, hash_id, TypedForm(visit.form), link)
@@ -256,7 +259,7 @@ def _link_page(
 ) -> Response:
     """Return the page that creates links to an encrypted image, with any new link."""
     with visit.unit_of_work() as uow:
-        image = _shown(visit, records.get(uow, visit.caller, hash_id))
+        image = _shown(visit, records.get_attachment(uow, visit.caller, hash_id))
     if not image.record.encrypted:
         raise SIGNED_LINK_NOT_ENCRYPTED()
     lifetimes = list(LINK_LIFETIMES.items())
@@ -265,14 +268,14 @@ def _link_page(
 
 @router.get("/{hash_id}/delete")
 def show_deletion(visit: Visit, uow: Transaction, hash_id: str) -> Response:
-    image = _shown(visit, records.get(uow, visit.caller, hash_id))
+    image = _shown(visit, records.get_attachment(uow, visit.caller, hash_id))
     return visit.page("delete_image.html", foreign=visit.media_sources(), image=image)
 
 
 @router.post("/{hash_id}/delete")
 def delete_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
-    image = _shown(visit, records.get(uow, visit.caller, hash_id))
-    records.remove(uow, visit.caller, hash_id)
+    image = _shown(visit, records.get_attachment(uow, visit.caller, hash_id))
+    records.delete_attachment(uow, visit.caller, hash_id)
     return visit.done(PATH, f"“{image.name}” is deleted.")
 
 

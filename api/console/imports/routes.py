@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 from fastapi.responses import Response
 
-from api.answers import import_errors_url
-from api.auth.page_sessions import CSRF_FIELD, redirect_to_path, require_csrf
+from api.auth.csrf import CSRF_FIELD, require_csrf
+from api.auth.redirects import redirect_to_path
 from api.bodies.forms import MULTIPART
 from api.bodies.json_bodies import media_type
 from api.bodies.upload_stream import store_upload
@@ -40,7 +40,10 @@ from api.console.visits import (
 )
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
-from api.parameters import Cursor, PathId, Transaction
+from api.paging import Cursor
+from api.record_ids import PathId
+from api.responses.file_links import build_import_errors_url
+from api.state import Transaction
 from core.errors import DomainError
 from core.errors import imports as errors
 from core.errors.requests import BODY_NOT_MULTIPART
@@ -296,7 +299,7 @@ def download_rejects(visit: RecentVisit, uow: Transaction, import_id: PathId) ->
     """Redirect to the file of the rows that were not added, by a link that is made now."""
     if records.get_import(uow, visit.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
-    return redirect(import_errors_url(visit.state, import_id))
+    return redirect(build_import_errors_url(visit.state, import_id))
 
 
 @router.get("/{import_id}/undo")

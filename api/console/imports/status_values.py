@@ -10,7 +10,7 @@ from typing import Any
 
 from api.console.typed_forms import wrong_field
 from models import ImportKind, MemberImport
-from services.subscriptions.imports.consent_cells import STATUS_VALUES, folded_value
+from services.subscriptions.imports.consent_cells import STATUS_VALUES, fold_value
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
 
 AS_RECOGNISED = ""
@@ -61,11 +61,11 @@ def status_values_of(task: MemberImport, result: Mapping[str, Any]) -> list[Stat
     status that was assigned. A value that occurs in several columns has one select box, because an
     assigned status applies to the whole file.
     """
-    statuses = {folded_value(value): status for value, status in (task.status_values or {}).items()}
+    statuses = {fold_value(value): status for value, status in (task.status_values or {}).items()}
     values: list[StatusValue] = []
     changeable: set[str] = set()
     for column, value, rows, meaning in _listed_values(task, result):
-        folded = folded_value(value)
+        folded = fold_value(value)
         # The result contains only the beginning of a long value, so the owner can't assign a status
         # to this value.
         is_whole = 0 < len(value) < MAX_WORD_CHARACTERS
@@ -87,16 +87,16 @@ def _listed_values(
     listed = set()
     for column in result.get("columns", ()):
         for each in column.get("values", ()):
-            listed.add(folded_value(each["value"]))
+            listed.add(fold_value(each["value"]))
             yield column["name"], each["value"], each["rows"], each["read_as"]
     if task.kind != ImportKind.MEMBERS:
         # For a file of suppressions, the result lists only the unrecognised values.
         for each in result.get("unknown_values", ()):
-            listed.add(folded_value(each["value"]))
+            listed.add(fold_value(each["value"]))
             yield each["column"], each["value"], each["rows"], _UNKNOWN
     for value in task.status_values or {}:
         # The select box of a dry run lets the owner remove this status again.
-        if task.dry_run and folded_value(value) not in listed:
+        if task.dry_run and fold_value(value) not in listed:
             yield "", value, 0, _UNKNOWN
 
 
@@ -114,8 +114,8 @@ def read_choices(
             continue
         if status and status not in STATUS_VALUES:
             raise wrong_field(str(each.box), "Choose one of these statuses.")
-        folded = folded_value(each.value)
-        chosen = {value: kept for value, kept in chosen.items() if folded_value(value) != folded}
+        folded = fold_value(each.value)
+        chosen = {value: kept for value, kept in chosen.items() if fold_value(value) != folded}
         if status:
             chosen[each.value] = status
     return chosen or None

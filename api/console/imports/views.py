@@ -136,7 +136,7 @@ def column_choices(
     given = {}
     for name, role in (task.mapping or {}).items():
         try:
-            given[column_layout.index_of(names, name)] = role
+            given[column_layout.find_column(names, name)] = role
         except DomainError:
             # The file has no such column: its error says so.
             continue
@@ -197,12 +197,13 @@ def mapping_of(
         if is_new_field(value):
             key = each.becomes.removeprefix(FIELD_PREFIX)
             if each.creates is None:
-                key = field_columns.free_key(each.name, keys)
+                key = field_columns.find_free_key(each.name, keys)
             keys.add(key)
             role = FIELD_PREFIX + key + value.removeprefix(NEW_FIELD)
         try:
             is_found = (
-                bool(each.name.strip()) and column_layout.index_of(names, each.name) == each.index
+                bool(each.name.strip())
+                and column_layout.find_column(names, each.name) == each.index
             )
         except DomainError:
             is_found = False

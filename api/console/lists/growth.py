@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Self
 
-from services.subscriptions.figures import MemberFigures
+from services.subscriptions.daily_figures import MemberFigures
 
 WIDTH, HEIGHT = 1_000, 300
 _MAX_BARS = 62

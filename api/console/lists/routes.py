@@ -7,7 +7,6 @@ from typing import Any
 from babel import Locale
 from fastapi.responses import Response
 
-from api.answers import list_response, list_responses
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.lists.growth import growth_plot
@@ -16,10 +15,13 @@ from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_n
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.html.frame import list_style_sources
 from api.limits.bulkheads import ACTS_BY_LIST
-from api.pages.sign_up.previews import embedded_form, preview
-from api.pages.sign_up.submission import SignUpPage
-from api.parameters import Cursor, ListId, Transaction
+from api.paging import Cursor
+from api.record_ids import ListId
+from api.responses.lists import describe_list, describe_lists
 from api.schemas.lists import ListChanges, NewList, PreviewPart
+from api.sign_up.form import ListForm
+from api.sign_up.previews import render_embedded_form, render_preview
+from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.mailing import LIST_SLUG_TAKEN
@@ -27,9 +29,9 @@ from core.languages import reader_languages
 from models import AttachmentStatus
 from services.attachments import records
 from services.paging import PageRequest
-from services.subscriptions import branding, fields, figures, lists
-from services.subscriptions.branding import USUAL_COLOUR
-from services.subscriptions.figures import DayRange, FiguresBy
+from services.subscriptions import colours, daily_figures, fields, lists
+from services.subscriptions.colours import USUAL_COLOUR
+from services.subscriptions.daily_figures import DayRange, FiguresBy
 
 router = console_router(f"{CONSOLE_PATH}/lists")
 
@@ -59,8 +61,8 @@ IMAGES_TO_CHOOSE = 100
 @router.get("")
 def show_lists(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
     found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
-    shown = list_responses(uow, visit.state, found.rows)
-    net = figures.net_by_list(uow, [each.id for each in shown], DAYS_OF_NET)
+    shown = describe_lists(uow, visit.state, found.rows)
+    net = daily_figures.list_growth(uow, [each.id for each in shown], DAYS_OF_NET)
     return visit.page("lists.html", lists=shown, net=net, next_cursor=found.next_cursor)
 
 
@@ -103,15 +105,15 @@ def show_list(
     last = clock.now().date()
     wanted = DayRange(last - timedelta(days=int(period) - 1), last)
     mailing_list = visit.own_list(uow, list_id)
-    by_source = figures.members_by(uow, mailing_list.id, FiguresBy.SOURCE)
-    by_tier = figures.members_by(uow, mailing_list.id, FiguresBy.TIER)
+    by_source = daily_figures.count_members(uow, mailing_list.id, FiguresBy.SOURCE)
+    by_tier = daily_figures.count_members(uow, mailing_list.id, FiguresBy.TIER)
     return visit.page(
         "list.html",
-        list=list_response(uow, visit.state, mailing_list),
+        list=describe_list(uow, visit.state, mailing_list),
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
-        plot=growth_plot(figures.read(uow, mailing_list.id, wanted, FiguresBy.DAY)),
-        sign_ups=figures.sign_ups(uow, mailing_list.id, wanted),
+        plot=growth_plot(daily_figures.read_figures(uow, mailing_list.id, wanted, FiguresBy.DAY)),
+        sign_ups=daily_figures.count_sign_ups(uow, mailing_list.id, wanted),
         period=period,
         periods=_PERIODS,
     )
@@ -125,11 +127,11 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
     state, language = visit.state, reader_languages.chosen(language)
     with visit.unit_of_work() as uow:
         mailing_list = visit.own_list(uow, list_id)
-        shown = list_response(uow, state, mailing_list)
-        page = SignUpPage.read(uow, mailing_list, state.resources.settings)
-        images = records.list_of(uow, visit.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
-        mail = preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
-        sign_up = preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
+        shown = describe_list(uow, state, mailing_list)
+        sign_up_form = ListForm.read(uow, mailing_list, state.resources.settings)
+        images = records.list_attachments(uow, visit.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
+        mail = render_preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
+        sign_up = render_preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
     logos = {
         each.hash_id: each.title or each.original_filename
         for each in images
@@ -147,14 +149,14 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
         "list_face.html",
         form.filled({**typed, "colour": shown.colour or USUAL_COLOUR}),
         # The picture of the sign-up page is inlined, and has the style of that page.
-        foreign={**visit.media_sources(), "style-src": list_style_sources(page.look)},
+        foreign={**visit.media_sources(), "style-src": list_style_sources(sign_up_form.look)},
         list=shown,
-        contrast=branding.contrast(shown.colour or USUAL_COLOUR, branding.LIGHT_GROUND),
+        contrast=colours.colour_contrast(shown.colour or USUAL_COLOUR, colours.LIGHT_GROUND),
         language=language,
         languages=names,
-        embedded=embedded_form(state, page, language=language),
-        fields=[field.label for field in page.public.values()],
-        has_wording=page.wording is not None,
+        embedded=render_embedded_form(state, sign_up_form, language=language),
+        fields=[field.label for field in sign_up_form.fields.values()],
+        has_wording=sign_up_form.wording is not None,
         logos=[("", "None"), *logos.items()],
         mail=mail,
         sign_up=sign_up,
@@ -177,7 +179,7 @@ def change_face(visit: FormVisit, list_id: ListId) -> Response:
 @router.get("/{list_id}/settings")
 def show_settings(visit: Visit, list_id: ListId, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
-        shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+        shown = describe_list(uow, visit.state, visit.own_list(uow, list_id))
         public = [*fields.own(uow, visit.user_id).public().by_key.values()]
     texts = ("title", "slug", "challenge_provider", *_TEXTS)
     typed = {name: getattr(shown, name) or "" for name in texts}
@@ -237,11 +239,11 @@ def _change(
     """
     try:
         with visit.unit_of_work() as uow:
-            shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+            shown = describe_list(uow, visit.state, visit.own_list(uow, list_id))
         had = {name: getattr(shown, name) for name in values}
         differs = {name: value for name, value in values.items() if value != had[name]}
         sent = body_of_form(ListChanges, differs).sent()
-        changes = lists.checked(visit.state.resources.settings, sent)
+        changes = lists.validate_values(visit.state.resources.settings, sent)
         with visit.unit_of_work() as uow:
             mailing_list = visit.own_list(uow, list_id)
             lists.change(uow, mailing_list, changes, visit.state.challenges.configured)
@@ -253,7 +255,7 @@ def _change(
 
 @router.get("/{list_id}/archive")
 def show_archive(visit: Visit, uow: Transaction, list_id: ListId, form: EmptyForm) -> Response:
-    shown = list_response(uow, visit.state, visit.own_list(uow, list_id))
+    shown = describe_list(uow, visit.state, visit.own_list(uow, list_id))
     return visit.form_page("archive_list.html", form, list=shown)
 
 

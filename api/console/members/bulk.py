@@ -24,7 +24,8 @@ from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
-from api.parameters import Cursor, ListId, PathId
+from api.paging import Cursor
+from api.record_ids import ListId, PathId
 from core.errors import DomainError
 from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
 from core.errors.requests import invalid_field

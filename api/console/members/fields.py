@@ -4,12 +4,13 @@ from typing import Any
 
 from fastapi.responses import Response
 
-from api.auth.page_sessions import FormFields
+from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
 from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
-from api.parameters import PathId, Transaction
+from api.record_ids import PathId
 from api.schemas.fields import FieldChanges, NewField
+from api.state import Transaction
 from core.errors import DomainError
 from core.errors.mailing import FIELD_KEY_TAKEN
 from models import FieldType

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from api.console.console_display import SOURCES, TIERS
+from api.console.console_display import FILTER_MATCHES, SOURCES, TIERS
 from core.errors import DomainError
 from core.errors.mailing import FILTER_INVALID, FILTER_NOT_JSON
 from models import FieldType, MailingList, MemberField, SubscriptionStatus
@@ -23,12 +23,6 @@ from services.subscriptions.filters.grammar import MAX_CONDITIONS, MAX_DEPTH
 from services.subscriptions.filters.names import FilterName, Operator, ValueKind, known_names
 from storage.unit_of_work import UnitOfWork
 
-MATCHES = {
-    "all": "all of these",
-    "any": "any of these",
-    "none": "none of these",
-    "not_all": "not all of these",
-}
 _NEGATED = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
 # The operators of the grammar; ``exists`` with false is one of its own here.
 _MISSING = "missing"
@@ -280,7 +274,7 @@ def draft_of_form(form: Mapping[str, str]) -> FilterDraft:
 
 def _group_of_form(form: Mapping[str, str], place: str, room: list[int]) -> Group:
     match = form.get(f"match.{place}", "all")
-    group = Group(match if match in MATCHES else "all", place=place)
+    group = Group(match if match in FILTER_MATCHES else "all", place=place)
     for number in range(MAX_CONDITIONS):
         below = f"{place}.{number}"
         if below.count(".") < MAX_DEPTH and f"match.{below}" in form:
@@ -442,7 +436,7 @@ def in_words(part: Row | Group, choices: Mapping[str, Choice]) -> str:
     """Say a part of a filter in one line, such as "City is Berlin"."""
     if isinstance(part, Group):
         inner = "; ".join(in_words(each, choices) for each in part.parts if _has_condition(each))
-        return f"{MATCHES[part.match]}: {inner}"
+        return f"{FILTER_MATCHES[part.match]}: {inner}"
     choice = choices.get(part.name)
     if choice is None:
         return f"{part.name} {part.operator} {part.text}"

@@ -10,7 +10,7 @@ import orjson
 from fastapi import Depends, Request
 
 from api.console.members.filter_form import FilterDraft, draft_of_form, read_filter
-from api.parameters import id_of
+from api.record_ids import parse_id
 from core.errors.mailing import FILTER_INVALID
 from models import MailingList, SubscriptionStatus
 from services.subscriptions import segments
@@ -61,7 +61,7 @@ class MemberSelection:
 
     @property
     def segment_id(self) -> int | None:
-        return id_of(self.typed.get("segment", ""))
+        return parse_id(self.typed.get("segment", ""))
 
     def written(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
         """Return the filter as JSON; ``None`` where nothing was chosen.

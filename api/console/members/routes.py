@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 import orjson
 from fastapi.responses import Response
 
-from api.auth import actors, page_sessions
-from api.auth.page_sessions import FormFields
+from api.auth import actors
+from api.auth.member_reads import count_members_page
+from api.bodies.page_forms import FormFields
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.members import filter_form
@@ -28,8 +29,10 @@ from api.console.navigation import list_path
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.limits.bulkheads import ACTS_BY_LIST, RECORDS, SEARCHES_BY_CALLER
-from api.parameters import Cursor, ListId, PathId, Transaction
+from api.paging import Cursor
+from api.record_ids import ListId, PathId
 from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
+from api.state import Transaction
 from core.errors import DomainError, FieldProblem
 from core.errors.mailing import (
     FIELD_VALUE,
@@ -42,7 +45,8 @@ from models import FieldType, MailingList, MemberField, Subscription
 from models import SubscriptionStatus as Status
 from services.accounts import accounts, email_addresses
 from services.paging import PageOfRows, PageRequest
-from services.subscriptions import consent, fields, lists, member_attributes, segments
+from services.subscriptions import fields, lists, member_attributes, segments
+from services.subscriptions.consent import evidence, networks
 from services.subscriptions.fields import FieldValue, ValueRefused
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.members import member_pages, members
@@ -104,7 +108,7 @@ def _members_page(
                 member_filter.read(uow, mailing_list, own)
             written = selection.written(uow, mailing_list)
         found, total = _found(visit, mailing_list, selection, written, wanted)
-        page_sessions.note_members_read(visit.state, visit.caller)
+        count_members_page(visit.state, visit.caller)
     except DomainError as error:
         form = form.refused(error, SELECTION_PLACES)
         if draft.mark(error):
@@ -250,8 +254,8 @@ def show_member(
         own_fields = fields.list_of(uow, visit.user_id)
         wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
         history = members.history(uow, held.mailing_list, user_id, wanted)
-        agreed = consent.page(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
-        of_networks = consent.others_of_networks(uow, held.record, agreed.rows)
+        agreed = evidence.list_evidence(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
+        of_networks = networks.count_others(uow, held.record, agreed.rows)
         others = lists.choices(uow, visit.user_id, LISTS_TO_CHOOSE)
     shown = held.shown
     typed = {

@@ -26,8 +26,10 @@ from api.console.navigation import list_path
 from api.console.typed_forms import SOMETHING_WRONG, TypedForm, body_of_form
 from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
-from api.parameters import Cursor, ListId, PathId, Transaction
+from api.paging import Cursor
+from api.record_ids import ListId, PathId
 from api.schemas.fields import TagChange
+from api.state import Transaction
 from core.errors import DomainError
 from core.errors.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
 from services.paging import PageRequest

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from models import SubscriptionEvent
-from services.subscriptions.consent import MAX_OTHERS, ConsentShown
+from services.subscriptions.consent.evidence import ConsentEvidence
+from services.subscriptions.consent.networks import MAX_OTHERS
 
 _ACTIONS = {
     "requested": "Asked to subscribe",
@@ -72,7 +73,7 @@ def history_line(event: SubscriptionEvent) -> dict[str, Any]:
     }
 
 
-def consent_words(shown: ConsentShown) -> str:
+def consent_words(shown: ConsentEvidence) -> str:
     words = _HOWS.get(shown.how, shown.how)
     if shown.claimed_by is None:
         return words if shown.confirmed else f"{words}; not confirmed by the person"
@@ -80,7 +81,7 @@ def consent_words(shown: ConsentShown) -> str:
     return f"{words}, {claim}"
 
 
-def others_words(shown: ConsentShown, others: Mapping[str, int]) -> str:
+def others_words(shown: ConsentEvidence, others: Mapping[str, int]) -> str:
     count = 0 if shown.claimed_by or shown.ip is None else others.get(shown.ip, 0)
     if not count:
         return ""

@@ -5,27 +5,31 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi.responses import Response
 
-from api.auth.page_sessions import Member, PageSession, of_form, recent, redirect_to_path
+from api.auth.page_sessions import Member, PageSession, depend_on_form, depend_on_recent
+from api.auth.redirects import redirect_to_path
 from api.console.console_display import QUOTAS
 from api.console.navigation import OPERATORS
 from api.console.typed_forms import TypedForm, wrong_field
 from api.console.visits import ConsoleVisit, EmptyForm, console_router, form_visit_of, visit_of
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
-from api.parameters import Cursor, PathId, Transaction, id_of
+from api.paging import Cursor
+from api.record_ids import PathId, parse_id
+from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import EMAIL_INVALID
 from core.errors.requests import ROUTE_NOT_FOUND
 from core.queues import Queue
 from models import FINISHED, JobStatus, OrderStatus, Plan, Resolution
-from services import deployment_figures, operators, security_events
+from services import deployment_figures, security_events
 from services.access import quotas
 from services.accounts import accounts
 from services.credits import orders
 from services.deployment_figures import MAX_COUNTED
 from services.jobs import records
+from services.operators import changes, maintenance_runs, overdue_work, user_accounts
 from services.paging import PageRequest
-from services.subscriptions import branding
+from services.subscriptions import text_reviews
 
 # For everybody else these pages do not exist. The check for an operator comes first: no form of
 # another person is read, and nobody else is redirected to the login page.
@@ -39,7 +43,7 @@ async def _operator(member: Member) -> PageSession:
 
 Operator = Annotated[PageSession, Depends(_operator)]
 # The forms of operators need a login of the last 15 minutes.
-FormOperator = Annotated[PageSession, recent(of_form(_operator))]
+FormOperator = Annotated[PageSession, depend_on_recent(depend_on_form(_operator))]
 OperatorVisit = Annotated[ConsoleVisit, visit_of(Operator)]
 OperatorFormVisit = Annotated[ConsoleVisit, form_visit_of(FormOperator)]
 
@@ -53,12 +57,12 @@ _ORDERS = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
 
 @router.get("")
 def show_overdue_work(visit: OperatorVisit) -> Response:
-    work = operators.read(visit.state.resources)
+    work = overdue_work.read_overdue_work(visit.state.resources)
     return visit.page(
         "operator_overview.html",
         work=work,
         late_queues=[
-            each for each in work.queues if each.oldest_seconds >= operators.MIN_LATE_SECONDS
+            each for each in work.queues if each.oldest_seconds >= overdue_work.MIN_LATE_SECONDS
         ],
         orders=[(status.value, work.figures.orders.get(status, 0)) for status in _ORDERS],
         most=MAX_COUNTED,
@@ -68,11 +72,11 @@ def show_overdue_work(visit: OperatorVisit) -> Response:
 @router.post("/texts")
 def review_texts(visit: OperatorFormVisit) -> Response:
     """Hide suspicious texts until they change."""
-    kind: branding.Kind = "field" if visit.form.get("kind") == "field" else "list"
+    kind: text_reviews.Kind = "field" if visit.form.get("kind") == "field" else "list"
     record_id, version = visit.form.get("id", ""), visit.form.get("version", "")
     with visit.unit_of_work() as uow:
-        is_reviewed = operators.review_texts(
-            uow, visit.caller, kind, id_of(record_id) or 0, version
+        is_reviewed = changes.review_texts(
+            uow, visit.caller, kind, parse_id(record_id) or 0, version
         )
     notice = "It is shown again once its texts change."
     return visit.done(OPERATORS.path, notice if is_reviewed else _CHANGED)
@@ -91,7 +95,7 @@ def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = N
     if user is not None and user.strip():
         try:
             with visit.unit_of_work() as uow:
-                user_id = operators.named(uow, user.strip()).id
+                user_id = user_accounts.find_user(uow, user.strip()).id
             return redirect_to_path(visit.state, f"{USERS_PATH}/{user_id}")
         except DomainError as error:
             form = TypedForm({"user": user})
@@ -110,7 +114,7 @@ def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = N
 def show_user(visit: OperatorVisit, user_id: PathId, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
         user = accounts.get(uow, user_id)
-        account = operators.account_of(uow, user)
+        account = user_accounts.read_account(uow, user)
         used = quotas.uses(uow, user)
         events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
     return visit.form_page(
@@ -132,7 +136,7 @@ def change_plan(visit: OperatorFormVisit, user_id: PathId) -> Response:
         return show_user(visit, user_id, visit.refused(error))
     plan = Plan(typed)
     with visit.unit_of_work() as uow:
-        is_changed = operators.change_plan(uow, visit.caller, user_id, plan)
+        is_changed = changes.change_plan(uow, visit.caller, user_id, plan)
     notice = f"They are on the {plan} plan now." if is_changed else "They were on it already."
     return visit.done(f"{USERS_PATH}/{user_id}", notice)
 
@@ -183,7 +187,7 @@ def resolve_order(visit: OperatorFormVisit, order_id: PathId) -> Response:
         return _order_page(visit, order_id, _UNDECIDED)
     try:
         with visit.unit_of_work() as uow:
-            operators.resolve_order(uow, visit.caller, order_id, chosen)
+            changes.resolve_order(uow, visit.caller, order_id, chosen)
     except DomainError as error:
         return _order_page(visit, order_id, visit.refused(error))
     return visit.done(f"{ORDERS_PATH}/{order_id}", _DONE[chosen])
@@ -192,7 +196,7 @@ def resolve_order(visit: OperatorFormVisit, order_id: PathId) -> Response:
 def _order_page(visit: ConsoleVisit, order_id: int, form: TypedForm) -> Response:
     with visit.unit_of_work() as uow:
         order = orders.get_any(uow, order_id)
-        changes, events = orders.changes(uow, order_id), orders.events(uow, order_id)
+        changes, events = orders.list_changes(uow, order_id), orders.list_events(uow, order_id)
     return visit.form_page("operator_order.html", form, order=order, changes=changes, events=events)
 
 
@@ -225,7 +229,7 @@ def show_jobs(
     return visit.page(
         "operator_jobs.html",
         jobs=found.rows,
-        queues=operators.queues_of(figures),
+        queues=overdue_work.list_queues(figures),
         form=TypedForm(chosen),
         chosen=chosen,
         statuses=_STATUSES,
@@ -255,9 +259,9 @@ def act_on_job(visit: OperatorFormVisit, job_id: PathId) -> Response:
     try:
         with visit.unit_of_work() as uow:
             if visit.form.get("act") == "retry":
-                operators.retry_job(uow, visit.caller, job_id)
+                changes.retry_job(uow, visit.caller, job_id)
                 notice = "The job starts again."
-            elif operators.cancel_job(uow, visit.caller, job_id):
+            elif changes.cancel_job(uow, visit.caller, job_id):
                 notice = "It stops at its next step."
             else:
                 notice = "It had ended already."
@@ -272,7 +276,7 @@ MAINTENANCE_PATH = f"{OPERATORS.path}/maintenance"
 @router.get("/maintenance")
 def show_maintenance(visit: OperatorVisit, form: EmptyForm) -> Response:
     with visit.unit_of_work() as uow:
-        runs = operators.all_of_them(uow)
+        runs = maintenance_runs.list_maintenance(uow)
     return visit.form_page("operator_maintenance.html", form, runs=runs)
 
 
@@ -282,7 +286,7 @@ def begin_maintenance(visit: OperatorFormVisit) -> Response:
     name = visit.form.get("name", "")
     try:
         with visit.unit_of_work() as uow:
-            operators.begin_maintenance(uow, visit.caller, name)
+            changes.begin_maintenance(uow, visit.caller, name)
     except DomainError as error:
         return show_maintenance(visit, visit.refused(error))
     return visit.done(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")

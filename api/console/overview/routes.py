@@ -5,14 +5,14 @@ from urllib.parse import urlsplit
 
 from fastapi.responses import Response
 
-from api.answers import list_responses
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS, credits_text
 from api.console.developers.views import newest_events
 from api.console.navigation import list_path, pages_named
 from api.console.visits import Visit, console_router
-from api.parameters import Transaction
+from api.responses.lists import describe_lists
 from api.schemas.lists import Channel
+from api.state import Transaction
 from core.settings.notations import PlanQuota
 from models import EndpointState, Plan
 from services.access import quotas
@@ -22,7 +22,7 @@ from services.accounts.mailed_tokens import NEW_KEY_PATH
 from services.credits import ledger
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest
-from services.subscriptions import figures, lists
+from services.subscriptions import daily_figures, lists
 from services.subscriptions.filters import member_filter
 from services.subscriptions.imports import records
 from services.webhooks import webhook_endpoints
@@ -47,12 +47,12 @@ def show_overview(visit: Visit) -> Response:
         person = accounts.get(uow, visit.user_id)
         used = quotas.uses(uow, person)
         found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_OVERVIEW))
-        newest = list_responses(uow, visit.state, found.rows)
+        newest = describe_lists(uow, visit.state, found.rows)
         name, plan = person.name, Plan(person.plan)
-        net = [(days, figures.net_of_owner(uow, visit.user_id, days)) for days in (7, 30)]
+        net = [(days, daily_figures.owner_growth(uow, visit.user_id, days)) for days in (7, 30)]
         attention = _attention(uow, visit.user_id)
         lately = newest_events(uow, visit.caller, only=_COMINGS_AND_GOINGS, limit=EVENTS_TO_FOLD)
-    account = json.loads(ledger.balance(visit.state.resources.database, visit.user_id))
+    account = json.loads(ledger.read_account(visit.state.resources.database, visit.user_id))
     return visit.page(
         "overview.html",
         name=name,

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from api.parameters import id_of
+from api.record_ids import parse_id
 from models import ApiKey
 from services.access import api_keys
-from services.recovery import Kept
+from services.recovery import KeptAccess
 from storage.unit_of_work import UnitOfWork
 
 # Each is a field of the form, and a form has at most a hundred.
@@ -33,10 +33,10 @@ def ended_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
     }
 
 
-def unticked(form: dict[str, str]) -> Kept:
+def unticked(form: dict[str, str]) -> KeptAccess:
     """Return those that the person saw and wants to keep; newer ones are not among them."""
     ended = ended_boxes(form)
-    return Kept(
+    return KeptAccess(
         *(
             _numbers(form.get(shown, "").split(",")) - ended[name]
             for name, (_, shown) in _BOXES.items()
@@ -45,4 +45,4 @@ def unticked(form: dict[str, str]) -> Kept:
 
 
 def _numbers(words: Iterable[str]) -> frozenset[int]:
-    return frozenset(filter(None, map(id_of, words)))
+    return frozenset(filter(None, map(parse_id, words)))

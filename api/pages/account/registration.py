@@ -12,8 +12,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from api.auth import page_sessions
-from api.auth.page_sessions import FormFields, FormOf, begin_session, form_cookie_value, mail_source
+from api.auth.csrf import obtain_form_cookie, require_form_csrf
+from api.auth.form_pages import render_anonymous_page
+from api.auth.logins import begin_session
+from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.auth.second_factors import (
     count_code,
@@ -22,15 +24,15 @@ from api.auth.second_factors import (
     problem_status,
     shown_factor,
 )
-from api.bodies.json_bodies import ThreadedRoute
+from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import client_address
 from api.errors import STATUS_OF
 from api.html.frame import page, see_other
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import ended_boxes, keys_to_ask, unticked
-from api.parameters import StateOf, Transaction
-from api.state import State
-from api.strangers import padded_duration
+from api.response_timing import pad_duration
+from api.route_classes import ThreadedRoute
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, Kind
 from core.errors.mailing import CHALLENGE_FAILED
 from integrations.challenges.port import ChallengeAction, ChallengeResponse
@@ -45,6 +47,7 @@ from services.accounts import (
     logins,
     mailed_tokens,
     passwords,
+    unsolicited_mail,
 )
 from services.accounts import registration as service
 from services.accounts.account_mails import MailKind
@@ -128,14 +131,14 @@ def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
     shown = shown_factor(request, state, form)
-    finish = partial(recovery.reset, shown=shown, keep=unticked(form))
+    finish = partial(recovery.reset_password, shown=shown, keep=unticked(form))
     return await _choose(request, state, form, token, service.read_reset, _RESET, finish, shown)
 
 
 @router.get(mailed_tokens.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
 def show_undo(request: Request, state: StateOf, uow: Transaction, token: Token = "") -> Response:
     email = service.read_undo(uow, token)
-    return page_sessions.anonymous_page(request, state, "undo_email.html", token=token, email=email)
+    return render_anonymous_page(request, state, "undo_email.html", token=token, email=email)
 
 
 @router.post(mailed_tokens.UNDO_EMAIL_PATH, dependencies=[LOGIN])
@@ -143,13 +146,13 @@ async def undo_address(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
     """Give the account back to the person with the earlier address, who chooses a password next."""
-    page_sessions.require_form_csrf(request, state, form)
+    require_form_csrf(request, state, form)
     secret = form.get("token") or token
     await state.in_unit_of_work(lambda uow: service.read_undo(uow, secret))
     unknown = await PASSWORDS.run(passwords.make, secrets.token_urlsafe(32))
-    made = await state.in_unit_of_work(recovery.undo_address, secret, password_hash=unknown)
+    made = await state.in_unit_of_work(recovery.undo_address_change, secret, password_hash=unknown)
     query = urlencode({"token": made})
-    return page_sessions.redirect_to_path(state, f"{mailed_tokens.RESET_PATH}?{query}")
+    return redirect_to_path(state, f"{mailed_tokens.RESET_PATH}?{query}")
 
 
 def _ask_page(request: Request, state: State, words: _Words, **values: Any) -> Response:
@@ -158,13 +161,13 @@ def _ask_page(request: Request, state: State, words: _Words, **values: Any) -> R
     if provider is not None:
         widget, site_key = WIDGETS[provider], state.challenges.challenge_for(provider).site_key
         values |= {"widget": widget, "foreign": widget.policy, "site_key": site_key}
-    return page_sessions.anonymous_page(request, state, "ask_mail.html", **values)
+    return render_anonymous_page(request, state, "ask_mail.html", **values)
 
 
 async def _ask(
     request: Request, state: State, form: FormFields, kind: MailKind, words: _Words
 ) -> Response:
-    page_sessions.require_form_csrf(request, state, form)
+    require_form_csrf(request, state, form)
     typed = form.get("email", "").strip()
     try:
         email = email_addresses.normalise(typed)
@@ -179,8 +182,8 @@ async def _ask(
     except DomainError as error:
         told = {"email": typed, "problem": error.message}
         return _ask_page(request, state, words, status=STATUS_OF[error.kind], **told)
-    async with padded_duration():
-        source = mail_source(request, state)
+    async with pad_duration():
+        source = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))
         await state.in_unit_of_work(account_mails.request_mail, kind, email, source=source)
     return see_other("sent=yes")
 
@@ -197,7 +200,7 @@ def _choice_page(
     asked: dict[str, Any] = {"keys": [], "more_keys": 0, "passkeys": [], "endpoints": []}
     asked["asks_factor"] = False
     ended: _Words = {"ended_keys": True, "ended_passkeys": True, "ended_endpoints": True}
-    form_cookie, options = form_cookie_value(request, state), None
+    form_cookie, options = obtain_form_cookie(request, state), None
     with state.resources.unit_of_work() as uow:
         person = accounts.find_by_email(uow, email)
         if person is not None:
@@ -206,7 +209,7 @@ def _choice_page(
             asked["endpoints"] = webhook_endpoints.live_of(uow, person.id)
             asked["asks_factor"] = sessions.is_asked(uow, person.id)
             options = passkeys.options_of_person(uow, person.id, form_cookie)
-    return page_sessions.anonymous_page(
+    return render_anonymous_page(
         request,
         state,
         "new_password.html",
@@ -231,7 +234,7 @@ async def _choose(
 
     ``shown``: the second factor, if ``finish`` asks for it.
     """
-    page_sessions.require_form_csrf(request, state, form)
+    require_form_csrf(request, state, form)
     secret = form.get("token") or token
 
     def find(uow: UnitOfWork) -> tuple[str, str | None]:

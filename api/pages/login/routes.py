@@ -7,24 +7,19 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.auth import page_sessions, second_factors
-from api.auth.page_sessions import (
-    FormFields,
-    FormOf,
-    begin_session,
-    browser_of,
-    form_cookie_value,
-    local_path,
-    prove_password,
-    second_step_page,
-)
+from api.auth import second_factors
+from api.auth.csrf import obtain_form_cookie, require_form_csrf
+from api.auth.form_pages import render_anonymous_page
+from api.auth.logins import begin_session, identify_browser, prove_password, render_second_step
+from api.auth.page_sessions import find_form_session, find_page_session
+from api.auth.redirects import read_local_path, redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.bodies.json_bodies import ThreadedRoute
+from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
 from api.limits.bulkheads import RECORDS
-from api.parameters import StateOf, Transaction
-from api.state import State
-from api.strangers import padded_duration
+from api.response_timing import pad_duration
+from api.route_classes import ThreadedRoute
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
 from services.accounts import accounts, logins, mailed_tokens
@@ -44,13 +39,11 @@ def show_login(
 
     ``again``: they are asked once more, since their page needs a recent login.
     """
-    member = page_sessions.page_session(request, state)
+    member = find_page_session(request, state)
     fields = {"next": next or ""}
     if member is not None:
         if again is None:
-            return page_sessions.redirect_to_path(
-                state, local_path(next) or mailed_tokens.ACCOUNT_PATH
-            )
+            return redirect_to_path(state, read_local_path(next) or mailed_tokens.ACCOUNT_PATH)
         with state.resources.unit_of_work() as uow:
             fields["email"] = accounts.get(uow, member.user_id).email
         fields["again"] = again
@@ -60,11 +53,11 @@ def show_login(
 @router.post(mailed_tokens.LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session. Answer and duration are the same for an address without an account."""
-    page_sessions.require_form_csrf(request, state, form)
+    require_form_csrf(request, state, form)
     email, password = form.get("email", ""), form.get("password", "")
-    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
+    path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     try:
-        async with padded_duration():
+        async with pad_duration():
             attempt, check = await prove_password(request, state, email, password)
             prove = partial(
                 logins.succeed,
@@ -93,13 +86,13 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
 @router.post(mailed_tokens.PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
 async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session for the person of a passkey whose device verified them: no password."""
-    page_sessions.require_form_csrf(request, state, form)
-    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
+    require_form_csrf(request, state, form)
+    path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     prove = partial(
         second_steps.by_passkey,
         form_cookie=state.cookies.read(request, FORM) or "",
         answer=form.get("passkey", ""),
-        browser=browser_of(request, state),
+        browser=identify_browser(request, state),
     )
     try:
         return await begin_session(request, state, path, prove, factor_shown=True)
@@ -112,10 +105,10 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
 
 @router.post(mailed_tokens.LOGOUT_PATH, dependencies=[PUBLIC])
 def log_out(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    member = page_sessions.page_session_of_form(request, state, form)
+    member = find_form_session(request, state, form)
     if member is not None and member.caller.session_id is not None:
         sessions.end(uow, member.caller.session_id)
-    reply = page_sessions.redirect_to_path(state, mailed_tokens.LOGIN_PATH)
+    reply = redirect_to_path(state, mailed_tokens.LOGIN_PATH)
     state.cookies.drop(reply, SESSION)
     return reply
 
@@ -123,8 +116,8 @@ def log_out(request: Request, state: StateOf, uow: Transaction, form: FormOf) ->
 def _form(
     request: Request, state: State, form: FormFields, problem: str | None = None, status: int = 200
 ) -> Response:
-    form_cookie = form_cookie_value(request, state)
-    return page_sessions.anonymous_page(
+    form_cookie = obtain_form_cookie(request, state)
+    return render_anonymous_page(
         request,
         state,
         "login.html",
@@ -133,7 +126,7 @@ def _form(
         scripted=True,
         passkey_options=passkeys.request_options(state.resources.settings, form_cookie),
         problem=problem,
-        next=local_path(form.get("next")),
+        next=read_local_path(form.get("next")),
         email=form.get("email", ""),
         again="again" in form,
     )
@@ -151,8 +144,8 @@ def show_second_step(
 @router.post(mailed_tokens.SECOND_STEP_PATH, dependencies=[LOGIN])
 async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin the session of a person whose password was right, and who shows their second factor."""
-    page_sessions.require_form_csrf(request, state, form)
-    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
+    require_form_csrf(request, state, form)
+    path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     shown = second_factors.shown_factor(request, state, form)
     first_step = _first_step(request, state)
     attempt = None
@@ -166,7 +159,7 @@ async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Re
             first_step=first_step,
             shown=shown,
             attempt=attempt,
-            browser=browser_of(request, state),
+            browser=identify_browser(request, state),
         )
         return await begin_session(request, state, path, prove, factor_shown=True)
     except DomainError as error:
@@ -180,7 +173,7 @@ def _page(
     request: Request, state: State, form: FormFields, error: DomainError | None = None
 ) -> Response:
     """Show the page of a login with a right password; without one redirect to the login page."""
-    path = local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
+    path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     form_cookie = state.cookies.read(request, FORM) or ""
     try:
         with state.resources.unit_of_work() as uow:
@@ -191,8 +184,8 @@ def _page(
         if problem.code != access.AUTH_SECOND_FACTOR.code:
             raise
         query = urlencode({"next": path})
-        return page_sessions.redirect_to_path(state, f"{mailed_tokens.LOGIN_PATH}?{query}")
-    return second_step_page(
+        return redirect_to_path(state, f"{mailed_tokens.LOGIN_PATH}?{query}")
+    return render_second_step(
         request, state, options, form_cookie=form_cookie, path=path, error=error
     )
 

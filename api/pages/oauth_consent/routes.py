@@ -7,14 +7,19 @@ from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request, Response
 
-from api.auth import page_sessions
-from api.auth.page_sessions import FormOf, page_of_cookie
+from api.auth.form_pages import render_form_page
+from api.auth.page_sessions import (
+    find_form_session,
+    find_page_session,
+    require_member,
+    require_recent_session,
+)
 from api.auth.requirements import PUBLIC
 from api.bodies.forms import oauth_request_of_query
-from api.bodies.json_bodies import ThreadedRoute
+from api.bodies.page_forms import FormOf
 from api.html.frame import redirect
-from api.parameters import StateOf, Transaction
-from api.state import State
+from api.route_classes import ThreadedRoute
+from api.state import State, StateOf, Transaction
 from core.errors.requests import BODY_INVALID
 from core.scopes import EXPLANATIONS, Scope
 from services.accounts import accounts
@@ -29,14 +34,14 @@ router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=T
 def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response:
     """Ask the person for consent. The client and its redirect URI are checked before all else."""
     # Before the transaction begins: a thread has one connection at a time.
-    logged_in = page_sessions.page_session(request, state)
+    logged_in = find_page_session(request, state)
     asked = _ask(request, state, uow)
     if isinstance(asked, OAuthResponse):
         return _sent_back(asked)
-    member = page_sessions.require_member(logged_in)
-    page_sessions.require_recent(uow, member)
+    member = require_member(logged_in)
+    require_recent_session(uow, member)
     target = urlsplit(asked.redirect_uri)
-    return page_of_cookie(
+    return render_form_page(
         state,
         member.cookie,
         "consent.html",
@@ -53,12 +58,12 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 @router.post(AUTHORIZE_PATH)
 def decide(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Allow or deny, as pressed on the page. The request in the URL is checked once more."""
-    sent_by = page_sessions.page_session_of_form(request, state, form)
-    member = page_sessions.require_member(sent_by)
+    sent_by = find_form_session(request, state, form)
+    member = require_member(sent_by)
     asked = _ask(request, state, uow)
     if isinstance(asked, OAuthResponse):
         return _sent_back(asked)
-    page_sessions.require_recent(uow, member)
+    require_recent_session(uow, member)
     decision = form.get("decision")
     if decision not in {"allow", "deny"}:
         raise BODY_INVALID(place="body.decision", rule="allow or deny")

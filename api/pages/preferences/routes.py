@@ -7,31 +7,35 @@ from urllib.parse import urlencode
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from api.auth import actors, page_sessions
+from api.auth import actors
 from api.auth.actors import Principal
+from api.auth.csrf import CSRF_FIELD, require_form_csrf
+from api.auth.form_pages import render_anonymous_page
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.forms import nested_inputs
-from api.bodies.json_bodies import ThreadedRoute
-from api.browsers import VISIT
+from api.bodies.page_forms import FormFields, FormOf
+from api.browsers import VISIT, client_address
 from api.html.frame import HEADERS, list_page, page, redirect
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
 from api.pages.preferences.words import OPT_OUTS, RETURNS, known_words, shown_value, unknown_action
-from api.pages.sign_up import submission
-from api.parameters import PathId, StateOf, Transaction
-from api.state import State
-from api.strangers import padded_duration
+from api.record_ids import PathId, find_list
+from api.response_timing import pad_duration
+from api.route_classes import ThreadedRoute
+from api.sign_up.inputs import EMPTY_ADDRESS, build_inputs, describe_field_errors
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, access, mailing
 from core.languages.reader_languages import translated
 from models import FieldType, MailingList
 from services.access import sessions
-from services.accounts import accounts, email_addresses
+from services.accounts import accounts, email_addresses, unsolicited_mail
 from services.privacy import erasure
-from services.subscriptions import branding, fields, lists, page_urls, preferences
+from services.subscriptions import branding, fields, lists, page_urls
 from services.subscriptions.branding import Look
 from services.subscriptions.members import traces, unsubscribe
 from services.subscriptions.members.changes import Actor, Via
-from services.subscriptions.preferences import Visit
+from services.subscriptions.preferences import known_data, link_mails, own_lists, visits
+from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
 
@@ -41,16 +45,14 @@ def visit_secret(request: Request, state: State) -> str | None:
 
 def visit_of(uow: UnitOfWork, request: Request, state: State) -> Visit:
     """Return the visit; raises ``visit.over``, also for a browser that never began one."""
-    return preferences.read(uow, visit_secret(request, state))
+    return visits.read_visit(uow, visit_secret(request, state))
 
 
-def require_visit_form(
-    request: Request, state: State, form: page_sessions.FormFields
-) -> str | None:
+def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
     """Return the secret of the visit; raises ``auth.csrf`` for a form of another page."""
-    secret, token = visit_secret(request, state), form.get(page_sessions.CSRF_FIELD, "")
+    secret, token = visit_secret(request, state), form.get(CSRF_FIELD, "")
     if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
-        raise access.AUTH_CSRF(header=page_sessions.CSRF_FIELD)
+        raise access.AUTH_CSRF(header=CSRF_FIELD)
     return secret
 
 
@@ -84,14 +86,16 @@ ListQuery = Annotated[PathId, Query(alias="list")]
 @router.get(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
 def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    found = preferences.lists_of_visit(uow, visit)
+    found = own_lists.read_lists(uow, visit)
     # Their account may have moved on; the lists then still have its earlier address.
-    email = next((each.own.email for each in found if each.own.email), visit.person.email)
+    email = next(
+        (each.subscription.email for each in found if each.subscription.email), visit.person.email
+    )
     return visit_page(request, state, "preferences.html", lists=found, email=email)
 
 
 @router.post(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
-async def change_list(request: Request, state: StateOf, form: page_sessions.FormOf) -> Response:
+async def change_list(request: Request, state: StateOf, form: FormOf) -> Response:
     """Leave a list, stop its mails, or take that back."""
     require_visit_form(request, state, form)
     action, list_id = form.get("action", ""), lists.id_of(form.get("list", "")) or 0
@@ -99,14 +103,14 @@ async def change_list(request: Request, state: StateOf, form: page_sessions.Form
     def leave() -> None:
         with state.resources.unit_of_work() as uow:
             visit = visit_of(uow, request, state)
-            mailing_list, _ = preferences.one(uow, visit, list_id)
+            mailing_list, _ = own_lists.find_list(uow, visit, list_id)
         actor = _actor(request, visit)
         kind = OPT_OUTS[action]
         unsubscribe.opt_out(state.resources, mailing_list, visit.person, kind, actor)
 
     def come_back(uow: UnitOfWork) -> None:
         visit = visit_of(uow, request, state)
-        preferences.one(uow, visit, list_id)
+        own_lists.find_list(uow, visit, list_id)
         # A person can leave an archived list, but not join it.
         mailing_list = lists.get(uow, list_id)
         RETURNS[action](uow, mailing_list, visit.person, _actor(request, visit))
@@ -131,7 +135,7 @@ def show_answers(request: Request, state: StateOf, list_id: ListQuery) -> Respon
 
 @router.post(page_urls.ANSWERS_PATH, dependencies=[PUBLIC])
 async def change_answers(
-    request: Request, state: StateOf, list_id: ListQuery, form: page_sessions.FormOf
+    request: Request, state: StateOf, list_id: ListQuery, form: FormOf
 ) -> Response:
     require_visit_form(request, state, form)
     inputs = nested_inputs(list(form.items()), "fields")
@@ -140,7 +144,7 @@ async def change_answers(
         visit = visit_of(uow, request, state)
         name, values = inputs.get("name", ""), inputs["fields"]
         actor = _actor(request, visit)
-        preferences.answer(uow, visit, list_id, actor, name=name, values=values)
+        own_lists.change_answers(uow, visit, list_id, actor, name=name, values=values)
 
     try:
         await ACTS_BY_LIST.run(list_id, state.transact, answer)
@@ -155,21 +159,21 @@ def _answers_page(
     request: Request,
     state: State,
     list_id: int,
-    form: page_sessions.FormFields | None = None,
+    form: FormFields | None = None,
     error: DomainError | None = None,
 ) -> Response:
     """Show the answers that the list has, or those that need a correction."""
     language = reader_language(request)
     with state.resources.unit_of_work() as uow:
-        mailing_list, record = preferences.one(uow, visit_of(uow, request, state), list_id)
+        mailing_list, record = own_lists.find_list(uow, visit_of(uow, request, state), list_id)
         public = fields.own(uow, mailing_list.user_id).public()
     shown = {}
     for key, value in public.shown(record.fields).items():
         yes_or_no = "yes" if value else "no"
         shown[f"fields.{key}"] = yes_or_no if isinstance(value, bool) else fields.as_text(value)
     written = {"name": record.name or "", **shown} if form is None else form
-    problems = submission.problems_of_fields(language, public.by_key, error)
-    _, *inputs = submission.shown_inputs(language, public.by_key.values(), written, problems)
+    problems = describe_field_errors(language, public.by_key, error)
+    _, *inputs = build_inputs(language, public.by_key.values(), written, problems)
     for number, each in enumerate(inputs):
         # A person may also remove an answer.
         if each.kind == FieldType.BOOLEAN:
@@ -188,7 +192,7 @@ def _answers_page(
 def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     language = reader_language(request)
     visit = visit_of(uow, request, state)
-    known = preferences.data_of_visit(uow, visit)
+    known = known_data.read_known_data(uow, visit)
     words, shown = known_words(language), shown_value(language)
     return visit_page(request, state, "own_data.html", known=known, words=words, shown=shown)
 
@@ -196,7 +200,7 @@ def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 @router.get(page_urls.OWN_DATA_FILE_PATH, dependencies=[PUBLIC])
 def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    known = preferences.data_of_visit(uow, visit)
+    known = known_data.read_known_data(uow, visit)
     disposition = {"Content-Disposition": 'attachment; filename="what-is-known.json"'}
     text = orjson.dumps(known, option=orjson.OPT_INDENT_2)
     return Response(text, media_type="application/json", headers={**HEADERS, **disposition})
@@ -205,7 +209,7 @@ def read_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
 @router.get(page_urls.ERASE_PATH, dependencies=[PUBLIC])
 def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response:
     visit = visit_of(uow, request, state)
-    reach = erasure.reach(uow, visit.person, visit.owner_id)
+    reach = erasure.read_reach(uow, visit.person, visit.owner_id)
     return visit_page(
         request,
         state,
@@ -217,12 +221,10 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
 
 
 @router.post(page_urls.ERASE_PATH, dependencies=[PUBLIC])
-def erase(
-    request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
-) -> Response:
+def erase(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     """Begin the erasure of the person: from the commit on they are on no list."""
     require_visit_form(request, state, form)
-    erasure.begin_own(uow, visit_of(uow, request, state).person)
+    erasure.mark_own_erasure(uow, visit_of(uow, request, state).person)
     return goodbye(request, state, is_erased=True)
 
 
@@ -239,8 +241,8 @@ def show_asking(
 ) -> Response:
     if sent is not None:
         return page("asked_preferences.html", language=reader_language(request))
-    mailing_list = submission.find_list(uow, named, archived=True)
-    look = branding.of(uow, mailing_list)
+    mailing_list = find_list(uow, named, archived=True)
+    look = branding.read_look(uow, mailing_list)
     return _asking_page(request, look, mailing_list)
 
 
@@ -248,7 +250,7 @@ def show_asking(
 async def ask_for_link(
     request: Request,
     state: StateOf,
-    form: page_sessions.FormOf,
+    form: FormOf,
     named: Annotated[str, Query(alias="list")] = "",
     trace_id: Annotated[str | None, Query()] = None,
 ) -> Response:
@@ -256,22 +258,22 @@ async def ask_for_link(
 
     The answer and its time are the same for each address.
     """
-    async with padded_duration():
+    async with pad_duration():
         if trace_id is not None:
             mailing_list, email = await state.in_unit_of_work(_of_trace, trace_id)
         else:
-            mailing_list = await state.in_unit_of_work(submission.find_list, named, archived=True)
+            mailing_list = await state.in_unit_of_work(find_list, named, archived=True)
             try:
                 email = email_addresses.normalise(form.get("email", ""))
             except DomainError:
-                look = await state.in_unit_of_work(branding.of, mailing_list)
+                look = await state.in_unit_of_work(branding.read_look, mailing_list)
                 return _asking_page(request, look, mailing_list, form.get("email", ""))
         await state.in_unit_of_work(
-            preferences.ask,
+            link_mails.request_link,
             mailing_list=mailing_list,
             email=email,
             language=reader_language(request),
-            source=page_sessions.mail_source(request, state),
+            source=unsolicited_mail.source_digest(state.resources.keyring, client_address(request)),
         )
     return redirect(f"?{urlencode({'sent': 'yes'})}")
 
@@ -289,8 +291,8 @@ def _asking_page(
     request: Request, look: Look, mailing_list: MailingList, written: str | None = None
 ) -> Response:
     language = reader_language(request)
-    problems = {} if written is None else {"email": translated(language, submission.NO_ADDRESS)}
-    email, *_ = submission.shown_inputs(language, (), {"email": written or ""}, problems)
+    problems = {} if written is None else {"email": translated(language, EMPTY_ADDRESS)}
+    email, *_ = build_inputs(language, (), {"email": written or ""}, problems)
     return list_page(
         "ask_preferences.html",
         look,
@@ -305,9 +307,9 @@ def _asking_page(
 def show_link(
     request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
 ) -> Response:
-    preferences.read_link(uow, token)
+    visits.read_link(uow, token)
     language = reader_language(request)
-    return page_sessions.anonymous_page(request, state, "open_preferences.html", language=language)
+    return render_anonymous_page(request, state, "open_preferences.html", language=language)
 
 
 @router.post(page_urls.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
@@ -315,19 +317,17 @@ def begin_visit(
     request: Request,
     state: StateOf,
     uow: Transaction,
-    form: page_sessions.FormOf,
+    form: FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
     # Else another site's form would put a reader into the visit of whoever made the site.
-    page_sessions.require_form_csrf(request, state, form)
+    require_form_csrf(request, state, form)
     answer = redirect_to_preferences(state)
-    state.cookies.keep(answer, VISIT, preferences.begin(uow, token))
+    state.cookies.keep(answer, VISIT, visits.begin_visit(uow, token))
     return answer
 
 
 @router.post(page_urls.END_VISIT_PATH, dependencies=[PUBLIC])
-def end_visit(
-    request: Request, state: StateOf, uow: Transaction, form: page_sessions.FormOf
-) -> Response:
-    preferences.end(uow, require_visit_form(request, state, form))
+def end_visit(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+    visits.end_visit(uow, require_visit_form(request, state, form))
     return goodbye(request, state, is_erased=False)

@@ -7,16 +7,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
 from pydantic import TypeAdapter, ValidationError
 
-from api.answers import count_response, undo_response, wait_for_job
 from api.auth.requirements import ListEditor
-from api.bodies.json_bodies import (
-    JsonRoute,
-    read_json,
-    refuse_options,
-    require_json_type,
-    without_byte_order_mark,
-)
+from api.bodies.json_bodies import read_json, require_json_type, without_byte_order_mark
+from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
+from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
@@ -26,15 +21,18 @@ from api.openapi import (
     OF_QUEUES,
     OF_SELECTION,
     PREFER_PARAMETER,
-    goes_on,
+    accepted_response,
     json_request_body,
 )
-from api.parameters import ListId, PathId, PreferenceOf, StateOf, idempotency_key
+from api.preferences import PreferenceOf
+from api.record_ids import ListId, PathId
+from api.responses.jobs import answer_undo, build_count_response, wait_for_job
+from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.imports import MembersInput
 from api.schemas.jobs import JobId, JobRecord
 from api.schemas.segments import BulkPreview, NewBulkAction
-from api.state import State
+from api.state import State, StateOf
 from core.errors import access, imports, mailing, requests
 from core.queues import Queue
 from models import Job, MailingList
@@ -75,12 +73,11 @@ _MEMBERS_SCHEMA = {
 @adds_router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
     openapi_extra=json_request_body(
-        {"members": _MEMBERS_SCHEMA},
-        required=["members"],
+        {"type": "object", "required": ["members"], "properties": {"members": _MEMBERS_SCHEMA}},
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
     ),
     response_model=Envelope[int],
-    responses=goes_on(
+    responses=accepted_response(
         Envelope[JobId],
         *OF_OWN_LIST,
         requests.BODY_NOT_JSON,
@@ -106,7 +103,7 @@ async def add_members(
     state.admit(Queue.BULK, owner_id, seconds)
     accepted = await _accept_members(request, state, caller, list_id)
     job = await wait_for_job(request, state, accepted.job_id, seconds, owner_id=owner_id)
-    return count_response(job, "added", replayed=accepted.replayed)
+    return build_count_response(job, "added", replayed=accepted.replayed)
 
 
 async def _accept_members(
@@ -124,7 +121,7 @@ async def _accept_members(
         caller,
         list_id,
         body,
-        key=idempotency_key(request, caller, [body]),
+        key=read_idempotency_key(request, caller, [body]),
     )
     release_body(request.scope)
     return accepted
@@ -174,7 +171,7 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
     response_model=Envelope[BulkPreview],
     responses={
         200: {"description": "The answer to a dry run"},
-        **goes_on(
+        **accepted_response(
             Envelope[JobRecord],
             *OF_OWN_LIST,
             requests.OPTION_IN_BODY,
@@ -188,7 +185,7 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
             access.QUOTA_EXCEEDED,
             requests.QUEUE_OVERLOADED,
             requests.SERVICE_BUSY,
-            said="The work goes on. Location leads to its job.",
+            description="The work goes on. Location leads to its job.",
         ),
     },
 )
@@ -259,7 +256,7 @@ def _begin(
     "/bulk/{bulk_id}",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[int],
-    responses=goes_on(
+    responses=accepted_response(
         Envelope[JobId],
         mailing.BULK_NOT_FOUND,
         mailing.BULK_RUNNING,
@@ -277,4 +274,4 @@ async def undo_bulk_action(
     Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
     undo = partial(BULK_UNDO.start, caller=caller, row_id=bulk_id)
-    return await undo_response(request, state, preference, undo)
+    return await answer_undo(request, state, preference, undo)

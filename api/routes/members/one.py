@@ -5,30 +5,24 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from api.answers import list_responses
 from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.openapi import OF_OWN_LIST, array_pages, refuses
-from api.parameters import (
-    ArrayPaging,
-    ListId,
-    MemberName,
-    Paging,
-    PathId,
-    StateOf,
-    Transaction,
-    link_next,
-)
+from api.paging import ArrayPaging, Paging, link_next_page
+from api.record_ids import ListId, MemberName, PathId
+from api.responses.lists import describe_lists
+from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.subscriptions import MemberConsent
+from api.state import StateOf, Transaction
 from core.errors import access, mailing, requests
 from models import MailingList, Subscription
 from services.accounts import accounts
-from services.subscriptions import consent, lists, member_attributes
-from services.subscriptions.consent import ConsentShown
+from services.subscriptions import lists, member_attributes
+from services.subscriptions.consent import evidence, networks
+from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.members import members
 from storage.unit_of_work import UnitOfWork
 
@@ -109,7 +103,7 @@ def list_member_subscriptions(
     mailing_list = lists.owned(uow, caller, list_id)
     found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
     person = accounts.get(uow, user_id)
-    channels = list_responses(uow, state, [each for _, each in found.rows])
+    channels = describe_lists(uow, state, [each for _, each in found.rows])
     shown = member_attributes.read_attributes(
         uow, caller.user_id, [record.tag_ids for record, _ in found.rows]
     )
@@ -117,7 +111,7 @@ def list_member_subscriptions(
         schemas.member_record(record, person, shown, list=channel)
         for (record, _), channel in zip(found.rows, channels, strict=True)
     ]
-    link_next(request, response, found)
+    link_next_page(request, response, found)
     return envelope(records)
 
 
@@ -217,10 +211,10 @@ def read_member_consent(
     """
     mailing_list = lists.owned(uow, caller, list_id)
     member = members.get(uow, mailing_list, user_id)
-    read = partial(consent.page, uow, member)
+    read = partial(evidence.list_evidence, uow, member)
 
-    def show(rows: list[ConsentShown]) -> list[MemberConsent]:
-        others = consent.others_of_networks(uow, member, rows)
+    def show(rows: list[ConsentEvidence]) -> list[MemberConsent]:
+        others = networks.count_others(uow, member, rows)
         return [MemberConsent.of(each, others) for each in rows]
 
     return envelope(page(paging, read, show))

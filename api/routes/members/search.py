@@ -7,17 +7,18 @@ import orjson
 from fastapi import APIRouter, Query, Response
 from pydantic import BeforeValidator
 
-from api.auth import page_sessions
+from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import ListReader
 from api.bodies.forms import BOOLEAN_WORDS
-from api.bodies.json_bodies import JsonRoute
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.openapi import OF_OWN_LIST, OF_SELECTION, refuses
-from api.parameters import ListId, Paging, PathId, StateOf
+from api.paging import Paging
+from api.record_ids import ListId, PathId
+from api.route_classes import JsonRoute
 from api.schemas import subscriptions as schemas
 from api.schemas.envelope import Envelope, enveloped
 from api.schemas.segments import MemberSearch
-from api.state import State
+from api.state import State, StateOf
 from core.errors import mailing, requests
 from models import SubscriptionStatus, Tier
 from services.access.caller import Caller
@@ -76,13 +77,13 @@ async def list_members(
     end is. A session gets 200 at a time at most; more than 100 pages an hour are an event of the
     account, `members.read`.
     """
-    paging = page_sessions.bounded_members(caller, paging)
+    paging = limit_members_page(caller, paging)
     if filter is None and segment_id is None:
         wanted = MemberFilters(status or SubscriptionStatus.ACTIVE, email, premium)
 
         def listed() -> Response:
             found = member_pages.page(state.resources.database, caller, list_id, wanted, paging)
-            page_sessions.note_members_read(state, caller)
+            count_members_page(state, caller)
             return _members_page(paging, found.page, found.total)
 
         return await RECORDS.run(listed)
@@ -111,7 +112,7 @@ async def search_members(
     A page may have fewer items than `limit`, or none, and still lead on: `next_cursor` alone tells
     where the end is.
     """
-    paging = page_sessions.bounded_members(caller, PageRequest(body.limit, cursor=body.cursor))
+    paging = limit_members_page(caller, PageRequest(body.limit, cursor=body.cursor))
     work = partial(_found, state, caller, list_id, body.filter, body.status, paging)
     return await SEARCHES_BY_CALLER.run(caller.user_id, work)
 
@@ -133,7 +134,7 @@ def _found(
         else:
             wanted = segments.read_filter(uow, mailing_list, segment_id)
         found = searching.search(uow, mailing_list.id, wanted, paging, status)
-    page_sessions.note_members_read(state, caller)
+    count_members_page(state, caller)
     return _members_page(paging, found.page, found.total)
 
 

@@ -17,7 +17,7 @@ from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.accounts.factors import passkeys, totp
 from services.security_events import EventType, record
-from storage.unit_of_work import UnitOfWork, note_once
+from storage.unit_of_work import UnitOfWork, record_moment_once
 
 CODES_MADE = 10
 # Without letters and digits that look alike on paper. 32 of them: five bits each.
@@ -40,7 +40,9 @@ def make_anew(uow: UnitOfWork, user_id: int) -> list[str]:
 def take_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
     """Return whether this is a code of the person's that was not used; it is from now on."""
     is_it = RecoveryCode.code_hmac.in_(_digests(uow.settings.keyring, typed))
-    return note_once(uow, RecoveryCode.used_at, RecoveryCode.user_id == user_id, is_it) == 1
+    return (
+        record_moment_once(uow, RecoveryCode.used_at, RecoveryCode.user_id == user_id, is_it) == 1
+    )
 
 
 def left(uow: UnitOfWork, user_id: int) -> int:

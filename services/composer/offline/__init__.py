@@ -8,8 +8,8 @@ from pathlib import Path
 from services.composer import rules
 from services.composer.offline.document import Document, Sentence, document_of, spell_japanese
 from services.composer.offline.post_tags import tags_of
-from services.composer.post import MetadataField, PlainPost, PostMetadata
 from services.composer.text.characters import ELLIPSIS
+from services.composer.text.post import MetadataField, PlainPost, PostMetadata
 
 
 def metadata(plain: PlainPost, wanted: frozenset[MetadataField], content_hash: str) -> PostMetadata:

@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
-from services.composer.post import PlainPost
 from services.composer.text.characters import CHINESE, hepburn
+from services.composer.text.post import PlainPost
 from services.composer.text.words import fold_word, is_content, sentences_of, stop_words, words_of
 
 # Japanese words, their kinds and their readings are those of SudachiPy's small dictionary, which

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.composer.offline.document import Document, Word, tokenizer
-from services.composer.post import PlainPost
 from services.composer.rules import MAX_TAG_CHARACTERS, MIN_TAGS, fit_tags
+from services.composer.text.post import PlainPost
 from services.composer.text.words import content_words, words_of
 
 _WANTED = 6

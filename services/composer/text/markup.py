@@ -6,7 +6,6 @@ import re
 import pyromark
 from justhtml import stream
 
-from services.composer.post import PlainPost, Post
 from services.composer.text import hyperlinks
 from services.composer.text.characters import CleanText, normalise_visible, one_line, visible_line
 from services.composer.text.front_matter import remove_front_matter
@@ -17,6 +16,7 @@ from services.composer.text.hidden_text import (
     element_ends,
     visibility_of,
 )
+from services.composer.text.post import PlainPost, Post
 from services.composer.text.template_marks import remove_marks
 
 HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})

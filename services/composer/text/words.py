@@ -5,7 +5,7 @@ import unicodedata
 from functools import cache
 from pathlib import Path
 
-from services.composer.post import PlainPost
+from services.composer.text.post import PlainPost
 
 # Scripts that put no space between words.
 UNSPACED = (

@@ -29,7 +29,7 @@ from services.jobs.lease import JobCancelled, Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job, record_progress
 from services.paging import PageOfRows, PageRequest
-from services.subscriptions import figures, lists, tags
+from services.subscriptions import lists, subscriber_counts, tags
 from services.subscriptions.bulk_actions import batches
 from services.subscriptions.fields import ValueRefused
 from services.subscriptions.filters import member_filter
@@ -179,7 +179,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
         return True
     total = None
     if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
-        total = figures.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
+        total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
     matched, changed = batches.change_batch(uow, bulk, batch, members.condition())
     # Write the job before the action, because a transaction that ends both locks the job first.
     record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)

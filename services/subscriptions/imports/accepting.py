@@ -1,7 +1,7 @@
 """Accepts the file or the members of a new import, and enqueues the import's job."""
 
 from collections.abc import Mapping
-from functools import partial
+from typing import Any
 
 from core.errors import DomainError
 from core.errors.mailing import PLAN_REQUIRED
@@ -12,8 +12,9 @@ from services.access import quotas
 from services.access.caller import Caller
 from services.accounts import accounts
 from services.jobs import idempotency
-from services.jobs.idempotency import AcceptedJob, EqualRequestCommitted, IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.kinds import JobKind
+from services.jobs.outbox import enqueue_job
 from services.subscriptions import bulk_files, lists
 from services.subscriptions.bulk_files import IMPORTS, NewFile
 from services.subscriptions.imports.import_job import ADD_MEMBERS
@@ -48,7 +49,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
 
 def create_file(resources: Resources) -> NewFile:
     """Create the place where the file of a new import is stored."""
-    return bulk_files.new_file(resources, IMPORTS)
+    return bulk_files.create_file(resources, IMPORTS)
 
 
 def discard_file(resources: Resources, prefix: str) -> None:
@@ -66,18 +67,20 @@ def accept_members(
     """
     with resources.unit_of_work() as uow:
         check_owner(uow, caller, list_id)
-
-    def store() -> Job:
-        file = create_file(resources)
-        file.writer.write(body)
-        file.writer.close()
-        task = MemberImport(
-            list_id=list_id, user_id=caller.user_id, source="members", size=len(body)
-        )
-        usage = {PlanQuota.STORAGE_MB: len(body)}
-        return _commit(resources, file, task, ADD_MEMBERS, takes=usage, key=key)
-
-    return idempotency.once(resources, key, store)
+    earlier = idempotency.find_accepted(resources, key)
+    if earlier is not None:
+        return earlier
+    file = create_file(resources)
+    file.writer.write(body)
+    file.writer.close()
+    return _accept(
+        resources,
+        file,
+        {"list_id": list_id, "user_id": caller.user_id, "source": "members", "size": len(body)},
+        ADD_MEMBERS,
+        usage={PlanQuota.STORAGE_MB: len(body)},
+        key=key,
+    )
 
 
 def accept_file(
@@ -94,35 +97,48 @@ def accept_file(
 
     Raises ``quota.exceeded``, except for an operator's import. The file is then removed.
     """
-    task = MemberImport(
-        list_id=list_id,
-        user_id=user_id,
-        source="file",
-        filename=tidy_filename(filename),
-        size=file.writer.size,
-        by_operator=by_operator,
+    size = file.writer.size
+    values = {
+        "list_id": list_id,
+        "user_id": user_id,
+        "source": "file",
+        "filename": tidy_filename(filename),
+        "size": size,
+        "by_operator": by_operator,
         **options.stored_values,
-    )
-    usage = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: task.size}
-    store = partial(_commit, resources, file, task, options.job_kind, takes=usage)
-    return idempotency.once(resources, None, store)
+    }
+    usage = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: size}
+    return _accept(resources, file, values, options.job_kind, usage=usage)
 
 
-def _commit(
+def _accept(
     resources: Resources,
     file: NewFile,
-    task: MemberImport,
+    values: Mapping[str, Any],
     kind: JobKind,
     *,
-    takes: Mapping[PlanQuota, int],
+    usage: Mapping[PlanQuota, int],
     key: IdempotencyKey | None = None,
-) -> Job:
-    file.name_in(task)
+) -> AcceptedJob:
+    """Store the import with its job. If the import isn't accepted, its file is removed."""
+
+    def store_import(uow: UnitOfWork) -> Job:
+        for quota, more in usage.items():
+            quotas.require(uow, values["user_id"], quota, more=more)
+        task = MemberImport(**values)
+        file.assign_to(task)
+        uow.session.add(task)
+        uow.session.flush()
+        return enqueue_job(uow, kind, user_id=task.user_id, subject_id=task.id)
+
     try:
-        return idempotency.commit(resources, task, kind, key, takes=takes)
-    except (EqualRequestCommitted, DomainError):
+        accepted = idempotency.accept_once(resources, key, store_import)
+    except DomainError:
         discard_file(resources, file.prefix)
         raise
+    if accepted.replayed:
+        discard_file(resources, file.prefix)
+    return accepted
 
 
 def tidy_filename(filename: str | None) -> str | None:

@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from core.errors import DomainError
 from models import ConsentHow, MemberImport
-from services.subscriptions import consent, tags
-from services.subscriptions.consent import ConsentClaimed
+from services.subscriptions import tags
+from services.subscriptions.consent.claims import ClaimedConsent, record_claims
 from services.subscriptions.imports import staging
 from services.subscriptions.imports.judge_statements import JUDGE_AGAIN
 from services.subscriptions.imports.judged_rows import JudgedRow
@@ -112,10 +112,10 @@ def add_claims(
         judged = uow.session.execute(text(_PEOPLE), {"numbers": list(claims_by_row)})
         people = {row.email: row.user_id for row in judged}
         product = (task.description or {}).get("product") or _UNKNOWN_PRODUCT
-        consent.claim_many(uow, task.id, claims, people=people, claimed_by=product)
+        record_claims(uow, task.id, claims, people=people, claimed_by=product)
 
 
-def _claims_of(email: str, claim: Mapping[str, str]) -> Iterator[ConsentClaimed]:
+def _claims_of(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
     """Yield a claim for the consent and another claim for its confirmation.
 
     ``claim``: maps the name of each part to its cell.
@@ -124,10 +124,10 @@ def _claims_of(email: str, claim: Mapping[str, str]) -> Iterator[ConsentClaimed]
     if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
         how = ConsentHow(get("how", ConsentHow.FORM))
         at = _moment_of(get("at"))
-        yield ConsentClaimed(email, how, at, get("ip"), get("url"), get("wording"))
+        yield ClaimedConsent(email, how, at, get("ip"), get("url"), get("wording"))
     confirmed_at = _moment_of(get("confirmed_at"))
     if confirmed_at or get("confirmed_ip"):
-        yield ConsentClaimed(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))
+        yield ClaimedConsent(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))
 
 
 def _moment_of(cell: str | None) -> datetime | None:

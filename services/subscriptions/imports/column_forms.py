@@ -2,15 +2,19 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
 from services.subscriptions.export_sheets import bare_cell
-from services.subscriptions.imports.dates import _NOON, _NUMBERED, DateOrder, read_moment
+from services.subscriptions.imports.dates import NUMBERED_DATE, DateOrder, parse_date
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
+
+_MONTHS = 12
+# Spaces or apostrophes between groups of three digits.
+_GROUP_SEPARATORS = re.compile(r"(?<=\d)[ \u00a0\u202f\u2009'’](?=\d{3}(?!\d))")
 
 
 class DecimalMark(StrEnum):
@@ -18,134 +22,138 @@ class DecimalMark(StrEnum):
     COMMA = "comma"
 
 
-_GROUPED = re.compile(r"(?<=\d)[ \u00a0\u202f\u2009'’](?=\d{3}(?!\d))")
-
-_BY_MARK = {
+_NUMBERS = {
     DecimalMark.POINT: re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?\Z", re.ASCII),
     DecimalMark.COMMA: re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?\Z", re.ASCII),
 }
-
-_OTHER_MARK = {DecimalMark.POINT: ",", DecimalMark.COMMA: "."}
-
-
-def _marks_of(text: str) -> list[DecimalMark]:
-    """Return the decimal marks by which the text is a number."""
-    return [mark for mark, form in _BY_MARK.items() if form.match(text)]
-
-
-def _ungrouped(text: str) -> str:
-    return _GROUPED.sub("", text)
-
-
-def plain_number(text: str, mark: DecimalMark | None) -> str:
-    """The number as programs write it, or the text as it is if it is none.
-
-    Without a mark, 1,234 may be two numbers. Raises ``ValueError``, whose text is the rule.
-    """
-    written = _ungrouped(text)
-    marks = _marks_of(written)
-    if mark is None and len(marks) > 1 and "," in written:
-        raise ValueError("could be a thousand times as much: write it without the comma")
-    used = mark or DecimalMark.POINT
-    if used not in marks:
-        return text
-    return written.replace(_OTHER_MARK[used], "").replace(",", ".")
+_GROUP_MARKS = {DecimalMark.POINT: ",", DecimalMark.COMMA: "."}
 
 
 class ColumnForms:
     """The order of dates and the decimal mark of each column of a file, by the column's index.
 
-    A column of dates such as 03/04/2025 shows its order by any number over 12 in the whole file.
-    Reading therefore begins with what some first records show, and is to begin again if the others
-    show something else.
+    A number over 12 shows the order of dates such as 03/04/2025, but it may come late in the file.
+    Therefore the first records determine the notation of a column provisionally. If later records
+    show another notation, the file is read a second time.
 
     Args:
-        kept: what an earlier reading of the same file found.
-        date_order: for columns in which nothing shows the order, or that have both.
+        settled: what ``settled`` returned after the same file was read for the first time.
+        date_order: the order that the owner chose. It is used for columns that don't show their
+            order.
     """
 
     def __init__(
-        self, kept: Mapping[str, str] | None = None, date_order: DateOrder | None = None
+        self, settled: Mapping[str, str] | None = None, date_order: DateOrder | None = None
     ) -> None:
         self._date_order = date_order
         self._usual_order = date_order or DateOrder.DAY_FIRST
-        # By the index: the form by which the column is read, and those that its cells show.
+        # The notation with which each column is parsed.
         self._used: dict[int, Any] = {
             int(index): DateOrder(form) if form in set(DateOrder) else DecimalMark(form)
-            for index, form in (kept or {}).items()
+            for index, form in (settled or {}).items()
         }
-        self._shown: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
-        # Columns with cells that leave the form open, and one such date of each.
-        self._open_dates: dict[int, str] = {}
-        self._open_numbers: set[int] = set()
+        # The notations that the cells of each column show.
+        self._evidence: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
+        # Columns with dates that are valid in both orders, with one such date.
+        self._ambiguous_dates: dict[int, str] = {}
+        # Columns with numbers that are valid with both decimal marks.
+        self._ambiguous_numbers: set[int] = set()
 
-    def learn(self, dates: Iterable[int], numbers: Iterable[int], records: Any) -> None:
-        """Begin with what these records show of these columns, unless more is known of them."""
+    def learn(
+        self, dates: Iterable[int], numbers: Iterable[int], records: Sequence[Sequence[str]]
+    ) -> None:
+        """Determine the notation of columns from some records, unless it is already known."""
         for indexes, note in ((dates, self._note_date), (numbers, self._note_number)):
             for index in indexes:
                 for record in records:
                     if index < len(record):
                         note(index, bare_cell(record[index]).strip())
-                if len(self._shown[index]) == 1:
-                    self._used.setdefault(index, *self._shown[index])
+                if len(self._evidence[index]) == 1:
+                    self._used.setdefault(index, *self._evidence[index])
 
-    def moment(self, index: int, cell: str) -> datetime | None:
-        """``read_moment`` of a cell of this column."""
+    def parse_date(self, index: int, cell: str) -> datetime | None:
+        """Return the date in a cell of this column. Raises ``ValueError`` as ``dates`` does."""
         text = bare_cell(cell).strip()
         self._note_date(index, text)
-        return read_moment(text, self._used.get(index, self._usual_order))
+        return parse_date(text, self._used.get(index, self._usual_order))
 
-    def number(self, index: int, text: str) -> str:
-        """``plain_number`` of a cell of this column."""
+    def normalise_number(self, index: int, text: str) -> str:
+        """Return the number in a cell of this column, as the function ``normalise_number`` does."""
         self._note_number(index, text)
-        return plain_number(text, self._used.get(index))
+        return normalise_number(text, self._used.get(index))
 
-    def _note_date(self, index: int, text: str) -> None:
-        found = _NUMBERED.match(text)
-        if found is None or found[2] == ".":
-            return
-        if int(found[1]) > _NOON:
-            self._shown[index].add(DateOrder.DAY_FIRST)
-        elif int(found[3]) > _NOON:
-            self._shown[index].add(DateOrder.MONTH_FIRST)
-        elif found[1] != found[3]:
-            # Two days, by the order.
-            self._open_dates.setdefault(index, text[:MAX_WORD_CHARACTERS])
-
-    def _note_number(self, index: int, text: str) -> None:
-        marks = _marks_of(_ungrouped(text))
-        if len(marks) == 1:
-            self._shown[index].add(marks[0])
-        elif marks and "," in text:
-            self._open_numbers.add(index)
-
-    def settled(self, header: list[str]) -> dict[str, str]:
-        """Return what the whole file shows of each column, once it has been read.
+    def settled(self, header: Sequence[str]) -> dict[str, str]:
+        """Return the notation of each column. Call this method after reading the whole file.
 
         Raises ``import.date_order_needed``.
         """
-        found: dict[str, str] = {}
-        for index in self._open_dates.keys() | self._shown.keys():
-            shown = self._shown[index]
-            if len(shown) == 1:
-                found[str(index)] = next(iter(shown))
-            elif index in self._open_dates or shown == set(DateOrder):
+        notations: dict[str, str] = {}
+        for index in self._ambiguous_dates.keys() | self._evidence.keys():
+            evidence = self._evidence[index]
+            if len(evidence) == 1:
+                notations[str(index)] = next(iter(evidence))
+            elif index in self._ambiguous_dates or evidence == set(DateOrder):
                 if self._date_order is None:
                     raise IMPORT_DATE_ORDER_NEEDED(
                         column=header[index][:MAX_WORD_CHARACTERS] if index < len(header) else "",
-                        cell=self._open_dates.get(index, "13/12/2025 and 12/13/2025"),
+                        cell=self._ambiguous_dates.get(index, "13/12/2025 and 12/13/2025"),
                     )
-                found[str(index)] = self._date_order
-        return found
+                notations[str(index)] = self._date_order
+        return notations
 
     def differs(self, settled: Mapping[str, str]) -> bool:
-        """Return whether some cells of the file were read in another way than this."""
-        return any(self._read_as(int(index), form) != form for index, form in settled.items())
+        """Return whether some cells were parsed with another notation than the settled one."""
+        return any(self._parsed_as(int(index), form) != form for index, form in settled.items())
 
-    def _read_as(self, index: int, form: str) -> str | None:
-        """Return the form of this column's cells; ``None`` if some have another one."""
+    def _note_date(self, index: int, text: str) -> None:
+        match = NUMBERED_DATE.match(text)
+        if match is None or match[2] == ".":
+            return
+        if int(match[1]) > _MONTHS:
+            self._evidence[index].add(DateOrder.DAY_FIRST)
+        elif int(match[3]) > _MONTHS:
+            self._evidence[index].add(DateOrder.MONTH_FIRST)
+        elif match[1] != match[3]:
+            self._ambiguous_dates.setdefault(index, text[:MAX_WORD_CHARACTERS])
+
+    def _note_number(self, index: int, text: str) -> None:
+        marks = _possible_marks(_without_separators(text))
+        if len(marks) == 1:
+            self._evidence[index].add(marks[0])
+        elif marks and "," in text:
+            self._ambiguous_numbers.add(index)
+
+    def _parsed_as(self, index: int, form: str) -> str | None:
+        """Return the notation with which this column was parsed, or ``None`` for several."""
         if index in self._used or form in set(DateOrder):
-            used: str = self._used.get(index, self._usual_order)
-            return used
-        # Without a mark only numbers with a comma were not read as with a point.
-        return None if index in self._open_numbers else DecimalMark.POINT
+            notation: str = self._used.get(index, self._usual_order)
+            return notation
+        # If the decimal mark was unknown, numbers with a comma were rejected, and all other numbers
+        # were parsed with a decimal point.
+        return None if index in self._ambiguous_numbers else DecimalMark.POINT
+
+
+def normalise_number(text: str, mark: DecimalMark | None) -> str:
+    """Return a number with a decimal point and without separators between groups of digits.
+
+    Any other text is returned unchanged. ``mark``: the decimal mark of the column, if it is known.
+
+    Raises ``ValueError`` if the mark is unknown and the value of the number depends on it.
+    """
+    number = _without_separators(text)
+    marks = _possible_marks(number)
+    if mark is None and len(marks) > 1 and "," in number:
+        raise ValueError("could be a thousand times as much: write it without the comma")
+    used_mark = mark or DecimalMark.POINT
+    if used_mark not in marks:
+        return text
+    return number.replace(_GROUP_MARKS[used_mark], "").replace(",", ".")
+
+
+def _possible_marks(text: str) -> list[DecimalMark]:
+    """Return the decimal marks with which the text is a number."""
+    return [mark for mark, pattern in _NUMBERS.items() if pattern.match(text)]
+
+
+def _without_separators(text: str) -> str:
+    return _GROUP_SEPARATORS.sub("", text)

@@ -8,29 +8,31 @@ from typing import NamedTuple
 from core.errors import imports as errors
 from models import FieldType, MemberField
 from services.subscriptions.imports.column_vocabulary import COLUMNS, PRODUCTS
-from services.subscriptions.imports.known_words import key
+from services.subscriptions.imports.known_words import normalise_word
 from services.subscriptions.imports.rows import SuppressionStatus
 
 CONSENT_PARTS = ("at", "how", "ip", "url", "wording", "confirmed_at", "confirmed_ip")
-
-# Before one of its parts, and before the key of a field.
-CONSENT_PREFIX, FIELD_PREFIX = "consent.", "fields."
-
+# The prefixes of two kinds of roles: a part of the consent, and the key of a field.
+CONSENT_PREFIX = "consent."
+FIELD_PREFIX = "fields."
+# The role that the API reports for a column that isn't imported.
 IGNORED = "ignored"
-
+# The roles that a mapping can assign, in addition to fields.
 ROLES = (
     *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry"),
     *("status", "subscribed", "unsubscribed", "confirmed"),
     *("tags", "joined_at", *(CONSENT_PREFIX + part for part in CONSENT_PARTS), "ignore"),
 )
-
-# A mapping may give each of these roles to several columns.
-_SHARED_ROLES = ("ignore", "tags", "status", "subscribed", "unsubscribed", "confirmed")
-
 MAX_COLUMN_NAMES_SHOWN = 30
+MAX_COLUMN_NAME_CHARACTERS_SHOWN = 60
 
+_NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
+# Roles that a mapping may assign to several columns.
+_SHARED_ROLES = (
+    *("ignore", "tags", "status", "subscribed", "unsubscribed", "confirmed"),
+    *_NAME_PARTS,
+)
 _INDEXES = frozenset(map(str, range(10_000)))
-
 # Maps each role that only one column may have to the roles that exclude it. If the owner's mapping
 # uses a role that excludes another role, no column gets the excluded role because of its header.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
@@ -44,17 +46,12 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-
-_NAME_PARTS = frozenset({"first_name", "middle_name", "last_name"})
-
 # Maps each role that any number of columns may have to the role that excludes it. If the owner's
 # mapping uses the second role, no column gets the first role because of its header.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
-
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
-
-# Roles that an owner is shown as another.
-_ALSO = {
+# Maps a role in the API to internal roles that the API reports as this role.
+_INTERNAL_ROLES = {
     "tier": ("paid", "active_subscription"),
     "joined_at": ("created_at",),
 }
@@ -113,7 +110,7 @@ class ColumnLayout:
     """The role of each column in a file. All attributes refer to columns by index.
 
     Attributes:
-        roles: maps each role of ``column_vocabulary.toml`` to its columns. In a ``paid`` column, a
+        roles: maps each role in ``column_vocabulary.toml`` to its columns. In a ``paid`` column, a
             cell means a paid tier unless the cell is empty or means "no". ``created_at`` is used if
             ``joined_at`` has no date.
         mapped: maps each column in the owner's mapping to its role.
@@ -121,9 +118,9 @@ class ColumnLayout:
         ignored_consent: consent columns for which the owner's mapping has another role.
         unclear: columns whose header is about consent, but doesn't state what "yes" means.
         fields: columns that hold the owner's fields.
-        wanted: maps columns to the fields that the owner's mapping assigned. Each value holds the
-            key of the field, and the type of the field or "".
-        passed_over: columns that the mapping ignores.
+        mapped_fields: maps columns to the fields that the owner's mapping assigned. Each value
+            holds the key of the field, and the type of the field or "".
+        ignored: columns that the mapping ignores.
     """
 
     header: Sequence[str]
@@ -134,8 +131,8 @@ class ColumnLayout:
     ignored_consent: dict[int, ConsentColumn] = field(default_factory=dict)
     unclear: set[int] = field(default_factory=set)
     fields: dict[int, MemberField] = field(default_factory=dict)
-    wanted: dict[int, tuple[str, str]] = field(default_factory=dict)
-    passed_over: set[int] = field(default_factory=set)
+    mapped_fields: dict[int, tuple[str, str]] = field(default_factory=dict)
+    ignored: set[int] = field(default_factory=set)
 
     def of(self, *roles: str) -> list[int]:
         """Return the columns of these roles."""
@@ -147,13 +144,13 @@ class ColumnLayout:
     def add(self, role: str, index: int) -> None:
         self.roles.setdefault(role, []).append(index)
 
-    def give(self, index: int, role: str) -> None:
-        """Give a column the role that the mapping names."""
+    def assign(self, index: int, role: str) -> None:
+        """Assign the role that the owner's mapping names to a column."""
         if role == "ignore":
-            self.passed_over.add(index)
+            self.ignored.add(index)
         elif role.startswith(FIELD_PREFIX):
             key, _, type_ = role.removeprefix(FIELD_PREFIX).partition(":")
-            self.wanted[index] = key, type_
+            self.mapped_fields[index] = key, type_
         elif role not in set(ConsentSubject):
             self.add(role, index)
 
@@ -162,93 +159,104 @@ class ColumnLayout:
         return self.of(*_DATES) + self.of_type(FieldType.DATE)
 
     def of_type(self, type_: FieldType) -> list[int]:
-        return [index for index, each in self.fields.items() if each.type == type_]
+        return [index for index, field in self.fields.items() if field.type == type_]
 
     def meanings(self) -> dict[int, str]:
-        """Return the meaning of each column that has one."""
-        found: dict[int, list[str]] = {}
-        for role, indexes in self._shown().items():
+        """Return the roles of each column that has a role, as text."""
+        roles_of: dict[int, list[str]] = {}
+        for role, indexes in self._columns_by_role().items():
             for index in dict.fromkeys(indexes):
-                found.setdefault(index, []).append(role)
-        return {index: ", ".join(roles) for index, roles in found.items()}
+                roles_of.setdefault(index, []).append(role)
+        return {index: ", ".join(roles) for index, roles in roles_of.items()}
 
     def described(self) -> dict[str, Sequence[str]]:
-        """Return the names of the columns of each role that has some."""
+        """Return the headers of the columns of each role that is used."""
         return {
             role: [self.header[index] for index in indexes]
-            for role, indexes in self._shown().items()
+            for role, indexes in self._columns_by_role().items()
         }
 
-    def _shown(self) -> dict[str, list[int]]:
-        found = {role: self.of(role, *_ALSO.get(role, ())) for role in ROLES}
+    def _columns_by_role(self) -> dict[str, list[int]]:
+        columns = {role: self.of(role, *_INTERNAL_ROLES.get(role, ())) for role in ROLES}
         for index in self.consent:
-            found[self.mapped.get(index, "status")].append(index)
-        found |= {FIELD_PREFIX + each.key: [index] for index, each in self.fields.items()}
-        return {role: indexes for role, indexes in found.items() if indexes}
+            columns[self.mapped.get(index, "status")].append(index)
+        columns |= {FIELD_PREFIX + field.key: [index] for index, field in self.fields.items()}
+        return {role: indexes for role, indexes in columns.items() if indexes}
 
 
 def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
-    """Return the roles of the columns in this header, except the consent columns.
+    """Return the layout for a header, without consent columns.
 
     Raises ``import.mapping_column`` and ``import.mapping_role``.
     """
     mapped: dict[int, str] = {}
     for column, role in (mapping or {}).items():
-        if role not in ROLES and not role.startswith(FIELD_PREFIX):
-            raise errors.IMPORT_MAPPING_ROLE(
-                role=role[:60], roles=", ".join((*ROLES, "fields.<key>", "fields.<key>:<type>"))
-            )
-        taken, _, _ = role.partition(":")
-        if taken not in (*_SHARED_ROLES, *_NAME_PARTS) and taken in [
-            each.partition(":")[0] for each in mapped.values()
-        ]:
-            raise errors.IMPORT_MAPPING_ROLE_TWICE(role=taken)
-        mapped[index_of(header, column)] = role
-    keys = {key(name) for name in header}
-    product = next((product for product, needed in PRODUCTS if needed <= keys), None)
+        _check_role(role, mapped.values())
+        mapped[find_column(header, column)] = role
+    words = {normalise_word(name) for name in header}
+    product = next((product for product, headers in PRODUCTS if headers <= words), None)
     layout = ColumnLayout(header, product, mapped=mapped)
     for index, role in mapped.items():
-        layout.give(index, role)
-    chosen = frozenset(mapped.values())
+        layout.assign(index, role)
+    mapped_roles = frozenset(mapped.values())
     for index, name in enumerate(header):
         if index not in mapped:
-            _assign(layout, key(name), index, chosen)
+            _assign_by_header(layout, normalise_word(name), index, mapped_roles)
     return layout
 
 
-def columns_shown(header: Sequence[str]) -> str:
-    """A sentence that names the columns, for an error."""
-    names = [repr(name[:60]) for name in header[:MAX_COLUMN_NAMES_SHOWN]]
-    more = f" and {len(header) - len(names)} more" if len(header) > len(names) else ""
-    return f"The columns are: {', '.join(names)}{more}." if names else "There are no columns."
-
-
-def index_of(header: Sequence[str], column: str) -> int:
-    """The column that a mapping names so; raises ``import.mapping_column``."""
+def find_column(header: Sequence[str], column: str) -> int:
+    """Return the index of the column that a mapping names; raises ``import.mapping_column``."""
     if column in header:
         return header.index(column)
-    wanted = key(column)
+    word = normalise_word(column)
     for index, name in enumerate(header):
-        if name.strip() == column.strip() or (wanted and key(name) == wanted):
+        if name.strip() == column.strip() or (word and normalise_word(name) == word):
             return index
     if column in _INDEXES and int(column) < len(header):
         return int(column)
-    raise errors.IMPORT_MAPPING_COLUMN(column=column[:60], columns=columns_shown(header))
+    beginning = column[:MAX_COLUMN_NAME_CHARACTERS_SHOWN]
+    raise errors.IMPORT_MAPPING_COLUMN(column=beginning, columns=describe_columns(header))
 
 
-def _assign(layout: ColumnLayout, key: str, index: int, chosen: frozenset[str]) -> None:
-    """Assign the column to the roles that match its header.
+def describe_columns(header: Sequence[str]) -> str:
+    """Return a sentence that names the columns, for an error message."""
+    if not header:
+        return "There are no columns."
+    names = [
+        repr(name[:MAX_COLUMN_NAME_CHARACTERS_SHOWN]) for name in header[:MAX_COLUMN_NAMES_SHOWN]
+    ]
+    more = f" and {len(header) - len(names)} more" if len(header) > len(names) else ""
+    return f"The columns are: {', '.join(names)}{more}."
+
+
+def _check_role(role: str, earlier_roles: Collection[str]) -> None:
+    """Raise ``import.mapping_role`` for a role that is unknown or that another column has."""
+    if role not in ROLES and not role.startswith(FIELD_PREFIX):
+        names = ", ".join((*ROLES, "fields.<key>", "fields.<key>:<type>"))
+        raise errors.IMPORT_MAPPING_ROLE(role=role[:MAX_COLUMN_NAME_CHARACTERS_SHOWN], roles=names)
+    # The type of a field follows a colon.
+    name, _, _ = role.partition(":")
+    if name not in _SHARED_ROLES and name in [each.partition(":")[0] for each in earlier_roles]:
+        raise errors.IMPORT_MAPPING_ROLE_TWICE(role=name)
+
+
+def _assign_by_header(
+    layout: ColumnLayout, word: str, index: int, mapped_roles: frozenset[str]
+) -> None:
+    """Assign the roles that match the header of a column.
 
     Most roles go only to the first matching column. But several columns may hold the same part of a
-    person's name, such as the last name. ``chosen``: the roles in the owner's mapping.
+    person's name, such as the last name. ``word``: the normalised header. ``mapped_roles``: the
+    roles in the owner's mapping.
     """
-    for role, rulers in _SINGLE_ROLES.items():
-        is_free = not layout.of(role) or (role in _NAME_PARTS and role not in chosen)
-        if key in COLUMNS[role] and is_free and chosen.isdisjoint(rulers):
+    for role, excluding_roles in _SINGLE_ROLES.items():
+        is_free = not layout.of(role) or (role in _NAME_PARTS and role not in mapped_roles)
+        if word in COLUMNS[role] and is_free and mapped_roles.isdisjoint(excluding_roles):
             layout.add(role, index)
             return
-    if key in COLUMNS["active_subscription"] and "tier" not in chosen:
+    if word in COLUMNS["active_subscription"] and "tier" not in mapped_roles:
         layout.roles["active_subscription"] = [index]
-    for role, ruler in _LIST_ROLES.items():
-        if key in COLUMNS[role] and ruler not in chosen:
+    for role, excluding_role in _LIST_ROLES.items():
+        if word in COLUMNS[role] and excluding_role not in mapped_roles:
             layout.add(role, index)

@@ -102,13 +102,13 @@ class ColumnPlan:
         existing = fields.list_of(uow, task.user_id)
         field_columns.match_fields(layout, columns, existing)
         if not task.create_fields:
-            for index, (key, _) in layout.wanted.items():
+            for index, (key, _) in layout.mapped_fields.items():
                 if index not in layout.fields:
                     raise errors.IMPORT_MAPPING_FIELD(key=key[:60])
             return {}
         others = [field for field in layout.fields.values() if field.id <= 0]
         keys = [field.key for field in (*existing, *others)]
-        new = field_columns.new_fields(layout, columns, keys, sample)
+        new = field_columns.propose_fields(layout, columns, keys, sample)
         room = max(0, MAX_FIELDS - len(existing) - len(others))
         if len(new) > room and not first:
             labels = [repr(field.label[:60]) for field in new.values()][:MAX_COLUMN_NAMES_SHOWN]

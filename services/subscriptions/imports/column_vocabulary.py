@@ -1,32 +1,39 @@
-"""The vocabulary of imported files, except the words about consent."""
+"""The words that imported files use in headers or cells, except words about consent."""
 
-from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, key, keys_of, load_words
+from services.subscriptions.imports.known_words import (
+    MAX_WORD_CHARACTERS,
+    load_words,
+    normalise_word,
+    normalise_words,
+)
 
 _WORDS = load_words("column_vocabulary.toml")
-
-
-def _by_key(table: str) -> dict[str, str]:
-    return {key(word): meaning for meaning, words in _WORDS[table].items() for word in words}
-
-
-NAME_OR_PART = keys_of(_WORDS["name_or_part"])
-
-COLUMNS = {role: keys_of(words) for role, words in _WORDS["columns"].items()}
-
+# Headers that mean either the full name or one part of the name.
+NAME_OR_PART = normalise_words(_WORDS["name_or_part"])
+# Maps each role of a column to the headers that are known for the role.
+COLUMNS = {role: normalise_words(words) for role, words in _WORDS["columns"].items()}
+# Each product with headers that identify the product's exports. All headers must be present.
 PRODUCTS = [
-    (product, keys_of(names)) for product, signs in _WORDS["products"].items() for names in signs
+    (product, normalise_words(headers))
+    for product, alternatives in _WORDS["products"].items()
+    for headers in alternatives
 ]
+# Columns in the exports of Pressroom itself that aren't imported.
+OWN_COLUMNS = normalise_words(_WORDS["own_columns"])
+# Maps words in cells to tiers.
+TIERS: dict[str, str] = {
+    normalise_word(word): tier for tier, words in _WORDS["tiers"].items() for word in words
+}
+# Maps words in cells to the values of fields that are true or false.
+BOOLEANS: dict[str, bool] = {
+    normalise_word(word): answer == "yes"
+    for answer, words in _WORDS["booleans"].items()
+    for word in words
+}
 
-# Columns of our own exports that say nothing of a person.
-OWN_COLUMNS = keys_of(_WORDS["own_columns"])
-
-TIERS = _by_key("tiers")
-
-BOOLEANS = {word: meaning == "yes" for word, meaning in _by_key("booleans").items()}
-
-_NO = keys_of(_WORDS["no"]) | {""}
+_NO = normalise_words(_WORDS["no"]) | {""}
 
 
 def is_no(cell: str) -> bool:
     """Return whether a cell means "no", is empty, or is a date of zeros such as 0000-00-00."""
-    return len(cell) <= MAX_WORD_CHARACTERS and key(cell).lstrip("0") in _NO
+    return len(cell) <= MAX_WORD_CHARACTERS and normalise_word(cell).lstrip("0") in _NO

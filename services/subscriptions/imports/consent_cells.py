@@ -1,4 +1,4 @@
-"""Interprets the cells of consent columns: determines the subscription status that a cell states.
+"""Determines the subscription status that a cell of a consent column states.
 
 The status depends on what the column is about and on what the cell means. For example, "no" in a
 column about consent means that the person is unsubscribed. In an opt-out column, "no" states
@@ -13,15 +13,23 @@ from services.subscriptions.imports.column_layout import ConsentColumn, ConsentS
 from services.subscriptions.imports.consent_words import (
     OPT_OUT_WORDS,
     Meaning,
-    items_of,
-    read_words,
+    interpret_item,
+    split_items,
 )
-from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, fold, key, load_words
+from services.subscriptions.imports.known_words import (
+    MAX_WORD_CHARACTERS,
+    fold_text,
+    load_words,
+    normalise_word,
+)
 from services.subscriptions.imports.rows import OPT_OUTS, STRICTNESS, RowProblem, SuppressionStatus
 
-WANTED, UNKNOWN = SuppressionStatus.WANTED, SuppressionStatus.UNKNOWN
-UNSUBSCRIBED, BOUNCED = SuppressionStatus.UNSUBSCRIBED, SuppressionStatus.BOUNCED
-COMPLAINED, MAY_PASS = SuppressionStatus.COMPLAINED, SuppressionStatus.MAY_PASS
+WANTED = SuppressionStatus.WANTED
+UNKNOWN = SuppressionStatus.UNKNOWN
+UNSUBSCRIBED = SuppressionStatus.UNSUBSCRIBED
+BOUNCED = SuppressionStatus.BOUNCED
+COMPLAINED = SuppressionStatus.COMPLAINED
+MAY_PASS = SuppressionStatus.MAY_PASS
 NOT_SUBSCRIBED = SuppressionStatus.NOT_SUBSCRIBED
 STATUS_UNKNOWN = "row.status_unknown"
 
@@ -42,8 +50,9 @@ STATUS_VALUES = {
     "subscribed": WANTED,
     **{each.value: each for each in (UNSUBSCRIBED, BOUNCED, COMPLAINED, NOT_SUBSCRIBED)},
 }
-_OWN_STATUSES = {
-    product: {key(word): SuppressionStatus(status) for word, status in words.items()}
+# The words in the status columns of some products, with their statuses.
+_PRODUCT_STATUSES = {
+    product: {normalise_word(word): SuppressionStatus(status) for word, status in words.items()}
     for product, words in load_words("consent.toml")["own_statuses"].items()
 }
 _OPT_OUT_ANSWERS: Mapping[Meaning, Answer] = {
@@ -60,9 +69,9 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
     **dict.fromkeys((Meaning.NO, Meaning.REFUSED), UNSUBSCRIBED),
     Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
 }
-# The status that a cell states, by the subject of its column and the meaning of the cell. Meanings
-# that are missing here count as unrecognised. In an opt-out column, "yes" or a date stands for the
-# status in ``reason`` of the column.
+# The status that a cell states, by the subject of its column and by the meaning of the cell. A
+# meaning that is missing here counts as unrecognised. In an opt-out column, "yes" or a date stands
+# for the status in ``reason`` of the column.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
     ConsentSubject.OPTING_OUT: {
         **_OPT_OUT_ANSWERS,
@@ -93,24 +102,24 @@ class StatusValues:
 
     def __init__(self, statuses: Mapping[str, str] | None) -> None:
         self._statuses = {
-            folded_value(value): STATUS_VALUES[status] for value, status in (statuses or {}).items()
+            fold_value(value): STATUS_VALUES[status] for value, status in (statuses or {}).items()
         }
 
     def __contains__(self, value: str) -> bool:
-        return folded_value(value) in self._statuses
+        return fold_value(value) in self._statuses
 
     def get(self, value: str) -> SuppressionStatus | None:
-        return self._statuses.get(folded_value(value))
+        return self._statuses.get(fold_value(value))
 
     def check(self, product: str | None) -> None:
         """Raise ``import.status_values`` if the owner assigned "subscribed" to an opt-out value.
 
         ``product``: the product that exported the file. Some products use their own opt-out words.
         """
-        own = _OWN_STATUSES.get(product or "", {})
+        product_statuses = _PRODUCT_STATUSES.get(product or "", {})
         for value, status in self._statuses.items():
-            if status is WANTED and own.get(key(value)) in OPT_OUTS:
-                raise _refused_value(value)
+            if status is WANTED and product_statuses.get(normalise_word(value)) in OPT_OUTS:
+                raise _opt_out_value(value)
 
 
 def check_status_values(statuses: Mapping[str, str]) -> None:
@@ -123,53 +132,62 @@ def check_status_values(statuses: Mapping[str, str]) -> None:
         if status not in STATUS_VALUES:
             reason = f"{status[:MAX_WORD_CHARACTERS]!r} is not one of {', '.join(STATUS_VALUES)}."
             raise IMPORT_STATUS_VALUES(reason=reason)
-        if status == "subscribed" and read_words(value) in OPT_OUT_WORDS:
-            raise _refused_value(value)
+        if status == "subscribed" and interpret_item(value) in OPT_OUT_WORDS:
+            raise _opt_out_value(value)
 
 
-def read_cell(
+def find_status(
     cell: str, column: ConsentColumn, product: str | None, values: StatusValues
 ) -> Answer:
     """Return the strictest status in a cell, which may hold a list of values.
 
     ``product``: the product that exported the file, if it was recognised.
     """
-    own = _OWN_STATUSES.get(product or "", {}) if column.subject is ConsentSubject.STATUS else {}
-    return strictest(_read_item(item, column, own, values) for item in items_of(cell))
+    product_statuses: Mapping[str, SuppressionStatus] = {}
+    if column.subject is ConsentSubject.STATUS:
+        product_statuses = _PRODUCT_STATUSES.get(product or "", {})
+    return find_strictest(
+        _status_of_item(item, column, product_statuses, values) for item in split_items(cell)
+    )
 
 
 def is_status(item: str) -> bool:
     """Return whether an item of a cell is recognised as a value of a status column."""
-    return read_words(item) in _ANSWERS[ConsentSubject.STATUS]
+    return interpret_item(item) in _ANSWERS[ConsentSubject.STATUS]
 
 
 def is_bare_no(cell: str) -> bool:
     """Return whether the cell only means "no", without a word such as "unsubscribed"."""
-    return all(read_words(item) is Meaning.NO for item in items_of(cell))
+    return all(interpret_item(item) is Meaning.NO for item in split_items(cell))
 
 
-def strictest(answers: Iterable[Answer]) -> Answer:
+def find_strictest(answers: Iterable[Answer]) -> Answer:
     """Return the strictest of these statuses, or ``None`` if no cell states a status."""
     statuses = [answer for answer in answers if answer is not None]
     return max(statuses, key=STRICTNESS.__getitem__, default=None)
 
 
-def read_as(answer: Answer) -> str:
+def name_answer(answer: Answer) -> str:
     """Return the name that this status has in ``read_as`` in the result of an import."""
     if answer is None:
         return "nothing"
     return "subscribed" if answer is WANTED else answer.value
 
 
-def _read_item(
+def fold_value(text: str) -> str:
+    """Return the value in lower case, without accents or extra spaces."""
+    return " ".join(fold_text(text).split())
+
+
+def _status_of_item(
     item: str,
     column: ConsentColumn,
-    own: Mapping[str, SuppressionStatus],
+    product_statuses: Mapping[str, SuppressionStatus],
     values: StatusValues,
 ) -> Answer:
     mapped = values.get(item)
     if column.subject is ConsentSubject.STATUS:
-        status = mapped or own.get(key(item))
+        status = mapped or product_statuses.get(normalise_word(item))
         if status is not None:
             return status
     meaning = _meaning(item, column)
@@ -179,25 +197,23 @@ def _read_item(
     if answer is not UNKNOWN:
         return answer
     # An unrecognised word may name a tier, unless all status words of the product are known.
-    return None if mapped is None and column.may_be_tier and not own else mapped or UNKNOWN
+    if mapped is None and column.may_be_tier and not product_statuses:
+        return None
+    return mapped or UNKNOWN
 
 
 def _meaning(item: str, column: ConsentColumn) -> Meaning:
     """Return the meaning of an item in this column. In some columns a date means "yes"."""
-    meaning = read_words(item)
+    meaning = interpret_item(item)
     is_opting_out = column.subject is ConsentSubject.OPTING_OUT
     if meaning is Meaning.DATE and (is_opting_out or column.is_time):
         return Meaning.YES
     if meaning is Meaning.UNKNOWN and column.reason is BOUNCED:
         # The cell of a bounce column may hold only the kind of bounce, such as "hard".
-        return read_words(f"{item} bounce")
+        return interpret_item(f"{item} bounce")
     return meaning
 
 
-def folded_value(text: str) -> str:
-    return " ".join(fold(text).split())
-
-
-def _refused_value(value: str) -> DomainError:
-    shown = value[:MAX_WORD_CHARACTERS]
-    return IMPORT_STATUS_VALUES(reason=f"{shown!r} is an opt-out and can't become subscribed.")
+def _opt_out_value(value: str) -> DomainError:
+    beginning = value[:MAX_WORD_CHARACTERS]
+    return IMPORT_STATUS_VALUES(reason=f"{beginning!r} is an opt-out and can't become subscribed.")

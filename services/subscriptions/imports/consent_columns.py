@@ -1,4 +1,4 @@
-"""Uses the owner's mapping and the headers of a file to recognise its consent columns.
+"""Recognises the consent columns of a file by the owner's mapping or by their headers.
 
 A consent column states consent, opting out, confirmation or a status.
 """
@@ -20,67 +20,67 @@ from services.subscriptions.imports.column_vocabulary import COLUMNS, OWN_COLUMN
 from services.subscriptions.imports.known_words import (
     MAX_TEXT_CHARACTERS,
     MAX_WORD_CHARACTERS,
-    fold,
-    key,
-    keys_of,
+    fold_text,
     load_words,
+    normalise_word,
+    normalise_words,
     split_words,
 )
 from services.subscriptions.imports.rows import SuppressionStatus
 
 _WORDS = load_words("consent.toml")
-
-
-def _column(subject: ConsentSubject, reason: SuppressionStatus | None = None) -> ConsentColumn:
-    return ConsentColumn(subject, Basis.KNOWN, reason)
-
-
-def _opting_out(reason: SuppressionStatus) -> ConsentColumn:
-    return _column(ConsentSubject.OPTING_OUT, reason)
-
-
-# The keys are also the names of the word lists in ``consent.toml``.
+# The statuses that "yes" stands for in the kinds of opt-out columns.
+_OPT_OUT_REASONS = {
+    "not_subscribed": SuppressionStatus.NOT_SUBSCRIBED,
+    "unsubscribed": SuppressionStatus.UNSUBSCRIBED,
+    "cleaned": SuppressionStatus.CLEANED,
+    "bounced": SuppressionStatus.BOUNCED,
+    "complained": SuppressionStatus.COMPLAINED,
+    "soft_bounced": SuppressionStatus.MAY_PASS,
+}
+# The kinds of consent columns. The keys are also the names of the word lists in ``consent.toml``.
 _KINDS = {
-    "status": _column(ConsentSubject.STATUS),
-    "status_or_tier": _column(ConsentSubject.STATUS)._replace(may_be_tier=True),
-    "subscribed": _column(ConsentSubject.CONSENT),
-    "opted_in": _column(ConsentSubject.OPTING_IN),
-    "confirmed": _column(ConsentSubject.CONFIRMATION),
-    "not_subscribed": _opting_out(SuppressionStatus.NOT_SUBSCRIBED),
-    "unsubscribed": _opting_out(SuppressionStatus.UNSUBSCRIBED),
-    "cleaned": _opting_out(SuppressionStatus.CLEANED),
-    "bounced": _opting_out(SuppressionStatus.BOUNCED),
-    "complained": _opting_out(SuppressionStatus.COMPLAINED),
-    "soft_bounced": _opting_out(SuppressionStatus.MAY_PASS),
+    "status": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN),
+    "status_or_tier": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN, may_be_tier=True),
+    "subscribed": ConsentColumn(ConsentSubject.CONSENT, Basis.KNOWN),
+    "opted_in": ConsentColumn(ConsentSubject.OPTING_IN, Basis.KNOWN),
+    "confirmed": ConsentColumn(ConsentSubject.CONFIRMATION, Basis.KNOWN),
+    **{
+        kind: ConsentColumn(ConsentSubject.OPTING_OUT, Basis.KNOWN, reason)
+        for kind, reason in _OPT_OUT_REASONS.items()
+    },
 }
 _BY_MAPPING = {role: _KINDS[role] for role in ("status", "subscribed", "unsubscribed", "confirmed")}
 _BY_HEADER = {
-    key(name): _KINDS[kind] for kind, names in _WORDS["headers"].items() for name in names
+    normalise_word(name): _KINDS[kind]
+    for kind, names in _WORDS["headers"].items()
+    for name in names
 }
-# Headers that are known to have a meaning other than consent, although a word in them may suggest
-# consent.
-_KNOWN_AS_OTHERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
-
-
-def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{'|'.join(map(fold, _WORDS['phrases'][name]))})\b")
-
-
-_OPTING_OUT = {name: _pattern(name) for name in ("complained", "bounced", "unsubscribed")}
-# The first matching subject is used. ``status`` comes last because it also matches headers such as
-# "consent status".
-_OTHERS = {name: _pattern(name) for name in ("opted_in", "confirmed", "subscribed", "status")}
+# Known headers of columns that aren't about consent, although a word in them may suggest consent.
+_OTHER_HEADERS = frozenset().union(*COLUMNS.values(), OWN_COLUMNS)
+# For each list of phrases, a pattern that matches any of the phrases as whole words.
+_PATTERNS = {
+    name: re.compile(rf"\b(?:{'|'.join(map(fold_text, phrases))})\b")
+    for name, phrases in _WORDS["phrases"].items()
+}
+_OPT_OUT_PATTERNS = {name: _PATTERNS[name] for name in ("complained", "bounced", "unsubscribed")}
+# If several patterns match, the first matching subject is used. ``status`` is last because its
+# pattern also matches headers such as "consent status".
+_OTHER_PATTERNS = {
+    name: _PATTERNS[name] for name in ("opted_in", "confirmed", "subscribed", "status")
+}
 _CONSENTS = frozenset({"opted_in", "subscribed"})
-_UNCLEAR = _pattern("unclear")
-_NEGATIONS = _pattern("negations")
-_ANSWERS = _pattern("answers")
-_EXCLUDED = _pattern("excluded")
-_NOT_ABOUT_MAIL = _pattern("not_about_mail")
-_OTHER_CHANNELS = _pattern("other_channels")
-_MAIL = _pattern("mail")
-_SOFT = _pattern("soft")
-_TIME = _pattern("time")
-_ANY_WORD = [*_OPTING_OUT.values(), *_OTHERS.values(), _UNCLEAR]
+_UNCLEAR = _PATTERNS["unclear"]
+_NEGATIONS = _PATTERNS["negations"]
+_ANSWERS = _PATTERNS["answers"]
+_EXCLUDED = _PATTERNS["excluded"]
+_NOT_ABOUT_MAIL = _PATTERNS["not_about_mail"]
+_OTHER_CHANNELS = _PATTERNS["other_channels"]
+_MAIL = _PATTERNS["mail"]
+_SOFT = _PATTERNS["soft"]
+_TIME = _PATTERNS["time"]
+_ANY_WORD = [*_OPT_OUT_PATTERNS.values(), *_OTHER_PATTERNS.values(), _UNCLEAR]
+# The parts of headers without spaces, such as "opt" and "out" in "optout".
 _PARTS = frozenset(_WORDS["parts"]["words"])
 _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
@@ -106,7 +106,7 @@ def add_consent_columns(layout: ColumnLayout) -> None:
         if layout.product == "pressroom" and name.startswith(FIELD_PREFIX):
             # In files that Pressroom exported, these columns hold the owner's fields.
             continue
-        column = read_header(name)
+        column = recognise_header(name)
         if isinstance(column, ConsentColumn):
             columns = layout.consent if role is None else layout.ignored_consent
             columns[index] = column
@@ -115,36 +115,36 @@ def add_consent_columns(layout: ColumnLayout) -> None:
     _add_product_words(layout)
 
 
-def refuse_unclear(layout: ColumnLayout, indexes: Iterable[int]) -> None:
+def refuse_unclear_columns(layout: ColumnLayout, indexes: Iterable[int]) -> None:
     """Raise ``import.column_ambiguous`` for the first column whose header is unclear, if any."""
     for index in indexes:
         raise IMPORT_COLUMN_AMBIGUOUS(column=layout.header[index].strip()[:MAX_WORD_CHARACTERS])
 
 
-def read_header(name: str) -> ConsentColumn | Unclear | None:
+def recognise_header(name: str) -> ConsentColumn | Unclear | None:
     """Return the consent column that a header describes, or ``None`` for other headers."""
-    return _read_beginning(name[:MAX_TEXT_CHARACTERS])
+    return _recognise_beginning(name[:MAX_TEXT_CHARACTERS])
 
 
 @lru_cache(1024)
-def _read_beginning(name: str) -> ConsentColumn | Unclear | None:
-    if column := _BY_HEADER.get(key(name)):
+def _recognise_beginning(name: str) -> ConsentColumn | Unclear | None:
+    if column := _BY_HEADER.get(normalise_word(name)):
         return column
     text = _phrase(name)
-    if key(name) in _KNOWN_AS_OTHERS or not _is_about_consent(text):
+    if normalise_word(name) in _OTHER_HEADERS or not _is_about_consent(text):
         return None
     reasons = []
     rest = _ANSWERS.sub(" ", text)
-    for kind, pattern in _OPTING_OUT.items():
+    for kind, pattern in _OPT_OUT_PATTERNS.items():
         if pattern.search(rest):
             reasons.append(kind)
             rest = pattern.sub(" ", rest)
-    others = [kind for kind, pattern in _OTHERS.items() if pattern.search(rest)]
+    others = [kind for kind, pattern in _OTHER_PATTERNS.items() if pattern.search(rest)]
     if not reasons and (others in ([], ["status"])) and _NOT_ABOUT_MAIL.search(rest):
         return None
-    has_both = bool(reasons) and not _CONSENTS.isdisjoint(others)
+    is_contradictory = bool(reasons) and not _CONSENTS.isdisjoint(others)
     is_negated = _NEGATIONS.search(rest) is not None and others[:1] != ["status"]
-    if has_both or is_negated or not (reasons or others):
+    if is_contradictory or is_negated or not (reasons or others):
         return Unclear.HEADER
     kind = (reasons or others)[0]
     column = _KINDS["soft_bounced" if kind == "bounced" and _SOFT.search(rest) else kind]
@@ -164,7 +164,7 @@ def _phrase(name: str) -> str:
 
 
 def _parts_of(word: str) -> Sequence[str]:
-    """Split a word such as "optout" into known words, or return only ``word`` if it has none."""
+    """Split a word such as "optout" into known parts, or return only ``word`` if that fails."""
     if len(word) > MAX_WORD_CHARACTERS:
         return (word,)
     splits: dict[int, tuple[str, ...]] = {0: ()}
@@ -180,9 +180,9 @@ def _parts_of(word: str) -> Sequence[str]:
 
 def _add_product_words(layout: ColumnLayout) -> None:
     """Add status columns in which a product uses its own words, such as "u" for unsubscribed."""
-    for product, own in _WORDS["own_columns"].items():
+    for product, own_column in _WORDS["own_columns"].items():
         for index, name in enumerate(layout.header):
-            if key(name) != own["header"] or index in layout.mapped:
+            if normalise_word(name) != own_column["header"] or index in layout.mapped:
                 continue
             column = layout.consent.get(index)
             if column is None:
@@ -190,5 +190,5 @@ def _add_product_words(layout: ColumnLayout) -> None:
             elif layout.product != product:
                 continue
             layout.consent[index] = column._replace(
-                product=product, product_words=keys_of(own["words"])
+                product=product, product_words=normalise_words(own_column["words"])
             )

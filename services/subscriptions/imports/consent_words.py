@@ -1,4 +1,4 @@
-"""Recognises words in the cells of consent columns, and returns their meanings."""
+"""Recognises the meaning of words in the cells of consent columns."""
 
 import re
 from collections.abc import Iterator
@@ -7,15 +7,38 @@ from functools import lru_cache
 from unicodedata import category
 
 from services.subscriptions.export_sheets import bare_cell
-from services.subscriptions.imports.dates import DateOrder, read_moment
+from services.subscriptions.imports.dates import DateOrder, parse_date
 from services.subscriptions.imports.known_words import (
     MAX_TEXT_CHARACTERS,
-    fold,
-    key,
-    keys_of,
+    fold_text,
     load_words,
+    normalise_word,
+    normalise_words,
     split_words,
 )
+
+_WORDS = load_words("consent.toml")
+_FILLERS = normalise_words(_WORDS["cell_phrases"]["fillers"])
+_NEGATIONS = normalise_words(_WORDS["cell_phrases"]["negations"])
+_SOFT = normalise_words(_WORDS["cell_phrases"]["soft"])
+_EXACT = normalise_words(_WORDS["cell_phrases"]["exact"])
+_GENERIC = normalise_words(_WORDS["cell_phrases"]["generic"])
+# The maximum length of an answer such as "no" after an opt-out word, in words. A longer text after
+# the opt-out word doesn't contradict the opt-out, even if the text contains "no".
+_MAX_SHORT_ANSWER = 2
+_ZERO_DATE = re.compile(r"0{1,4}[-/.]0{1,2}[-/.]0{1,4}(?:[t ][0:.]+z?)?\Z")
+_NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?\Z", re.ASCII)
+_ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
+_ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
+_BLANKS = " \t\r\n\xa0\ufeff\u200b"
+_MINUS = "\N{MINUS SIGN}"
+# Characters that may be added to a known word without changing its meaning. A question mark, for
+# example, would change the meaning.
+_PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
+_SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
+# The years in which a person can have opted out. Programs represent "never" as a date far outside
+# these years.
+_YEARS = range(1980, 2100)
 
 
 class Meaning(StrEnum):
@@ -52,44 +75,24 @@ OPT_OUT_WORDS = frozenset(
     }
 )
 
-_WORDS = load_words("consent.toml")
 _MEANINGS = {
-    key(word): Meaning(meaning) for meaning, words in _WORDS["cells"].items() for word in words
+    normalise_word(word): Meaning(meaning)
+    for meaning, words in _WORDS["cells"].items()
+    for word in words
 }
-_FILLERS = keys_of(_WORDS["cell_phrases"]["fillers"])
-_NEGATIONS = keys_of(_WORDS["cell_phrases"]["negations"])
-_SOFT = keys_of(_WORDS["cell_phrases"]["soft"])
-_EXACT = keys_of(_WORDS["cell_phrases"]["exact"])
-_GENERIC = keys_of(_WORDS["cell_phrases"]["generic"])
-# A word with one of these meanings is recognised even if more text follows, as in "unsubscribed
+# Words with these meanings are recognised even if more text follows, as in "unsubscribed
 # (2024-01-02)".
-_WITH_TEXT = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
+_BEFORE_TEXT = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
 _MEMBER_WORDS = frozenset({Meaning.ALLOWED, Meaning.ACTIVE, Meaning.CUSTOMER})
-_STATUS_WORDS = _WITH_TEXT | _MEMBER_WORDS
-# If more words than this follow an opt-out word, a "no" in these words doesn't contradict the
-# opt-out.
-_MAX_SHORT_ANSWER = 2
+_STATUS_WORDS = _BEFORE_TEXT | _MEMBER_WORDS
 _SIGNS = {
     **dict.fromkeys(("\\n", "#n/a"), Meaning.EMPTY),
     **dict.fromkeys("✓✔☑✅", Meaning.YES),
     **dict.fromkeys("✗✘✖❌×☐", Meaning.NO),
 }
-_ZERO_DATE = re.compile(r"0{1,4}[-/.]0{1,2}[-/.]0{1,4}(?:[t ][0:.]+z?)?\Z")
-_NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?\Z", re.ASCII)
-_ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
-_ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
-_BLANKS = " \t\r\n\xa0\ufeff\u200b"
-_MINUS = "\N{MINUS SIGN}"
-# Characters that may be added to a known word without changing its meaning. A question mark, for
-# example, would change the meaning.
-_PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
-_SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
-# The years in which a person can have opted out. Programs represent "never" as a date far outside
-# these years.
-_YEARS = range(1980, 2100)
 
 
-def items_of(cell: str) -> Iterator[str]:
+def split_items(cell: str) -> Iterator[str]:
     """Yield the items of a list such as ``['HARD_BOUNCE']``, or the cell if it isn't a list."""
     text = bare_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
@@ -102,38 +105,38 @@ def items_of(cell: str) -> Iterator[str]:
 
 
 @lru_cache(4096)
-def read_words(text: str) -> Meaning:
+def interpret_item(text: str) -> Meaning:
     """Return the meaning of a cell that isn't a list, or of one item of a list."""
-    folded = fold(text).strip(_BLANKS)
+    folded = fold_text(text).strip(_BLANKS)
     meaning = _sign(folded)
     if meaning is not None:
         return meaning
     words = split_words(text)
     meaning = _MEANINGS.get("".join(words))
-    if meaning in _WITH_TEXT or (meaning is not None and _PLAIN.match(folded)):
+    if meaning in _BEFORE_TEXT or (meaning is not None and _PLAIN.match(folded)):
         return meaning
     return Meaning.DATE if is_date(text.strip(_BLANKS)) else _phrase(folded, words)
 
 
 def is_exact_word(text: str) -> bool:
     """Return whether the whole text is a known status word."""
-    return _MEANINGS.get(key(text)) in _STATUS_WORDS
+    return _MEANINGS.get(normalise_word(text)) in _STATUS_WORDS
 
 
 def is_opt_out_from_mail(text: str) -> bool:
     """Return whether the whole text is a word that can only mean an opt-out from mail."""
-    word = key(text)
+    word = normalise_word(text)
     meaning = _MEANINGS.get(word)
     return meaning in OPT_OUT_WORDS and meaning is not Meaning.REFUSED and word not in _GENERIC
 
 
 def is_date(text: str) -> bool:
-    """Return whether the text is a date on which a person may have opted out."""
+    """Return whether the text is a date in the years in which a person can have opted out."""
     if not any(map(str.isdecimal, text)):
         return False
     for order in DateOrder:
         try:
-            moment = read_moment(text, order)
+            moment = parse_date(text, order)
         except ValueError:
             continue
         if moment is not None and moment.year in _YEARS:
@@ -143,7 +146,7 @@ def is_date(text: str) -> bool:
 
 def is_number(text: str) -> bool:
     """Return whether the text is a number that is neither 0, 1 nor a date."""
-    return _NUMBER.match(text) is not None and read_words(text) is Meaning.UNKNOWN
+    return _NUMBER.match(text) is not None and interpret_item(text) is Meaning.UNKNOWN
 
 
 def _sign(text: str) -> Meaning | None:
@@ -182,8 +185,8 @@ def _phrase(text: str, words: list[str]) -> Meaning:
             return Meaning.NOT_SUBSCRIBED
         # "Not unsubscribed" means that a person hasn't opted out, but doesn't state that they
         # consented.
-        return Meaning.BLANK if meaning in _WITH_TEXT and not rest else Meaning.UNKNOWN
-    if meaning not in _WITH_TEXT:
+        return Meaning.BLANK if meaning in _BEFORE_TEXT and not rest else Meaning.UNKNOWN
+    if meaning not in _BEFORE_TEXT:
         return Meaning.UNKNOWN
     if meaning is Meaning.BOUNCED and (_SOFT.intersection(words) or _SOFT_CODE.search(text)):
         return Meaning.MAY_PASS
@@ -195,8 +198,8 @@ def _longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         meaning = _MEANINGS.get(word)
-        is_whole = count == len(words) or word not in _EXACT
-        if meaning is not None and meaning in _STATUS_WORDS and is_whole:
+        can_end_here = count == len(words) or word not in _EXACT
+        if meaning is not None and meaning in _STATUS_WORDS and can_end_here:
             return meaning, words[count:]
     return Meaning.UNKNOWN, words
 

@@ -1,4 +1,10 @@
-"""Reads the records of a CSV file."""
+"""Reads the records of a CSV file.
+
+The csv module doesn't report where a record begins, or whether a quote was ever closed. After a
+stray quote, the module reads the following records as part of one cell. Therefore a record of
+several lines is accepted only if its quotes are in the places that RFC 4180 requires. Otherwise the
+first line of the record is rejected, and the lines after it are parsed again.
+"""
 
 import csv
 from collections import deque
@@ -10,119 +16,130 @@ from services.subscriptions.imports.line_blocks import (
     MAX_LINE_CHARACTERS,
     SKIPPED,
     Block,
+    reject_long_line,
     split_lines,
-    too_long,
 )
 from services.subscriptions.imports.rows import RejectedRecord
 
-# The csv module tells neither where a record began nor whether a quote was ever closed, and after
-# one stray quote it reads the following records as part of a cell. A record of several lines is
-# accepted only if its quotes are where RFC 4180 puts them. Otherwise its first line is rejected,
-# and the lines after it are read again.
-
 MAX_RECORD_CHARACTERS = MAX_LINE_CHARACTERS
-
 MAX_RECORD_LINES = 10_000
-
-# Each stray quote costs a second read of as much text as one record may have. Beyond this number,
-# the reader continues after the swallowed lines, so its time stays in proportion to the file.
+# After each stray quote, up to ``MAX_RECORD_CHARACTERS`` are parsed again. After this number of
+# stray quotes, lines aren't parsed again, so that the time stays in proportion to the file's size.
 MAX_STRAY_QUOTES = 500
 
-# A line that no file has, since the decoder removes zeros.
+# A line that no file contains, because the decoder removes null characters.
 _END = "\0"
 
-# The csv module has one limit for the whole process; its default is below the bounds above.
+# The csv module has one limit for the whole process. Its default is below the limits above.
 csv.field_size_limit(4 * MAX_RECORD_CHARACTERS)
 
 Record = tuple[int, list[str]]
 
 
-class _Held(NamedTuple):
-    """Lines that the csv module has read and that may be needed again."""
+class _LineGroup(NamedTuple):
+    """Consecutive lines, with the number of the first line."""
 
     first: int
     lines: list[str]
 
 
-class DelimitedRecords:
-    """Records, each with the physical line where it begins, and rejected records."""
+class CsvRecords:
+    """The records of a CSV file, each with the physical line where it begins."""
 
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        self._again: list[list[str]] = []
-        self._held: deque[_Held] = deque()
+        # Lines that must be parsed again. The last group comes first.
+        self._unparsed: list[list[str]] = []
+        # The lines that the csv module has read since the start of the current record.
+        self._buffer: deque[_LineGroup] = deque()
+        # The line where the current record begins, and the line that the csv module reads next.
         self._start = 1
         self._next = 1
-        self._rescues = 0
-        self._ended = self._skipped = self._exhausted = False
+        self._stray_quotes = 0
+        self._has_ended = False
+        self._has_skipped_line = False
+        self._is_exhausted = False
 
     def __iter__(self) -> Iterator[Record | RejectedRecord]:
-        while not self._exhausted:
+        while not self._is_exhausted:
             yield from self._segment()
 
     def _segment(self) -> Iterator[Record | RejectedRecord]:
-        """The records up to the end of the file, a line that is too long, or a stray quote."""
+        """Yield the records before the next stray quote, too long line, or end of the file."""
         self._next = self._start
-        self._ended = False
-        self._held.clear()
-        before = self._start - 1
+        self._has_ended = False
+        self._buffer.clear()
+        line_before = self._start - 1
         lines = chain.from_iterable(self._feed())
         reader = csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True)
         for cells in reader:
-            if self._ended:
+            if self._has_ended:
                 break
-            start, after = self._start, before + reader.line_num + 1
-            may_rescue = after > start + 1 and self._rescues < MAX_STRAY_QUOTES
-            if may_rescue and self._has_stray_quote(after):
-                yield self._rescue()
+            start = self._start
+            after = line_before + reader.line_num + 1
+            is_multiline = after > start + 1
+            if (
+                is_multiline
+                and self._stray_quotes < MAX_STRAY_QUOTES
+                and self._has_stray_quote(after)
+            ):
+                yield self._reject_first_line()
                 return
             self._start = after
             if cells:
                 yield start, cells
         if cells != [_END]:
-            if self._rescues < MAX_STRAY_QUOTES:
-                yield self._rescue()
+            if self._stray_quotes < MAX_STRAY_QUOTES:
+                yield self._reject_first_line()
                 return
-            yield self._unclosed(self._start, self._lines(self._start + 1)[0])
+            yield self._unclosed_quote(self._start, self._lines_before(self._start + 1)[0])
         self._start = self._next
-        if self._skipped:
-            self._skipped = False
-            yield too_long(self._start)
+        if self._has_skipped_line:
+            self._has_skipped_line = False
+            yield reject_long_line(self._start)
             self._start += 1
 
     def _feed(self) -> Iterator[list[str]]:
-        """Lines for the csv module. The last one, ``_END``, shows whether a quote is still open."""
+        """Yield lines for the csv module.
+
+        The last line is ``_END``. If the csv module returns this line as a record, no quote is
+        open.
+        """
         while True:
-            while self._held and self._held[0].first + len(self._held[0].lines) <= self._start:
-                self._held.popleft()
-            held = self._lines(self._next)
-            if len(held) > MAX_RECORD_LINES or sum(map(len, held)) > MAX_RECORD_CHARACTERS:
+            while self._buffer and self._is_parsed(self._buffer[0]):
+                self._buffer.popleft()
+            record_lines = self._lines_before(self._next)
+            characters = sum(map(len, record_lines))
+            if len(record_lines) > MAX_RECORD_LINES or characters > MAX_RECORD_CHARACTERS:
                 break
-            if self._again:
-                lines = self._again.pop()
+            if self._unparsed:
+                lines = self._unparsed.pop()
             else:
-                block = None if self._skipped else next(self._blocks, None)
-                self._skipped = self._skipped or block is SKIPPED
-                self._exhausted = block is None and not self._skipped
+                block = None if self._has_skipped_line else next(self._blocks, None)
+                self._has_skipped_line = self._has_skipped_line or block is SKIPPED
+                self._is_exhausted = block is None and not self._has_skipped_line
                 if not isinstance(block, str):
                     break
                 lines = list(split_lines(block))
-            self._held.append(_Held(self._next, lines))
+            self._buffer.append(_LineGroup(self._next, lines))
             self._next += len(lines)
             yield lines
-        self._ended = True
+        self._has_ended = True
         yield [_END]
 
-    def _lines(self, after: int) -> list[str]:
-        """The current record's lines before line ``after``."""
-        found = []
-        for first, lines in self._held:
-            found += lines[max(0, self._start - first) : max(0, after - first)]
-        return found
+    def _is_parsed(self, group: _LineGroup) -> bool:
+        return group.first + len(group.lines) <= self._start
+
+    def _lines_before(self, after: int) -> list[str]:
+        """Return the lines of the current record before line ``after``."""
+        record_lines = []
+        for first, lines in self._buffer:
+            record_lines += lines[max(0, self._start - first) : max(0, after - first)]
+        return record_lines
 
     def _has_stray_quote(self, after: int) -> bool:
-        lines = self._lines(after)
+        lines = self._lines_before(after)
         strict = csv.reader(lines, delimiter=self._delimiter, skipinitialspace=True, strict=True)
         try:
             deque(strict, maxlen=0)
@@ -130,18 +147,18 @@ class DelimitedRecords:
             return True
         return False
 
-    def _rescue(self) -> RejectedRecord:
-        """Reject the first line of the current record; the lines after it are read again."""
-        self._rescues += 1
-        first, *rest = self._lines(self._next)
+    def _reject_first_line(self) -> RejectedRecord:
+        """Reject the first line of the current record, and parse the lines after it again."""
+        self._stray_quotes += 1
+        first_line, *other_lines = self._lines_before(self._next)
         line = self._start
         self._start += 1
-        if rest:
-            self._again.append(rest)
-        self._exhausted = False
-        return self._unclosed(line, first)
+        if other_lines:
+            self._unparsed.append(other_lines)
+        self._is_exhausted = False
+        return self._unclosed_quote(line, first_line)
 
-    def _unclosed(self, line: int, first: str) -> RejectedRecord:
-        (cells,) = csv.reader([first], delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
+    def _unclosed_quote(self, line: int, text: str) -> RejectedRecord:
+        (cells,) = csv.reader([text], delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
         reason = "A quote that opens here is not closed where its cell ends."
         return RejectedRecord(line, "row.unclosed_quote", reason, cells)

@@ -1,4 +1,13 @@
-"""Decodes the bytes of a file into text."""
+"""Decodes the bytes of a file into text.
+
+A byte-order mark determines the encoding. A file without a byte-order mark is UTF-16 if many bytes
+at even positions, or many at odd positions, are zero. In all other files, the encoding is UTF-8
+unless most characters beyond ASCII are invalid UTF-8. In that case, the module
+``encoding_detection`` detects the encoding, at first from the beginning of the file.
+
+A few invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can
+detect these bytes in an address. In names, ``repair_text`` decodes these bytes as Windows-1252.
+"""
 
 import codecs
 import re
@@ -6,48 +15,29 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from services.subscriptions.imports.containers import take_head
-from services.subscriptions.imports.encodings import (
-    WINDOWS_1252,
-    EncodingEvidence,
-    EncodingUnclear,
-)
+from services.subscriptions.imports.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.encoding_evidence import EncodingEvidence
+from services.subscriptions.imports.encodings import WINDOWS_1252
 
-# A byte-order mark decides the encoding. Without a byte-order mark, the file is UTF-16 if many
-# bytes at even positions, or many at odd positions, are zero. In all other files, the encoding is
-# UTF-8 unless most characters beyond ASCII are invalid UTF-8. In that case, the module
-# ``encodings`` detects the encoding, at first from the beginning of the file.
-#
-# A few invalid bytes in a UTF-8 file become lone surrogates in the text, so that ``is_damaged`` can
-# detect these bytes in an address. In names, ``repair_text`` decodes these bytes as Windows-1252.
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-
-# The least share of zeros on one side of the byte pairs: a few stray zeros are not UTF-16. Scripts
-# whose letters end in a zero byte put some zeros on the other side too.
-_ZEROS_OF_UTF16 = 0.2
-
-# Neither blanks nor what a tool uses as a separator or as the end of a file.
+# The minimum share of zeros at even or odd positions in UTF-16, so that a few stray zeros don't
+# count. In scripts with letters that end in a zero byte, the other positions have zeros too.
+_MIN_ZEROS_OF_UTF16 = 0.2
+# Error handlers of the decoders that keep undecodable bytes as lone surrogates.
+_ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
+# Control characters, except whitespace and characters that programs use as separators or as the end
+# of a file.
 _CONTROL = re.compile("[\0-\x08\x0e-\x19\x7f]")
-
 _DAMAGE = re.compile("[\udc80-\udcff\ufffd]")
-
-_AS_WINDOWS = {
+_AS_WINDOWS_1252 = {
     0xDC00 + byte: bytes([byte]).decode(WINDOWS_1252, "ignore") for byte in range(0x80, 0x100)
 }
-
-
-def is_damaged(text: str) -> bool:
-    return _DAMAGE.search(text) is not None
-
-
-def repair_text(text: str) -> str:
-    """``text``, with each undecodable byte read as Windows-1252."""
-    return text.translate(_AS_WINDOWS)
 
 
 class DecodedText:
@@ -67,32 +57,36 @@ class DecodedText:
         self.damaged = False
         self._is_named = named is not None
         # The number of characters beyond ASCII, and the number of bytes that are invalid UTF-8.
-        self._beyond_ascii = self._invalid = 0
+        self._beyond_ascii = 0
+        self._invalid = 0
         self._evidence = EncodingEvidence()
-        head, chunks = take_head(iter(chunks), head_bytes)
-        found, mark = _detect_unicode(head, named)
+        head, all_chunks = take_head(iter(chunks), head_bytes)
+        unicode_encoding, mark_bytes = _detect_unicode(head, named)
         # A byte-order mark proves the encoding. The zero bytes in UTF-16 text prove the encoding
         # too.
-        self._is_certain = mark > 0 or (found is not None and found != "utf-8")
-        self.encoding = named or found or WINDOWS_1252
-        first_line = head[mark:].decode(self.encoding, "replace").lstrip().partition("\n")[0]
+        self._is_certain = mark_bytes > 0 or unicode_encoding not in (None, "utf-8")
+        self.encoding = named or unicode_encoding or WINDOWS_1252
+        text = head[mark_bytes:].decode(self.encoding, "replace")
+        first_line = text.lstrip().partition("\n")[0]
         self.is_binary = _CONTROL.search(first_line) is not None
-        if not (named or found or self.is_binary):
-            self.encoding = _encoding_of_head(head, is_whole=len(head) < head_bytes)
-        self._chunks = chain([next(chunks)[mark:]], chunks)
+        if not (named or unicode_encoding or self.is_binary):
+            self.encoding = _detect_encoding(head, is_complete=len(head) < head_bytes)
+        self._chunks = chain([next(all_chunks)[mark_bytes:]], all_chunks)
 
     def __iter__(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)()
         is_settled = self._is_named or self._is_certain
         for chunk in chain(self._chunks, [None]):
-            data, is_end = chunk or b"", chunk is None
+            data = chunk or b""
+            is_end = chunk is None
             try:
                 text = decoder.decode(data, is_end)
                 is_valid = True
             except UnicodeDecodeError:
-                # The bytes that the decoder kept from the chunk before are still there.
-                is_valid, self.damaged = False, True
-                decoder.errors = _LENIENT.get(self.encoding, "replace")
+                # The decoder still has the bytes that it kept from the previous chunk.
+                is_valid = False
+                self.damaged = True
+                decoder.errors = _ERROR_HANDLERS.get(self.encoding, "replace")
                 text = decoder.decode(data, is_end)
                 decoder.errors = "strict"
             if not is_settled:
@@ -100,19 +94,6 @@ class DecodedText:
             if text := text.replace("\0", ""):
                 yield text
         self._evidence.end()
-
-    def _note(self, data: bytes, text: str, *, is_valid: bool) -> None:
-        if self.encoding != "utf-8":
-            self._evidence.note(data)
-        elif is_valid:
-            # In UTF-8, a character beyond ASCII has one to three extra bytes, so the count may be
-            # too high.
-            self._beyond_ascii += max(0, len(data) - len(text))
-            self._evidence.note(data if data.isascii() else b"\n")
-        else:
-            self._beyond_ascii += sum(not character.isascii() for character in text)
-            self._invalid += len(_DAMAGE.findall(text))
-            self._evidence.note(data)
 
     def settled_encoding(self) -> str:
         """Return the encoding found in the whole file. Call this method after the last chunk.
@@ -133,8 +114,28 @@ class DecodedText:
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)
 
+    def _note(self, data: bytes, text: str, *, is_valid: bool) -> None:
+        if self.encoding != "utf-8":
+            self._evidence.note(data)
+        elif is_valid:
+            # In UTF-8, a character beyond ASCII has one to three extra bytes, so the count may be
+            # too high.
+            self._beyond_ascii += max(0, len(data) - len(text))
+            self._evidence.note(data if data.isascii() else b"\n")
+        else:
+            self._beyond_ascii += sum(not character.isascii() for character in text)
+            self._invalid += len(_DAMAGE.findall(text))
+            self._evidence.note(data)
 
-_LENIENT = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
+
+def is_damaged(text: str) -> bool:
+    """Return whether the text contains bytes that could not be decoded."""
+    return _DAMAGE.search(text) is not None
+
+
+def repair_text(text: str) -> str:
+    """Return the text with each undecodable byte decoded as Windows-1252."""
+    return text.translate(_AS_WINDOWS_1252)
 
 
 def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
@@ -143,14 +144,15 @@ def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
     The encoding is ``None`` if the file doesn't have a Unicode encoding. ``named``: the encoding
     that the owner set.
     """
-    for mark, encoding in _MARKS:
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if head.startswith(mark) and named in (None, encoding):
             return encoding, len(mark)
     if pairs := len(head) // 2:
-        even, odd = head[0::2].count(0) / pairs, head[1::2].count(0) / pairs
-        if odd > max(_ZEROS_OF_UTF16, 2 * even):
+        even = head[0::2].count(0) / pairs
+        odd = head[1::2].count(0) / pairs
+        if odd > max(_MIN_ZEROS_OF_UTF16, 2 * even):
             return "utf-16-le", 0
-        if even > max(_ZEROS_OF_UTF16, 2 * odd):
+        if even > max(_MIN_ZEROS_OF_UTF16, 2 * odd):
             return "utf-16-be", 0
     text, _ = codecs.utf_8_decode(head, "surrogateescape", False)
     beyond_ascii = sum(not character.isascii() for character in text)
@@ -158,19 +160,19 @@ def _detect_unicode(head: bytes, named: str | None) -> tuple[str | None, int]:
     return (None if invalid * 2 > beyond_ascii else "utf-8"), 0
 
 
-def _encoding_of_head(head: bytes, *, is_whole: bool) -> str:
+def _detect_encoding(head: bytes, *, is_complete: bool) -> str:
     """Detect a file's non-Unicode encoding from ``head``, the first bytes of the file.
 
     Raises ``EncodingUnclear`` if the head is the whole file and several encodings remain possible.
     """
     evidence = EncodingEvidence()
     evidence.note(head)
-    if is_whole:
+    if is_complete:
         evidence.end()
     try:
         return evidence.decide()
     except EncodingUnclear:
-        if is_whole:
+        if is_complete:
             raise
         # The encoding is provisional, because later parts of the file may help to detect the right
         # encoding.

@@ -8,29 +8,32 @@ from typing import NamedTuple
 
 from services.subscriptions.imports.column_vocabulary import COLUMNS
 from services.subscriptions.imports.consent_words import is_exact_word
-from services.subscriptions.imports.known_words import key
+from services.subscriptions.imports.known_words import normalise_word
 from services.subscriptions.imports.line_blocks import split_lines
 
 DELIMITERS = (",", ";", "\t", "|")
-
 SAMPLE_RECORDS = 100
-
 # Some exports have one or two titles above the header.
 MAX_TITLE_LINES = 10
-
 # No address is longer (RFC 5321), so longer cells need not be searched.
 MAX_ADDRESS_CHARACTERS = 254
 
-_DECLARED = re.compile(r"\ufeff?\"?sep=(.)\"?(?:\r\n?|\n)", re.IGNORECASE)
-
+# The first line with which a file declares its delimiter, as Excel reads it.
+_DECLARATION = re.compile(r"\ufeff?\"?sep=(.)\"?(?:\r\n?|\n)", re.IGNORECASE)
 _ADDRESS = re.compile(r"'?[^\s@,;|<>\"]+@[^\s@,;|<>\"]+\.[^\s@,;|<>\"]+\Z")
+
+Record = Sequence[str]
 
 
 class Dialect(NamedTuple):
-    """The form of the records; ``email`` is the column with addresses in most of its cells.
+    """The dialect of a file, and a sample of its records.
 
-    ``delimiter`` is ``None`` for JSON Lines, and ``header_line`` without a header. No line up to
-    ``skip_through`` is a member.
+    Attributes:
+        delimiter: the delimiter of a CSV file; ``None`` for JSON Lines.
+        sample: the first records below the header.
+        email: the column with addresses in most of its cells, if there is one.
+        header_line: the line of the header; ``None`` if the file has no header.
+        skip_through: rows begin after this line.
     """
 
     delimiter: str | None
@@ -41,103 +44,123 @@ class Dialect(NamedTuple):
     skip_through: int = 0
 
 
-def looks_like_address(cell: str) -> bool:
-    return len(cell) <= MAX_ADDRESS_CHARACTERS and _ADDRESS.match(cell.strip()) is not None
-
-
-def sniff_dialect(
-    text: str, *, whole: bool, mapping: Mapping[str, str], filename: str | None
+def detect_csv_dialect(
+    text: str, *, is_complete: bool, mapping: Mapping[str, str], filename: str | None
 ) -> Dialect:
-    """The dialect of the file. ``whole``: the text is the whole file, not only its beginning."""
-    declared = _DECLARED.match(text)
-    preferred = "\t" if (filename or "").lower().endswith((".tsv", ".tab")) else ","
-    found = {
-        delimiter: _records(text, delimiter, whole=whole)
-        for delimiter in ([declared[1]] if declared else DELIMITERS)
+    """Return the dialect of a CSV file.
+
+    ``text``: the text of the file, or its beginning if ``is_complete`` is false. ``mapping``: the
+    columns that the owner named.
+    """
+    declaration = _DECLARATION.match(text)
+    usual_delimiter = "\t" if (filename or "").lower().endswith((".tsv", ".tab")) else ","
+    # The records by their lines, for each delimiter.
+    candidates = {
+        delimiter: _parse_sample(text, delimiter, is_complete=is_complete)
+        for delimiter in ([declaration[1]] if declaration else DELIMITERS)
     }
-
-    def rank(delimiter: str) -> tuple[float, float, int, bool]:
-        """By records with an address or a known header, then by evenness, then by width."""
-        records = [*found[delimiter].values()]
-        if not records:
-            return 0, 0, 0, delimiter == preferred
-        known = any(_has_email_name(cells) for cells in records[:MAX_TITLE_LINES])
-        addressed = sum(any(map(looks_like_address, cells)) for cells in records) / len(records)
-        width, count = Counter(map(len, records)).most_common(1)[0]
-        even = count / len(records) if width > 1 else 0
-        return known + addressed, even, width, delimiter == preferred
-
-    delimiter = max(found, key=rank)
-    skip = 1 if declared else 0
-    lines, records = [*found[delimiter]][skip:], [*found[delimiter].values()][skip:]
-    at = _header_at(records, mapping)
-    if at is None:
-        email = find_email_column(records)
-        return Dialect(delimiter, _made_up(records, email), records, email, skip_through=skip)
-    header, below = records[at], records[at + 1 :]
-    # A header of several lines is skipped as a whole, since its record begins at this line.
-    return Dialect(delimiter, header, below, find_email_column(below), lines[at], lines[at])
-
-
-def _records(text: str, delimiter: str, *, whole: bool) -> dict[int, list[str]]:
-    """The first records that are not blank, by their lines."""
-    reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
-    found: dict[int, list[str]] = {}
-    line = 1
-    for cells in reader:
-        if any(cell.strip() for cell in cells):
-            found[line] = cells
-        line = reader.line_num + 1
-        if len(found) == SAMPLE_RECORDS:
-            return found
-    if not whole and len(found) > 1:
-        found.popitem()
-    return found
-
-
-def _has_email_name(cells: Sequence[str]) -> bool:
-    return any(key(cell) in COLUMNS["email"] for cell in cells)
-
-
-def _header_at(records: Sequence[Sequence[str]], mapping: Mapping[str, str]) -> int | None:
-    """The index of the header; ``None`` when the first record is a member already."""
-    for at, cells in enumerate(records[:MAX_TITLE_LINES]):
-        if _has_email_name(cells) or any(name in mapping for name in cells if name):
-            return at
-        if any(map(looks_like_address, cells)):
-            # Only the record above an address, with as many cells, can be the header.
-            return at - 1 if at and len(records[at - 1]) == len(cells) else None
-    return 0 if records else None
-
-
-def find_email_column(records: Sequence[Sequence[str]]) -> int | None:
-    """The column with addresses in most of its cells."""
-    found = Counter(
-        index for cells in records for index, cell in enumerate(cells) if looks_like_address(cell)
+    delimiter = max(
+        candidates, key=lambda each: (*_rank([*candidates[each].values()]), each == usual_delimiter)
     )
-    if not found:
+    declaration_lines = 1 if declaration else 0
+    lines = [*candidates[delimiter]][declaration_lines:]
+    records = [*candidates[delimiter].values()][declaration_lines:]
+    position = _find_header(records, mapping)
+    if position is None:
+        email = find_email_column(records)
+        header = _invent_header(records, email)
+        return Dialect(delimiter, header, records, email, skip_through=declaration_lines)
+    sample = records[position + 1 :]
+    # A header that spans several lines is skipped as a whole, because its record begins here.
+    line = lines[position]
+    return Dialect(delimiter, records[position], sample, find_email_column(sample), line, line)
+
+
+def find_email_column(records: Sequence[Record]) -> int | None:
+    """Return the column with addresses in at least half of its cells, or ``None``."""
+    addresses = Counter(
+        index for cells in records for index, cell in enumerate(cells) if _is_like_address(cell)
+    )
+    if not addresses:
         return None
-    index, count = found.most_common(1)[0]
+    index, count = addresses.most_common(1)[0]
     return index if count * 2 >= len(records) else None
 
 
-def widened(header: Sequence[str], width: int) -> list[str]:
-    """``header``, with names for columns that it lacks."""
+def extend_header(header: Sequence[str], width: int) -> list[str]:
+    """Return the header with names such as "column 3" for the columns that it lacks."""
     return [*header, *(f"column {index + 1}" for index in range(len(header), width))]
 
 
-def _made_up(records: Sequence[Sequence[str]], email: int | None) -> list[str]:
-    """A header for records without one. A single column beside the addresses may be the name."""
-    names = widened((), max(map(len, records), default=0))
+def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, list[str]]:
+    """Return the first records that aren't blank, by the lines where they begin."""
+    reader = csv.reader(iter(split_lines(text)), delimiter=delimiter, skipinitialspace=True)
+    records: dict[int, list[str]] = {}
+    line = 1
+    for cells in reader:
+        if any(cell.strip() for cell in cells):
+            records[line] = cells
+        line = reader.line_num + 1
+        if len(records) == SAMPLE_RECORDS:
+            return records
+    if not is_complete and len(records) > 1:
+        # The last record may be cut off.
+        records.popitem()
+    return records
+
+
+def _rank(records: Sequence[Record]) -> tuple[float, float, int]:
+    """Return a rank that is highest for the records that the right delimiter yields.
+
+    Records with addresses, or with a known header, count most. An equal number of cells in all
+    records comes second, and the number of cells comes third.
+    """
+    if not records:
+        return 0, 0, 0
+    has_known_header = any(_has_email_header(cells) for cells in records[:MAX_TITLE_LINES])
+    with_address = sum(any(map(_is_like_address, cells)) for cells in records) / len(records)
+    width, count = Counter(map(len, records)).most_common(1)[0]
+    evenness = count / len(records) if width > 1 else 0
+    return has_known_header + with_address, evenness, width
+
+
+def _find_header(records: Sequence[Record], mapping: Mapping[str, str]) -> int | None:
+    """Return the position of the header, or ``None`` if the first record isn't a header."""
+    for position, cells in enumerate(records[:MAX_TITLE_LINES]):
+        if _has_email_header(cells) or any(name in mapping for name in cells if name):
+            return position
+        if any(map(_is_like_address, cells)):
+            # Only the record before the first address can be the header, and only if it has as many
+            # cells.
+            has_header = position and len(records[position - 1]) == len(cells)
+            return position - 1 if has_header else None
+    return 0 if records else None
+
+
+def _has_email_header(cells: Record) -> bool:
+    return any(normalise_word(cell) in COLUMNS["email"] for cell in cells)
+
+
+def _is_like_address(cell: str) -> bool:
+    return len(cell) <= MAX_ADDRESS_CHARACTERS and _ADDRESS.match(cell.strip()) is not None
+
+
+def _invent_header(records: Sequence[Record], email: int | None) -> list[str]:
+    """Return a header for a file without a header.
+
+    If the file has only one column next to the addresses, this column may hold the name.
+    """
+    header = extend_header((), max(map(len, records), default=0))
     if email is None:
-        return names
-    names[email] = "email"
-    others = [index for index in range(len(names)) if index != email]
+        return header
+    header[email] = "email"
+    others = [index for index in range(len(header)) if index != email]
     if len(others) == 1:
         cells = [record[others[0]] for record in records if others[0] < len(record)]
         is_status = all(is_exact_word(cell) for cell in cells if cell.strip())
-        if not is_status and not any(
-            each.isdecimal() or each in "@:/" for cell in cells for each in cell
-        ):
-            names[others[0]] = "name"
-    return names
+        has_other_characters = any(
+            character.isdecimal() or character in "@:/" for cell in cells for character in cell
+        )
+        if not is_status and not has_other_characters:
+            header[others[0]] = "name"
+    return header

@@ -6,58 +6,57 @@ from collections.abc import Iterable
 from models import FieldType, MemberField
 from services.subscriptions import fields
 from services.subscriptions.export_sheets import bare_cell
-from services.subscriptions.fields import (
-    FieldValue,
-)
+from services.subscriptions.fields import FieldValue
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_vocabulary import BOOLEANS
 from services.subscriptions.imports.dates import is_written_date
-from services.subscriptions.imports.known_words import key
+from services.subscriptions.imports.known_words import normalise_word
 
 MAX_CELL_CHARACTERS_SHOWN = 40
 
-# Numbers that are written as we write them: in another form, such as that of a postal code or of a
-# telephone number, signs or zeros would be lost.
+# Numbers whose text is the same after a conversion to a number. Postal codes and telephone numbers
+# may have signs or zeros that the conversion would lose.
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,9})(\.\d{0,4}[1-9])?\Z", re.ASCII)
-
-# Amounts with a decimal comma; "1,2" may be a list.
+# Amounts with a decimal comma and two decimal places. "1,2" may be a list.
 _AMOUNT = re.compile(r"-?(0|[1-9]\d{0,9}|[1-9]\d{0,2}(\.\d{3})+),\d\d\Z", re.ASCII)
 
 
-def read_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -> FieldValue | None:
-    """The value of a cell of this column as the field stores it; ``None`` for a blank one.
+def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -> FieldValue | None:
+    """Return the value of a cell in the form in which the field stores it.
 
-    Raises ``ValueError``, whose text is the rule.
+    Return ``None`` for a blank cell. ``index``: the column of the cell.
+
+    Raises ``ValueError`` with the rule that the cell breaks.
     """
     text = bare_cell(cell).strip()
     if not text:
         return None
     if field.type == FieldType.DATE:
-        moment = forms.moment(index, text)
+        moment = forms.parse_date(index, text)
         return None if moment is None else fields.stored(field, moment.date().isoformat())
     if field.type == FieldType.NUMBER:
-        text = forms.number(index, text)
-    elif field.type == FieldType.BOOLEAN and (word := key(text)) in BOOLEANS:
+        text = forms.normalise_number(index, text)
+    elif field.type == FieldType.BOOLEAN and (word := normalise_word(text)) in BOOLEANS:
         return BOOLEANS[word]
     return fields.stored_of_text(field, text)
 
 
-def cell_shown(cell: str) -> str:
-    """The cell as an error names it."""
+def abbreviate_cell(cell: str) -> str:
+    """Return the beginning of the cell, for an error message."""
     text = bare_cell(cell).strip()
-    shown = text[:MAX_CELL_CHARACTERS_SHOWN]
-    return shown + "…" if len(text) > len(shown) else shown
+    beginning = text[:MAX_CELL_CHARACTERS_SHOWN]
+    return beginning + "…" if len(text) > len(beginning) else beginning
 
 
 def guess_type(cells: Iterable[str]) -> FieldType:
-    """The type of which all these cells are written values; text where they don't agree."""
-    seen = {text for cell in cells if (text := bare_cell(cell).strip())}
-    if not seen:
+    """Return the type that fits all of these cells, or text if no other type fits."""
+    texts = {text for cell in cells if (text := bare_cell(cell).strip())}
+    if not texts:
         return FieldType.TEXT
-    if all(map(_PLAIN_NUMBER.match, seen)) or all(map(_AMOUNT.match, seen)):
+    if all(map(_PLAIN_NUMBER.match, texts)) or all(map(_AMOUNT.match, texts)):
         return FieldType.NUMBER
-    if all(map(is_written_date, seen)):
+    if all(map(is_written_date, texts)):
         return FieldType.DATE
-    if all(key(text) in BOOLEANS for text in seen):
+    if all(normalise_word(text) in BOOLEANS for text in texts):
         return FieldType.BOOLEAN
     return FieldType.TEXT

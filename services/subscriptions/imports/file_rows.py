@@ -17,7 +17,7 @@ from models import MemberImport
 from services.subscriptions.imports import chunks
 from services.subscriptions.imports.chunks import Chunk, PendingChunk, rows_per_batch
 from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
-from services.subscriptions.imports.encodings import EncodingUnclear
+from services.subscriptions.imports.encoding_detection import EncodingUnclear
 from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.judging import judge_rows
 from services.subscriptions.imports.opened_file import open_file, readings_by_encoding

@@ -1,4 +1,11 @@
-"""Opens the rows of an imported file in any supported format."""
+"""Opens an imported file in any supported format, and returns its rows.
+
+    file → container → encoding → blocks of lines → dialect → records → rows
+
+Each step pulls from the step before it, and holds a limited part of the file in memory. A record
+that can't be read becomes a ``RejectedRecord``. If the file as a whole can't be read, a
+``DomainError`` with a code ``import.…`` is raised.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,30 +15,59 @@ from core.errors import imports as errors
 from core.languages.shown_lines import strip_unseen
 from models import FieldType
 from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.column_layout import ColumnLayout, columns_shown, detect_layout
-from services.subscriptions.imports.consent_columns import add_consent_columns, refuse_unclear
-from services.subscriptions.imports.consent_readings import ConsentReadings
+from services.subscriptions.imports.column_layout import (
+    ColumnLayout,
+    describe_columns,
+    detect_layout,
+)
+from services.subscriptions.imports.consent_columns import (
+    add_consent_columns,
+    refuse_unclear_columns,
+)
+from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.containers import Source, open_container
-from services.subscriptions.imports.csv_reader import DelimitedRecords
+from services.subscriptions.imports.csv_reader import CsvRecords
 from services.subscriptions.imports.decoded_text import DecodedText, repair_text
-from services.subscriptions.imports.dialect import Dialect, sniff_dialect, widened
-from services.subscriptions.imports.json_lines_reader import cells, header, objects, sniff
-from services.subscriptions.imports.line_blocks import Block, blocks
-from services.subscriptions.imports.member_names import settle_columns
+from services.subscriptions.imports.dialect import Dialect, detect_csv_dialect, extend_header
+from services.subscriptions.imports.json_lines_reader import (
+    arrange_cells,
+    detect_json_lines,
+    list_keys,
+    read_objects,
+)
+from services.subscriptions.imports.line_blocks import Block, cut_blocks
+from services.subscriptions.imports.member_names import assign_name_column
 from services.subscriptions.imports.row_mapper import RowMapper
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
+
+# The number of bytes from which the encoding, the dialect and the header are detected.
+HEAD_BYTES = 64 * 1024
+
+# The roles of columns in files of suppressions, bounces and complaints.
+_ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
+
+Outcome = MemberRow | RejectedRecord | None
+Records = Sequence[Sequence[str]]
+# Assigns columns of the layout to the owner's fields. The records are a sample from the beginning
+# of the file. When later records add columns, the function is called again without records.
+FindFields = Callable[[ColumnLayout, Records], None]
+# Receives the header and a sample of the records before the roles of the columns are known.
+NoteHeader = Callable[[Sequence[str], Records], None]
 
 
 @dataclass(frozen=True)
 class FileDescription:
-    """The recognised form of a file.
+    """The detected format of a file.
 
-    ``product``: the one whose export the file is, if its header shows it. ``columns``: each role,
-    with the names of the columns that have it.
+    Attributes:
+        container: ``plain``, ``gzip`` or ``zip``.
+        format: ``csv`` or ``jsonl``.
+        product: the product that exported the file, if the header identifies the product.
+        columns: maps each role to the names of its columns.
     """
 
-    container: str  # plain, gzip or zip
-    format: str  # csv or jsonl
+    container: str
+    format: str
     encoding: str
     delimiter: str | None
     header_line: int | None
@@ -39,198 +75,249 @@ class FileDescription:
     columns: Mapping[str, Sequence[str]]
 
 
-# The roles of columns in files of suppressions, bounces and complaints.
-_ROLES_OF_ADDRESSES = ("email", "name", "first_name", "last_name")
-
-# File → container → encoding → lines → records → members: each step pulls from the step before it
-# and holds a bounded piece. A record that can't be read becomes a ``RejectedRecord`` with its line.
-# When the file as a whole can't be read, a ``DomainError`` with a code ``import.…`` is raised.
-
-Outcome = MemberRow | RejectedRecord | None
-
-# Given a layout and some records of the file before its rows are read, says which of its columns
-# hold fields; called again when later records have more columns, without records.
-FindFields = Callable[[ColumnLayout, Sequence[Sequence[str]]], None]
-
-# Given the names of the columns and some records, before it is known what the columns are.
-NoteHeader = Callable[[Sequence[str], Sequence[Sequence[str]]], None]
-
-# The bytes from which encoding, delimiter and header are recognised.
-HEAD_BYTES = 64 * 1024
-
-
 @dataclass(frozen=True)
-class MemberReader:
-    """Rows and rejected records in the order of the file. Can be iterated once.
+class RowReader:
+    """The rows and rejected records of a file, in the order of the file. Can be iterated once.
 
-    ``sample`` has some of the file's records. In JSON Lines, later records may add columns to
+    ``sample`` contains some records of the file. In JSON Lines, later records may add columns to
     ``header``. The records in the sample don't have these columns.
     """
 
     outcomes: Iterator[Outcome]
     text: DecodedText
     header: list[str]
-    sample: Sequence[Sequence[str]]
+    sample: Records
     description: FileDescription
 
     def __iter__(self) -> Iterator[MemberRow | RejectedRecord]:
-        for one in self.outcomes:
-            if isinstance(one, RejectedRecord) and self.text.damaged:
-                # A lone surrogate can't be encoded again.
-                yield one._replace(cells=[repair_text(cell) for cell in one.cells])
-            elif one is not None:
-                yield one
+        for outcome in self.outcomes:
+            if isinstance(outcome, RejectedRecord) and self.text.damaged:
+                # The cells may contain lone surrogates, which can't be encoded.
+                yield outcome._replace(cells=[repair_text(cell) for cell in outcome.cells])
+            elif outcome is not None:
+                yield outcome
 
 
-def pass_over(_: object, __: object) -> None:
-    """Find no field, and note no header: that of a file that is refused is of no use."""
+def ignore_columns(_: object, __: object) -> None:
+    """Do nothing: the ``FindFields`` and ``NoteHeader`` of callers that need neither."""
 
 
-def open_rows(
+def open_member_rows(
     source: Source,
     filename: str | None = None,
     mapping: Mapping[str, str] | None = None,
-    find_fields: FindFields = pass_over,
-    note_header: NoteHeader = pass_over,
+    find_fields: FindFields = ignore_columns,
+    note_header: NoteHeader = ignore_columns,
     *,
     forms: ColumnForms | None = None,
-    readings: ConsentReadings | None = None,
-    of_members: bool = True,
+    consent: ConsentInterpreter | None = None,
     encoding: str | None = None,
-) -> MemberReader:
-    """Recognise the form of the file, and begin to read it.
+) -> RowReader:
+    """Detect the format of a file of members, and return its rows.
 
-    ``source`` needs ``seek`` and ``tell`` for a zip (see ``ranged_file``), otherwise only ``read``.
-    ``mapping`` names columns, or their indexes from 0, and the role of each: one of
-    ``columns.ROLES``, or a field. It wins over the header. ``forms`` learns how the columns write
-    dates and numbers, and ``readings`` how to interpret consent columns. ``of_members`` is false
-    for files of suppressions, bounces and complaints, which have no consent columns. If
-    ``encoding`` is ``None``, the reader detects the encoding.
+    Args:
+        source: the file. A zip file needs ``seek`` and ``tell`` (see ``ranged_file``). For other
+            files, ``read`` is enough.
+        mapping: maps columns to the roles or fields that the owner assigned. A column is named by
+            its header or by its index from 0. The mapping takes precedence over the header.
+        forms: detects how columns write dates and numbers.
+        consent: interprets the consent columns.
+        encoding: the encoding that the owner chose; ``None`` to detect the encoding.
 
     Raises ``EncodingUnclear``, ``import.empty``, ``import.no_email_column``,
     ``import.unknown_format``, ``import.mapping_…``, ``import.column_ambiguous``,
     ``import.status_values``, ``import.json_array``, ``import.no_readable_row``, and the errors of
-    ``find_fields``. The errors of ``open_container`` may be raised here or later, while rows are
-    read.
+    ``find_fields``. The errors of ``open_container`` may also be raised later, while rows are read.
     """
+    file = _open_file(source, filename, mapping, encoding)
+    sample = file.dialect.sample
+    note_header(file.dialect.header, sample)
+    interpreter = consent or ConsentInterpreter()
+
+    def add_consent(layout: ColumnLayout) -> None:
+        add_consent_columns(layout)
+        refuse_unclear_columns(layout, interpreter.unclear_columns(layout, sample))
+        interpreter.decide(layout, sample)
+
+    layouts = _LayoutDetector(file.dialect, mapping, add_consent, find_fields)
+    return _read_rows(file, layouts, forms or ColumnForms(), interpreter)
+
+
+def open_suppression_rows(
+    source: Source,
+    filename: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    *,
+    encoding: str | None = None,
+) -> RowReader:
+    """Detect the format of a file of suppressions, bounces or complaints, and return its rows.
+
+    Only the columns with addresses and names have roles. The module ``suppression_files``
+    interprets the other columns. Parameters and errors are as in ``open_member_rows``.
+    """
+    file = _open_file(source, filename, mapping, encoding)
+    layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)
+    return _read_rows(file, layouts, ColumnForms(), ConsentInterpreter())
+
+
+@dataclass(frozen=True)
+class _OpenFile:
+    """A file whose dialect was detected, but whose columns don't have roles yet."""
+
+    container: str
+    text: DecodedText
+    dialect: Dialect
+    blocks: Iterator[Block]
+
+
+class _LayoutDetector:
+    """Detects the layout of a file, and detects it again when later records add columns.
+
+    Args:
+        interpret_columns: adds, changes or removes roles of the layout.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        mapping: Mapping[str, str] | None,
+        interpret_columns: Callable[[ColumnLayout], None],
+        find_fields: FindFields,
+    ) -> None:
+        self._mapping = mapping
+        self._sample = dialect.sample
+        self._interpret_columns = interpret_columns
+        self._find_fields = find_fields
+        self.layout = self._detect(dialect.header)
+        self.email = self._find_email(dialect)
+        interpret_columns(self.layout)
+        find_fields(self.layout, self._sample)
+        # The columns found so far. The caller keeps this list, so later columns are added in place.
+        self.header = [*self.layout.header]
+
+    def extend(self, header: Sequence[str]) -> ColumnLayout:
+        """Return the layout for a header with more columns."""
+        layout = self._detect(header)
+        layout.roles["email"] = self.layout.of("email")
+        layout.fields = dict(self.layout.fields)
+        self._interpret_columns(layout)
+        self._find_fields(layout, ())
+        self.layout = layout
+        self.header[:] = layout.header
+        return layout
+
+    def _detect(self, header: Sequence[str]) -> ColumnLayout:
+        layout = detect_layout(header, self._mapping)
+        assign_name_column(layout, self._mapping, self._sample)
+        return layout
+
+    def _find_email(self, dialect: Dialect) -> int:
+        """Return the column of addresses, found by the mapping, by its header, or by its cells."""
+        email = self.layout.first("email")
+        if email is None:
+            if dialect.email is None:
+                raise errors.IMPORT_NO_EMAIL_COLUMN(columns=describe_columns(dialect.header))
+            email = dialect.email
+            self.layout.add("email", email)
+            # The records may have more columns than the header, and one of these may be the column
+            # of addresses.
+            self.layout.header = extend_header(dialect.header, email + 1)
+        return email
+
+
+def _open_file(
+    source: Source, filename: str | None, mapping: Mapping[str, str] | None, encoding: str | None
+) -> _OpenFile:
     container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES, encoding)
-    sample, whole, everything = _head(blocks(text))
-    dialect = sniff(sample) or sniff_dialect(
-        sample, whole=whole, mapping=mapping or {}, filename=filename
+    sample, is_complete, blocks = _take_sample(cut_blocks(text))
+    dialect = detect_json_lines(sample) or detect_csv_dialect(
+        sample, is_complete=is_complete, mapping=mapping or {}, filename=filename
     )
     if text.is_binary and dialect.delimiter and dialect.email is None:
-        # Its bytes are no names of columns.
+        # The bytes of a binary file don't name columns.
         raise errors.IMPORT_UNKNOWN_FORMAT(what="a binary file, not a table")
-    note_header(dialect.header, dialect.sample)
-    layout, email = _layout(dialect, mapping)
-    readings = readings or ConsentReadings()
-    if of_members:
-        _add_consent(layout, readings, dialect.sample)
-    else:
-        layout.roles = {role: layout.of(role) for role in _ROLES_OF_ADDRESSES}
-    find_fields(layout, dialect.sample)
-    forms = forms or ColumnForms()
+    return _OpenFile(container, text, dialect, blocks)
+
+
+def _take_sample(blocks: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
+    """Return the text of the first blocks, whether they are the whole file, and all blocks.
+
+    Raises ``import.empty``.
+    """
+    first_blocks: list[Block] = []
+    characters = 0
+    while characters < HEAD_BYTES // 4 and (block := next(blocks, None)) is not None:
+        first_blocks.append(block)
+        characters += len(block) if isinstance(block, str) else 0
+    is_complete = characters < HEAD_BYTES // 4
+    if is_complete and not any(
+        not isinstance(block, str) or strip_unseen(block) for block in first_blocks
+    ):
+        raise errors.IMPORT_EMPTY()
+    sample = repair_text("".join(block for block in first_blocks if isinstance(block, str)))
+    return sample, is_complete, chain(first_blocks, blocks)
+
+
+def _keep_address_roles(layout: ColumnLayout) -> None:
+    layout.roles = {role: layout.of(role) for role in _ADDRESS_ROLES}
+
+
+def _read_rows(
+    file: _OpenFile, layouts: _LayoutDetector, forms: ColumnForms, consent: ConsentInterpreter
+) -> RowReader:
+    dialect = file.dialect
+    layout = layouts.layout
     forms.learn(layout.dates(), layout.of_type(FieldType.NUMBER), dialect.sample)
-    columns = [*layout.header]
+
+    def mapper_for(layout: ColumnLayout) -> RowMapper:
+        return RowMapper(layout, layouts.email, forms, consent.reader(layout))
+
     if dialect.delimiter is None:
-
-        def grow(names: Sequence[str], before: ColumnLayout) -> ColumnLayout:
-            """Return the layout of a file of which later records have more columns."""
-            grown = detect_layout(names, mapping)
-            settle_columns(grown, mapping, dialect.sample)
-            grown.roles["email"], grown.fields = before.of("email"), dict(before.fields)
-            if of_members:
-                _add_consent(grown, readings, dialect.sample)
-            else:
-                grown.roles = {role: grown.of(role) for role in _ROLES_OF_ADDRESSES}
-            find_fields(grown, ())
-            columns[:] = grown.header
-            return grown
-
-        def map_rows(layout: ColumnLayout) -> RowMapper:
-            return RowMapper(layout, email, forms, readings.reader(layout))
-
-        rows = _json_rows(everything, layout, map_rows, grow)
+        outcomes = _map_objects(file.blocks, layouts, mapper_for)
     else:
-        make = RowMapper(layout, email, forms, readings.reader(layout)).make
-        rows = (
-            each if isinstance(each, RejectedRecord) else make(*each, damaged=text.damaged)
-            for each in DelimitedRecords(everything, dialect.delimiter or "")
-            if each[0] > dialect.skip_through
-        )
+        outcomes = _map_csv(file, dialect.delimiter, mapper_for(layout))
     description = FileDescription(
-        container=container,
+        container=file.container,
         format="csv" if dialect.delimiter else "jsonl",
-        encoding=text.encoding,
+        encoding=file.text.encoding,
         delimiter=dialect.delimiter,
         header_line=dialect.header_line,
         product=layout.product,
         columns=layout.described(),
     )
-    return MemberReader(rows, text, columns, dialect.sample, description)
+    return RowReader(outcomes, file.text, layouts.header, dialect.sample, description)
 
 
-def _head(unread: Iterator[Block]) -> tuple[str, bool, Iterator[Block]]:
-    """The text of the first blocks, whether they are the whole file, and all blocks.
-
-    Raises ``import.empty``.
-    """
-    head: list[Block] = []
-    characters = 0
-    while characters < HEAD_BYTES // 4 and (block := next(unread, None)) is not None:
-        head.append(block)
-        characters += len(block) if isinstance(block, str) else 0
-    whole = characters < HEAD_BYTES // 4
-    if whole and not any(not isinstance(block, str) or strip_unseen(block) for block in head):
-        raise errors.IMPORT_EMPTY()
-    sample = repair_text("".join(block for block in head if isinstance(block, str)))
-    return sample, whole, chain(head, unread)
+def _map_csv(file: _OpenFile, delimiter: str, mapper: RowMapper) -> Iterator[Outcome]:
+    text = file.text
+    skip_through = file.dialect.skip_through
+    for record in CsvRecords(file.blocks, delimiter):
+        if record[0] > skip_through:
+            if isinstance(record, RejectedRecord):
+                yield record
+            else:
+                yield mapper.map_record(*record, damaged=text.damaged)
 
 
-def _layout(dialect: Dialect, mapping: Mapping[str, str] | None) -> tuple[ColumnLayout, int]:
-    """The layout, and the column of addresses: by the mapping, by name, or by its cells."""
-    layout = detect_layout(dialect.header, mapping)
-    settle_columns(layout, mapping, dialect.sample)
-    email = layout.first("email")
-    if email is None:
-        if dialect.email is None:
-            raise errors.IMPORT_NO_EMAIL_COLUMN(columns=columns_shown(dialect.header))
-        email = dialect.email
-        layout.add("email", email)
-        # The records may have more columns than the header, and the addresses beyond it.
-        layout.header = widened(dialect.header, email + 1)
-    return layout, email
-
-
-def _add_consent(
-    layout: ColumnLayout, readings: ConsentReadings, sample: Sequence[Sequence[str]]
-) -> None:
-    """Find the consent columns; raises ``import.column_ambiguous``, ``import.status_values``."""
-    add_consent_columns(layout)
-    refuse_unclear(layout, readings.unclear_columns(layout, sample))
-    readings.decide(layout, sample)
-
-
-def _json_rows(
-    everything: Iterable[Block],
-    layout: ColumnLayout,
-    map_rows: Callable[[ColumnLayout], RowMapper],
-    grow: Callable[[Sequence[str], ColumnLayout], ColumnLayout],
+def _map_objects(
+    blocks: Iterable[Block],
+    layouts: _LayoutDetector,
+    mapper_for: Callable[[ColumnLayout], RowMapper],
 ) -> Iterator[Outcome]:
-    """The rows. Keys that come later, such as the time when a person left, are columns as well."""
-    names = [*layout.header]
-    known = set(names)
-    mapper = map_rows(layout)
-    for found in objects(everything):
-        if isinstance(found, RejectedRecord):
-            yield found
+    """Yield the rows of JSON Lines. Keys that first appear in later objects become columns too."""
+    header = [*layouts.header]
+    known_keys = set(header)
+    mapper = mapper_for(layouts.layout)
+    for record in read_objects(blocks):
+        if isinstance(record, RejectedRecord):
+            yield record
             continue
-        line, values = found
-        if not values.keys() <= known:
-            grown = header([dict.fromkeys(names, ""), values])
-            if len(grown) > len(names):
-                names, known = grown, set(grown)
-                layout = grow(names, layout)
-                mapper = map_rows(layout)
-        yield mapper.make(line, cells(values, names))
+        line, values = record
+        if not values.keys() <= known_keys:
+            extended = list_keys([dict.fromkeys(header, ""), values])
+            if len(extended) > len(header):
+                header = extended
+                known_keys = set(extended)
+                mapper = mapper_for(layouts.extend(header))
+        yield mapper.map_record(line, arrange_cells(values, header))

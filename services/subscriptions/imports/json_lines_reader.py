@@ -1,4 +1,7 @@
-"""Reads the records of a JSON Lines file."""
+"""Reads the records of a JSON Lines file: one object per line.
+
+Each object has its own keys. The values of a nested object become columns such as ``person.name``.
+"""
 
 import io
 import re
@@ -10,111 +13,31 @@ import orjson
 from core.errors import imports as errors
 from core.languages.shown_lines import strip_unseen
 from services.subscriptions.imports.containers import READ_BYTES, Source
-from services.subscriptions.imports.dialect import (
-    Dialect,
-    find_email_column,
-)
-from services.subscriptions.imports.line_blocks import Block, split_lines, too_long
+from services.subscriptions.imports.dialect import Dialect, find_email_column
+from services.subscriptions.imports.line_blocks import Block, reject_long_line, split_lines
 from services.subscriptions.imports.rows import ABSENT, RejectedRecord
 
-# Each object may have keys of its own. Keys beyond this number are not columns.
+# Keys beyond this number don't become columns.
 MAX_JSON_KEYS = 300
-
 MAX_JSON_KEY_CHARACTERS = 200
-
 # The maximum depth of nested objects. Objects that are nested more deeply aren't split into
 # columns.
 MAX_JSON_DEPTH = 5
+# A larger file must be JSON Lines, because a parsed document takes several times as much memory.
+MAX_DOCUMENT_BYTES = 16 * 1024**2
 
 _OBJECT = re.compile(r'\{[ \t]*["}]')
-
 _ARRAY_OR_SPREAD_OBJECT = re.compile(r"\[\s*[{\]]|\{[ \t]*[\r\n]")
+_DOCUMENT = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
 
 Values = dict[str, str]
 
 
-def sniff(sample: str) -> Dialect | None:
-    """The keys of the sample's objects, if it has some.
+def convert_document(stored: io.BufferedReader, size: int) -> Source:
+    """Return the records of a JSON document as JSON Lines, or any other file unchanged.
 
-    Raises ``import.json_array``, ``import.no_readable_row``.
-    """
-    text = strip_unseen(sample)
-    if _ARRAY_OR_SPREAD_OBJECT.match(text):
-        raise errors.IMPORT_JSON_ARRAY()
-    if not _OBJECT.match(text):
-        return None
-    rows = [*objects([sample])]
-    found = [one[1] for one in rows if not isinstance(one, RejectedRecord)]
-    if not found and isinstance(first := next(iter(rows), None), RejectedRecord):
-        raise errors.IMPORT_NO_READABLE_ROW(line=first.line, reason=first.reason)
-    names = header(found)
-    records = [cells(values, names) for values in found]
-    return Dialect(None, names, records, find_email_column(records))
-
-
-def objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
-    """Each object's line and values, as text, or its rejection."""
-    line = 0
-    for block in blocks:
-        if not isinstance(block, str):
-            line += 1
-            yield too_long(line)
-            continue
-        for text in split_lines(block):
-            line += 1
-            stripped = text.strip(" \t\r\n\x1a\ufeff")
-            if not stripped:
-                continue
-            reason = "Not a JSON object."
-            try:
-                found = orjson.loads(stripped.encode("utf-8", "surrogateescape"))
-            except orjson.JSONDecodeError as error:
-                found, reason = None, f"Not JSON: {error.msg}."
-            except UnicodeEncodeError:
-                found = None
-            if isinstance(found, dict):
-                yield line, {name: _text(value) for name, value in _flat(found)}
-            else:
-                yield RejectedRecord(line, "row.unreadable", reason, (stripped,))
-
-
-def _flat(found: dict[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
-    """Yield each value with its path in the object, such as ``person.name``."""
-    for name, value in found.items():
-        if isinstance(value, dict) and value and depth < MAX_JSON_DEPTH:
-            yield from _flat(value, f"{path}{name}.", depth + 1)
-        else:
-            yield _text(f"{path}{name}"), value
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value.replace("\0", "")
-    if value is None or value in ([], {}):
-        return ""
-    return orjson.dumps(value).decode()
-
-
-def header(found: Iterable[Values]) -> list[str]:
-    """All keys of these objects that may be columns, in the order of the file."""
-    names = dict.fromkeys(name for values in found for name in values)
-    return [name for name in names if len(name) <= MAX_JSON_KEY_CHARACTERS][:MAX_JSON_KEYS]
-
-
-def cells(values: Values, names: Sequence[str]) -> list[str]:
-    return [values.get(name, ABSENT) for name in names]
-
-
-# A larger file has to be JSON Lines. Parsed, a document takes several times as much memory.
-MAX_DOCUMENT_BYTES = 16 * 1024**2
-
-_DOCUMENT = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
-
-
-def as_lines(stored: io.BufferedReader, size: int) -> Source:
-    """The records of a JSON document of this size as JSON Lines; every other file as it is.
-
-    A list of suppressed addresses is often stored just as it was answered.
+    A provider's API often returns suppressed addresses as one JSON document. ``size``: the size of
+    the file in bytes.
     """
     head = stored.read(READ_BYTES)
     stored.seek(0)
@@ -126,10 +49,84 @@ def as_lines(stored: io.BufferedReader, size: int) -> Source:
         document = None
     records = document if isinstance(document, list) else None
     if isinstance(document, dict):
-        # Its first field that is a list of objects.
-        lists = (each for each in document.values() if isinstance(each, list))
+        # The records are in the first field that contains a list of objects.
+        lists = (value for value in document.values() if isinstance(value, list))
         records = next((each for each in lists if all(isinstance(i, dict) for i in each)), None)
     if records is None:
         stored.seek(0)
         return stored
-    return io.BytesIO(b"\n".join(orjson.dumps(each) for each in records))
+    return io.BytesIO(b"\n".join(orjson.dumps(record) for record in records))
+
+
+def detect_json_lines(sample: str) -> Dialect | None:
+    """Return the keys in the beginning of a JSON Lines file, or ``None`` for other files.
+
+    Raises ``import.json_array``, ``import.no_readable_row``.
+    """
+    text = strip_unseen(sample)
+    if _ARRAY_OR_SPREAD_OBJECT.match(text):
+        raise errors.IMPORT_JSON_ARRAY()
+    if not _OBJECT.match(text):
+        return None
+    rows = [*read_objects([sample])]
+    objects = [row[1] for row in rows if not isinstance(row, RejectedRecord)]
+    if not objects and isinstance(first := next(iter(rows), None), RejectedRecord):
+        raise errors.IMPORT_NO_READABLE_ROW(line=first.line, reason=first.reason)
+    header = list_keys(objects)
+    records = [arrange_cells(values, header) for values in objects]
+    return Dialect(None, header, records, find_email_column(records))
+
+
+def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | RejectedRecord]:
+    """Yield the line and the values of each object, or a rejected record."""
+    line = 0
+    for block in blocks:
+        if not isinstance(block, str):
+            line += 1
+            yield reject_long_line(line)
+            continue
+        for text in split_lines(block):
+            line += 1
+            stripped = text.strip(" \t\r\n\x1a\ufeff")
+            if not stripped:
+                continue
+            reason = "Not a JSON object."
+            try:
+                document = orjson.loads(stripped.encode("utf-8", "surrogateescape"))
+            except orjson.JSONDecodeError as error:
+                document = None
+                reason = f"Not JSON: {error.msg}."
+            except UnicodeEncodeError:
+                document = None
+            if isinstance(document, dict):
+                yield line, {path: _to_text(value) for path, value in _flatten(document)}
+            else:
+                yield RejectedRecord(line, "row.unreadable", reason, (stripped,))
+
+
+def list_keys(objects: Iterable[Values]) -> list[str]:
+    """Return the keys of the objects that become columns, in the order of the file."""
+    keys = dict.fromkeys(key for values in objects for key in values)
+    return [key for key in keys if len(key) <= MAX_JSON_KEY_CHARACTERS][:MAX_JSON_KEYS]
+
+
+def arrange_cells(values: Values, header: Sequence[str]) -> list[str]:
+    """Return the values of an object as cells in the order of the header."""
+    return [values.get(name, ABSENT) for name in header]
+
+
+def _flatten(document: dict[str, Any], path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+    """Yield each value with its path in the object, such as ``person.name``."""
+    for name, value in document.items():
+        if isinstance(value, dict) and value and depth < MAX_JSON_DEPTH:
+            yield from _flatten(value, f"{path}{name}.", depth + 1)
+        else:
+            yield _to_text(f"{path}{name}"), value
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value.replace("\0", "")
+    if value is None or value in ([], {}):
+        return ""
+    return orjson.dumps(value).decode()

@@ -9,40 +9,38 @@ from pathlib import Path
 from typing import Any
 
 MAX_WORD_CHARACTERS = 60
-
 # If a header or cell has more characters than this, only its beginning is compared.
 MAX_TEXT_CHARACTERS = 200
 
 _NOT_A_WORD = re.compile(r"[\W_]+")
-
 # Splits "HasOptedOutOfEmail", "do-not-contact" and "HTML2mail" into words.
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]+|\d+")
+# Maps accented letters to letters without accents, because ``_WORD`` recognises only A to Z as
+# capitals.
+_WITHOUT_ACCENTS = {
+    number: letter
+    for number in range(0xC0, 0x180)
+    if (letter := unicodedata.normalize("NFKD", chr(number))[0]).isascii() and letter.isalpha()
+}
 
 
 def load_words(name: str) -> Mapping[str, Any]:
-    """Read a TOML file of this folder, and return its tables."""
+    """Read a TOML file from the folder of this module, and return its tables."""
     return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
 
 
-def fold(text: str) -> str:
-    """Return ``text`` in lower case and without accents."""
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(character for character in plain if not unicodedata.combining(character))
+def normalise_words(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(map(normalise_word, words))
 
 
-@lru_cache(4096)
-def _folded_key(text: str) -> str:
-    return _NOT_A_WORD.sub("", fold(text))
+def normalise_word(text: str) -> str:
+    """Return ``text`` in lower case, without accents, spaces or punctuation.
 
-
-def key(text: str) -> str:
-    """Return a key for comparisons: "E-mail Address " and "email_address" have the same key."""
+    "E-mail Address " and "email_address" both become "emailaddress". A text that is longer than
+    ``MAX_WORD_CHARACTERS`` becomes "".
+    """
     # Only short words are cached, so that the cache doesn't use too much memory.
-    return _folded_key(text) if len(text) <= MAX_WORD_CHARACTERS else ""
-
-
-def keys_of(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(map(key, words))
+    return _normalise_short_word(text) if len(text) <= MAX_WORD_CHARACTERS else ""
 
 
 def split_words(text: str) -> list[str]:
@@ -53,13 +51,16 @@ def split_words(text: str) -> list[str]:
     """
     composed = unicodedata.normalize("NFC", text[:MAX_TEXT_CHARACTERS])
     plain = composed.translate(_WITHOUT_ACCENTS)
-    return [word for match in _WORD.findall(plain) if (word := _NOT_A_WORD.sub("", fold(match)))]
+    parts = (_NOT_A_WORD.sub("", fold_text(match)) for match in _WORD.findall(plain))
+    return [part for part in parts if part]
 
 
-# Maps accented letters to letters without accents, because ``_WORD`` recognises only A to Z as
-# capitals.
-_WITHOUT_ACCENTS = {
-    number: letter
-    for number in range(0xC0, 0x180)
-    if (letter := unicodedata.normalize("NFKD", chr(number))[0]).isascii() and letter.isalpha()
-}
+def fold_text(text: str) -> str:
+    """Return ``text`` in lower case and without accents."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(character for character in plain if not unicodedata.combining(character))
+
+
+@lru_cache(4096)
+def _normalise_short_word(text: str) -> str:
+    return _NOT_A_WORD.sub("", fold_text(text))

@@ -9,15 +9,16 @@ from typing import Final
 
 from services.subscriptions.imports.rows import RejectedRecord
 
-# Far more than any member needs. With its copies, and four bytes a character, a line takes a few
-# megabytes. A longer line is skipped while it arrives, and never held.
+# The line of a member is far shorter. In memory, a line of this length takes a few megabytes,
+# because it is copied, and a character can take four bytes. A longer line is skipped while it
+# arrives, so that it is never in memory as a whole.
 MAX_LINE_CHARACTERS = 256 * 1024
 
 _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class SkippedLine(Enum):
-    """The mark for one line that was too long."""
+    """Takes the place of one line that is too long."""
 
     LINE = "line"
 
@@ -27,55 +28,62 @@ SKIPPED: Final = SkippedLine.LINE
 Block = str | SkippedLine
 
 
+def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterator[Block]:
+    """Yield the text in blocks that end with a line end, except perhaps the last block.
+
+    ``SKIPPED`` takes the place of each line that is longer than ``limit``.
+    """
+    # The text of the incomplete last line, and its length. The text of a line that is already too
+    # long is discarded.
+    line_parts: list[str] = []
+    characters = 0
+    carriage_return = ""
+    for new_text in texts:
+        # A CR at the end may be the first half of a CRLF, so it is read with the next text.
+        text = carriage_return + new_text
+        carriage_return = "\r" if text.endswith("\r") else ""
+        text = text.removesuffix("\r")
+        line_end = _LINE_END.search(text)
+        if line_end and characters > limit:
+            yield SKIPPED
+            text = text[line_end.end() :]
+            characters = 0
+        cut = max(text.rfind("\n"), text.rfind("\r")) + 1
+        if cut:
+            yield from _skip_long_lines("".join(line_parts) + text[:cut], limit)
+            line_parts = []
+            characters = 0
+        line_parts.append(text[cut:])
+        characters += len(text) - cut
+        if characters > limit:
+            line_parts.clear()
+    if characters > limit:
+        yield SKIPPED
+    elif last_line := "".join(line_parts) + carriage_return:
+        yield last_line
+
+
 def split_lines(block: str) -> Iterable[str]:
-    """The physical lines of a block, each with its end. Only CR, LF and CRLF end a line."""
+    """Return the physical lines of a block, with their line ends: CR, LF or CRLF."""
     return io.StringIO(block, newline="")
 
 
-def blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterator[Block]:
-    """``texts``, cut after ends of lines; ``SKIPPED`` in place of a line longer than ``limit``."""
-    # The line that has begun: its text, unless it is too long already, and its length.
-    begun: list[str] = []
-    characters = 0
-    end = ""
-    for more in texts:
-        # A CR at the end may be the first half of a CRLF, so it waits for the next text.
-        text = end + more
-        end = "\r" if text.endswith("\r") else ""
-        text = text.removesuffix("\r")
-        first = _LINE_END.search(text)
-        if first and characters > limit:
-            yield SKIPPED
-            text, characters = text[first.end() :], 0
-        cut = max(text.rfind("\n"), text.rfind("\r")) + 1
-        if cut:
-            yield from _checked("".join(begun) + text[:cut], limit)
-            begun, characters = [], 0
-        begun.append(text[cut:])
-        characters += len(text) - cut
-        if characters > limit:
-            begun.clear()
-    if characters > limit:
-        yield SKIPPED
-    elif last := "".join(begun) + end:
-        yield last
+def reject_long_line(line: int) -> RejectedRecord:
+    reason = f"The line is longer than {MAX_LINE_CHARACTERS:,} characters."
+    return RejectedRecord(line, "row.too_long", reason, ())
 
 
-def _checked(whole: str, limit: int) -> Iterator[Block]:
-    """``whole``, without lines that are too long, which one large text may contain."""
-    if len(whole) <= limit:
-        yield whole
+def _skip_long_lines(text: str, limit: int) -> Iterator[Block]:
+    """Yield the text of whole lines, with ``SKIPPED`` in the place of each line that is too long.
+
+    A text that arrived in one piece may contain such lines.
+    """
+    if len(text) <= limit:
+        yield text
         return
-    for is_long, group in groupby(
-        split_lines(whole), lambda line: len(line.rstrip("\r\n")) > limit
-    ):
+    for is_long, group in groupby(split_lines(text), lambda line: len(line.rstrip("\r\n")) > limit):
         lines = list(group)
         if is_long:
             yield from [SKIPPED] * len(lines)
         else:
             yield "".join(lines)
-
-
-def too_long(line: int) -> RejectedRecord:
-    reason = f"The line is longer than {MAX_LINE_CHARACTERS:,} characters."
-    return RejectedRecord(line, "row.too_long", reason, ())

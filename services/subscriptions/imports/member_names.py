@@ -8,21 +8,19 @@ from core.languages.shown_lines import JOINERS, caseless
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.imports.column_layout import ColumnLayout
 from services.subscriptions.imports.column_vocabulary import NAME_OR_PART
-from services.subscriptions.imports.known_words import key
+from services.subscriptions.imports.known_words import normalise_word
 
 MAX_MEMBER_NAME_CHARACTERS = 200
-
 # The order of the parts in a full name, except in Chinese, Japanese and Korean.
 NAME_PARTS = ("first_name", "middle_name", "last_name")
 
 # Chinese, Japanese and Korean characters: Han, kana and Hangul. Foreign names in katakana keep the
 # order of their own language.
 _EAST_ASIAN = re.compile(r"[\u3005\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]+\Z")
-
 _KATAKANA = re.compile(r"[\u30a0-\u30ff]+\Z")
 
 
-def settle_columns(
+def assign_name_column(
     layout: ColumnLayout, mapping: Mapping[str, str] | None, sample: Iterable[Sequence[str]]
 ) -> None:
     """Decide whether a column such as ``Name`` holds the first, the last or the full name.
@@ -32,84 +30,56 @@ def settle_columns(
     the sample, ``Name`` is the full name.
     """
     index = layout.first("name")
-    first, last = layout.of("first_name"), layout.of("last_name")
-    if index is None or bool(first) == bool(last) or "name" in (mapping or {}).values():
+    first_names = layout.of("first_name")
+    last_names = layout.of("last_name")
+    has_other_part = bool(first_names) != bool(last_names)
+    if index is None or not has_other_part or "name" in (mapping or {}).values():
         return
-    if key(layout.header[index]) not in NAME_OR_PART:
+    if normalise_word(layout.header[index]) not in NAME_OR_PART:
         return
-    part = (first or last)[0]
+    other_index = (first_names or last_names)[0]
     pairs = [
-        (tidy_cell(record[index]), tidy_cell(record[part]))
+        (tidy_cell(record[index]), tidy_cell(record[other_index]))
         for record in sample
-        if max(index, part) < len(record)
+        if max(index, other_index) < len(record)
     ]
     pairs = [pair for pair in pairs if all(pair)]
     repeated = sum(_contains(name, other) for name, other in pairs)
     if repeated * 2 < len(pairs):
-        layout.roles["last_name" if first else "first_name"] = layout.roles.pop("name")
+        layout.roles["last_name" if first_names else "first_name"] = layout.roles.pop("name")
 
 
 class NameReader:
-    """Reads the member's name from each record of a file with these columns."""
+    """Reads the member's name from each record of a file with one layout."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._name = layout.first("name")
-        self._is_whole = self._name is None or key(layout.header[self._name]) not in NAME_OR_PART
+        self._is_full_name = (
+            self._name is None or normalise_word(layout.header[self._name]) not in NAME_OR_PART
+        )
         self._parts = [layout.of(role) for role in NAME_PARTS]
         self._has_parts = any(self._parts)
-        own = () if self._name is None else (self._name,)
-        self.indexes = [*own, *(index for indexes in self._parts for index in indexes)]
+        name_columns = () if self._name is None else (self._name,)
+        self.indexes = [*name_columns, *(index for indexes in self._parts for index in indexes)]
 
     def read(self, cells: Sequence[str]) -> str:
         """Return the full name from the cells of all columns, or "" if the record has no name."""
         name = "" if self._name is None else tidy_cell(cells[self._name])
-        if not self._has_parts or (name and self._is_whole):
+        if not self._has_parts or (name and self._is_full_name):
             return name
         first, middle, last = (
             _without_repetition([tidy_cell(cells[index]) for index in indexes])
             for indexes in self._parts
         )
         if not name:
-            return _joined(first, middle, last)
-        given = " ".join(filter(None, (first, middle)))
-        if not given and not _contains(name, last):
-            return _joined(name, "", last)
-        if not last and not _contains(name, given):
-            return _joined(first, middle, name)
-        whole = _joined(first, middle, last)
-        return whole if _contains(whole, name) else name
-
-
-def _without_repetition(cells: Iterable[str]) -> str:
-    """Join the cells of several columns with the same part of a name; omit repeated words."""
-    parts: list[str] = []
-    for cell in cells:
-        if cell and not any(_contains(part, cell) for part in parts):
-            parts = [part for part in parts if not _contains(cell, part)] + [cell]
-    return " ".join(parts)
-
-
-def _joined(first: str, middle: str, last: str) -> str:
-    """Return the full name; omit a part if another part already contains all of its words."""
-    if last and first != last and _contains(first, last):
-        last = ""
-    elif first and first != last and _contains(last, first):
-        first = ""
-    if _contains(first, middle) or _contains(last, middle):
-        middle = ""
-    parts = [part for part in (first, middle, last) if part]
-    together = "".join(parts)
-    if len(parts) > 1 and _EAST_ASIAN.match(together) and not _KATAKANA.match(together):
-        return (last + first + middle)[:MAX_MEMBER_NAME_CHARACTERS]
-    return " ".join(parts)[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
-
-
-def _contains(name: str, part: str) -> bool:
-    """Return whether the name contains all words of the part."""
-    if _EAST_ASIAN.match(part):
-        # Chinese, Japanese and Korean names are often written without spaces between their parts.
-        return part in name
-    return set(caseless(part).split()) <= set(caseless(name).split())
+            return _join_parts(first, middle, last)
+        forenames = " ".join(filter(None, (first, middle)))
+        if not forenames and not _contains(name, last):
+            return _join_parts(name, "", last)
+        if not last and not _contains(name, forenames):
+            return _join_parts(first, middle, name)
+        full_name = _join_parts(first, middle, last)
+        return full_name if _contains(full_name, name) else name
 
 
 def tidy_cell(cell: str) -> str:
@@ -122,8 +92,40 @@ def tidy_name(name: str) -> str:
     name = name if name.isascii() else normalize("NFC", name)
     if name.isprintable() and len(name) <= MAX_MEMBER_NAME_CHARACTERS:
         return name.strip()
-    shown = (
+    characters = (
         c if c.isprintable() or c in JOINERS else " " if c.isspace() else ""
         for c in name[: 10 * MAX_MEMBER_NAME_CHARACTERS]
     )
-    return " ".join("".join(shown).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
+    return " ".join("".join(characters).split())[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
+
+
+def _without_repetition(cells: Iterable[str]) -> str:
+    """Join the cells of several columns with the same part of a name; omit repeated words."""
+    parts: list[str] = []
+    for cell in cells:
+        if cell and not any(_contains(part, cell) for part in parts):
+            parts = [part for part in parts if not _contains(cell, part)] + [cell]
+    return " ".join(parts)
+
+
+def _join_parts(first: str, middle: str, last: str) -> str:
+    """Return the full name; omit a part if another part already contains all of its words."""
+    if last and first != last and _contains(first, last):
+        last = ""
+    elif first and first != last and _contains(last, first):
+        first = ""
+    if _contains(first, middle) or _contains(last, middle):
+        middle = ""
+    parts = [part for part in (first, middle, last) if part]
+    characters = "".join(parts)
+    if len(parts) > 1 and _EAST_ASIAN.match(characters) and not _KATAKANA.match(characters):
+        return (last + first + middle)[:MAX_MEMBER_NAME_CHARACTERS]
+    return " ".join(parts)[:MAX_MEMBER_NAME_CHARACTERS].rstrip()
+
+
+def _contains(name: str, part: str) -> bool:
+    """Return whether the name contains all words of the part."""
+    if _EAST_ASIAN.match(part):
+        # Chinese, Japanese and Korean names are often written without spaces between their parts.
+        return part in name
+    return set(caseless(part).split()) <= set(caseless(name).split())

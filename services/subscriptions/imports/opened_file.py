@@ -9,12 +9,17 @@ from models import ImportKind, MemberImport
 from services.subscriptions import bulk_files
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_plan import ColumnPlan
-from services.subscriptions.imports.consent_readings import ConsentReadings
+from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.dates import DateOrder
-from services.subscriptions.imports.encodings import EncodingUnclear
-from services.subscriptions.imports.formats import MemberReader, open_rows, pass_over
-from services.subscriptions.imports.json_lines_reader import as_lines
+from services.subscriptions.imports.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.formats import (
+    RowReader,
+    ignore_columns,
+    open_member_rows,
+    open_suppression_rows,
+)
+from services.subscriptions.imports.json_lines_reader import convert_document
 from services.subscriptions.imports.samples import (
     MAX_ROWS_SHOWN,
     AnyRow,
@@ -38,11 +43,11 @@ class OpenedFile:
         interpreted_values: returns the interpretation of the consent values, for the owner.
     """
 
-    reader: MemberReader
+    reader: RowReader
     rows: Iterator[AnyRow]
     samples: ImportSamples
     forms: ColumnForms
-    statuses: ConsentReadings | SuppressionReader
+    statuses: ConsentInterpreter | SuppressionReader
     may_mix_opt_outs: bool
     interpreted_values: Callable[[], Mapping[str, Any]]
 
@@ -71,16 +76,16 @@ def readings_by_encoding(unclear: EncodingUnclear) -> list[dict[str, Any]]:
 
 def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
     forms = _column_forms(task)
-    readings = ConsentReadings(task.consent_columns, task.status_values)
+    readings = ConsentInterpreter(task.consent_columns, task.status_values)
     plan = ColumnPlan(resources, task)
-    reader = open_rows(
+    reader = open_member_rows(
         ranged_file(bulk_files.stored_file(resources, task)),
         task.filename,
         task.mapping,
         plan.find_fields,
-        plan.note_header if task.dry_run else pass_over,
+        plan.note_header if task.dry_run else ignore_columns,
         forms=forms,
-        readings=readings,
+        consent=readings,
         encoding=task.encoding,
     )
     rows = iter(reader)
@@ -105,11 +110,10 @@ def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
 
 
 def _open_suppressions(resources: Resources, task: MemberImport) -> OpenedFile:
-    reader = open_rows(
-        as_lines(ranged_file(bulk_files.stored_file(resources, task)), task.size),
+    reader = open_suppression_rows(
+        convert_document(ranged_file(bulk_files.stored_file(resources, task)), task.size),
         task.filename,
         task.mapping,
-        of_members=False,
         encoding=task.encoding,
     )
     suppressions = SuppressionReader(

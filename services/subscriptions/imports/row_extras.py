@@ -1,4 +1,8 @@
-"""Reads the values of a record beyond the address, name, tier or status."""
+"""Reads the extras of a record: its fields, its tags, its join date, its consent.
+
+A value that breaks a rule is left out, and the rest of the row is imported. The result of the
+import lists the values that were left out.
+"""
 
 import csv
 import ipaddress
@@ -14,48 +18,52 @@ from services.subscriptions import tags
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.fields import FieldValue, ValueRefused
 from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.column_layout import CONSENT_PARTS, CONSENT_PREFIX, ColumnLayout
-from services.subscriptions.imports.field_values import cell_shown, read_value
-from services.subscriptions.imports.rows import (
-    LeftOut,
-    RowExtras,
+from services.subscriptions.imports.column_layout import (
+    CONSENT_PARTS,
+    CONSENT_PREFIX,
+    MAX_COLUMN_NAME_CHARACTERS_SHOWN,
+    ColumnLayout,
 )
+from services.subscriptions.imports.field_values import abbreviate_cell, parse_value
+from services.subscriptions.imports.rows import LeftOut, RowExtras
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
-
-# A value that does not fit is left out and told of; the row is taken over without it.
 
 MAX_CLAIM_CHARACTERS = 2_000
 
-MAX_COLUMN_CHARACTERS_SHOWN = 60
-
-_MOMENTS = ("at", "confirmed_at")
-
-_ADDRESSES = ("ip", "confirmed_ip")
+# The parts of the consent that are times, and the parts that are IP addresses.
+_TIMES = ("at", "confirmed_at")
+_IP_ADDRESSES = ("ip", "confirmed_ip")
 
 
-class AttributeReader:
-    """Reads these columns of the records of one layout."""
+class RowExtrasReader:
+    """Reads the extras of the records of a file with one layout."""
 
     def __init__(self, layout: ColumnLayout, forms: ColumnForms) -> None:
         self._layout = layout
         self._forms = forms
-        self._named = layout.of("tags")
-        # A record of ours may have both.
-        self._joined = layout.of("joined_at", "created_at")
+        self._tag_columns = layout.of("tags")
+        # A file that Pressroom exported may have both columns.
+        self._joined_at_columns = layout.of("joined_at", "created_at")
         parts = ((part, layout.first(CONSENT_PREFIX + part)) for part in CONSENT_PARTS)
-        self._consent = {part: index for part, index in parts if index is not None}
-        self.indexes = [*layout.fields, *self._named, *self._joined, *self._consent.values()]
+        self._consent_columns = {part: index for part, index in parts if index is not None}
+        self.indexes = [
+            *(*layout.fields, *self._tag_columns),
+            *(*self._joined_at_columns, *self._consent_columns.values()),
+        ]
 
     def read(self, cells: Sequence[str]) -> RowExtras | None:
-        """Return the extras of a record that has all columns, or ``None``."""
+        """Return the extras of a record, or ``None`` if the record has no extras.
+
+        ``cells`` must have a cell for every column of the file.
+        """
         left_out: list[LeftOut] = []
         fields = dict(self._fields(cells, left_out))
-        named = self._tags(cells, left_out) if self._named else ()
-        claim = dict(self._claims(cells, left_out)) if self._consent else {}
+        tag_names = self._tags(cells, left_out) if self._tag_columns else ()
+        claim = dict(self._claims(cells, left_out)) if self._consent_columns else {}
         joined_at = self._joined_at(cells, claim, left_out)
-        if not (fields or named or claim or joined_at or left_out):
+        if not (fields or tag_names or claim or joined_at or left_out):
             return None
-        return RowExtras(fields, named, joined_at, claim, left_out)
+        return RowExtras(fields, tag_names, joined_at, claim, left_out)
 
     def _fields(
         self, cells: Sequence[str], left_out: list[LeftOut]
@@ -64,67 +72,70 @@ class AttributeReader:
             if not cells[index]:
                 continue
             try:
-                value = read_value(cells[index], field, self._forms, index)
+                value = parse_value(cells[index], field, self._forms, index)
                 if value is not None:
                     yield str(field.id), value
             except ValueError as error:
-                left_out.append(self._told(index, error, cells[index]))
+                left_out.append(self._leave_out(index, error, cells[index]))
 
     def _tags(self, cells: Sequence[str], left_out: list[LeftOut]) -> Sequence[str]:
-        found: dict[str, str] = {}
-        for index in self._named:
-            unfit: LeftOut | None = None
-            for written in split_tags(cells[index]):
+        names: dict[str, str] = {}
+        for index in self._tag_columns:
+            # Only the first problem of a cell is reported, even if the cell has many tags.
+            problem: LeftOut | None = None
+            for text in split_tags(cells[index]):
                 try:
-                    name = tags.read(written)
+                    name = tags.read(text)
                 except ValueRefused as error:
-                    unfit = unfit or self._told(index, f"each {error}", written)
+                    problem = problem or self._leave_out(index, f"each {error}", text)
                     continue
-                if tags.folded(name) in found or len(found) < MAX_TAGS_OF_MEMBER:
-                    found.setdefault(tags.folded(name), name)
+                if tags.folded(name) in names or len(names) < MAX_TAGS_OF_MEMBER:
+                    names.setdefault(tags.folded(name), name)
                 else:
                     rule = f"a member has at most {MAX_TAGS_OF_MEMBER} tags"
-                    unfit = unfit or self._told(index, rule)
-            # A cell is told of once, however many values it has.
-            if unfit is not None:
-                left_out.append(unfit)
-        return [*found.values()]
+                    problem = problem or self._leave_out(index, rule)
+            if problem is not None:
+                left_out.append(problem)
+        return [*names.values()]
 
     def _claims(self, cells: Sequence[str], left_out: list[LeftOut]) -> Iterator[tuple[str, str]]:
-        for part, index in self._consent.items():
+        for part, index in self._consent_columns.items():
             text = bare_cell(cells[index]).strip()
             if not text:
                 continue
             try:
-                if claimed := self._claimed(part, index, text):
-                    yield part, claimed
+                if value := self._parse_claim(part, index, text):
+                    yield part, value
             except ValueError as error:
-                left_out.append(self._told(index, error, text))
+                left_out.append(self._leave_out(index, error, text))
 
     def _joined_at(
         self, cells: Sequence[str], claim: Mapping[str, str], left_out: list[LeftOut]
     ) -> str | None:
-        for index in self._joined:
+        for index in self._joined_at_columns:
             try:
-                moment = self._forms.moment(index, cells[index])
+                moment = self._forms.parse_date(index, cells[index])
             except ValueError as error:
-                left_out.append(self._told(index, error, cells[index]))
+                left_out.append(self._leave_out(index, error, cells[index]))
             else:
                 if moment is not None:
                     return clock.iso(moment)
-        # Mailchimp has no other date of joining.
+        # Mailchimp exports no other date on which the person joined.
         return claim.get("confirmed_at") or claim.get("at")
 
-    def _claimed(self, part: str, index: int, text: str) -> str | None:
-        """Return a part of a claim as it is kept; raises ``ValueError``, whose text is the rule."""
-        if part in _MOMENTS:
-            moment = self._forms.moment(index, text)
+    def _parse_claim(self, part: str, index: int, text: str) -> str | None:
+        """Return a part of the consent in the form in which it is stored.
+
+        Raises ``ValueError`` with the rule that the text breaks.
+        """
+        if part in _TIMES:
+            moment = self._forms.parse_date(index, text)
             return None if moment is None else clock.iso(moment)
         if len(text) > MAX_CLAIM_CHARACTERS:
             raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
-        if part in _ADDRESSES:
+        if part in _IP_ADDRESSES:
             try:
-                # Our own exports have the networks alone of addresses that are old.
+                # The exports of Pressroom have only the network of an old address.
                 ipaddress.ip_network(text, strict=False)
             except ValueError:
                 raise ValueError("must be an IP address") from None
@@ -132,13 +143,16 @@ class AttributeReader:
             raise ValueError(f"must be one of {', '.join(ConsentHow)}")
         return text
 
-    def _told(self, index: int, rule: object, cell: str | None = None) -> LeftOut:
-        column = self._layout.header[index].strip()[:MAX_COLUMN_CHARACTERS_SHOWN]
-        return LeftOut(column, str(rule), None if cell is None else cell_shown(cell))
+    def _leave_out(self, index: int, rule: object, cell: str | None = None) -> LeftOut:
+        column = self._layout.header[index].strip()[:MAX_COLUMN_NAME_CHARACTERS_SHOWN]
+        return LeftOut(column, str(rule), None if cell is None else abbreviate_cell(cell))
 
 
 def split_tags(cell: str) -> Iterator[str]:
-    """The names in a cell: parted by commas, in quotes or not, or a JSON array."""
+    """Yield the tag names in a cell: separated by commas, with or without quotes, or a JSON array.
+
+    A name may be longer than a tag name can be.
+    """
     text = " ".join(bare_cell(cell).split())
     names: list[Any] = []
     if text.startswith("["):
@@ -147,5 +161,5 @@ def split_tags(cell: str) -> Iterator[str]:
     if not names and text:
         names = next(csv.reader([text], skipinitialspace=True), [])
     for name in names:
-        if isinstance(name, str) and (shown := name.strip()):
-            yield shown
+        if isinstance(name, str) and (stripped := name.strip()):
+            yield stripped

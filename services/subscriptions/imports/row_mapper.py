@@ -9,15 +9,13 @@ from operator import itemgetter
 from core.languages.shown_lines import strip_unseen
 from services.subscriptions.export_sheets import bare_cell
 from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.column_layout import (
-    ColumnLayout,
-)
+from services.subscriptions.imports.column_layout import ColumnLayout
 from services.subscriptions.imports.column_vocabulary import TIERS, is_no
-from services.subscriptions.imports.consent_readings import ConsentReader
+from services.subscriptions.imports.consent_interpreter import ConsentReader
 from services.subscriptions.imports.decoded_text import is_damaged, repair_text
-from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, key
+from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, normalise_word
 from services.subscriptions.imports.member_names import NameReader, tidy_cell
-from services.subscriptions.imports.row_extras import AttributeReader
+from services.subscriptions.imports.row_extras import RowExtrasReader
 from services.subscriptions.imports.rows import (
     ABSENT,
     AbsentCell,
@@ -26,10 +24,106 @@ from services.subscriptions.imports.rows import (
     SuppressionStatus,
 )
 
+_IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
+# The last character of a cell that needs a closer look: the cell is empty, has brackets, or ends
+# with the character that old programs append to a file.
+_ODD_ENDS = ("", ">", "\x1a")
+# From the lowest tier to the highest tier.
 _TIERS = ("free", "silver", "gold")
 
 
-class TierReader:
+class RowMapper:
+    """Converts the records of a file with one layout. ``email`` is the column of addresses."""
+
+    def __init__(
+        self, layout: ColumnLayout, email: int, forms: ColumnForms, consent: ConsentReader
+    ) -> None:
+        self._email = email
+        self._forms = forms
+        self._names = NameReader(layout)
+        self._expiry = layout.first("paid_expiry")
+        self._consent = consent
+        self._tiers = _TierReader(layout)
+        self._has_tiers = bool(self._tiers.indexes)
+        extras = RowExtrasReader(layout, forms)
+        # Most files have no such columns.
+        self._extras = extras if extras.indexes else None
+        single_columns = [index for index in (email, self._expiry) if index is not None]
+        columns = (
+            *(*single_columns, *self._names.indexes, *consent.indexes),
+            *(*self._tiers.indexes, *extras.indexes),
+        )
+        self._width = max(*columns, 0) + 1
+
+    def map_record(
+        self, line: int, cells: list[str], *, damaged: bool = False
+    ) -> MemberRow | RejectedRecord | None:
+        """Return a row, a rejected record, or ``None`` for a blank record.
+
+        ``damaged``: whether the file up to this record contains bytes that could not be decoded.
+        """
+        if damaged and any(map(is_damaged, cells)):
+            has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))
+            cells = [repair_text(cell) for cell in cells]
+            if has_damaged_email:
+                reason = "The address has bytes that are not in the encoding."
+                return RejectedRecord(line, "encoding.invalid", reason, cells)
+        missing_cells = self._width - len(cells)
+        padded = [*cells, *[ABSENT] * missing_cells] if missing_cells > 0 else cells
+        email = padded[self._email].strip()
+        name = self._names.read(padded)
+        if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
+            email, name_in_cell = _split_address(email)
+            name = name or name_in_cell
+            if not email and not any(strip_unseen(cell) for cell in cells):
+                return None
+            if not email:
+                reason = "There is no e-mail address in this row."
+                return RejectedRecord(line, "row.no_email", reason, cells)
+        return self._row(line, email, name, cells, padded)
+
+    def _row(
+        self, line: int, email: str, name: str, cells: list[str], padded: list[str]
+    ) -> MemberRow | RejectedRecord:
+        """Return the member's row. ``padded``: ``cells`` plus an empty cell per missing column."""
+        status, problem = self._consent.read(padded)
+        if problem is not None:
+            return MemberRow(line, email, name, None, None, status, cells, problem=problem)
+        tier = self._tiers.read(padded)
+        try:
+            expiry, clears_expiry = self._read_expiry(padded, tier, status)
+        except ValueError as error:
+            return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
+        extras = self._extras.read(padded) if self._extras else None
+        # Use positional arguments here, because keyword arguments are slower.
+        return MemberRow(
+            line, email, name, tier, expiry, status, cells, extras, None, clears_expiry
+        )
+
+    def _read_expiry(
+        self, cells: Sequence[str], tier: str | None, status: SuppressionStatus
+    ) -> tuple[datetime | None, bool]:
+        """Return the end of the paid tier, and whether the row removes the stored end.
+
+        Raises ``ValueError`` if the end can't be parsed and the row isn't an opt-out.
+        """
+        if self._expiry is None or tier == "free":
+            return None, False
+        cell = cells[self._expiry]
+        try:
+            expiry = self._forms.parse_date(self._expiry, cell) if cell else None
+        except ValueError:
+            if status is not SuppressionStatus.WANTED:
+                # An opt-out is imported even if the end date of its paid tier can't be parsed.
+                return None, False
+            raise ValueError(f"{bare_cell(cell).strip()[:60]!r} is no date.") from None
+        # If the file has a tier column and both the tier and the end are empty, the stored end
+        # stays.
+        can_clear = tier is not None or not self._has_tiers
+        return expiry, expiry is None and can_clear and not isinstance(cell, AbsentCell)
+
+
+class _TierReader:
     """Reads the tier of each record from the columns about tiers and payment."""
 
     def __init__(self, layout: ColumnLayout) -> None:
@@ -55,120 +149,23 @@ class TierReader:
     def _tier(self, picked: tuple[str, ...]) -> str | None:
         layout = self._layout
         cells = dict(zip(self.indexes, picked, strict=False))
-        found = {"silver" for index in layout.of("paid") if not is_no(cells[index])}
+        tiers = {"silver" for index in layout.of("paid") if not is_no(cells[index])}
         for index in layout.of("tier"):
-            tier = TIERS.get(key(cells[index]))
-            # Ghost lists the names of paid tiers, which their owner chose.
+            tier = TIERS.get(normalise_word(cells[index]))
+            # In a file from Ghost, the column has the names that the owner chose for paid tiers.
             if tier is None and layout.product == "ghost" and cells[index].strip():
                 tier = "silver"
-            found.add(tier or "")
+            tiers.add(tier or "")
         for index in layout.of("active_subscription"):
             if is_no(cells[index]):
                 return "free"
-            found.add("silver")
-        return max(filter(None, found), key=_TIERS.index, default=None)
-
-
-_IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-
-# The ends of a cell that is empty, has brackets, or has the old mark of a file's end.
-_ODD_ENDS = ("", ">", "\x1a")
-
-
-class RowMapper:
-    """Makes the rows of files of one layout, which has a column of addresses."""
-
-    def __init__(
-        self, layout: ColumnLayout, email: int, forms: ColumnForms, consent: ConsentReader
-    ) -> None:
-        self._email = email
-        self._forms = forms
-        self._names = NameReader(layout)
-        self._expiry = layout.first("paid_expiry")
-        self._consent = consent
-        self._tiers = TierReader(layout)
-        self._has_tiers = bool(layout.of("tier", "paid", "active_subscription"))
-        attributes = AttributeReader(layout, forms)
-        # Most files have none.
-        self._attributes = attributes if attributes.indexes else None
-        singles = [i for i in (email, self._expiry) if i is not None]
-        read = (
-            *(*singles, *self._names.indexes, *consent.indexes),
-            *(*self._tiers.indexes, *attributes.indexes),
-        )
-        self._width = max(*read, 0) + 1
-
-    def make(
-        self, line: int, cells: list[str], *, damaged: bool = False
-    ) -> MemberRow | RejectedRecord | None:
-        """A member, a rejected record, or ``None`` for a record of blanks alone.
-
-        ``damaged``: some byte of the file up to here could not be read exactly.
-        """
-        if damaged and any(map(is_damaged, cells)):
-            has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))
-            cells = [repair_text(cell) for cell in cells]
-            if has_damaged_email:
-                reason = "The address has bytes that are not in the encoding."
-                return RejectedRecord(line, "encoding.invalid", reason, cells)
-        short = self._width - len(cells)
-        padded = [*cells, *[ABSENT] * short] if short > 0 else cells
-        email = padded[self._email].strip()
-        name = self._names.read(padded)
-        if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
-            email, name_beside = _split_address(email)
-            name = name or name_beside
-            if not email and not any(strip_unseen(cell) for cell in cells):
-                return None
-            if not email:
-                reason = "There is no e-mail address in this row."
-                return RejectedRecord(line, "row.no_email", reason, cells)
-        return self._row(line, email, name, cells, padded)
-
-    def _row(
-        self, line: int, email: str, name: str, cells: list[str], padded: list[str]
-    ) -> MemberRow | RejectedRecord:
-        """Return the member's row. ``padded``: ``cells`` plus an empty cell per missing column."""
-        status, problem = self._consent.read(padded)
-        if problem is not None:
-            return MemberRow(line, email, name, None, None, status, cells, problem=problem)
-        tier = self._tiers.read(padded)
-        try:
-            expiry, clears_expiry = self._read_expiry(padded, tier, status)
-        except ValueError as error:
-            return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
-        extras = self._attributes.read(padded) if self._attributes else None
-        # Use positional arguments here, because keyword arguments are slower.
-        return MemberRow(
-            line, email, name, tier, expiry, status, cells, extras, None, clears_expiry
-        )
-
-    def _read_expiry(
-        self, cells: Sequence[str], tier: str | None, status: SuppressionStatus
-    ) -> tuple[datetime | None, bool]:
-        """Return the end of the paid tier, and whether the row removes the stored end.
-
-        Raises ``ValueError`` if the end can't be parsed and the row isn't an opt-out.
-        """
-        if self._expiry is None or tier == "free":
-            return None, False
-        cell = cells[self._expiry]
-        try:
-            expiry = self._forms.moment(self._expiry, cell) if cell else None
-        except ValueError:
-            if status is not SuppressionStatus.WANTED:
-                # An opt-out is imported even if the end date of its paid tier can't be parsed.
-                return None, False
-            raise ValueError(f"{bare_cell(cell).strip()[:60]!r} is no date.") from None
-        # If the file has a tier column and both the tier and the end are empty, the stored end
-        # stays.
-        can_clear = tier is not None or not self._has_tiers
-        return expiry, expiry is None and can_clear and not isinstance(cell, AbsentCell)
+            tiers.add("silver")
+        return max(filter(None, tiers), key=_TIERS.index, default=None)
 
 
 def _split_address(email: str) -> tuple[str, str]:
     """Split ``Jane Doe <jane@example.com>`` into the address and the name."""
     email = strip_unseen(bare_cell(email))
-    if found := _IN_BRACKETS.match(email):
-        return strip_unseen(found[2]), tidy_cell(found[1].strip(' "'))
+    if match := _IN_BRACKETS.match(email):
+        return strip_unseen(match[2]), tidy_cell(match[1].strip(' "'))
     return email, ""

@@ -30,7 +30,6 @@ OPT_OUTS = frozenset(
         SuppressionStatus.COMPLAINED,
     }
 )
-
 # If several rows have the same address, only the row with the highest rank is applied.
 STRICTNESS = {
     SuppressionStatus.WANTED: 0,
@@ -42,38 +41,6 @@ STRICTNESS = {
     SuppressionStatus.BOUNCED: 5,
     SuppressionStatus.COMPLAINED: 6,
 }
-
-
-class LeftOut(NamedTuple):
-    """A value that a row was taken over without: its column, the rule and, if any, the cell."""
-
-    column: str
-    rule: str
-    cell: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.column}: {self.rule}" + ("" if self.cell is None else f", not {self.cell!r}")
-
-
-class RowExtras(NamedTuple):
-    """The values of a row beyond name, tier and status. Most files have none of it.
-
-    Attributes:
-        fields: values by the field's id as text.
-        tags: names of tags, none of them twice.
-        joined_at: when the person joined the list that the file comes from, in ISO 8601.
-        claim: what the file says of the person's consent, by the name of each part.
-        left_out: the values that could not be taken over.
-    """
-
-    fields: Mapping[str, FieldValue]
-    tags: Sequence[str]
-    joined_at: str | None
-    claim: Mapping[str, str]
-    left_out: Sequence[LeftOut]
-
-
-NO_EXTRAS = RowExtras({}, (), None, {}, ())
 
 
 class AbsentCell(str):
@@ -88,6 +55,43 @@ class AbsentCell(str):
 ABSENT = AbsentCell()
 
 
+class LeftOut(NamedTuple):
+    """A value that isn't imported, although the rest of its row is.
+
+    ``rule`` is the rule that the value breaks. ``cell`` is ``None`` if the rule doesn't concern the
+    text of one cell.
+    """
+
+    column: str
+    rule: str
+    cell: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.rule}" + ("" if self.cell is None else f", not {self.cell!r}")
+
+
+class RowExtras(NamedTuple):
+    """The values of a row beyond name, tier and status. Most files have no such values.
+
+    Attributes:
+        fields: values by the field's id as text.
+        tags: distinct tag names.
+        joined_at: the time at which the person joined the list that the file comes from, in ISO
+            8601.
+        claim: what the file states about the person's consent, by the name of each part.
+        left_out: the values that could not be imported.
+    """
+
+    fields: Mapping[str, FieldValue]
+    tags: Sequence[str]
+    joined_at: str | None
+    claim: Mapping[str, str]
+    left_out: Sequence[LeftOut]
+
+
+NO_EXTRAS = RowExtras({}, (), None, {}, ())
+
+
 class RowProblem(NamedTuple):
     """The reason why a row with a valid address isn't imported: an error code and a sentence."""
 
@@ -96,13 +100,14 @@ class RowProblem(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """A member as the file names them. The address is trimmed, but not yet checked.
+    """A row with an address. The address is trimmed, but not yet validated.
 
     Attributes:
         line: the physical line where the record begins, from 1.
-        tier: free, silver or gold; ``None`` when the file names none.
-        cells: the original columns in the order of the header; a record may have fewer or more.
-        problem: why the row is not imported. If an address has several rows, only the strictest row
+        tier: free, silver or gold; ``None`` if the file names no tier.
+        cells: the original cells in the order of the header. A record may have fewer or more cells
+            than the header.
+        problem: why the row isn't imported. If an address has several rows, only the strictest row
             is used, even if this row has a problem.
         clears_expiry: whether an empty cell for the end of the paid tier clears the stored end.
     """
@@ -120,11 +125,12 @@ class MemberRow(NamedTuple):
 
     @property
     def left(self) -> bool:
+        """Return whether the row is an opt-out."""
         return self.suppression in OPT_OUTS
 
 
 class RejectedRecord(NamedTuple):
-    """A record that is not imported, and why. ``cells`` are those that could be read."""
+    """A record that isn't imported, and the reason. ``cells`` are the cells that could be read."""
 
     line: int
     code: str

@@ -1,4 +1,9 @@
-"""Samples of an imported file that the owner can see."""
+"""Samples of an imported file that the owner can see.
+
+The samples are some cells of each column, the first rows of a dry run, and problems of rows. They
+are personal data, so they are stored encrypted with the key of the import's file. They are removed
+together with the file of rejected rows.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
@@ -31,27 +36,28 @@ from storage.encryption import seal, unseal
 from storage.resources import Resources
 
 MAX_ROWS_SHOWN = 5
-
 MAX_EXAMPLES = 3
-
 MAX_EXAMPLE_CHARACTERS = 60
-
-# Further columns have names alone.
+# For further columns, the owner sees only the header.
 MAX_COLUMNS_WITH_EXAMPLES = 500
-
 MAX_LEFT_OUT_SHOWN = 20
-
 MAX_PROBLEMS = 50
+
+_STRICTNESS = {
+    SubscriptionStatus.ACTIVE.value: 0,
+    **{status.value: strictness for status, strictness in STRICTNESS.items()},
+}
 
 AnyRow = MemberRow | RejectedRecord
 
 
 class ImportSamples(NamedTuple):
-    """
+    """The samples of one import.
+
     Attributes:
         examples: some cells of each column, in the order of the columns.
-        preview: the first rows as they would be.
-        problems: what does not fit, by column and rule, once the file has been read.
+        preview: the first rows as they would be imported.
+        problems: the problems of rows, by column and rule, after the whole file has been read.
         consent: how consent values were interpreted. ``values`` and ``ignored_opt_outs`` have an
             entry for each consent column, by its index. ``unknown`` lists the values that weren't
             recognised.
@@ -69,13 +75,16 @@ class ImportSamples(NamedTuple):
         cls,
         header: Sequence[str],
         records: Sequence[Sequence[str]],
-        first: Sequence[AnyRow],
+        rows: Sequence[AnyRow],
         keys: Mapping[str, str],
     ) -> Self:
-        """Return the samples of some records; ``keys``: of the fields, by their ids as text."""
+        """Return the samples of some records and rows.
+
+        ``keys``: maps the ids of fields, as text, to the keys of the fields.
+        """
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
         examples = [_examples(records, index) for index in columns]
-        return cls(examples, list(_preview(first, keys)))
+        return cls(examples, list(_preview(rows, keys)))
 
 
 class Problems:
@@ -85,99 +94,30 @@ class Problems:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
 
     def note(self, rows: Iterable[JudgedRow]) -> None:
+        """Add the problems of rows, except rows that only repeat an address."""
         for row in rows:
             if row.code is not None and row.code != DUPLICATE_CODE:
                 cells = ", ".join(filter(None, map(str.strip, row.cells)))
                 self.add(None, row.reason or row.code, row.line, cells)
-            for each in row.extras.left_out if row.extras else ():
-                self.add(each.column, each.rule, row.line, each.cell or "")
+            for value in row.extras.left_out if row.extras else ():
+                self.add(value.column, value.rule, row.line, value.cell or "")
 
     def add(self, column: str | None, rule: str, line: int, cell: str) -> None:
-        found = self._groups.get((column, rule))
-        if found is None:
+        group = self._groups.get((column, rule))
+        if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
-                # Rules that quote a cell may be as many as the rows.
-                column, rule = None, "Other problems"
+                # A rule may quote a cell, so there may be as many rules as rows.
+                column = None
+                rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
-            found = self._groups.setdefault((column, rule), new)
-        found["rows"] += 1
-        if len(found["examples"]) < MAX_EXAMPLES:
-            found["examples"].append({"line": line, "cell": cell[:MAX_EXAMPLE_CHARACTERS]})
+            group = self._groups.setdefault((column, rule), new)
+        group["rows"] += 1
+        if len(group["examples"]) < MAX_EXAMPLES:
+            group["examples"].append({"line": line, "cell": cell[:MAX_EXAMPLE_CHARACTERS]})
 
     def groups(self) -> list[dict[str, Any]]:
-        """Return the most frequent first."""
-        return sorted(self._groups.values(), key=lambda each: -each["rows"])
-
-
-def store_samples(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
-    key = bulk_files.data_key(resources, task)
-    values = tuple(samples._replace(consent=dict(samples.consent)))
-    stored = orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS)
-    task.samples = seal(stored, key, _name(task))
-
-
-def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int, LeftOut]) -> None:
-    """Add values that couldn't be imported to the stored problems of the file.
-
-    ``left_out`` maps line numbers to these values. The caller must hold the lock that is used to
-    count chunks. Otherwise two chunks could overwrite each other's problems.
-    """
-    samples = _read(resources, task)
-    problems = Problems(samples.problems)
-    for line, each in left_out.items():
-        problems.add(each.column, each.rule, line, each.cell or "")
-    store_samples(resources, task, samples._replace(problems=problems.groups()))
-
-
-def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of an import's job, with the samples as long as they are kept."""
-    if "import_id" not in result:
-        return {**result}
-    query = select(MemberImport).where(MemberImport.id == result["import_id"])
-    with resources.unit_of_work() as uow:
-        task = uow.session.scalar(query.options(undefer(MemberImport.samples)))
-    found = ImportSamples((), ())
-    if task is not None and task.files_removed_at is None:
-        found = _read(resources, task)
-    columns = [
-        {**column, "examples": examples, **_consent_of(found, index)}
-        for index, (column, examples) in enumerate(
-            zip(result.get("columns", ()), chain(found.examples, repeat(())), strict=False)
-        )
-    ]
-    kept = {
-        "columns": columns,
-        "preview": found.preview,
-        "problems": found.problems,
-        "unknown_values": found.consent.get("unknown"),
-        "readings": found.readings,
-    }
-    return {**result, **{name: each for name, each in kept.items() if each}}
-
-
-def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
-    """Return how a consent column's values were interpreted; empty for other columns."""
-    kept = {
-        name: samples.consent.get(name, {}).get(str(index))
-        for name in ("values", "ignored_opt_outs")
-    }
-    return {name: each for name, each in kept.items() if each is not None}
-
-
-def _read(resources: Resources, task: MemberImport) -> ImportSamples:
-    if task.samples is None:
-        return ImportSamples((), ())
-    key = bulk_files.data_key(resources, task)
-    return ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
-
-
-def _name(task: MemberImport) -> str:
-    return f"{task.object_prefix}/samples"
-
-
-def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
-    cells = (each[index].strip()[:MAX_EXAMPLE_CHARACTERS] for each in records if index < len(each))
-    return [*dict.fromkeys(filter(None, cells))][:MAX_EXAMPLES]
+        """Return the groups, the most frequent first."""
+        return sorted(self._groups.values(), key=lambda group: -group["rows"])
 
 
 def mark_duplicates(
@@ -204,16 +144,83 @@ def mark_duplicates(
     return marked
 
 
-_STRICTNESS = {
-    SubscriptionStatus.ACTIVE.value: 0,
-    **{status.value: strictness for status, strictness in STRICTNESS.items()},
-}
+def store_samples(resources: Resources, task: MemberImport, samples: ImportSamples) -> None:
+    key = bulk_files.data_key(resources, task)
+    values = tuple(samples._replace(consent=dict(samples.consent)))
+    stored = orjson.dumps(values, option=orjson.OPT_NON_STR_KEYS)
+    task.samples = seal(stored, key, _name(task))
 
 
-def _preview(first: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    members = [row.email for row in first if isinstance(row, MemberRow)]
+def add_problems(resources: Resources, task: MemberImport, left_out: Mapping[int, LeftOut]) -> None:
+    """Add values that couldn't be imported to the stored problems of the file.
+
+    ``left_out`` maps line numbers to these values. The caller must hold the lock that is used to
+    count chunks. Otherwise two chunks could overwrite each other's problems.
+    """
+    samples = _load(resources, task)
+    problems = Problems(samples.problems)
+    for line, value in left_out.items():
+        problems.add(value.column, value.rule, line, value.cell or "")
+    store_samples(resources, task, samples._replace(problems=problems.groups()))
+
+
+def add_samples(resources: Resources, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of an import's job together with the samples, unless they were removed."""
+    if "import_id" not in result:
+        return {**result}
+    query = select(MemberImport).where(MemberImport.id == result["import_id"])
+    with resources.unit_of_work() as uow:
+        task = uow.session.scalar(query.options(undefer(MemberImport.samples)))
+    samples = ImportSamples((), ())
+    if task is not None and task.files_removed_at is None:
+        samples = _load(resources, task)
+    columns = [
+        {**column, "examples": examples, **_consent_of(samples, index)}
+        for index, (column, examples) in enumerate(
+            zip(result.get("columns", ()), chain(samples.examples, repeat(())), strict=False)
+        )
+    ]
+    values = {
+        "columns": columns,
+        "preview": samples.preview,
+        "problems": samples.problems,
+        "unknown_values": samples.consent.get("unknown"),
+        "readings": samples.readings,
+    }
+    return {**result, **{name: value for name, value in values.items() if value}}
+
+
+def _consent_of(samples: ImportSamples, index: int) -> dict[str, Any]:
+    """Return how a consent column's values were interpreted; empty for other columns."""
+    values = {
+        name: samples.consent.get(name, {}).get(str(index))
+        for name in ("values", "ignored_opt_outs")
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _load(resources: Resources, task: MemberImport) -> ImportSamples:
+    if task.samples is None:
+        return ImportSamples((), ())
+    key = bulk_files.data_key(resources, task)
+    return ImportSamples(*orjson.loads(unseal(task.samples, key, _name(task))))
+
+
+def _name(task: MemberImport) -> str:
+    return f"{task.object_prefix}/samples"
+
+
+def _examples(records: Sequence[Sequence[str]], index: int) -> list[str]:
+    cells = (
+        record[index].strip()[:MAX_EXAMPLE_CHARACTERS] for record in records if index < len(record)
+    )
+    return [*dict.fromkeys(filter(None, cells))][:MAX_EXAMPLES]
+
+
+def _preview(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    members = [row.email for row in rows if isinstance(row, MemberRow)]
     normalised = iter(email_addresses.normalise_all(members))
-    for row in first:
+    for row in rows:
         if isinstance(row, RejectedRecord):
             yield {"line": row.line, "code": row.code, "reason": row.reason}
             continue

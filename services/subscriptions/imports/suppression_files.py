@@ -1,4 +1,4 @@
-"""Interprets files of suppressions, bounces and complaints: finds why each person gets no mail.
+"""Finds in a file of suppressions, bounces or complaints why each person gets no mail.
 
 Only the type, event, reason or code in a row determines the reason. The reason must be right,
 because an opt-out from such a file stays even if the import is undone.
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import orjson
 
 from models import ImportKind
-from services.subscriptions.imports.column_layout import index_of
+from services.subscriptions.imports.column_layout import find_column
 from services.subscriptions.imports.consent_cells import ROW_PROBLEMS, StatusValues
-from services.subscriptions.imports.consent_readings import MAX_VALUES_COUNTED, MAX_VALUES_SHOWN
-from services.subscriptions.imports.consent_words import items_of
+from services.subscriptions.imports.consent_interpreter import MAX_VALUES_COUNTED, MAX_VALUES_SHOWN
+from services.subscriptions.imports.consent_words import split_items
 from services.subscriptions.imports.known_words import (
     MAX_WORD_CHARACTERS,
-    key,
-    keys_of,
     load_words,
+    normalise_word,
+    normalise_words,
     split_words,
 )
 from services.subscriptions.imports.rows import (
@@ -29,15 +29,20 @@ from services.subscriptions.imports.rows import (
     SuppressionStatus,
 )
 
-_UNLESS_NAMED = {
+# The default status of a file of each kind. It is used if the file has no column with reasons.
+_DEFAULT_STATUSES = {
     ImportKind.SUPPRESSIONS: SuppressionStatus.UNSUBSCRIBED,
     ImportKind.BOUNCES: SuppressionStatus.BOUNCED,
     ImportKind.COMPLAINTS: SuppressionStatus.COMPLAINED,
 }
 _WORDS = load_words("suppression_files.toml")
-_SUBJECTS = keys_of(_WORDS["headers"]["subjects"])
-_OTHERS = _SUBJECTS | keys_of(_WORDS["headers"]["others"])
-_ANSWERS = keys_of(_WORDS["headers"]["answers"])
+# The words of the headers of columns with reasons: at least one subject, and otherwise only words
+# of ``_HEADER_WORDS``.
+_SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
+_HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
+# The headers of columns with the responses of mail servers.
+_RESPONSES = normalise_words(_WORDS["headers"]["answers"])
+# For columns that contain numbers for reasons: the status of each number, by the header.
 _NUMBERS = {
     header: {
         str(number): SuppressionStatus(status)
@@ -46,16 +51,17 @@ _NUMBERS = {
     }
     for header, statuses in _WORDS["numbers"].items()
 }
+# The status of each word in a column with reasons.
 _MEANINGS = {
-    key(word): SuppressionStatus(status)
+    normalise_word(word): SuppressionStatus(status)
     for status, words in _WORDS["words"].items()
     for word in words
 }
-# The statuses are in the same order as in the TOML file. If several reasons apply, the first reason
-# is used.
-_FIRST = [SuppressionStatus(status) for status in _WORDS["words"]]
+# The statuses in the order of the TOML file. If several reasons apply, the first one is used.
+_RANKED_STATUSES = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
-_EXACT = keys_of(_WORDS["exact"]["words"])
+# Words that count only if no other word follows them.
+_EXACT = normalise_words(_WORDS["exact"]["words"])
 # SMTP status codes such as 550 and 5.1.1. "smtp;" may precede the code, and text may follow it.
 _CODE = re.compile(
     r"(?:smtp ?[;:] ?)?[#<(\[\"']?([245])(?:\d\d|\.\d{1,3}\.\d{1,3})(?!\w|\.\d)",
@@ -64,21 +70,22 @@ _CODE = re.compile(
 _ENHANCED_CODE = re.compile(r"[ -]{1,2}[#(\[]?([45])\.\d{1,3}\.\d{1,3}(?!\d)", re.ASCII)
 _SOFT = frozenset({"soft", "transient", "temporary", "temporarily"})
 _NEGATIONS = frozenset({"not", "no", "false", "never"})
-_HAS_TYPES = "types"
+# The key of the only entry in ``SuppressionReader.settled``.
+_HAS_REASONS = "types"
 _KIND_UNKNOWN = RowProblem(
     "row.kind_unknown", "The row gives no reason that we recognise for not mailing the person."
 )
 
 
 class SuppressionReader:
-    """Reads the rows of a file of suppressions, bounces or complaints.
+    """Adds to each row of a file the reason why the person gets no mail.
 
     Args:
         sample: some records of the file.
         mapping: maps columns to the roles that the owner assigned. A column with the role
-            ``status`` contains the reason. status_values: maps values in the file to the status
-            that the owner assigned. settled: what ``settled`` returned after the same file was read
-            for the first time.
+            ``status`` contains the reason.
+        status_values: maps values in the file to the status that the owner assigned.
+        settled: what ``settled`` returned after the same file was read for the first time.
     """
 
     def __init__(
@@ -92,12 +99,12 @@ class SuppressionReader:
         settled: Mapping[str, bool] | None = None,
     ) -> None:
         self._header = header
-        self._unless_named = _UNLESS_NAMED[kind]
-        self._has_types = (settled or {}).get(_HAS_TYPES, False)
-        self._took_kind = False
+        self._default_status = _DEFAULT_STATUSES[kind]
+        self._had_reasons = (settled or {}).get(_HAS_REASONS, False)
+        self._used_default = False
         self._values = StatusValues(status_values)
         self._sample = sample
-        self._roles = {index_of(header, name): role for name, role in (mapping or {}).items()}
+        self._roles = {find_column(header, name): role for name, role in (mapping or {}).items()}
         self._find_columns()
         self._unknown: Counter[tuple[str, str]] = Counter()
 
@@ -120,7 +127,7 @@ class SuppressionReader:
 
     def settled(self) -> dict[str, bool]:
         """Return whether the file has a column with reasons. Call this after reading the file."""
-        return {_HAS_TYPES: bool(self._types) or self._has_types}
+        return {_HAS_REASONS: bool(self._reason_columns) or self._had_reasons}
 
     def differs(self) -> bool:
         """Return whether the file must be read again.
@@ -128,7 +135,7 @@ class SuppressionReader:
         The file must be read again if earlier rows were given the default reason for this kind of
         file, and a later row added a column with reasons.
         """
-        return self._took_kind and bool(self._types)
+        return self._used_default and bool(self._reason_columns)
 
     def unknown_values(self) -> list[dict[str, object]]:
         """Return the unrecognised values with columns and row counts, the most frequent first."""
@@ -139,29 +146,34 @@ class SuppressionReader:
 
     def _find_columns(self) -> None:
         """Find the columns with reasons. In JSON Lines, later rows may add more columns."""
-        header, roles = self._header, self._roles
+        header = self._header
+        roles = self._roles
         self._width = len(header)
-        free = [index for index in range(self._width) if index not in roles]
-        types = [index for index, role in roles.items() if role == "status"]
-        types += [index for index in free if _is_type(header[index])]
-        self._types = types or self._types_by_cells(free)
-        self._answers = [index for index in free if key(header[index]) in _ANSWERS]
+        unmapped = [index for index in range(self._width) if index not in roles]
+        reason_columns = [index for index, role in roles.items() if role == "status"]
+        reason_columns += [index for index in unmapped if _is_reason_header(header[index])]
+        self._reason_columns = reason_columns or self._find_reasons_by_cells(unmapped)
+        self._response_columns = [
+            index for index in unmapped if normalise_word(header[index]) in _RESPONSES
+        ]
 
     def _status(self, cells: Sequence[str]) -> SuppressionStatus | None:
         """Return the status that the row assigns, or ``None`` if its reason isn't recognised."""
-        statuses = [self._type_status(index, _cell(cells, index)) for index in self._types]
-        statuses += [_code_status(_cell(cells, index)) for index in self._answers]
-        status = next((each for each in _FIRST if each in statuses), None)
+        statuses = [
+            self._reason_status(index, _cell(cells, index)) for index in self._reason_columns
+        ]
+        statuses += [_code_status(_cell(cells, index)) for index in self._response_columns]
+        status = next((each for each in _RANKED_STATUSES if each in statuses), None)
         if status is None:
-            for index in self._types:
+            for index in self._reason_columns:
                 self._count_unknown(index, _cell(cells, index))
-        if status or self._types or self._has_types:
+        if status or self._reason_columns or self._had_reasons:
             return status
-        self._took_kind = True
-        return self._unless_named
+        self._used_default = True
+        return self._default_status
 
-    def _type_status(self, index: int, cell: str) -> SuppressionStatus | None:
-        name = key(self._header[index]) if index < len(self._header) else ""
+    def _reason_status(self, index: int, cell: str) -> SuppressionStatus | None:
+        name = normalise_word(self._header[index]) if index < len(self._header) else ""
         if (numbers := _NUMBERS.get(name)) is not None:
             return numbers.get(cell.strip())
         return self._cell_status(cell)
@@ -169,8 +181,8 @@ class SuppressionReader:
     def _cell_status(self, cell: str) -> SuppressionStatus | None:
         mapped = self._values.get(cell)
         if mapped is not None:
-            return mapped if mapped in _FIRST else _MAY_PASS
-        return _code_status(cell) or _word_status(_word(cell))
+            return mapped if mapped in _RANKED_STATUSES else _MAY_PASS
+        return _code_status(cell) or _word_status(_reason_in(cell))
 
     def _count_unknown(self, index: int, cell: str) -> None:
         name = self._header[index].strip()[:MAX_WORD_CHARACTERS]
@@ -178,27 +190,27 @@ class SuppressionReader:
         if value in self._unknown or len(self._unknown) < MAX_VALUES_COUNTED:
             self._unknown[value] += 1
 
-    def _types_by_cells(self, free: Iterable[int]) -> list[int]:
+    def _find_reasons_by_cells(self, unmapped: Iterable[int]) -> list[int]:
         """Return the columns in which at least half of the sampled cells are recognised reasons."""
-        found = []
-        for index in free:
+        reason_columns = []
+        for index in unmapped:
             cells = [cell for record in self._sample if (cell := _cell(record, index).strip())]
             known = sum(self._cell_status(cell) is not None for cell in cells)
             if cells and known * 2 >= len(cells):
-                found.append(index)
-        return found
+                reason_columns.append(index)
+        return reason_columns
 
 
-def _is_type(name: str) -> bool:
+def _is_reason_header(name: str) -> bool:
     """Return whether this header is the name of a column of types, events, reasons or codes."""
     words = split_words(name)
-    return key(name) in _NUMBERS or (
-        all(word in _OTHERS for word in words) and any(word in _SUBJECTS for word in words)
+    return normalise_word(name) in _NUMBERS or (
+        all(word in _HEADER_WORDS for word in words) and any(word in _SUBJECTS for word in words)
     )
 
 
 def _code_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the SMTP code that begins the cell, or ``None`` without a code."""
+    """Return the status for the SMTP code at the start of the cell, or ``None`` without a code."""
     text = cell.strip()[:MAX_WORD_CHARACTERS]
     code = _CODE.match(text)
     if code is None:
@@ -210,8 +222,8 @@ def _code_status(cell: str) -> SuppressionStatus | None:
 
 def _word_status(cell: str) -> SuppressionStatus | None:
     """Return the status for the words of a cell. If the cell is a list, interpret each item."""
-    statuses = [_item_status(split_words(item)) for item in items_of(cell)]
-    return next((each for each in _FIRST if each in statuses), None)
+    statuses = [_item_status(split_words(item)) for item in split_items(cell)]
+    return next((each for each in _RANKED_STATUSES if each in statuses), None)
 
 
 def _item_status(words: Sequence[str]) -> SuppressionStatus | None:
@@ -228,7 +240,7 @@ def _item_status(words: Sequence[str]) -> SuppressionStatus | None:
     return None
 
 
-def _word(cell: str) -> str:
+def _reason_in(cell: str) -> str:
     """Return the cell, or only its ``code`` if the cell is a JSON object, as in Brevo's files."""
     if len(cell) > MAX_WORD_CHARACTERS * 10 or not cell.startswith("{"):
         return cell

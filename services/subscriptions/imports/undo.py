@@ -10,7 +10,7 @@ from sqlalchemy import text
 from core.errors.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING, IMPORT_UNDO_OVER
 from models import JobStatus, MemberImport
 from services.feed.catalogue import FeedEventType, announce
-from services.subscriptions import consent
+from services.subscriptions.consent.claims import delete_claims
 from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
 
@@ -129,7 +129,7 @@ def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
         if last is not None:
             return RestoredBatch(restored, {bookmark: last})
     # The file's claims about members who stay are deleted last.
-    return RestoredBatch(0, {}) if consent.take_back(uow, task.id, most=BATCH) else None
+    return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=BATCH) else None
 
 
 def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:

@@ -1,4 +1,8 @@
-"""Recognises Western European text that is encoded in Windows-1252."""
+"""Recognises Western European text among texts that were decoded as Windows-1252.
+
+Almost any bytes can be decoded as Windows-1252. If Windows-1252 is the wrong encoding, the decoded
+text has symbols or capital letters inside words, or letters that no Western language combines.
+"""
 
 import re
 
@@ -16,12 +20,8 @@ _ALPHABETS = tuple(
         "àèéíïòóúüç",  # Catalan
     )
 )
-
 _LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœŸŠšŽž"
-
 _CAPITAL = "A-ZÀ-ÖØ-ÞŒŸŠŽ"
-
-_SMALL = "a-zß-öø-ÿœšž"
 
 # Matches symbols in places where they don't occur in names.
 _MISPLACED_SYMBOLS = re.compile(
@@ -71,35 +71,25 @@ _MISPLACED_LETTERS = re.compile(
         )
     )
 )
-
 _WORD = re.compile(rf"[{_LETTER}]+")
-
 _APOSTROPHE = re.compile(rf"(?<![{_LETTER}])([{_LETTER}]*)’(?=([{_LETTER}]*))")
-
 _QUOTATION_MARKS = re.compile("[“”„]")
-
-# Words that can precede an apostrophe, as in d’Angelo. The next constant has endings that can
-# follow an apostrophe, as in Ann’s.
+# Words that can precede an apostrophe, as in d’Angelo.
 _ELIDED = frozenset(
     (
         *("d", "l", "o", "n", "m", "s", "t", "c", "j", "qu", "dell", "nell", "sant", "all", "ch"),
         *("gl", "un", "dall", "sull", "mc", "aujourd", "jusqu", "lorsqu", "puisqu", "quelqu"),
     )
 )
-
+# Endings that can follow an apostrophe, as in Ann’s.
 _ENDINGS = frozenset({"s", "t", "ll", "re", "ve"})
-
 _MIN_OWNER_CHARACTERS = 3
-
 _MIN_ELIDED_CHARACTERS = 4
-
 # Prefixes of names. The next letter of the name is a capital letter, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
-
 # Letters that may be lower case in a name in capitals: ß, and letters that Caps Lock doesn't affect
 # on a French keyboard.
 _SMALL_AMONG_CAPITALS = frozenset("éèçàùß")
-
 _MIN_ALL_CAPITALS = 2
 
 
@@ -157,7 +147,8 @@ def _has_fitting_case(word: str) -> bool:
     for at, letter in enumerate(word):
         if letter.isascii() or not at:
             continue
-        before, after = word[:at], word[at + 1 :]
+        before = word[:at]
+        after = word[at + 1 :]
         if letter.isupper() and before[-1].islower():
             if not (_PREFIX.match(before) and after[:1].islower()):
                 return False

@@ -22,7 +22,7 @@ from models import (
     User,
 )
 from services.feed.catalogue import FeedEventType, announce_of_list
-from services.subscriptions import consent
+from services.subscriptions.consent import entries
 from storage.unit_of_work import UnitOfWork
 
 ERASED = "erased"
@@ -139,7 +139,7 @@ def affirm(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return
-    _agree(uow, subscription, consent.BY_VIA[actor.via], actor)
+    _agree(uow, subscription, entries.HOW_BY_VIA[actor.via], actor)
     touched = update(Subscription).where(Subscription.id == subscription.id)
     touched = touched.values(updated_at=func.clock_timestamp()).returning(Subscription)
     uow.session.execute(touched.execution_options(populate_existing=True))
@@ -217,7 +217,7 @@ def _record_consent(
     """Note how the person came onto the list, if they did: here, so that no way can forget it."""
     if subscription.status not in _ON_LIST or subscription.status == before:
         return
-    how = ConsentHow.OWNER if actor.kind == ActorKind.OWNER else consent.BY_VIA[actor.via]
+    how = ConsentHow.OWNER if actor.kind == ActorKind.OWNER else entries.HOW_BY_VIA[actor.via]
     if action == TRANSFERRED_IN:
         how = ConsentHow.TRANSFER
     _agree(uow, subscription, how, actor)
@@ -225,7 +225,7 @@ def _record_consent(
 
 def _agree(uow: UnitOfWork, subscription: Subscription, how: ConsentHow, actor: Actor) -> None:
     origin = {"ip": actor.ip, "url": actor.page_url, "browser": actor.browser}
-    consent.record(uow, subscription, how, **origin)
+    entries.record_entry(uow, subscription, how, **origin)
 
 
 _ON_LIST = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)

@@ -25,7 +25,8 @@ from services.access import quotas
 from services.accounts import accounts
 from services.feed.catalogue import FeedEventType
 from services.paging import PageOfRows, PageRequest
-from services.subscriptions import consent, deny_lists, member_attributes, sign_up
+from services.subscriptions import deny_lists, member_attributes, sign_up
+from services.subscriptions.consent.history import copy_history
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
 from services.subscriptions.member_attributes import GivenAttributes
 from services.subscriptions.members import changes, locks, opt_outs
@@ -262,7 +263,7 @@ def _arrive(
         changes.add(uow, there, changes.TRANSFERRED_IN, actor)
     else:
         changes.change(uow, there, changes.TRANSFERRED_IN, actor, **merged)
-    consent.carry_over(uow, leaving, there)
+    copy_history(uow, leaving, there)
     if leaving.status == SubscriptionStatus.PENDING:
         sign_up.move_confirmation(uow, leaving, there, actor)
     return there

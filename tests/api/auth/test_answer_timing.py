@@ -3,14 +3,14 @@ import time
 
 import pytest
 
-from api.strangers import STEP_SECONDS, padded_duration
+from api.response_timing import STEP_SECONDS, pad_duration
 
 pytestmark = pytest.mark.anyio
 
 
 async def paced(work: float = 0.0) -> float:
     began = time.perf_counter()
-    async with padded_duration():
+    async with pad_duration():
         await asyncio.sleep(work)
     return time.perf_counter() - began
 
@@ -23,7 +23,7 @@ async def test_what_takes_longer_does_not_show() -> None:
 async def test_what_breaks_does_not_show() -> None:
     began = time.perf_counter()
     with pytest.raises(LookupError):
-        async with padded_duration():
+        async with pad_duration():
             raise LookupError
     assert time.perf_counter() - began >= STEP_SECONDS * 0.95
 

@@ -3,7 +3,8 @@ import tracemalloc
 import pytest
 from starlette.requests import Request
 
-from api.bodies.json_bodies import read_object
+from api.bodies.json_bodies import read_exact_json
+from api.schemas.credits import NewCharge
 from core.errors import DomainError
 
 MAX_HELD_BYTES = 4_000_000
@@ -16,7 +17,7 @@ def test_body_with_very_many_exact_numbers_is_refused_while_it_is_read(number: b
     tracemalloc.start()
     try:
         with pytest.raises(DomainError, match="more than 10000 numbers"):
-            read_object(request, body)
+            read_exact_json(request, body, NewCharge)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -3,7 +3,7 @@ from itertools import islice
 
 import pytest
 
-from api.bodies.json_bodies import MAX_NAMED, unknown_names
+from api.bodies.unknown_names import MAX_NAMED, unknown_names
 from api.schemas.segments import FILTER_SCHEMAS
 
 FILTER = {"$ref": "#/components/schemas/MemberFilter"}

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from api.app import background_loops
+from api.app import run_in_background
 from api.waiting import streams
 from api.waiting import waiters as waiting
-from api.waiting.disconnects import CallerDisconnected, while_connected
+from api.waiting.disconnects import CallerDisconnected, run_while_connected
 from api.waiting.streams import SlowDownloads
 from api.waiting.waiters import Waiters
 from core.errors import DomainError
@@ -39,7 +39,7 @@ def outcomes() -> Outcomes:
 @pytest.fixture
 async def waiters(outcomes: Outcomes) -> AsyncIterator[Waiters[bool]]:
     waiters = Waiters(outcomes.look)
-    async with background_loops(waiters.run()):
+    async with run_in_background(waiters.run()):
         yield waiters
 
 
@@ -90,8 +90,8 @@ async def test_a_wait_that_runs_out_leaves_nothing_behind(
 ) -> None:
     assert await waiters.wait("job:1", 0.05) is None
     outcomes.looks.clear()
-    await asyncio.sleep(2 * waiting.SWEEP_SECONDS / 3)
-    await asyncio.sleep(2 * waiting.SWEEP_SECONDS / 3)
+    await asyncio.sleep(2 * waiting.LOOK_UP_ALL_SECONDS / 3)
+    await asyncio.sleep(2 * waiting.LOOK_UP_ALL_SECONDS / 3)
     assert outcomes.looks == []
 
 
@@ -145,7 +145,7 @@ async def test_work_is_cancelled_when_its_caller_hangs_up() -> None:
         return {"type": "http.disconnect"}
 
     with pytest.raises(CallerDisconnected):
-        await while_connected(receive, work())
+        await run_while_connected(receive, work())
     assert cancelled.is_set()
 
 

@@ -22,7 +22,8 @@ MAILS = ROOT / "services" / "accounts" / "templates"
 READER_TEMPLATES = (
     *(
         page
-        for page in sorted((*API.glob("html/templates/*"), *API.glob("pages/*/templates/*")))
+        for folder in ("html", "pages/*", "sign_up")
+        for page in sorted(API.glob(f"{folder}/templates/*"))
         if page.stem
         in {
             *("answers", "ask_preferences", "asked_preferences", "base", "confirm", "embed_form"),
@@ -45,12 +46,12 @@ READ_ALOUD = ("alt", "aria-label", "placeholder", "title")
 MODULES = (
     *(
         path
-        for name in ("preferences", "sign_up", "unsubscribe")
-        for path in sorted((API / "pages" / name).glob("*.py"))
+        for folder in ("pages/preferences", "pages/reports", "pages/unsubscribe", "sign_up")
+        for path in sorted((API / folder).glob("*.py"))
         if path.stem != "__init__"
     ),
     ROOT / "services" / "subscriptions" / "members" / "mails.py",
-    ROOT / "services" / "subscriptions" / "preferences.py",
+    ROOT / "services" / "subscriptions" / "preferences" / "link_mails.py",
 )
 each_catalogue = pytest.mark.parametrize(
     "path", sorted(CATALOGUES.glob("*.po")), ids=lambda path: path.stem

@@ -9,7 +9,7 @@ from sqlalchemy import make_url
 
 from core.queues import Queue
 from models import JobStatus
-from storage.broker import queue_name
+from storage.task_messages import queue_name
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
 from tests.stack import Stack

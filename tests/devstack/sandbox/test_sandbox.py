@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI
 from devstack.sandbox import hooks
 from devstack.sandbox.app import SandboxProvider, create_app
 from devstack.sandbox.hooks import HookBox
-from services.webhooks.signing import signed_headers
+from services.webhooks.signing import sign_message
 
 KEY = b"k" * 32
 SECRET = "whsec_a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
@@ -32,7 +32,7 @@ def call(app: FastAPI, method: str, path: str, **content: object) -> httpx2.Resp
 
 def post(app: FastAPI, path: str, message_id: str = "evt_1", key: bytes = KEY) -> httpx2.Response:
     body = json.dumps({"type": "subscription.created"}).encode()
-    headers = signed_headers([key], message_id, datetime.now(UTC), body)
+    headers = sign_message([key], message_id, datetime.now(UTC), body)
     return call(app, "POST", f"/hooks/to/{path}", content=body, headers=headers)
 
 

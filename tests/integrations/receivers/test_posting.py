@@ -3,7 +3,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from integrations.receivers import Outcome, ReceiverClient, SignedPost
+from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
 from tests.hooks import OK, HookReceiver, hooked
 
 LOCAL = ipaddress.ip_network("127.0.0.0/8")

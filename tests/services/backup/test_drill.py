@@ -103,7 +103,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
 ) -> None:
     shop = backups.stack
     owner = shop.new_owner()
-    ledger.grant(shop.resources.database, owner.user_id, Decimal(1000), source_id="start")
+    ledger.grant_credits(shop.resources.database, owner.user_id, Decimal(1000), source_id="start")
     list_id = Importing(shop).new_list(owner)
     stayer, leaver, quiet, erased = (new_person(shop, list_id) for _ in range(4))
     load = Load(shop, owner)
@@ -154,7 +154,7 @@ def _require_the_same_money(shop: Stack, restored: Stack, owner: Owner, charges:
     assert after == before[: len(after)]
     sources = "SELECT source_id FROM credit_entries WHERE user_id = %s"
     assert {source for (source,) in restored.query(sources, owner.user_id)} >= set(charges)
-    assert verify.verify(restored.resources, full=True).faults == []
+    assert verify.verify_ledger(restored.resources, full=True).faults == []
 
 
 def _require_the_same_images(shop: Stack, restored: Stack, images: list[str]) -> None:
@@ -162,7 +162,7 @@ def _require_the_same_images(shop: Stack, restored: Stack, images: list[str]) ->
     for name in images:
         key = f"media/{name}"
         assert restored.resources.objects.get(key) == shop.resources.objects.get(key)
-    found = strays.find(restored.resources, now=clock.now() + timedelta(hours=2))
+    found = strays.find_strays(restored.resources, now=clock.now() + timedelta(hours=2))
     # Images that were uploaded after the dump may have come along.
     assert {each.kind for each in found} <= {StrayKind.OBJECT_WITHOUT_ROW}
 

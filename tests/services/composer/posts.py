@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.composer.post import Post
+from services.composer.text.post import Post
 
 _WORDS = (
     "bread garden Müller Straße l'été coração año война городской 重庆 音乐节 新闻 京都 紅葉 "

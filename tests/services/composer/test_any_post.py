@@ -2,8 +2,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from services.composer import offline, rules
-from services.composer.post import MetadataField, Post
 from services.composer.text.markup import clean, read
+from services.composer.text.post import MetadataField, Post
 from tests.services.composer.posts import posts
 from tests.sizes import sized
 

@@ -3,8 +3,8 @@
 import pytest
 
 from services.composer import offline
-from services.composer.post import MetadataField, Post
 from services.composer.text.markup import read
+from services.composer.text.post import MetadataField, Post
 
 VISIBLE = "The harbour of Lisbon reopened on Monday."
 PREHEADER = "Only for inboxes."

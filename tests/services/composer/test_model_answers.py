@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from services.composer import model_writer
+from services.composer import model_writer, prompts
 from services.composer.model_answers import UnreadableAnswer, remove_drafts
-from services.composer.post import MetadataField, PostMetadata
+from services.composer.text.post import MetadataField, PostMetadata
 
-SUMMARY = model_writer.metadata_prompt(frozenset({MetadataField.SUMMARY}))
-ALL = model_writer.metadata_prompt(frozenset(MetadataField))
+SUMMARY = prompts.metadata_prompt(frozenset({MetadataField.SUMMARY}))
+ALL = prompts.metadata_prompt(frozenset(MetadataField))
 
 
 @pytest.mark.parametrize(

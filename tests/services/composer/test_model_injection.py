@@ -5,8 +5,8 @@ import pytest
 from devstack.sandbox.llm import HANDLE, LINK
 from integrations.llm.port import LanguageModel
 from services.composer import model_writer, rules
-from services.composer.post import MetadataField, PlainPost, Post
 from services.composer.text import hyperlinks, markup
+from services.composer.text.post import MetadataField, PlainPost, Post
 from tests.language_model import Run
 from tests.services.composer.injections import ORDERS
 
@@ -26,8 +26,8 @@ def post_with(order: str) -> PlainPost:
 
 def texts_of(plain: PlainPost, llm: LanguageModel) -> list[str]:
     """All that the model writer writes about a post; every rule is checked on the way."""
-    written = model_writer.metadata(plain, ALL, llm, SECONDS)
-    tweets = model_writer.tweets(plain, llm, SECONDS)
+    written = model_writer.write_metadata(plain, ALL, llm, SECONDS)
+    tweets = model_writer.write_tweets(plain, llm, SECONDS)
     assert rules.metadata_faults(plain, written, ALL) == []
     assert rules.tweets_faults(plain, tweets) == []
     return [written.slug or "", written.summary or "", *(written.tags or ()), *tweets]
@@ -68,7 +68,7 @@ def told_about_honest_post(sandbox: str) -> set[str]:
 def test_links_and_mentions_of_the_post_itself_may_stay(run: Run) -> None:
     content = f"{_STORY} Read {LINK} and ask {HANDLE} about it."
     plain = markup.read(Post("Honey", content))
-    tweets = model_writer.tweets(plain, run.model("obedient"), SECONDS)
+    tweets = model_writer.write_tweets(plain, run.model("obedient"), SECONDS)
     assert all(LINK in each and HANDLE in each for each in tweets)
     assert run.calls == 1
 
@@ -76,7 +76,7 @@ def test_links_and_mentions_of_the_post_itself_may_stay(run: Run) -> None:
 def test_no_two_calls_share_a_delimiter(run: Run) -> None:
     plain = post_with("Nothing else happens.")
     for _ in range(5):
-        model_writer.tweets(plain, run.model(), SECONDS)
+        model_writer.write_tweets(plain, run.model(), SECONDS)
     marks = {request["messages"][1]["content"].splitlines()[0] for request in run.requests}
     assert len(marks) == 5
 

@@ -5,9 +5,9 @@ import pytest
 
 from core.errors import DomainError, Kind
 from integrations.llm.port import CompletionReply, CompletionRequest, LanguageModel
-from services.composer import model_writer, rules
-from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
+from services.composer import model_writer, rules, token_estimates
 from services.composer.text import markup
+from services.composer.text.post import MetadataField, PlainPost, Post, PostMetadata
 from tests.language_model import Run
 
 ALL = frozenset(MetadataField)
@@ -44,7 +44,7 @@ class InTurn:
 
 def error_of(llm: LanguageModel, seconds: float = SECONDS) -> DomainError:
     with pytest.raises(DomainError) as raised:
-        model_writer.metadata(POST, ALL, llm, seconds)
+        model_writer.write_metadata(POST, ALL, llm, seconds)
     return raised.value
 
 
@@ -55,15 +55,15 @@ def keeps_every_rule(plain: PlainPost, written: PostMetadata) -> bool:
 @pytest.mark.parametrize("language", POSTS)
 def test_an_answer_that_keeps_the_rules_takes_one_call(run: Run, language: str) -> None:
     plain = POSTS[language]
-    assert keeps_every_rule(plain, model_writer.metadata(plain, ALL, run.model(), SECONDS))
+    assert keeps_every_rule(plain, model_writer.write_metadata(plain, ALL, run.model(), SECONDS))
     assert run.calls == 1
-    assert rules.tweets_faults(plain, model_writer.tweets(plain, run.model(), SECONDS)) == []
+    assert rules.tweets_faults(plain, model_writer.write_tweets(plain, run.model(), SECONDS)) == []
     assert run.calls == 2
 
 
 @pytest.mark.parametrize("part", MetadataField)
 def test_what_was_not_asked_for_is_not_there(run: Run, part: MetadataField) -> None:
-    written = model_writer.metadata(POST, frozenset({part}), run.model(), SECONDS)
+    written = model_writer.write_metadata(POST, frozenset({part}), run.model(), SECONDS)
     assert [each for each in MetadataField if getattr(written, each) is not None] == [part]
     [request] = run.requests
     assert list(request["response_format"]["json_schema"]["schema"]["properties"]) == [part]
@@ -71,7 +71,9 @@ def test_what_was_not_asked_for_is_not_there(run: Run, part: MetadataField) -> N
 
 @pytest.mark.parametrize("behaviour", ["wrong-shape-once", "no-json-once", "obedient-shape-once"])
 def test_a_broken_rule_is_named_and_repaired_once(run: Run, behaviour: str) -> None:
-    assert keeps_every_rule(POST, model_writer.metadata(POST, ALL, run.model(behaviour), SECONDS))
+    assert keeps_every_rule(
+        POST, model_writer.write_metadata(POST, ALL, run.model(behaviour), SECONDS)
+    )
     assert run.calls == 2
     system, user = (each["content"] for each in run.requests[1]["messages"])
     assert "An earlier answer" in system
@@ -79,7 +81,7 @@ def test_a_broken_rule_is_named_and_repaired_once(run: Run, behaviour: str) -> N
 
 
 def test_the_repair_names_each_rule_that_was_broken(run: Run) -> None:
-    model_writer.metadata(POST, ALL, run.model("too-long-once"), SECONDS)
+    model_writer.write_metadata(POST, ALL, run.model("too-long-once"), SECONDS)
     report = run.requests[1]["messages"][1]["content"].partition("</post-")[2]
     assert "slug" in report
     assert "longer than 300 characters" in report
@@ -87,10 +89,11 @@ def test_the_repair_names_each_rule_that_was_broken(run: Run) -> None:
 
 
 def test_what_is_still_too_long_is_cut(run: Run) -> None:
-    written = model_writer.metadata(POST, ALL, run.model("too-long"), SECONDS)
+    written = model_writer.write_metadata(POST, ALL, run.model("too-long"), SECONDS)
     assert keeps_every_rule(POST, written)
     assert (
-        rules.tweets_faults(POST, model_writer.tweets(POST, run.model("too-long"), SECONDS)) == []
+        rules.tweets_faults(POST, model_writer.write_tweets(POST, run.model("too-long"), SECONDS))
+        == []
     )
     assert run.calls == 4
 
@@ -98,10 +101,10 @@ def test_what_is_still_too_long_is_cut(run: Run) -> None:
 @pytest.mark.parametrize("behaviour", ["thinks", "tries-twice", "parts"])
 def test_drafts_are_no_part_of_metadata_tweets_or_condensed_parts(run: Run, behaviour: str) -> None:
     llm = run.model(behaviour, context_tokens=4000)
-    assert "draft" not in str(model_writer.metadata(POST, ALL, llm, SECONDS))
-    assert "draft" not in str(model_writer.tweets(POST, llm, SECONDS))
+    assert "draft" not in str(model_writer.write_metadata(POST, ALL, llm, SECONDS))
+    assert "draft" not in str(model_writer.write_tweets(POST, llm, SECONDS))
     assert run.calls == 2
-    model_writer.tweets(long_post(20_000), llm, SECONDS)
+    model_writer.write_tweets(long_post(20_000), llm, SECONDS)
     assert run.calls > 3
     assert "draft" not in run.requests[-1]["messages"][1]["content"]
 
@@ -115,7 +118,7 @@ def test_what_can_not_be_mended_is_unusable_after_one_repair(run: Run, behaviour
 
 def test_a_repair_that_fails_leaves_the_first_answer_to_be_mended(run: Run) -> None:
     llm = InTurn([run.model("too-long"), run.model("cut")])
-    assert keeps_every_rule(POST, model_writer.metadata(POST, ALL, llm, SECONDS))
+    assert keeps_every_rule(POST, model_writer.write_metadata(POST, ALL, llm, SECONDS))
 
 
 def test_a_repair_that_fails_after_nothing_readable_tells_why(run: Run) -> None:
@@ -126,13 +129,13 @@ def test_a_repair_that_fails_after_nothing_readable_tells_why(run: Run) -> None:
 def test_a_slow_repair_ends_in_the_same_time(run: Run) -> None:
     began = time.monotonic()
     llm = InTurn([run.model("too-long"), run.model("slow")])
-    assert keeps_every_rule(POST, model_writer.metadata(POST, ALL, llm, 2.5))
+    assert keeps_every_rule(POST, model_writer.write_metadata(POST, ALL, llm, 2.5))
     assert time.monotonic() - began < HANGING
 
 
 def test_no_call_has_more_than_20_seconds(run: Run) -> None:
     llm = InTurn([run.model("too-long"), run.model()])
-    model_writer.metadata(POST, ALL, llm, SECONDS)
+    model_writer.write_metadata(POST, ALL, llm, SECONDS)
     assert [round(each.seconds, 3) for each in llm.questions] == [20.0, 20.0]
 
 
@@ -156,18 +159,20 @@ def test_a_long_post_is_read_in_few_parts_that_fit(
 ) -> None:
     plain = long_post(characters, sentence)
     llm = run.model(context_tokens=4000)
-    assert rules.tweets_faults(plain, model_writer.tweets(plain, llm, SECONDS)) == []
+    assert rules.tweets_faults(plain, model_writer.write_tweets(plain, llm, SECONDS)) == []
     assert 2 < run.calls <= 6
     names = [each["response_format"]["json_schema"]["name"] for each in run.requests]
     assert names == ["part"] * (run.calls - 1) + ["tweets"]
     for request in run.requests:
-        asked = sum(model_writer.estimate_tokens(each["content"]) for each in request["messages"])
+        asked = sum(
+            token_estimates.estimate_tokens(each["content"]) for each in request["messages"]
+        )
         assert asked + request["max_tokens"] <= 4000
 
 
 def test_the_end_of_a_very_long_post_is_read_too(run: Run) -> None:
     plain = long_post(100_000)
-    model_writer.tweets(plain, run.model(context_tokens=4000), SECONDS)
+    model_writer.write_tweets(plain, run.model(context_tokens=4000), SECONDS)
     *parts, _ = [each["messages"][1]["content"] for each in run.requests]
     assert plain.paragraphs[0] in parts[0]
     assert plain.paragraphs[-1] in parts[-1]
@@ -176,18 +181,18 @@ def test_the_end_of_a_very_long_post_is_read_too(run: Run) -> None:
 def test_parts_are_not_asked_about_when_the_time_is_for_the_whole(run: Run) -> None:
     plain = long_post(20_000)
     llm = run.model(context_tokens=4000)
-    assert rules.tweets_faults(plain, model_writer.tweets(plain, llm, 20.0)) == []
+    assert rules.tweets_faults(plain, model_writer.write_tweets(plain, llm, 20.0)) == []
     assert run.calls == 1
 
 
 def test_a_part_that_can_not_be_read_counts_by_its_beginning(run: Run) -> None:
     plain = long_post(20_000)
     llm = run.model("no-json-once", context_tokens=4000)
-    assert rules.tweets_faults(plain, model_writer.tweets(plain, llm, SECONDS)) == []
+    assert rules.tweets_faults(plain, model_writer.write_tweets(plain, llm, SECONDS)) == []
     assert plain.paragraphs[0][:50] in run.requests[-1]["messages"][1]["content"]
 
 
 def test_one_paragraph_without_spaces_is_cut_too(run: Run) -> None:
     plain = markup.read(Post("", "蜜" * 20_000))
-    model_writer.tweets(plain, run.model(context_tokens=4000), SECONDS)
+    model_writer.write_tweets(plain, run.model(context_tokens=4000), SECONDS)
     assert run.calls > 2

@@ -8,8 +8,8 @@ import pytest
 from benchmarks.corpus import Sample, samples
 from services.composer import offline, rules
 from services.composer.offline.document import language_of
-from services.composer.post import MetadataField, Post, PostMetadata
 from services.composer.text.markup import read
+from services.composer.text.post import MetadataField, Post, PostMetadata
 from services.composer.text.words import sentences_of
 
 # The dictionaries of some languages take seconds to load.
@@ -85,7 +85,7 @@ _WRITE = """
 import json, sys
 from benchmarks.corpus import samples
 from services.composer import offline
-from services.composer.post import MetadataField
+from services.composer.text.post import MetadataField
 from services.composer.text.markup import read
 for sample in samples():
     plain = read(sample.post)

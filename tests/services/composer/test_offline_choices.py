@@ -1,8 +1,8 @@
 import pytest
 
 from services.composer import offline
-from services.composer.post import MetadataField, Post
 from services.composer.text.markup import read
+from services.composer.text.post import MetadataField, Post
 
 HASH = "89abcdef" * 8
 NEWS = (

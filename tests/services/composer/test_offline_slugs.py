@@ -4,10 +4,10 @@ import pytest
 
 from services.composer import offline
 from services.composer.offline.document import morphemes_of, spell_japanese
-from services.composer.post import MetadataField, Post
 from services.composer.rules import fit_slug
 from services.composer.text.characters import hepburn
 from services.composer.text.markup import read
+from services.composer.text.post import MetadataField, Post
 
 HASH = "89abcdef" * 8
 

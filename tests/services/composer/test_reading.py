@@ -3,8 +3,8 @@ import time
 
 import pytest
 
-from services.composer.post import PlainPost, Post
 from services.composer.text.markup import clean, read
+from services.composer.text.post import PlainPost, Post
 from services.composer.text.words import sentences_of
 from tests.sizes import sized
 

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from services.composer import rules
-from services.composer.post import MetadataField, PlainPost, Post, PostMetadata
 from services.composer.rules import weighted_length
 from services.composer.text.markup import clean, read
+from services.composer.text.post import MetadataField, PlainPost, Post, PostMetadata
 
 HASH = "0123456789abcdef"
 POST = read(

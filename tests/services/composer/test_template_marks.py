@@ -3,8 +3,8 @@
 import pytest
 
 from services.composer import offline, rules
-from services.composer.post import MetadataField, Post
 from services.composer.text.markup import clean, read
+from services.composer.text.post import MetadataField, Post
 from services.composer.text.template_marks import remove_marks
 
 TEXT = "The harbour of Lisbon reopened on Monday."

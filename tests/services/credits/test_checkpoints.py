@@ -9,7 +9,7 @@ from core.settings import Settings
 from integrations.payments.port import Evidence
 from models import OrderVia
 from services.credits import ledger, verify
-from services.credits.settlement import settle
+from services.credits.settlement import settle_order
 from services.credits.verify import LedgerReport
 from storage.resources import Resources
 from tests.faults import till
@@ -40,7 +40,7 @@ def holder(books: Stack) -> int:
 
 def give(books: Stack, user_id: int, times: int) -> None:
     for _ in range(times):
-        ledger.grant(books.resources.database, user_id, Decimal(1), source_id="x")
+        ledger.grant_credits(books.resources.database, user_id, Decimal(1), source_id="x")
 
 
 def falsify(books: Stack, *statements: str) -> None:
@@ -49,7 +49,7 @@ def falsify(books: Stack, *statements: str) -> None:
 
 
 def check(books: Stack, *, full: bool = False) -> LedgerReport:
-    return verify.verify(books.resources, full=full)
+    return verify.verify_ledger(books.resources, full=full)
 
 
 def faults(books: Stack, *, full: bool = False) -> list[tuple[int | None, str]]:
@@ -168,12 +168,12 @@ def signing_with(books: Stack, keys: str) -> Resources:
 def test_without_its_key_a_checkpoint_does_not_count(books: Stack, holder: int) -> None:
     key = f"next:{'n' * 43}"
     rotated = signing_with(books, f"{key},{books.environment['PRESSROOM_SECRET_KEYS']}")
-    assert read(verify.verify(rotated, full=False)) == (1, 1, 0)
+    assert read(verify.verify_ledger(rotated, full=False)) == (1, 1, 0)
     gone = signing_with(books, key)
-    report = verify.verify(gone, full=False)
+    report = verify.verify_ledger(gone, full=False)
     assert (report.faults, read(report)) == ([], (1, 0, 5))
     # From now on there are checkpoints under the new key.
-    assert read(verify.verify(gone, full=False)) == (1, 1, 0)
+    assert read(verify.verify_ledger(gone, full=False)) == (1, 1, 0)
 
 
 def test_charges_go_on_while_runs_verify(books: Stack, holder: int) -> None:
@@ -191,7 +191,7 @@ def paid_order(books: Stack) -> int:
     terms = till.new_order(books, books.new_owner().user_id, minor=500, credit_units=5_000_000)
     paid = Evidence(order_id=terms.order_id, amount_minor=500, currency="USD", paid=True)
     with books.resources.unit_of_work() as uow:
-        settle(uow, terms.order_id, paid, OrderVia.WEBHOOK)
+        settle_order(uow, terms.order_id, paid, OrderVia.WEBHOOK)
     return terms.order_id
 
 

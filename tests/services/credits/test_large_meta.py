@@ -27,7 +27,9 @@ def test_meta_that_is_too_long_is_refused_before_it_is_written(meta: dict[str, A
     tracemalloc.start()
     try:
         with pytest.raises(DomainError, match="8 KB"):
-            ledger.consume(database, caller, amount=Decimal(1), source_id="m", meta=meta, key=None)
+            ledger.consume_credits(
+                database, caller, amount=Decimal(1), source_id="m", meta=meta, key=None
+            )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

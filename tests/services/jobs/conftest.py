@@ -8,8 +8,8 @@ from models import Job
 from services.jobs.lease import Lease
 from services.jobs.lost_jobs import STEADY_AFTER
 from services.jobs.transitions import claim_job
-from storage.broker import queue_name
 from storage.resources import Resources
+from storage.task_messages import queue_name
 from tests.probe.bench import Bench, make_bench
 from tests.probe.kind import PROBE
 from tests.stack import Stack, eventually

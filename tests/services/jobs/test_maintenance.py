@@ -10,8 +10,8 @@ from core.queues import Queue
 from models import Maintenance
 from services.jobs import maintenance
 from services.jobs.lease import LeaseLost
-from storage.broker import queue_name
 from storage.resources import Resources
+from storage.task_messages import queue_name
 from tests.probe.tending import TEND
 from tests.stack import Stack
 

@@ -6,8 +6,8 @@ from core.queues import Queue
 from models import Job, JobStatus
 from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES, resend_unclaimed_jobs
-from storage.broker import queue_name
 from storage.resources import Resources
+from storage.task_messages import queue_name
 from tests.probe.bench import Bench
 from tests.probe.kind import plan
 from tests.services.jobs.conftest import change

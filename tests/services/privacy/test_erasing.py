@@ -71,7 +71,7 @@ def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
     for each in list_ids:
         join(quiet, each, user_id)
     fill(quiet.stack, list_id=list_ids[0], user_id=user_id, other_id=keeper.user_id, rows=ROWS)
-    job_id = erasure.begin(quiet.resources, address)
+    job_id = erasure.begin_erasure(quiet.resources, address)
     seen, note = [0], record_progress
 
     def looking(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
@@ -102,7 +102,7 @@ def test_what_a_killed_worker_leaves_is_erased_by_the_next_and_counted_once(
     set_small(monkeypatch)
     join(quiet, list_id, user_id)
     fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=ROWS)
-    job_id = erasure.begin(quiet.resources, address)
+    job_id = erasure.begin_erasure(quiet.resources, address)
     note, calls = record_progress, [0]
 
     def dying(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
@@ -148,7 +148,7 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
         assert found.user_id == user_id
         assert exports.get_finished(uow, export_id or 0)
     assert rejected_rows.stream_rejected_rows(quiet.resources, task.id)
-    erasure.begin(quiet.resources, address)
+    erasure.begin_erasure(quiet.resources, address)
     with quiet.resources.unit_of_work() as uow:
         for refused, look in (
             ("media.not_found", lambda: records.find_media(uow, f"{name}.webp")),
@@ -180,7 +180,7 @@ def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
     quiet: Importing, list_id: int, address: str, user_id: int
 ) -> None:
     join(quiet, list_id, user_id)
-    job_id = erasure.begin(quiet.resources, address)
+    job_id = erasure.begin_erasure(quiet.resources, address)
     edit = MemberEdit({"name": "Ada"}, GivenAttributes())
 
     def put(named: int | str) -> int:
@@ -204,7 +204,7 @@ def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
         of = lists.get(uow, list_id)
         of.confirm_required = True
         sign_up.request(uow, of, address, asking)
-    erasure.begin(quiet.resources, address)
+    erasure.begin_erasure(quiet.resources, address)
     [(job_id,)] = quiet.stack.query(
         "SELECT j.id FROM jobs j JOIN subscriptions s ON s.id = j.subject_id"
         " WHERE j.kind = 'subscription.mail_confirmation' AND s.user_id = %s",
@@ -222,7 +222,7 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
     with quiet.resources.unit_of_work() as uow:
         person, of = uow.session.get_one(User, user_id), lists.get(uow, list_id)
         unsubscribe.leave(uow, of, person, READER)
-    job_id = erasure.begin(quiet.resources, address)
+    job_id = erasure.begin_erasure(quiet.resources, address)
     task = quiet.bring(keeper, list_id, csv_of([[address, ""]]))
     assert (task.opted_out, task.added) == (1, 0)
     # What the next person of the address says in the middle of the erasure is theirs.
@@ -237,21 +237,21 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
 def test_asked_for_again_it_is_the_same_job_until_it_has_ended(
     quiet: Importing, address: str, user_id: int
 ) -> None:
-    job_id = erasure.begin(quiet.resources, address)
-    assert erasure.begin(quiet.resources, address.upper()) == job_id
+    job_id = erasure.begin_erasure(quiet.resources, address)
+    assert erasure.begin_erasure(quiet.resources, address.upper()) == job_id
     quiet.stack.query(
         "UPDATE jobs SET status = 'failed', finished_at = now(), error ="
         ' \'{"kind": "internal", "code": "job.broke", "message": "It broke."}\' WHERE id = %s',
         job_id,
     )
-    assert erasure.begin(quiet.resources, address) == job_id
+    assert erasure.begin_erasure(quiet.resources, address) == job_id
     assert quiet.job(job_id).status == JobStatus.QUEUED
     quiet.stack.query("DELETE FROM jobs WHERE id = %s", job_id)
-    again = erasure.begin(quiet.resources, address)
+    again = erasure.begin_erasure(quiet.resources, address)
     assert again != job_id
     assert finish(quiet.resources, again).user_id == user_id
     with pytest.raises(DomainError, match=address):
-        erasure.begin(quiet.resources, address)
+        erasure.begin_erasure(quiet.resources, address)
     kept = quiet.stack.query(
         "SELECT address_hmac, stage, finished_at IS NOT NULL FROM erasures WHERE user_id = %s",
         user_id,
@@ -262,7 +262,7 @@ def test_asked_for_again_it_is_the_same_job_until_it_has_ended(
 def test_what_a_slow_request_writes_after_the_end_is_erased_an_hour_later(
     quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
 ) -> None:
-    ended = erasure.begin(quiet.resources, address)
+    ended = erasure.begin_erasure(quiet.resources, address)
     finish(quiet.resources, ended)
     fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=3)
     [(job_id,)] = quiet.stack.query("SELECT job_id FROM erasures WHERE user_id = %s", user_id)
@@ -284,7 +284,7 @@ def test_a_person_who_is_held_is_erased_once_they_are_free(
     with quiet.resources.unit_of_work() as uow:
         uow.session.get(User, user_id, with_for_update=True)
         with pytest.raises(Exception, match="lock timeout"):
-            erasure.begin(quiet.resources, address)
+            erasure.begin_erasure(quiet.resources, address)
     erase(quiet.resources, address)
 
 
@@ -292,12 +292,12 @@ def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
     quiet: Importing, list_id: int, address: str, user_id: int
 ) -> None:
     join(quiet, list_id, user_id)
-    job_id = erasure.begin(quiet.resources, address)
+    job_id = erasure.begin_erasure(quiet.resources, address)
     lease = quiet.lease(job_id)
     with quiet.resources.unit_of_work() as uow:
         locks.lock_list(uow, list_id)
         with pytest.raises(TransientError, match="busy"):
-            erasure.run(quiet.resources, lease)
+            erasure.run_erasure(quiet.resources, lease)
     with quiet.resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
     assert finish(quiet.resources, job_id).subscriptions == 1

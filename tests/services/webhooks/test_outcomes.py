@@ -2,9 +2,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from integrations.receivers import Outcome
+from integrations.receivers.client import Outcome
 from models import WebhookEndpoint
-from services.webhooks import claiming
+from services.webhooks import outcomes
 from tests.stack import Stack
 
 URL = "https://example.com/hook"
@@ -34,7 +34,7 @@ class Tries:
         )
         with self.stack.resources.unit_of_work() as uow:
             endpoint = uow.session.get_one(WebhookEndpoint, self.endpoint_id, with_for_update=True)
-            claiming.write(uow, endpoint, URL, {delivery_id: Outcome(80, status)})
+            outcomes.record_outcomes(uow, endpoint, URL, {delivery_id: Outcome(80, status)})
 
     def pass_time(self, *, hours: float) -> None:
         """All that is written was written so much earlier."""

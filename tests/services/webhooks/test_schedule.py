@@ -1,15 +1,14 @@
 from datetime import UTC, datetime, timedelta
 
-from services.webhooks.claiming import (
+from services.webhooks.claims import (
     IN_ORDER_FOR,
-    MAX_REST,
     Choice,
     Pending,
-    choose,
-    choose_several,
+    choose_deliveries,
+    choose_delivery,
     pause_after,
-    rest_after,
 )
+from services.webhooks.outcomes import MAX_REST, rest_after
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MOST = 1_000
@@ -28,27 +27,27 @@ def test_pauses_grow_for_an_hour_and_are_three_hours_then() -> None:
 
 def test_order_ends_when_the_oldest_has_waited_for_a_minute() -> None:
     failed = waiting(1, age=59, due_in=100)
-    still_in_order = choose([failed, waiting(2, age=50)], NOW, max_pending=MOST)
+    still_in_order = choose_delivery([failed, waiting(2, age=50)], NOW, max_pending=MOST)
     assert still_in_order == Choice(due_at=failed.queued_at + IN_ORDER_FOR)
     late = waiting(1, age=61, due_in=100)
-    assert choose([late, waiting(2, age=50)], NOW, max_pending=MOST).delivery_id == 2
+    assert choose_delivery([late, waiting(2, age=50)], NOW, max_pending=MOST).delivery_id == 2
 
 
 def test_new_events_are_taken_beside_old_failures_up_to_a_bound() -> None:
     failures = [waiting(number, age=600, due_in=60 + number) for number in range(3)]
-    choice = choose(failures, NOW, max_pending=4)
+    choice = choose_delivery(failures, NOW, max_pending=4)
     assert choice == Choice(due_at=failures[0].due_at, takes_events=True)
-    assert not choose(failures, NOW, max_pending=3).takes_events
+    assert not choose_delivery(failures, NOW, max_pending=3).takes_events
 
 
 def test_several_are_those_that_are_next_once_the_ones_before_are_delivered() -> None:
     young = [waiting(1, age=9), waiting(2, age=8), waiting(3, age=7, due_in=1), waiting(4, age=6)]
     # The fourth waits for the third, which is not due yet.
-    assert choose_several(young, NOW, most=9) == [1, 2]
-    assert choose_several(young, NOW, most=1) == [1]
+    assert choose_deliveries(young, NOW, limit=9) == [1, 2]
+    assert choose_deliveries(young, NOW, limit=1) == [1]
     old = [waiting(1, age=90, due_in=30), waiting(2, age=80, due_in=-1), waiting(3, age=70)]
-    assert choose_several(old, NOW, most=9) == [2, 3]
-    assert choose_several([], NOW, most=9) == []
+    assert choose_deliveries(old, NOW, limit=9) == [2, 3]
+    assert choose_deliveries([], NOW, limit=9) == []
 
 
 def test_rests_begin_with_the_second_silence_and_grow_to_five_minutes() -> None:

@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from services import deployment_figures
-from services.webhooks import sending
-from services.webhooks.sending import EndpointWaker
+from services.webhooks import waking
+from services.webhooks.waking import EndpointWaker
 from tests.hooks import CREATED, LEFT, happen
 from tests.services.feed.following import scans
 from tests.stack import Owner, Stack, eventually
@@ -117,7 +117,7 @@ def test_look_of_each_second_asks_only_for_owners_with_new_events(bare: Stack) -
 
 
 def _looks_into_the_feed(stack: Stack, **values: object) -> int:
-    return sum(node["Actual Loops"] for node in scans(stack, sending.DUE, most=200, **values))
+    return sum(node["Actual Loops"] for node in scans(stack, waking.DUE, most=200, **values))
 
 
 def test_workers_of_other_queues_start_jobs_too(bare: Stack, watched: tuple[Owner, int]) -> None:

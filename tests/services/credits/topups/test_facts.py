@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core import clock
 from integrations.payments.port import DisputeStatus, Evidence
 from models import OrderStatus, PaymentOrder, Resolution
-from services.credits import settlement
+from services.credits import order_facts
 
 PAID = Evidence(
     order_id=7, session_id="cs", payment_id="pi", amount_minor=1000, currency="USD", paid=True
@@ -40,7 +40,7 @@ def order(**more: Any) -> PaymentOrder:
 
 def walk(subject: PaymentOrder) -> list[str]:
     seen = [str(subject.status)]
-    while (status := settlement.next_status(subject)) is not None:
+    while (status := order_facts.next_status(subject)) is not None:
         subject.status = status
         seen.append(status)
     return seen
@@ -48,7 +48,7 @@ def walk(subject: PaymentOrder) -> list[str]:
 
 def told(subject: PaymentOrder, *news: Evidence) -> PaymentOrder:
     for evidence in news:
-        settlement.add_evidence(subject, evidence)
+        order_facts.add_evidence(subject, evidence)
         walk(subject)
     return subject
 
@@ -61,7 +61,7 @@ def disputed(total: int, ended: int = 0, lost: int = 0) -> Evidence:
 
 
 def outcome(subject: PaymentOrder) -> tuple[object, ...]:
-    return subject.status, settlement.due_back(subject), subject.refunded_amount
+    return subject.status, order_facts.due_back(subject), subject.refunded_amount
 
 
 refunds = st.builds(lambda minor: replace(PAID, refunded_minor=minor), st.integers(1, 1000))
@@ -114,7 +114,7 @@ def test_a_payment_that_differs_goes_to_review(status: str, strange: Evidence) -
     user_id = None if status == "paid_unclaimed" else 1
     subject = told(order(status=status, user_id=user_id), strange)
     assert subject.status == OrderStatus.REVIEW
-    assert not settlement.is_credited(subject)
+    assert not order_facts.is_credited(subject)
     # What comes later does not talk it out of that; an operator does.
     assert told(subject, PAID).status == OrderStatus.REVIEW
     subject.user_id, subject.resolution = 1, Resolution.CREDIT
@@ -147,7 +147,7 @@ def test_currencies_are_compared_whatever_their_case() -> None:
     ("back", "due"), [(0, "0"), (1, "0.3334"), (500, "166.6667"), (999, "333"), (1000, "333.3333")]
 )
 def test_what_is_due_is_rounded_up_and_all_for_all(back: int, due: str) -> None:
-    assert settlement.due_back(order(refunded_minor=back)) == Decimal(due)
+    assert order_facts.due_back(order(refunded_minor=back)) == Decimal(due)
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=8), st.integers(1, 10**12))
@@ -157,7 +157,7 @@ def test_parts_given_back_one_after_the_other_take_what_all_at_once_does(
     credit_amount = Decimal(credit_units).scaleb(-4)
     totals = [min(1000, total) for total in itertools.accumulate(parts)]
     dues = [
-        settlement.due_back(order(refunded_minor=t, credit_amount=credit_amount)) for t in totals
+        order_facts.due_back(order(refunded_minor=t, credit_amount=credit_amount)) for t in totals
     ]
     assert dues == sorted(dues)
     # What is left is never worth more than the money that was kept.
@@ -201,7 +201,10 @@ def test_lists_of_disputes_end_the_same_in_whichever_order_they_come(
     subject = told(order(payment_id="pi", credit_amount=Decimal(1000)), PAID)
     told(subject, *(lists[place] for place in sequence if place < len(lists)))
     state = "open" if total > ended else "lost" if lost else "won"
-    assert (subject.dispute, settlement.due_back(subject)) == (state, Decimal(total - ended + lost))
+    assert (subject.dispute, order_facts.due_back(subject)) == (
+        state,
+        Decimal(total - ended + lost),
+    )
     assert subject.refunded_amount == Decimal(lost).scaleb(-2)
 
 
@@ -215,10 +218,10 @@ def test_payment_of_a_failed_order_waits_for_an_operator(
     assert failed.status == OrderStatus.FAILED
     told(failed, PAID, PAID, Evidence(order_id=7, failed=True))
     assert (failed.status, failed.mismatch) == ("review", "it was paid after it had failed")
-    assert not settlement.is_credited(failed)
+    assert not order_facts.is_credited(failed)
     failed.resolution = resolution
     assert walk(failed)[-1] == status
-    assert settlement.is_credited(failed) == (resolution is Resolution.CREDIT)
+    assert order_facts.is_credited(failed) == (resolution is Resolution.CREDIT)
 
 
 def test_a_payment_that_came_before_its_failure_counts() -> None:

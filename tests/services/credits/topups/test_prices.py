@@ -10,7 +10,7 @@ from core.errors import DomainError
 from core.money import MAX_AMOUNT, is_storable
 from core.settings import Settings
 from core.settings.notations import DEFAULT_CURRENCIES, Currency, parse_currencies
-from services.credits.checkout import MAX_AMOUNT_MINOR, CreditRate, Price, price
+from services.credits.prices import MAX_AMOUNT_MINOR, CreditRate, Price, price_order
 
 
 def selling(currencies: str = DEFAULT_CURRENCIES, credits_per_usd: str = "100") -> Settings:
@@ -25,7 +25,7 @@ def asked(
     credit_amount: str | None = None,
     settings: Settings | None = None,
 ) -> Price:
-    return price(
+    return price_order(
         settings or selling(),
         currency=currency,
         amount=None if amount is None else Decimal(amount),
@@ -95,7 +95,7 @@ def test_the_smallest_and_the_largest_order_are_sold_and_no_others_beyond(
     def sells(minor: int) -> bool:
         amount = Decimal(minor).scaleb(-rate.currency.digits)
         try:
-            price(settings, currency=code, amount=amount, credit_amount=None)
+            price_order(settings, currency=code, amount=amount, credit_amount=None)
         except DomainError:
             return False
         return True

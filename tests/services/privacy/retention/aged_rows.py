@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import inspect
 
 from core.ids import random_id
-from services.privacy.kept import RULES, Rule
+from services.privacy.retention import RULES, Rule
 from tests.stack import Stack
 
 # By the names of the rules: `{at}` is the moment from which the row is kept for a while, and

@@ -6,7 +6,7 @@ from core.settings.notations import DEFAULT_RETENTION, MIN_DAYS, Retained, parse
 from models.declarative import Model
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 from services.jobs.records import KEPT_FOR_RETRY
-from services.privacy.kept import RULES
+from services.privacy.retention import RULES
 from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from tests.docs.markdown import ROOT
 

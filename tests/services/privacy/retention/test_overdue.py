@@ -2,8 +2,9 @@ from datetime import timedelta
 
 import httpx2
 
-from services.privacy.kept import RULES
-from services.privacy.purging import count_overdue, purge_outlived
+from services.privacy.expired_rows import purge_expired_rows
+from services.privacy.overdue_rows import count_overdue_rows
+from services.privacy.retention import RULES
 from tests.maintenance import resting_maintenance
 from tests.services.privacy.retention.aged_rows import MINUTE, SPANS, AgedRows
 from tests.stack import Stack, eventually
@@ -13,11 +14,11 @@ TWO_ROUNDS = timedelta(hours=2)
 
 
 def counted(stack: Stack) -> dict[str, int]:
-    return dict(count_overdue(stack.resources))
+    return dict(count_overdue_rows(stack.resources))
 
 
 def test_rows_are_overdue_two_rounds_after_their_time(bare: Stack, rows: AgedRows) -> None:
-    purge_outlived(bare.resources)
+    purge_expired_rows(bare.resources)
     before = counted(bare)
     assert set(before) == set(COUNTED)
     for name in COUNTED:
@@ -28,7 +29,7 @@ def test_rows_are_overdue_two_rounds_after_their_time(bare: Stack, rows: AgedRow
     # A session that has ended is past its other time too, and a file has a row of its own rule.
     risen = {name: count - before[name] for name, count in counted(bare).items()}
     assert risen == dict.fromkeys(COUNTED, 1)
-    purge_outlived(bare.resources)
+    purge_expired_rows(bare.resources)
 
 
 def test_a_count_stops_at_a_thousand(bare: Stack) -> None:
@@ -38,7 +39,7 @@ def test_a_count_stops_at_a_thousand(bare: Stack) -> None:
         " FROM generate_series(1, 3000) AS n"
     )
     assert counted(bare)["mail_counts"] == 1_000
-    purge_outlived(bare.resources)
+    purge_expired_rows(bare.resources)
     assert counted(bare)["mail_counts"] == 0
 
 

@@ -1,7 +1,7 @@
 import pytest
 from sqlalchemy import text
 
-from services.privacy.kept import RULES, past
+from services.privacy.retention import RULES, select_expired
 from storage.unit_of_work import UnitOfWork
 from tests.services.privacy.retention.test_kept import page
 from tests.stack import Stack
@@ -49,7 +49,7 @@ def plan(uow: UnitOfWork, statement: str) -> str:
 def test_old_rows_are_found_in_the_order_of_an_index(bare: Stack, name: str) -> None:
     [rule] = [each for each in RULES if each.name == name]
     with bare.resources.unit_of_work() as uow:
-        places, _ = past(rule, rule.age(bare.settings()), limit=10)
+        places, _ = select_expired(rule, rule.age(bare.settings()), limit=10)
         dialect = uow.session.get_bind().dialect
         compiled = places.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
         shown = plan(uow, str(compiled))

@@ -7,8 +7,9 @@ import pytest
 from sqlalchemy import text
 
 from core.settings.notations import Retained
-from services.privacy.kept import RULES
-from services.privacy.purging import Purge, TablePurge, TablesNotPurged, purge_outlived
+from services.privacy.expired_rows import purge_expired_rows
+from services.privacy.purge_runs import PurgeRun, TablePurge, TablesNotPurged
+from services.privacy.retention import RULES
 from storage.unit_of_work import UnitOfWork
 from tests.faults.held_rows import uncommitted
 from tests.services.privacy.retention.aged_rows import AgedRows
@@ -20,10 +21,10 @@ PURGED = [rule.name for rule in RULES if rule.is_purged]
 def test_what_is_past_its_time_goes_and_the_rest_stays(bare: Stack, rows: AgedRows) -> None:
     old = {name: rows.make_old(name) for name in PURGED}
     young = {name: rows.make_young(name) for name in PURGED}
-    assert purge_outlived(bare.resources) >= len(PURGED)
+    assert purge_expired_rows(bare.resources) >= len(PURGED)
     assert [name for name in PURGED if rows.is_there(name, old[name])] == []
     assert [name for name in PURGED if not rows.is_there(name, young[name])] == []
-    assert purge_outlived(bare.resources) == 0
+    assert purge_expired_rows(bare.resources) == 0
 
 
 def test_the_feed_is_kept_for_thirty_days_whatever_its_purge_is_told(
@@ -41,9 +42,9 @@ def test_a_month_more_in_the_setting_keeps_rows_for_longer(bare: Stack, rows: Ag
     assert names
     made = {name: rows.make(name, past_by=timedelta(days=29)) for name in names}
     changed = settings.model_copy(update={"retention": longer})
-    purge_outlived(replace(bare.resources, settings=changed))
+    purge_expired_rows(replace(bare.resources, settings=changed))
     assert [name for name in names if not rows.is_there(name, made[name])] == []
-    purge_outlived(bare.resources)
+    purge_expired_rows(bare.resources)
     assert [name for name in names if rows.is_there(name, made[name])] == []
 
 
@@ -56,12 +57,12 @@ def test_imports_and_exports_stay_while_something_needs_them(bare: Stack, rows: 
     ):
         key = rows.make_old(name)
         bare.query(f"UPDATE {name} SET {needed} WHERE ROW(id)::text = %s", key)
-        purge_outlived(bare.resources)
+        purge_expired_rows(bare.resources)
         assert rows.is_there(name, key), needed
         bare.query(f"DELETE FROM {name} WHERE ROW(id)::text = %s", key)
     tried = rows.make_old("imports")
     bare.query("UPDATE imports SET dry_run = true, added = 5 WHERE ROW(id)::text = %s", tried)
-    purge_outlived(bare.resources)
+    purge_expired_rows(bare.resources)
     assert not rows.is_there("imports", tried)
 
 
@@ -86,10 +87,10 @@ def broken(stack: Stack, table: str) -> Iterator[None]:
 def test_a_table_that_is_broken_stops_no_other(bare: Stack, rows: AgedRows, table: str) -> None:
     made = {name: rows.make_old(name) for name in PURGED}
     with broken(bare, table), pytest.raises(TablesNotPurged, match=rf"^{table}\b.* \(RaiseExcep"):
-        purge_outlived(bare.resources)
+        purge_expired_rows(bare.resources)
     left = {name for name in PURGED if rows.is_there(name, made[name])}
     assert left == {name for name in PURGED if name.split(".")[0] == table}
-    purge_outlived(bare.resources)
+    purge_expired_rows(bare.resources)
 
 
 def test_a_table_that_is_locked_stops_no_other(bare: Stack, rows: AgedRows) -> None:
@@ -99,19 +100,19 @@ def test_a_table_that_is_locked_stops_no_other(bare: Stack, rows: AgedRows) -> N
         uncommitted(bare, lock),
         pytest.raises(TablesNotPurged, match=r"^spent_proofs \(LockNotAvailable\); \d+ rows"),
     ):
-        purge_outlived(bare.resources)
+        purge_expired_rows(bare.resources)
     assert [name for name in PURGED if rows.is_there(name, made[name])] == ["spent_proofs"]
-    purge_outlived(bare.resources)
+    purge_expired_rows(bare.resources)
 
 
 def test_a_row_that_is_locked_is_passed_over(bare: Stack, rows: AgedRows) -> None:
     held, other = (rows.make_old("spent_proofs") for _ in range(2))
     lock = f"SELECT 1 FROM spent_proofs WHERE ROW(proof_hash)::text = '{held}' FOR UPDATE"
     with uncommitted(bare, lock):
-        purge_outlived(bare.resources)
+        purge_expired_rows(bare.resources)
         assert rows.is_there("spent_proofs", held)
         assert not rows.is_there("spent_proofs", other)
-    purge_outlived(bare.resources)
+    purge_expired_rows(bare.resources)
     assert not rows.is_there("spent_proofs", held)
 
 
@@ -128,8 +129,8 @@ def test_batches_that_the_database_ends_get_smaller(bare: Stack) -> None:
         left -= done
         return done
 
-    purge = Purge(bare.resources)
-    purge.work_off(TablePurge("slow", batch, 1_000))
+    purge = PurgeRun(bare.resources)
+    purge.purge_tables(TablePurge("slow", batch, 1_000))
     assert sizes == [1_000, 100, 10, 10, 10]
     assert purge.end() == 25
 
@@ -148,7 +149,7 @@ def test_tables_take_turns(bare: Stack) -> None:
 
         return TablePurge(name, batch, 10)
 
-    purge = Purge(bare.resources)
-    purge.work_off(batch_of("large", 35), batch_of("small", 5))
+    purge = PurgeRun(bare.resources)
+    purge.purge_tables(batch_of("large", 35), batch_of("small", 5))
     assert done == ["large", "small", "large", "large", "large"]
     assert purge.end() == 40

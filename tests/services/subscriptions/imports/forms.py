@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from services.subscriptions.imports.formats import MemberReader, open_rows
+from services.subscriptions.imports.formats import RowReader, open_member_rows
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 
 
@@ -104,9 +104,9 @@ def zipped(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> by
     return out.getvalue()
 
 
-def opened(data: bytes | str, **options: object) -> MemberReader:
+def opened(data: bytes | str, **options: object) -> RowReader:
     raw = data.encode() if isinstance(data, str) else data
-    return open_rows(io.BytesIO(raw), **options)  # type: ignore[arg-type]
+    return open_member_rows(io.BytesIO(raw), **options)  # type: ignore[arg-type]
 
 
 def rows(data: bytes | str, **options: object) -> list[MemberRow]:

@@ -172,7 +172,7 @@ def new(file: str) -> dict[str, tuple[str, str]]:
     def find(layout: ColumnLayout, sample: Any) -> None:
         columns, keys = range(len(layout.header)), [each.key for each in OWN]
         field_columns.match_fields(layout, columns, OWN)
-        for index, field in field_columns.new_fields(layout, columns, keys, sample).items():
+        for index, field in field_columns.propose_fields(layout, columns, keys, sample).items():
             made[layout.header[index]] = field.key, field.type
 
     opened(file, find_fields=find)

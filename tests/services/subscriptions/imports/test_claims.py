@@ -11,13 +11,14 @@ from core.ids import random_hash_id
 from models import ConsentHow, MemberImport
 from services.accounts import accounts
 from services.paging import WHOLE
-from services.subscriptions import consent, lists, sign_up
-from services.subscriptions.consent import (
+from services.subscriptions import lists, sign_up
+from services.subscriptions.consent import evidence
+from services.subscriptions.consent.claims import ClaimedConsent, record_claims
+from services.subscriptions.consent.evidence import (
     CONSENT_COLUMNS,
-    ConsentClaimed,
-    ConsentShown,
-    of_batch,
-    values_of,
+    ConsentEvidence,
+    evidence_by_member,
+    export_values,
 )
 from services.subscriptions.imports import undo
 from services.subscriptions.members import changes, members, unsubscribe
@@ -42,19 +43,19 @@ def bring(importing: Importing, owner: Owner, list_id: int, people: Sequence[str
 
 
 def claim(
-    importing: Importing, import_id: int, *claims: ConsentClaimed, by: str = "Mailchimp"
+    importing: Importing, import_id: int, *claims: ClaimedConsent, by: str = "Mailchimp"
 ) -> int:
     addresses = {each.email for each in claims}
     with importing.resources.unit_of_work() as uow:
         people = {each: accounts.find_or_create_person(uow, each).id for each in addresses}
-        return consent.claim_many(uow, import_id, claims, people=people, claimed_by=by)
+        return record_claims(uow, import_id, claims, people=people, claimed_by=by)
 
 
-def consent_of(importing: Importing, list_id: int, address: str) -> list[ConsentShown]:
+def consent_of(importing: Importing, list_id: int, address: str) -> list[ConsentEvidence]:
     with importing.person(list_id, address) as (uow, _, person):
         member = changes.find(uow, list_id, person.id)
         assert member is not None
-        return consent.page(uow, member, WHOLE).rows
+        return evidence.list_evidence(uow, member, WHOLE).rows
 
 
 def claims_of(importing: Importing, import_id: int) -> int:
@@ -68,7 +69,7 @@ def test_a_claim_is_shown_as_one_with_who_makes_it(
 ) -> None:
     task = bring(importing, owner, list_id, people[:2])
     lately = clock.now() - LATELY
-    signed_up = ConsentClaimed(
+    signed_up = ClaimedConsent(
         people[0],
         ConsentHow.FORM,
         lately,
@@ -76,7 +77,7 @@ def test_a_claim_is_shown_as_one_with_who_makes_it(
         url="https://old.example.com/join?id=secret",
         wording=" Send me\0 tea. ",
     )
-    confirmed = ConsentClaimed(people[0], ConsentHow.CONFIRMATION, lately + timedelta(hours=1))
+    confirmed = ClaimedConsent(people[0], ConsentHow.CONFIRMATION, lately + timedelta(hours=1))
     assert claim(importing, task.id, signed_up, confirmed) == 2
     by_import, second, first = consent_of(importing, list_id, people[0])
     assert (by_import.how, by_import.claimed_by, by_import.import_id) == (
@@ -84,7 +85,7 @@ def test_a_claim_is_shown_as_one_with_who_makes_it(
         "owner",
         task.id,
     )
-    assert first._replace(place=0) == ConsentShown(
+    assert first._replace(place=0) == ConsentEvidence(
         occurred_at=lately,
         how="form",
         ip="203.0.113.9",
@@ -107,7 +108,7 @@ def test_one_member_has_one_claim_of_each_kind_by_an_import(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
     task = bring(importing, owner, list_id, people[:1])
-    twice = [ConsentClaimed(people[0], ConsentHow.FORM, THEN)] * 2
+    twice = [ClaimedConsent(people[0], ConsentHow.FORM, THEN)] * 2
     assert claim(importing, task.id, *twice) == 1
     assert claim(importing, task.id, *twice) == 0
     another = bring(importing, owner, list_id, people[:1])
@@ -124,7 +125,7 @@ def test_claims_are_kept_about_active_members_of_the_imports_list_alone(
     bring(importing, owner, importing.new_list(owner), [elsewhere])
     with importing.person(list_id, left) as (uow, of, person):
         unsubscribe.leave(uow, of, person, READER)
-    claims = [ConsentClaimed(each, ConsentHow.FORM, THEN) for each in (left, elsewhere, stranger)]
+    claims = [ClaimedConsent(each, ConsentHow.FORM, THEN) for each in (left, elsewhere, stranger)]
     assert claim(importing, task.id, *claims) == 0
     assert claim(importing, task.id) == 0
     assert claim(importing, task.id + 10**12, *claims) == 0
@@ -136,10 +137,10 @@ def test_long_texts_and_odd_times_of_a_file_do_no_harm(
     task = bring(importing, owner, list_id, people)
     future, nothing = datetime(9998, 1, 1, tzinfo=UTC), None
     claims = [
-        ConsentClaimed(people[0], ConsentHow.FORM, future, wording="w" * 100_000),
-        ConsentClaimed(people[1], ConsentHow.FORM, nothing, url="javascript:alert(1)"),
-        ConsentClaimed(people[2], ConsentHow.FORM, datetime(1, 1, 1, tzinfo=UTC), ip="unknown"),
-        ConsentClaimed(
+        ClaimedConsent(people[0], ConsentHow.FORM, future, wording="w" * 100_000),
+        ClaimedConsent(people[1], ConsentHow.FORM, nothing, url="javascript:alert(1)"),
+        ClaimedConsent(people[2], ConsentHow.FORM, datetime(1, 1, 1, tzinfo=UTC), ip="unknown"),
+        ClaimedConsent(
             people[3], ConsentHow.FORM, THEN, ip="192.0.2.7", url="https://x.example/" + "a" * 9_000
         ),
     ]
@@ -169,9 +170,9 @@ def test_an_undo_takes_the_claims_back_and_no_others(
     kept = people[0]
     first = bring(importing, owner, list_id, people[:3])
     second = bring(importing, owner, list_id, people)
-    each_of = [ConsentClaimed(each, ConsentHow.FORM, THEN) for each in people]
+    each_of = [ClaimedConsent(each, ConsentHow.FORM, THEN) for each in people]
     assert claim(importing, first.id, *each_of[:3]) == 3
-    both = [*each_of, *(ConsentClaimed(each, ConsentHow.CONFIRMATION, THEN) for each in people)]
+    both = [*each_of, *(ClaimedConsent(each, ConsentHow.CONFIRMATION, THEN) for each in people)]
     assert claim(importing, second.id, *both) == 10
     with importing.person(list_id, kept) as (uow, _, person):
         member = changes.find(uow, list_id, person.id)
@@ -189,7 +190,7 @@ def test_a_claim_goes_with_a_transfer_and_back_with_the_undo(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
     task, other = bring(importing, owner, list_id, people[:1]), importing.new_list(owner)
-    claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, THEN))
+    claim(importing, task.id, ClaimedConsent(people[0], ConsentHow.FORM, THEN))
     with importing.person(list_id, people[0]) as (uow, of, person):
         target = lists.get(uow, other)
         members.transfer(uow, of, target, person.id, actor=OWNER)
@@ -207,7 +208,7 @@ def test_the_erasure_of_a_person_takes_their_claims(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
     task = bring(importing, owner, list_id, people)
-    claim(importing, task.id, *(ConsentClaimed(each, ConsentHow.FORM, THEN) for each in people))
+    claim(importing, task.id, *(ClaimedConsent(each, ConsentHow.FORM, THEN) for each in people))
     erase(importing.resources, people[0])
     assert claims_of(importing, task.id) == len(people) - 1
 
@@ -233,7 +234,7 @@ def test_the_applications_role_takes_nothing_of_a_person_and_an_import_that_are_
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
     task = bring(importing, owner, list_id, people[:1])
-    claim(importing, task.id, ConsentClaimed(people[0], ConsentHow.FORM, THEN, ip="192.0.2.1"))
+    claim(importing, task.id, ClaimedConsent(people[0], ConsentHow.FORM, THEN, ip="192.0.2.1"))
     with importing.person(importing.new_list(owner), people[0]) as (uow, of, person):
         sign_up.join(uow, of, person, READER)
         user_id = person.id
@@ -258,7 +259,7 @@ def test_an_export_gets_the_consent_of_many_members_at_once(
 ) -> None:
     task = bring(importing, owner, list_id, people[:2])
     wording = "=SUM(A1)"
-    claimed = ConsentClaimed(people[0], ConsentHow.FORM, THEN, ip="192.0.2.7", wording=wording)
+    claimed = ClaimedConsent(people[0], ConsentHow.FORM, THEN, ip="192.0.2.7", wording=wording)
     claim(importing, task.id, claimed)
     with importing.person(list_id, people[1]) as (uow, of, person):
         unsubscribe.leave(uow, of, person, READER)
@@ -268,13 +269,13 @@ def test_an_export_gets_the_consent_of_many_members_at_once(
     )
     ids = {str(email): int(str(row_id)) for email, row_id in rows}
     with importing.resources.long_reads.view(timedelta(minutes=1), failures=0) as reading:
-        shown = of_batch(reading, [*ids.values(), 2**52])
+        shown = evidence_by_member(reading, [*ids.values(), 2**52])
     assert set(shown) == set(ids.values())
     assert {ids[each]: consent_of(importing, list_id, each) for each in people[:2]} == shown
-    by_claim, (_, *own) = (values_of(shown[ids[each]]) for each in people[:2])
+    by_claim, (_, *own) = (export_values(shown[ids[each]]) for each in people[:2])
     # A member's own action comes before what is claimed of them.
     assert own == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
     # What the file says tells more than that there was a file.
     from_file = ("form", "192.0.2.0/24", None, wording, None, None, "Mailchimp")
     assert by_claim == (clock.iso(THEN), *from_file)
-    assert values_of(()) == (None,) * len(CONSENT_COLUMNS)
+    assert export_values(()) == (None,) * len(CONSENT_COLUMNS)

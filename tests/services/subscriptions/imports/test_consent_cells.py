@@ -3,7 +3,7 @@
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.consent_readings import ConsentReadings
+from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.import_options import read_status_values
 from services.subscriptions.imports.rows import MemberRow
 from tests.services.subscriptions.imports.forms import opened
@@ -53,12 +53,12 @@ PENDING = ["pending", "Unconfirmed", "removed by admin", "gekündigt", "inactive
 REFUSED = ["disabled", "denied", "withdrawn 2024-01-02", "abgelehnt"]
 
 
-def read(header: str, *cells: str, readings: ConsentReadings | None = None) -> list[str]:
+def read(header: str, *cells: str, readings: ConsentInterpreter | None = None) -> list[str]:
     lines = (
         f'p{n}@example.com,"{each}"\n'.replace('["', '[""').replace('"]', '""]')
         for n, each in enumerate(cells)
     )
-    reader = opened(f"email,{header}\n" + "".join(lines), readings=readings)
+    reader = opened(f"email,{header}\n" + "".join(lines), consent=readings)
     found = [row for row in reader if isinstance(row, MemberRow)]
     assert len(found) == len(cells)
     return [row.suppression.value for row in found]
@@ -194,7 +194,7 @@ def test_owner_says_what_values_mean() -> None:
     values = {"1": "subscribed", "2 ": "unsubscribed", "Drei": "bounced", "4": "complained"}
     values |= {"5": "not_subscribed", "active": "unsubscribed"}
     cells = ["1", "2", "DREI", "4", "5", "active", "6"]
-    assert read(STATUS, *cells, readings=ConsentReadings(None, values)) == [
+    assert read(STATUS, *cells, readings=ConsentInterpreter(None, values)) == [
         *(
             "wanted",
             "unsubscribed",
@@ -206,10 +206,12 @@ def test_owner_says_what_values_mean() -> None:
         )
     ]
     # In an opt-out column, a yes remains an opt-out, whatever the owner assigns to the value.
-    readings = ConsentReadings(None, {"1": "subscribed", "2": "subscribed", "-1": "unsubscribed"})
+    readings = ConsentInterpreter(
+        None, {"1": "subscribed", "2": "subscribed", "-1": "unsubscribed"}
+    )
     assert read(OPT_OUT, "1", "2", "-1", readings=readings) == [OPTED_OUT, NOTHING, OPTED_OUT]
     # The owner assigned a status to a value of the column, so the column is a status.
-    readings = ConsentReadings(None, {"9": "unsubscribed"})
+    readings = ConsentInterpreter(None, {"9": "unsubscribed"})
     assert read("Kontaktstatus", "9", "8", readings=readings) == [OPTED_OUT, UNKNOWN]
 
 
@@ -240,12 +242,12 @@ def test_values_that_mean_nothing_or_lift_an_opt_out_are_refused(text: str) -> N
 def test_opt_out_of_a_product_is_not_lifted_either() -> None:
     file = "email,status,tier,created_at\na@example.com,inactive,free,2024-01-01\n"
     with pytest.raises(DomainError) as error:
-        opened(file, readings=ConsentReadings(None, {"inactive": "subscribed"}))
+        opened(file, consent=ConsentInterpreter(None, {"inactive": "subscribed"}))
     assert error.value.code == "import.status_values"
 
 
 def test_values_are_counted_by_how_they_were_read() -> None:
-    readings = ConsentReadings()
+    readings = ConsentInterpreter()
     cells = ["active"] * 3_000 + ["2"] * 5 + ["3", "unsubscribed"] + [f"v{n}" for n in range(2_000)]
     read(STATUS, *cells, readings=readings)
     [values] = readings.values_by_column().values()
@@ -254,7 +256,7 @@ def test_values_are_counted_by_how_they_were_read() -> None:
         {"value": "3", "rows": 1, "read_as": "unknown"},
     ]
     assert len(values) == 50
-    readings = ConsentReadings()
+    readings = ConsentInterpreter()
     read("Opted out", *["no"] * 2_000, "yes", "x" * 100, readings=readings)
     assert readings.values_by_column() == {
         1: [

@@ -3,8 +3,8 @@
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.consent_columns import Unclear, read_header
-from services.subscriptions.imports.consent_readings import ConsentReadings
+from services.subscriptions.imports.consent_columns import Unclear, recognise_header
+from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.rows import MemberRow
 from tests.services.subscriptions.imports.forms import opened, rows
 
@@ -79,7 +79,7 @@ def test_words_of_opting_out_are_read_in_any_spelling_and_language(
     [(each, subject) for subject, text in OTHER_HEADERS.items() for each in headers(text)],
 )
 def test_words_of_consent_confirmation_and_status_are_read(header: str, subject: str) -> None:
-    column = read_header(header)
+    column = recognise_header(header)
     assert column is not None
     assert not isinstance(column, Unclear)
     assert column.subject == subject
@@ -87,7 +87,7 @@ def test_words_of_consent_confirmation_and_status_are_read(header: str, subject:
 
 @pytest.mark.parametrize("header", headers(HEADERS_WITHOUT_CONSENT))
 def test_other_columns_ask_nothing_and_opt_nobody_out(header: str) -> None:
-    assert read_header(header) is None
+    assert recognise_header(header) is None
     file = f'mail,"{header}"\na@example.com,1\nb@example.com,perhaps\nc@example.com,unsubscribed?\n'
     assert {row.suppression for row in rows(file, mapping={"0": "email"})} == {"wanted"}
 
@@ -138,9 +138,9 @@ def test_cells_decide_about_columns_whose_header_does_not(
     assert read(header, cells) == statuses
 
 
-def read(header: str, cells: list[str], readings: ConsentReadings | None = None) -> list[str]:
+def read(header: str, cells: list[str], readings: ConsentInterpreter | None = None) -> list[str]:
     lines = (f'p{number}@example.com,"{cell}"\n' for number, cell in enumerate(cells))
-    reader = opened(f'email,"{header}"\n' + "".join(lines), readings=readings)
+    reader = opened(f'email,"{header}"\n' + "".join(lines), consent=readings)
     found = [row for row in reader if isinstance(row, MemberRow)]
     assert len(found) == len(cells)
     return [row.suppression for row in found]
@@ -161,10 +161,10 @@ def test_last_row_of_a_long_file_decides_about_its_first(
     header: str, first: str, last: str, statuses: tuple[str, str]
 ) -> None:
     cells = [first] * 3_000 + [last]
-    readings = ConsentReadings()
+    readings = ConsentInterpreter()
     read(header, cells, readings)
     assert readings.differs()
-    again = ConsentReadings(readings.settled())
+    again = ConsentInterpreter(readings.settled())
     found = read(header, cells, again)
     assert not again.differs()
     assert (found[0], found[-1]) == statuses
@@ -181,8 +181,8 @@ def test_values_alone_are_no_status_with_more_than_twenty_of_them() -> None:
 def test_mapping_wins_over_the_header() -> None:
     file = "email,Unsubscribed,flag,Opted in\na@example.com,yes,no,\nb@example.com,,yes,no\n"
     mapping = {"Unsubscribed": "ignore", "flag": "subscribed", "Opted in": "confirmed"}
-    readings = ConsentReadings()
-    found = [*opened(file, mapping=mapping, readings=readings)]
+    readings = ConsentInterpreter()
+    found = [*opened(file, mapping=mapping, consent=readings)]
     assert [row.suppression for row in found if isinstance(row, MemberRow)] == [
         *("unsubscribed", "not_subscribed")
     ]

@@ -7,7 +7,7 @@ from core.ids import random_hash_id
 from models import MailingList, User
 from services.accounts import accounts
 from services.subscriptions import lists, sign_up
-from services.subscriptions.consent import read_ip
+from services.subscriptions.consent.entries import normalise_ip
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.importing import Importing
 
@@ -32,7 +32,7 @@ OWNERS = 6
     ],
 )
 def test_only_an_address_is_kept_as_one(written: str, kept: str | None) -> None:
-    assert read_ip(written) == kept
+    assert normalise_ip(written) == kept
 
 
 def test_wordings_that_are_set_at_once_get_a_version_each(
@@ -40,7 +40,7 @@ def test_wordings_that_are_set_at_once_get_a_version_each(
 ) -> None:
     def set_wording(number: int) -> None:
         words = {"consent_wording": f"Wording {number // 2}"}
-        wording = lists.checked(importing.resources.settings, words)
+        wording = lists.validate_values(importing.resources.settings, words)
         while True:
             try:
                 with importing.resources.unit_of_work() as uow:
@@ -71,7 +71,7 @@ def test_an_entry_has_the_wording_that_held_when_it_was_written(
         user_id = person.id
         uow.session.flush()
         with importing.resources.unit_of_work() as other:
-            wording = lists.checked(other.settings, {"consent_wording": "New"})
+            wording = lists.validate_values(other.settings, {"consent_wording": "New"})
             lists.change(other, lists.get(other, list_id), wording, ())
         person = uow.session.get_one(User, user_id)
         actor = Actor(ActorKind.USER, Via.LOGIN, ip="unix:")

@@ -8,7 +8,7 @@ import pytest
 from core.errors import DomainError
 from services.subscriptions.imports import containers
 from services.subscriptions.imports.containers import ranged_file
-from services.subscriptions.imports.formats import open_rows
+from services.subscriptions.imports.formats import open_member_rows
 from tests.services.subscriptions.imports.forms import Stored, opened, outcome, packed, rows, zipped
 
 FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n in range(3000))
@@ -29,7 +29,7 @@ def test_zip_is_read_by_ranges_each_byte_about_once(
     monkeypatch.setattr(containers, "WINDOW_BYTES", 8192)
     stored = Stored(zipped({"members.csv": FILE}, method))
 
-    found = [*open_rows(ranged_file(stored))]
+    found = [*open_member_rows(ranged_file(stored))]
 
     assert len(found) == 3000
     assert stored.reads <= len(stored.data) / 8192 + 12
@@ -39,7 +39,7 @@ def test_zip_is_read_by_ranges_each_byte_about_once(
 def test_file_is_read_as_far_as_its_rows_are_needed(kind: str) -> None:
     data = packed(FILE * 20, kind)
     source = io.BytesIO(data)
-    reader = open_rows(source)
+    reader = open_member_rows(source)
     next(iter(reader))
 
     assert source.tell() < len(data)
@@ -163,7 +163,7 @@ def test_bomb_is_not_expanded_further_than_its_limit() -> None:
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(b" " * 999_999 + b"\n") for _ in range(200)) + packer.flush()
     with pytest.raises(DomainError):
-        for _ in open_rows(Watched(bomb)):
+        for _ in open_member_rows(Watched(bomb)):
             pass
 
     assert given < len(bomb) / 2

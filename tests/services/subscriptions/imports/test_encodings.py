@@ -5,12 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from services.subscriptions.imports.encodings import (
-    ENCODINGS,
-    ROWS_SHOWN,
-    EncodingUnclear,
-    read_encoding,
-)
+from services.subscriptions.imports.encoding_detection import ROWS_SHOWN, EncodingUnclear
+from services.subscriptions.imports.encodings import ENCODINGS, read_encoding
 from tests.services.subscriptions.imports.forms import opened, rows, zipped
 
 WESTERN = {

@@ -15,8 +15,8 @@ from services.subscriptions.export_sheets import (
     guard_foreign_cell,
     guard_foreign_cells,
 )
-from services.subscriptions.imports.encodings import EncodingUnclear
-from services.subscriptions.imports.formats import open_rows
+from services.subscriptions.imports.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.formats import open_member_rows
 from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.rejected_rows import format_csv_lines, header_line
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
@@ -89,7 +89,7 @@ def expected_name(name: str, form: Form) -> str:
 def check(members: list[Person], form: Form, read_bytes: int, encoding: str | None = None) -> None:
     data, lines = written(members, form)
     source = io.BytesIO(data) if form.compression == "zip" else Dribble(data, read_bytes)
-    reader = open_rows(source, mapping=form.mapping, encoding=encoding)
+    reader = open_member_rows(source, mapping=form.mapping, encoding=encoding)
     found = [*reader]
 
     assert [one for one in found if isinstance(one, RejectedRecord)] == []

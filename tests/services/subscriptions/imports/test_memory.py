@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from core.errors import DomainError
-from services.subscriptions.imports.formats import open_rows
+from services.subscriptions.imports.formats import open_member_rows
 from services.subscriptions.imports.line_blocks import MAX_LINE_CHARACTERS
 
 MEGABYTE = 1024 * 1024
@@ -93,7 +93,7 @@ def test_memory_stays_bounded_whatever_the_file(shape: str) -> None:
     file = Generated(SHAPES[shape]())
     seen: list[int] = []
 
-    assert peak_of(lambda: seen.append(sum(1 for _ in open_rows(file)))) < BOUND
+    assert peak_of(lambda: seen.append(sum(1 for _ in open_member_rows(file)))) < BOUND
     assert seen[0] > 0
 
 
@@ -103,7 +103,7 @@ def test_bomb_that_comes_in_one_read_is_not_expanded_at_once() -> None:
 
     def read() -> None:
         with pytest.raises(DomainError):
-            open_rows(Generated(iter([bomb])))
+            open_member_rows(Generated(iter([bomb])))
 
     assert len(bomb) < 64 * 1024
     assert peak_of(read) < BOUND

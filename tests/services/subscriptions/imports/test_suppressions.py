@@ -5,8 +5,8 @@ import pytest
 
 from models import ImportKind
 from services.subscriptions.imports.containers import ranged_file
-from services.subscriptions.imports.formats import open_rows
-from services.subscriptions.imports.json_lines_reader import as_lines
+from services.subscriptions.imports.formats import open_suppression_rows
+from services.subscriptions.imports.json_lines_reader import convert_document
 from services.subscriptions.imports.rows import MemberRow
 from services.subscriptions.imports.suppression_files import SuppressionReader
 from tests.services.subscriptions.imports.forms import Stored
@@ -64,8 +64,8 @@ A_AND_B = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
 
 def read(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str, str]:
     """By address the reason, or the code of the rejection by its last cell."""
-    lines = as_lines(ranged_file(Stored(content)), len(content))
-    reader = open_rows(lines, of_members=False)
+    lines = convert_document(ranged_file(Stored(content)), len(content))
+    reader = open_suppression_rows(lines)
     found: dict[str, str] = {}
     for row in SuppressionReader(reader.header, reader.sample, kind).read(reader):
         assert isinstance(row, MemberRow)
@@ -214,7 +214,7 @@ def test_type_that_comes_late_in_json_lines_decides_about_the_first_rows_too() -
     file += '{"email": "b@example.com", "event": {"type": "spamReport"}}\n'
     settled = None
     for is_settled in (False, True):
-        reader = open_rows(ranged_file(Stored(file.encode())), of_members=False)
+        reader = open_suppression_rows(ranged_file(Stored(file.encode())))
         header, kind = reader.header, ImportKind.BOUNCES
         suppressions = SuppressionReader(header, reader.sample, kind, settled=settled)
         rows = [row for row in suppressions.read(reader) if isinstance(row, MemberRow)]
@@ -225,7 +225,7 @@ def test_type_that_comes_late_in_json_lines_decides_about_the_first_rows_too() -
 
 def test_mapping_names_the_column_that_decides_and_values_have_the_owners_meaning() -> None:
     file = "email,why,type\na@example.com,9,x\nb@example.com,spam,HardBounce\nd@example.com,7,x\n"
-    reader = open_rows(ranged_file(Stored(file.encode())), of_members=False)
+    reader = open_suppression_rows(ranged_file(Stored(file.encode())))
     suppressions = SuppressionReader(
         reader.header,
         reader.sample,

@@ -152,7 +152,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     ) -> None:
         # The rows are judged: whom they are about is known, and held by nobody yet.
         if not begun:
-            begun.append(erasure.begin(importing.resources, people[0]))
+            begun.append(erasure.begin_erasure(importing.resources, people[0]))
         write(uow, task, counts, chunk)
 
     monkeypatch.setattr(applying, "_write_rows", erase_then_write)

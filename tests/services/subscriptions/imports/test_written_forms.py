@@ -1,7 +1,7 @@
 import pytest
 
-from services.subscriptions.imports.column_forms import ColumnForms, DecimalMark, plain_number
-from services.subscriptions.imports.dates import DateOrder, read_moment
+from services.subscriptions.imports.column_forms import ColumnForms, DecimalMark, normalise_number
+from services.subscriptions.imports.dates import DateOrder, parse_date
 
 AUGUST = "2025-08-20T00:00:00+00:00"
 HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"
@@ -49,16 +49,16 @@ def test_date_is_read_in_the_forms_that_people_and_programs_write(
 ) -> None:
     if read is None:
         with pytest.raises(ValueError, match="must be a date"):
-            read_moment(cell)
+            parse_date(cell)
     else:
-        moment = read_moment(cell)
+        moment = parse_date(cell)
         assert moment is not None
         assert moment.isoformat() == read
 
 
 def test_dots_have_the_day_first_whatever_the_order() -> None:
     cells = ["03.04.2025", "03/04/2025"]
-    found = [read_moment(cell, DateOrder.MONTH_FIRST) for cell in cells]
+    found = [parse_date(cell, DateOrder.MONTH_FIRST) for cell in cells]
     assert [each and (each.day, each.month) for each in found] == [(3, 4), (4, 3)]
 
 
@@ -80,20 +80,20 @@ def test_dots_have_the_day_first_whatever_the_order() -> None:
 def test_number_is_read_by_the_decimal_mark_of_its_column(
     cell: str, mark: DecimalMark | None, number: str
 ) -> None:
-    assert plain_number(cell, mark) == number
+    assert normalise_number(cell, mark) == number
 
 
 def test_number_that_may_be_two_is_none() -> None:
     with pytest.raises(ValueError, match="could be a thousand times as much"):
-        plain_number("1,594", None)
+        normalise_number("1,594", None)
 
 
 def test_file_read_by_what_its_first_records_show_needs_no_second_reading() -> None:
     forms = ColumnForms()
     forms.learn([0], [1], [["03/04/2025", "1,5"], ["08/20/2025", "2"]])
-    april = forms.moment(0, "04/03/2025")
+    april = forms.parse_date(0, "04/03/2025")
     assert april is not None
-    assert (april.month, forms.number(1, "1,594")) == (4, "1.594")
+    assert (april.month, forms.normalise_number(1, "1,594")) == (4, "1.594")
     settled = forms.settled(["when", "sum"])
     assert settled == {"0": "mdy", "1": "comma"}
     assert not forms.differs(settled)
@@ -101,9 +101,9 @@ def test_file_read_by_what_its_first_records_show_needs_no_second_reading() -> N
 
 def test_file_whose_later_rows_show_something_else_is_to_be_read_again() -> None:
     forms = ColumnForms()
-    forms.moment(0, "03/04/2025")
+    forms.parse_date(0, "03/04/2025")
     with pytest.raises(ValueError, match="must be a date"):
-        forms.moment(0, "08/20/2025")
+        forms.parse_date(0, "08/20/2025")
     settled = forms.settled(["when"])
     assert settled == {"0": "mdy"}
     assert forms.differs(settled)

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from core.clock import iso
 from models import OptOut, Subscription, SubscriptionEvent
-from services.subscriptions import figures
+from services.subscriptions import subscriber_counts
 from services.subscriptions.members import opt_outs
 from storage.resources import Resources
 from tests.services.subscriptions.members.acting import Person
@@ -49,7 +49,7 @@ def observe(resources: Resources, list_ids: list[int], people: People) -> Observ
             records={(each.list_id, each.user_id): each for each in records},
             events=events,
             noes=_by_address(resources, list(found), people),
-            counts=figures.count_subscribers(uow, list_ids),
+            counts=subscriber_counts.count_subscribers(uow, list_ids),
         )
 
 

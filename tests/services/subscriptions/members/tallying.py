@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from core import clock
-from services.subscriptions import figures
-from services.subscriptions.figures import DayRange, FiguresBy, MemberFigures
+from services.subscriptions import daily_figures
+from services.subscriptions.daily_figures import DayRange, FiguresBy, MemberFigures
 from storage.resources import Resources
 from tests.services.subscriptions.members.model import ACTIVE
 from tests.services.subscriptions.members.observed import Observed
@@ -19,7 +19,7 @@ def read(resources: Resources, list_id: int, by: FiguresBy) -> dict[str, MemberF
     today = clock.now().date()
     days = DayRange(today - timedelta(days=366), today + timedelta(days=1))
     with resources.unit_of_work() as uow:
-        return {each.key: each for each in figures.read(uow, list_id, days, by)}
+        return {each.key: each for each in daily_figures.read_figures(uow, list_id, days, by)}
 
 
 @dataclass

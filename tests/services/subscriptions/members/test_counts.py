@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from core.ids import random_hash_id
-from services.subscriptions import figures
+from services.subscriptions import daily_figures, folding
 from tests.load import repeated
 from tests.services.subscriptions.members.acting import Acting, Person
 from tests.services.subscriptions.members.model import Reply
@@ -39,7 +39,7 @@ def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
 
 def require_figures_of_history(acting: Acting, list_id: int) -> None:
     """The history tells of each action on a list without imports."""
-    faults = figures.verify(acting.resources)
+    faults = daily_figures.verify_figures(acting.resources)
     assert [each for each in faults if each.list_id == list_id] == []
     [(joined, left)] = acting.stack.query(
         "SELECT count(*) FILTER (WHERE status_after = 'active'"
@@ -88,5 +88,5 @@ def many_actions(acting: Acting, list_id: int, owner: Owner) -> list[Action]:
 
 def fold(acting: Acting) -> None:
     with acting.resources.unit_of_work() as uow:
-        figures.fold_deltas(uow, max_deltas=7)
-        figures.fold(uow, max_deltas=7)
+        folding.fold_counts(uow, max_deltas=7)
+        folding.fold_days(uow, max_deltas=7)

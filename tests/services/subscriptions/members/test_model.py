@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from models import Subscription
-from services.subscriptions import figures
+from services.subscriptions import folding
 from tests.services.subscriptions.members.acting import Acting, Person
 from tests.services.subscriptions.members.model import (
     EMAIL,
@@ -290,8 +290,8 @@ class Subscriptions(RuleBasedStateMachine):
     @rule(most=st.integers(1, 5))
     def counts_are_folded(self, most: int) -> None:
         with self.acting.resources.unit_of_work() as uow:
-            figures.fold_deltas(uow, max_deltas=most)
-            figures.fold(uow, max_deltas=most)
+            folding.fold_counts(uow, max_deltas=most)
+            folding.fold_days(uow, max_deltas=most)
 
     @invariant()
     def is_as_the_rules_say(self) -> None:

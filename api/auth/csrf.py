@@ -1,0 +1,55 @@
+"""Protects our forms against requests that other sites forge.
+
+A browser sends its cookies with every request to us, even if another site's page makes the request.
+A write by cookie therefore needs our own origin, or a token that other sites' pages can't read.
+"""
+
+import re
+import secrets
+
+from fastapi import Request
+
+from api.bodies.page_forms import FormFields
+from api.browsers import FORM
+from api.state import State
+from core.errors import access
+from services.access import sessions
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+CSRF_HEADER = "X-CSRF-Token"
+CSRF_FIELD = "csrf_token"
+_FORM_COOKIE_VALUE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
+
+
+def require_csrf(request: Request, state: State, cookie: str | None, token: object = None) -> None:
+    """Refuse a write that another site's page may have sent; raises ``auth.csrf``.
+
+    Args:
+        cookie: the value of the cookie to which the CSRF token belongs.
+        token: the CSRF token in a field of a form. A script sends the token in a header instead.
+    """
+    if request.headers.get("origin") == state.resources.settings.public_origin:
+        return
+    for candidate in (token, request.headers.get(CSRF_HEADER)):
+        if (
+            cookie
+            and isinstance(candidate, str)
+            and sessions.is_csrf_token(state.resources.keyring, cookie, candidate)
+        ):
+            return
+    raise access.AUTH_CSRF(header=CSRF_HEADER)
+
+
+def require_form_csrf(request: Request, state: State, form: FormFields) -> None:
+    """Check the CSRF token of a form that doesn't need a login; raises ``auth.csrf``."""
+    cookie = state.cookies.read(request, FORM)
+    require_csrf(request, state, cookie, form.get(CSRF_FIELD))
+
+
+def obtain_form_cookie(request: Request, state: State) -> str:
+    """Return the value of the browser's form cookie, or a new value if there is no valid one.
+
+    The value ties a form to the browser, because the form's CSRF token is made from the value.
+    """
+    value = state.cookies.read(request, FORM) or ""
+    return value if _FORM_COOKIE_VALUE.match(value) else secrets.token_urlsafe(32)

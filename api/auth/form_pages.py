@@ -1,0 +1,36 @@
+"""Pages whose forms carry the CSRF token of the browser that loads the page."""
+
+from typing import Any
+
+from fastapi import Request, Response
+
+from api.auth.csrf import obtain_form_cookie
+from api.browsers import FORM
+from api.html.frame import page
+from api.state import State
+from services.access import sessions
+
+
+def render_anonymous_page(
+    request: Request,
+    state: State,
+    template: str,
+    *,
+    status: int = 200,
+    form_cookie: str | None = None,
+    **values: Any,
+) -> Response:
+    """Render a page with forms for a person who may not be logged in.
+
+    ``form_cookie``: the value of the form cookie, if the page's values depend on it.
+    """
+    cookie = form_cookie or obtain_form_cookie(request, state)
+    response = render_form_page(state, cookie, template, status=status, **values)
+    state.cookies.keep(response, FORM, cookie)
+    return response
+
+
+def render_form_page(state: State, cookie: str, template: str, **values: Any) -> Response:
+    """Render a page whose forms only the browser with this cookie can submit."""
+    token = sessions.csrf_token(state.resources.keyring, cookie)
+    return page(template, base=state.resources.settings.public_base, csrf_token=token, **values)

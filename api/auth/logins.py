@@ -1,0 +1,143 @@
+"""The steps of a login, from the password to the new session."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import Request, Response
+
+from api.auth.csrf import obtain_form_cookie
+from api.auth.form_pages import render_anonymous_page
+from api.auth.page_sessions import find_page_session
+from api.auth.redirects import redirect_to_path
+from api.browsers import FIRST_STEP, KNOWN, SESSION, browser_name, client_address
+from api.errors import STATUS_OF
+from api.limits.bulkheads import AUTHENTICATION, PASSWORDS
+from api.metrics import LOGINS
+from api.state import State
+from core.errors import DomainError, Kind, access, people
+from models import User
+from services.access import sessions
+from services.accounts import logins, passwords
+from services.accounts.factors import passkeys, second_steps
+from services.accounts.logins import Browser
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class _FirstStep:
+    """A login with a correct password that still needs a second factor."""
+
+    cookie: str
+    passkey_options: str | None
+
+
+async def prove_password(
+    request: Request, state: State, email: str, password: str
+) -> tuple[logins.Attempt, passwords.PasswordCheck]:
+    """Count the attempt and verify the password; return the attempt and the result.
+
+    Raises ``password.wrong``, even for an address without an account, and ``login.paused``.
+    """
+    try:
+        attempt = await state.in_unit_of_work(
+            logins.begin,
+            email=email,
+            client=client_address(request),
+            known=state.cookies.read(request, KNOWN),
+        )
+    except DomainError as error:
+        if error.code == access.LOGIN_PAUSED.code:
+            LOGINS.labels("paused").inc()
+        raise
+    # No transaction is open here, because a check may wait long for its thread.
+    check = await PASSWORDS.run(passwords.verify, attempt.password_hash, password)
+    if not check.matches:
+        LOGINS.labels("failed").inc()
+        await state.in_unit_of_work(logins.fail, attempt)
+        raise people.PASSWORD_WRONG()
+    return attempt, check
+
+
+def identify_browser(request: Request, state: State) -> Browser:
+    known = state.cookies.read(request, KNOWN)
+    return Browser(browser_name(request.headers.get("user-agent")), known)
+
+
+async def begin_session(
+    request: Request,
+    state: State,
+    path: str,
+    prove: Callable[[UnitOfWork], User],
+    *,
+    factor_shown: bool = False,
+) -> Response:
+    """Log in the person that ``prove`` returns, and redirect to ``path``.
+
+    Every login ends here, including a repeated login and a login by a mailed link. The browser's
+    earlier session ends, even if it belongs to another user. A person with a second factor gets
+    status 403 and the page that asks for the factor instead of a session.
+
+    Args:
+        factor_shown: whether ``prove`` has checked the second factor already.
+    """
+    earlier_session = await AUTHENTICATION.run(find_page_session, request, state)
+    form_cookie = obtain_form_cookie(request, state)
+    keyring = state.resources.keyring
+    browser = identify_browser(request, state)
+
+    def begin(uow: UnitOfWork) -> tuple[str, str] | _FirstStep:
+        person = prove(uow)
+        if not factor_shown and sessions.is_asked(uow, person.id):
+            return _FirstStep(
+                second_steps.begin(keyring, person, form_cookie),
+                passkeys.options_of_person(uow, person.id, form_cookie),
+            )
+        if earlier_session is not None and earlier_session.caller.session_id is not None:
+            sessions.end(uow, earlier_session.caller.session_id)
+        session_secret = sessions.begin(uow, person.id, browser=browser.name)
+        return session_secret, logins.known_browser_token(keyring, person)
+
+    result = await state.in_unit_of_work(begin)
+    if isinstance(result, _FirstStep):
+        options = result.passkey_options
+        response = render_second_step(request, state, options, form_cookie=form_cookie, path=path)
+        state.cookies.keep(response, FIRST_STEP, result.cookie)
+        return response
+    LOGINS.labels("succeeded").inc()
+    session_secret, browser_token = result
+    response = redirect_to_path(state, path)
+    state.cookies.keep(response, SESSION, session_secret)
+    state.cookies.keep(response, KNOWN, browser_token)
+    state.cookies.drop(response, FIRST_STEP)
+    return response
+
+
+def render_second_step(
+    request: Request,
+    state: State,
+    passkey_options: str | None,
+    *,
+    form_cookie: str,
+    path: str,
+    error: DomainError | None = None,
+) -> Response:
+    """Render the page that asks for the second factor, and redirects to ``path`` afterwards.
+
+    ``passkey_options``: what the browser signs with a passkey; ``None`` without passkeys.
+    """
+    is_paused = error is not None and error.kind is Kind.RATE_LIMITED
+    response = render_anonymous_page(
+        request,
+        state,
+        "second_step.html",
+        # A wrong factor has the same status as a missing factor.
+        status=STATUS_OF[Kind.RATE_LIMITED if is_paused else access.AUTH_SECOND_FACTOR.kind],
+        form_cookie=form_cookie,
+        scripted=passkey_options is not None,
+        passkey_options=passkey_options,
+        next=path,
+        problem=None if error is None else error.message,
+    )
+    if error is not None and error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response

@@ -1,0 +1,24 @@
+"""Fields of the forms on our pages."""
+
+from typing import Annotated
+
+from fastapi import Depends
+
+from api.bodies.forms import FormOrJsonBodyOf
+from core.errors import requests
+
+FormFields = dict[str, str]
+
+
+async def read_page_form(submission: FormOrJsonBodyOf) -> FormFields:
+    """Return the fields of the form; raises ``body.unsupported_type``, ``body.invalid``."""
+    if submission.fields and not submission.is_form:
+        raise requests.BODY_NO_FORM_TYPE()
+    fields = {name: str(value) for name, value in submission.fields.items()}
+    # The database can't store a NUL character, and a person can't type one.
+    if any("\0" in value for value in fields.values()):
+        raise requests.BODY_CHARACTER_INVALID()
+    return fields
+
+
+FormOf = Annotated[FormFields, Depends(read_page_form)]

@@ -1,0 +1,46 @@
+"""The ``Idempotency-Key`` header of a request."""
+
+import hashlib
+import re
+from urllib.parse import urlencode
+
+from fastapi import Request
+
+from core.errors import requests
+from core.request_ids import current_request_id
+from services.access.caller import Caller
+from services.jobs.idempotency import IdempotencyKey
+
+_KEY_FORM = re.compile(r"[\x20-\x7e]{16,255}\Z")
+
+
+def read_idempotency_key(
+    request: Request, caller: Caller, body: list[bytes]
+) -> IdempotencyKey | None:
+    """Return the request's ``Idempotency-Key`` with the fingerprint of the request.
+
+    Raises ``idempotency.key_invalid``.
+    """
+    name = request.headers.get("idempotency-key")
+    if name is None:
+        return None
+    if not _KEY_FORM.match(name):
+        raise requests.IDEMPOTENCY_KEY_INVALID()
+    return _build_key(request, caller, body, name)
+
+
+def name_call(request: Request, caller: Caller, body: list[bytes]) -> IdempotencyKey:
+    """Return the call's ``Idempotency-Key``, or else a key with the request id as its name."""
+    key = read_idempotency_key(request, caller, body)
+    return key or _build_key(request, caller, body, current_request_id() or "")
+
+
+def _build_key(request: Request, caller: Caller, body: list[bytes], name: str) -> IdempotencyKey:
+    path = request.scope["path"]
+    query = urlencode(sorted(request.query_params.multi_items()))
+    digest = hashlib.sha256()
+    for part in (request.method.encode(), path.encode(), query.encode(), *body):
+        # The length before each part keeps ("ab", "c") apart from ("a", "bc").
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return IdempotencyKey(caller.user_id, f"{request.method} {path}", name, digest.digest())

@@ -1,0 +1,97 @@
+"""The pages on which a person reports a list for abuse.
+
+A mail links to the first page, and the list's sign-up page links to the second. Opening a page
+changes nothing, because scanners follow links. The button reports.
+"""
+
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+
+from api.auth import actors
+from api.auth.actors import Principal, require_trace
+from api.auth.csrf import obtain_form_cookie, require_form_csrf
+from api.auth.requirements import BY_LINK, PUBLIC
+from api.bodies.forms import FormOrJsonBodyOf
+from api.bodies.page_forms import FormOf
+from api.browsers import FORM, client_address
+from api.html.frame import list_page, see_other
+from api.html.problems import reader_language
+from api.limits.bulkheads import LEAVING
+from api.record_ids import find_list
+from api.route_classes import ThreadedRoute
+from api.state import StateOf, Transaction
+from services.access import sessions
+from services.accounts import accounts, email_addresses, unsolicited_mail
+from services.subscriptions import branding, lists, page_urls
+from services.subscriptions.members import members
+from services.subscriptions.members.changes import Via
+
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
+
+
+@router.get(page_urls.REPORT_PATH, dependencies=[BY_LINK])
+def show_report(
+    request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
+) -> Response:
+    trace = require_trace(state, submission)
+    mailing_list = lists.get(uow, trace.list_id, archived=True)
+    person = accounts.get(uow, trace.user_id)
+    address = members.read(uow, mailing_list, person).email
+    return list_page(
+        "report.html",
+        branding.read_look(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        is_reported=lists.is_reported(uow, mailing_list, person),
+        address=None if address is None else email_addresses.masked(address),
+    )
+
+
+@router.post(page_urls.REPORT_PATH, dependencies=[BY_LINK])
+@LEAVING.threaded
+def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) -> Response:
+    trace = require_trace(state, submission)
+    principal = Principal(trace.user_id, Via.PAGE, trace)
+    with state.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, trace.list_id, archived=True)
+        person = principal.find_person(uow, mailing_list)
+    if person is not None:
+        actor = actors.actor_of_principal(request, principal)
+        lists.report(state.resources, mailing_list, person, actor)
+    return see_other(urlencode({"trace_id": submission.trace_id}))
+
+
+@router.get(page_urls.REPORT_PAGE_PATH, dependencies=[PUBLIC])
+def show_page_report(
+    request: Request,
+    state: StateOf,
+    uow: Transaction,
+    slug: str,
+    sent: Annotated[str | None, Query()] = None,
+) -> Response:
+    mailing_list = find_list(uow, slug)
+    form_cookie = obtain_form_cookie(request, state)
+    reply = list_page(
+        "report_page.html",
+        branding.read_look(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        is_reported=sent is not None,
+        csrf_token=sessions.csrf_token(state.resources.keyring, form_cookie),
+    )
+    state.cookies.keep(reply, FORM, form_cookie)
+    return reply
+
+
+@router.post(page_urls.REPORT_PAGE_PATH, dependencies=[PUBLIC])
+def report_page(
+    request: Request, state: StateOf, uow: Transaction, slug: str, form: FormOf
+) -> Response:
+    # Without this check, another website could make its visitors report a list unknowingly.
+    require_form_csrf(request, state, form)
+    mailing_list = find_list(uow, slug)
+    network = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))
+    lists.report_page(uow, mailing_list, network or b"")
+    return see_other(urlencode({"sent": "yes"}))

@@ -1,0 +1,44 @@
+"""Pages of records: the parameters of a request for a page, and the link to the next page."""
+
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Depends, Query, Request, Response
+
+from core import ids
+from services.paging import WHOLE, PageOfRows, PageRequest
+
+MAX_PAGE_ITEMS = 1000
+
+Offset = Annotated[int, Query(ge=0, le=ids.MAX_ID, description="How many to skip, newest first")]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_ITEMS, description="How many to answer at most")]
+Cursor = Annotated[
+    str | None, Query(description="next_cursor of the page before, instead of an offset")
+]
+ArrayCursor = Annotated[
+    str | None, Query(description="That of the link to the next page, in the header Link")
+]
+
+
+async def _page_request(
+    offset: Offset = 0, limit: Limit = 50, cursor: Cursor = None
+) -> PageRequest:
+    return PageRequest(limit, offset, cursor)
+
+
+Paging = Annotated[PageRequest, Depends(_page_request)]
+
+
+async def _array_request(limit: Limit = WHOLE.limit, cursor: ArrayCursor = None) -> PageRequest:
+    return PageRequest(limit, cursor=cursor)
+
+
+# A page in a response whose data is an array. The header ``Link`` leads to the next page.
+ArrayPaging = Annotated[PageRequest, Depends(_array_request)]
+
+
+def link_next_page(request: Request, response: Response, page: PageOfRows[Any]) -> None:
+    """Add the header ``Link`` (RFC 8288) to the response if there is a next page."""
+    if page.next_cursor is not None:
+        query = urlencode({**request.query_params, "cursor": page.next_cursor})
+        response.headers["Link"] = f'<?{query}>; rel="next"'

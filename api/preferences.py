@@ -1,0 +1,63 @@
+"""The ``Prefer`` header of a request (RFC 7240)."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+MAX_PREFERRED_WAIT_SECONDS = 60
+
+_WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,4})\"?\s*\Z", re.IGNORECASE)
+_HANDLING = re.compile(r"\s*handling\s*=\s*\"?(\w+)\"?\s*\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Preference:
+    """What a caller prefers.
+
+    Attributes:
+        wait: how many seconds to wait for slow work; ``None`` without ``wait=N``.
+        respond_async: whether ``respond-async`` was sent. Without ``wait``, it means 0 seconds for
+            work that goes on without its caller. After N seconds, the answer is asynchronous
+            anyway.
+        is_strict: whether to refuse unknown names (``handling=strict``).
+    """
+
+    wait: int | None
+    respond_async: bool
+    is_strict: bool = False
+
+    def seconds(self, default: float) -> float:
+        if self.wait is None:
+            return 0 if self.respond_async else default
+        return self.wait
+
+    def seconds_at_most(self, limit: float) -> float:
+        """Return the wait for work that ends with it, and can't be answered asynchronously."""
+        return limit if self.wait is None else min(self.wait, limit)
+
+
+async def read_preference(request: Request) -> Preference:
+    return preference_of(request)
+
+
+PreferenceOf = Annotated[Preference, Depends(read_preference)]
+
+
+def preference_of(request: Request) -> Preference:
+    """Return the preferences of a request.
+
+    Unknown preferences are ignored. Of several preferences with the same name, the first counts.
+    """
+    wait: int | None = None
+    respond_async = False
+    handling: str | None = None
+    for part in ",".join(request.headers.getlist("prefer")).split(","):
+        preference = part.partition(";")[0]
+        respond_async |= preference.strip().lower() == "respond-async"
+        if wait is None and (match := _WAIT.match(preference)):
+            wait = min(int(match[1]), MAX_PREFERRED_WAIT_SECONDS)
+        if handling is None and (match := _HANDLING.match(preference)):
+            handling = match[1].lower()
+    return Preference(wait, respond_async, handling == "strict")

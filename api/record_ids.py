@@ -1,0 +1,96 @@
+"""Ids and other names of records in paths and forms."""
+
+import re
+from typing import Annotated
+
+from fastapi import Depends, Path
+from pydantic import BeforeValidator
+
+from api.state import StateOf
+from core import ids
+from core.errors import DomainError, mailing
+from models import MailingList
+from services.accounts import email_addresses
+from services.subscriptions import lists
+from storage.unit_of_work import UnitOfWork
+
+_LIST_NAME_RULE = "must be an unsigned 64-bit integer or the slug of a list"
+_MEMBER_NAME_RULE = "must be an unsigned 64-bit integer or an e-mail address"
+
+
+def parse_id(text: str) -> int | None:
+    """Parse an id; return ``None`` unless the text is an unsigned 64-bit integer.
+
+    A number above the largest possible id becomes 0, so that no record is found. Forms need this
+    function too, because ``int`` raises an error for a number with thousands of digits.
+    """
+    if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) > ids.MAX_UINT64:
+        return None
+    return int(text) if int(text) <= ids.MAX_ID else 0
+
+
+def parse_id_or_text(text: str | None) -> int | str | None:
+    """Return the id in a field of a form. The schema of a body refuses any other text."""
+    number = parse_id(text) if text else None
+    return (text or None) if number is None else number
+
+
+def find_list(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
+    """Return the list with this id or slug; raises ``list.not_found``, even for an invalid slug."""
+    try:
+        return lists.get_named(uow, name, archived=archived)
+    except DomainError as error:
+        if error.code != mailing.LIST_NAME_INVALID.code:
+            raise
+        raise mailing.LIST_NOT_FOUND() from None
+
+
+def _validate_path_id(value: object) -> int:
+    number = parse_id(str(value))
+    if number is None:
+        raise ValueError("must be an unsigned 64-bit integer")
+    return number
+
+
+PathId = Annotated[int, BeforeValidator(_validate_path_id)]
+
+
+def _validate_list_name(value: object) -> int | str:
+    """Return the id of a list, which is 0 above the largest possible id, or the slug of a list."""
+    try:
+        number = lists.id_of(str(value))
+    except DomainError:
+        raise ValueError(_LIST_NAME_RULE) from None
+    return str(value) if number is None else number
+
+
+ListName = Annotated[
+    int | str, BeforeValidator(_validate_list_name), Path(description="The list's id or slug")
+]
+
+
+async def _find_list_id(state: StateOf, list_id: ListName) -> int:
+    """Return the id of the list in the path; raises ``list.not_found``."""
+    if isinstance(list_id, int):
+        return list_id
+    # The route itself checks whether the list is archived.
+    return (await state.in_unit_of_work(lists.get_named, list_id, archived=True)).id
+
+
+ListId = Annotated[int, Depends(_find_list_id)]
+
+
+def _validate_member_name(value: object) -> int | str:
+    """Return the user id of a member, or the normalised address of a member."""
+    text = str(value)
+    try:
+        return email_addresses.normalise(text) if "@" in text else _validate_path_id(value)
+    except (DomainError, ValueError):
+        raise ValueError(_MEMBER_NAME_RULE) from None
+
+
+MemberName = Annotated[
+    int | str,
+    BeforeValidator(_validate_member_name),
+    Path(description="The member's user id, or the address that the list has of them"),
+]

@@ -1,0 +1,35 @@
+"""Responses that stream a file."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+
+from api.browsers import client_address
+from api.limits.bulkheads import Bulkhead
+from api.middleware.headers import is_head
+from api.waiting.streams import SLOW_DOWNLOADS
+
+
+def stream_file(
+    request: Request,
+    bulkhead: Bulkhead,
+    content: Iterator[bytes],
+    headers: dict[str, str],
+    media_type: str,
+    *,
+    status: int = HTTPStatus.OK,
+) -> StreamingResponse:
+    """Stream the content, which threads of the bulkhead produce. A HEAD request gets none."""
+    pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
+    watched = SLOW_DOWNLOADS.watched(client_address(request), pieces)
+    return StreamingResponse(watched, status, headers, media_type)
+
+
+def build_download_headers(filename: str) -> dict[str, str]:
+    return {
+        "Content-Disposition": f'attachment; filename="{filename}"',
+        "Cache-Control": "private, no-store",
+        "X-Content-Type-Options": "nosniff",
+    }

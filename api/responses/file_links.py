@@ -1,0 +1,53 @@
+"""Signed links to files, which open the files without credentials until the links expire."""
+
+from fastapi import Request
+
+from api.state import State, state_of
+from core import clock
+from core.errors import media
+from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
+
+
+def build_import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
+    """Return the URL of the rows that an import didn't add, with a signature that expires.
+
+    A caller without a recent login gets a URL without a signature. Such a URL can't be opened. The
+    result is never ``None``, because released clients expect a URL.
+    """
+    path = f"/imports/{import_id}/errors.csv"
+    if not has_recent_login:
+        return state.resources.settings.public_base + path
+    return _signed_url(state, path)
+
+
+def sign_export_url(state: State, export_id: int, form: str) -> str:
+    """Return the signed URL of an export's file, which is only for a caller with a recent login."""
+    return _signed_url(state, f"/exports/{export_id}/file.{form}.gz")
+
+
+def require_signed_url(request: Request) -> None:
+    """Require a valid signature of the request's path; raises ``link.invalid``."""
+    if not is_signed(request, FILE_URLS, request.scope["path"]):
+        raise media.SIGNED_LINK_INVALID()
+
+
+def is_signed(request: Request, urls: SignedUrls, name: str) -> bool:
+    """Return whether the query has a valid signature for the file with this name."""
+    return urls.opens(
+        state_of(request).resources.keyring,
+        name,
+        expires=request.query_params.get("expires", ""),
+        signature=request.query_params.get("signature", ""),
+        now=clock.now(),
+    )
+
+
+def _signed_url(state: State, path: str) -> str:
+    url, _expires_at = FILE_URLS.create(
+        state.resources.keyring,
+        path,
+        base=state.resources.settings.public_base,
+        lifetime=FILE_URL_LIFETIME,
+        now=clock.now(),
+    )
+    return url

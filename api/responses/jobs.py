@@ -1,0 +1,146 @@
+"""Responses about jobs: the request waits for a job, and the response tells its outcome."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+
+from api.limits.bulkheads import RECORDS
+from api.preferences import Preference
+from api.responses.file_links import build_import_errors_url, sign_export_url
+from api.schemas.envelope import envelope
+from api.schemas.jobs import JobRecord
+from api.state import State
+from api.waiting.disconnects import run_while_connected
+from core.errors import DomainError, FieldProblem
+from core.errors.imports import IMPORT_ENCODING_NEEDED
+from models import Job, JobStatus
+from services.jobs.records import restore_error
+from services.subscriptions import exports
+from services.subscriptions.imports.import_job import ADD_MEMBERS, IMPORT_FILE, IMPORT_SUPPRESSIONS
+from services.subscriptions.imports.samples import add_samples
+from storage.redis.notifications import job_topic
+
+UNDO_WAIT_SECONDS = 30.0
+
+_FILE_IMPORTS = frozenset({IMPORT_FILE.name, IMPORT_SUPPRESSIONS.name})
+_IMPORTS = _FILE_IMPORTS | {ADD_MEMBERS.name}
+_EXPORTS = frozenset(kind.name for kind in exports.EXPORT_JOBS.values())
+
+
+async def wait_for_job(
+    request: Request, state: State, job_id: int, seconds: float, *, owner_id: int = 0
+) -> Job:
+    """Wait until the job ends or the time is over, and return the job.
+
+    Raises the error of a failed job.
+    """
+    end = state.jobs.wait(job_topic(job_id), seconds, owner_id=owner_id)
+    await run_while_connected(request.receive, end)
+    job = await state.in_unit_of_work(lambda uow: uow.session.get_one(Job, job_id))
+    if job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+        raise await RECORDS.run(_read_error, state, job)
+    return job
+
+
+def build_job_response(state: State, job: Job) -> JSONResponse:
+    """Return the job's record with status 200, or with status 202 if the job isn't finished.
+
+    Call this function in a thread, because it reads samples of an imported file.
+    """
+    record = JobRecord.of(job, add_file_samples(state, job, add_links(state, job)))
+    content = envelope(record).model_dump(mode="json")
+    if job.status == JobStatus.SUCCEEDED:
+        return JSONResponse(content)
+    return JSONResponse(content, HTTPStatus.ACCEPTED, {"Location": f"/jobs/{job.id}"})
+
+
+def build_count_response(job: Job, name: str, *, replayed: bool = False) -> JSONResponse:
+    """Return a number of the job's result, or the job's id with status 202 if it isn't finished.
+
+    ``name``: the name of the number in the result.
+    """
+    headers = {"Idempotent-Replayed": "true"} if replayed else {}
+    if job.status == JobStatus.SUCCEEDED:
+        assert job.result is not None
+        return JSONResponse(envelope(job.result[name]).model_dump(), headers=headers)
+    headers["Location"] = f"/jobs/{job.id}"
+    return JSONResponse(envelope(job.id).model_dump(), HTTPStatus.ACCEPTED, headers)
+
+
+async def answer_undo(
+    request: Request,
+    state: State,
+    preference: Preference,
+    begin: Callable[..., int | None],
+) -> JSONResponse:
+    """Begin an undo, wait for its job, and return how many members the undo restored.
+
+    ``begin``: returns the id of the job, or ``None`` if there is nothing to undo.
+    """
+    job_id = await state.in_unit_of_work(begin)
+    if job_id is None:
+        return JSONResponse(envelope(0).model_dump())
+    job = await wait_for_job(request, state, job_id, preference.seconds(UNDO_WAIT_SECONDS))
+    return build_count_response(job, "undone")
+
+
+def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[str, Any] | None:
+    """Return the job's result with newly signed links to the files that the job wrote.
+
+    These files contain e-mail addresses. A caller without a recent login gets no working link.
+    """
+    result = job.result
+    if result is None:
+        return None
+    if job.kind in _IMPORTS:
+        import_id = result["import_id"]
+        url = build_import_errors_url(state, import_id, has_recent_login=has_recent_login)
+        return {**result, "errors_url": url}
+    if job.kind in _EXPORTS:
+        url = sign_export_url(state, result["export_id"], result["format"])
+        return {**result, "url": url if has_recent_login else None}
+    return result
+
+
+def add_file_samples(
+    state: State, job: Job, result: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Add samples of the imported file to the result of an import.
+
+    Call this function in a thread, because it queries the database.
+    """
+    if result is None or job.kind not in _FILE_IMPORTS:
+        return result
+    return add_samples(state.resources, result)
+
+
+def list_readings(state: State, job: Job) -> list[dict[str, str]]:
+    """Return sample rows of an imported file, decoded with each possible encoding.
+
+    Each entry is an error about the query parameter ``encoding``. The list is empty unless the job
+    failed because the encoding is uncertain. Call this function in a thread, because it queries the
+    database.
+    """
+    code = IMPORT_ENCODING_NEEDED.code
+    if job.error is None or job.error["code"] != code:
+        return []
+    samples = add_samples(state.resources, {"import_id": job.subject_id})
+    return [
+        {
+            "field": "query.encoding",
+            "code": code,
+            "message": f"{reading['encoding']}: {' | '.join(reading['rows'])}",
+        }
+        for reading in samples.get("readings", ())
+    ]
+
+
+def _read_error(state: State, job: Job) -> DomainError:
+    """Return the error of a failed job, with sample rows if a file's encoding is uncertain."""
+    error = restore_error(job)
+    problems = [FieldProblem(**reading) for reading in list_readings(state, job)]
+    return replace(error, problems=tuple(problems)) if problems else error

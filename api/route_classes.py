@@ -1,0 +1,100 @@
+"""The classes of routes: they authorise a request before its body is read."""
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import cached_property
+from inspect import iscoroutinefunction
+from json import JSONDecodeError
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from api.auth.requirements import Access, TraceAccess
+from api.bodies.json_bodies import JsonRequest, require_json_type
+from api.bodies.unknown_names import (
+    KnownNames,
+    begin_strict_handling,
+    has_strict_handling,
+    known_names_of,
+    unknown,
+    unknown_query_names,
+)
+from api.limits.bulkheads import RECORDS
+from api.preferences import preference_of
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+def accesses_of(dependant: Dependant) -> list[Access]:
+    """Return each access that a route declares. There must be exactly one."""
+    calls: list[object] = [each.call for each in dependant.dependencies]
+    return [call for call in calls if isinstance(call, Access)]
+
+
+class ThreadedRoute(APIRoute):
+    """A route whose handler, if it is a plain function, works in the threads of ``RECORDS``."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        if not iscoroutinefunction(endpoint):
+            endpoint = RECORDS.threaded(endpoint)
+        super().__init__(path, endpoint, **options)
+
+    @cached_property
+    def access(self) -> Access:
+        """The only access of the route; raises ``ValueError`` for none, and for several."""
+        [access] = accesses_of(self.dependant)
+        return access
+
+    def get_route_handler(self) -> Handler:
+        access = self.access
+        handle = self.get_admitted_handler()
+
+        async def handle_authorised(request: Request) -> Response:
+            await access.admit(request)
+            return await handle(request)
+
+        return handle_authorised
+
+    def get_admitted_handler(self) -> Handler:
+        """Return the handler of requests that the access has admitted."""
+        return super().get_route_handler()
+
+
+class JsonRoute(ThreadedRoute):
+    """A route whose handler may declare a JSON body, which is refused in another media type.
+
+    A handler that declares no body may read a form itself.
+    """
+
+    @cached_property
+    def known_names(self) -> KnownNames:
+        return known_names_of(self)
+
+    def get_admitted_handler(self) -> Handler:
+        handle = super().get_admitted_handler()
+
+        async def handle_json(request: Request) -> Response:
+            has_preference = self.include_in_schema and "prefer" in request.headers
+            if has_preference and preference_of(request).is_strict:
+                await self._begin_strict_handling(request)
+            json_request = JsonRequest(request.scope, request.receive)
+            if self.body_field is not None and await json_request.body():
+                require_json_type(json_request)
+                if has_strict_handling(json_request):
+                    # FastAPI would hide why the body was refused.
+                    with suppress(JSONDecodeError):
+                        await json_request.json()
+            return await handle(json_request)
+
+        return handle_json
+
+    async def _begin_strict_handling(self, request: Request) -> None:
+        """Refuse unknown names in the query, and later those in the body."""
+        names = self.known_names
+        if unknown_names := unknown_query_names(request, names):
+            if isinstance(self.access, TraceAccess):
+                await self.access.count_refusal(request)
+            raise unknown(("query", name) for name in unknown_names)
+        begin_strict_handling(request, names)

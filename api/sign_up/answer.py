@@ -1,0 +1,120 @@
+"""The response to a browser that submits a sign-up form."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request, Response
+
+from api.errors import STATUS_OF
+from api.html.frame import redirect
+from api.html.problems import reader_language
+from api.sign_up.form import FormErrors, ListForm, find_redirect_url, render_form
+from api.sign_up.inputs import EMPTY_ADDRESS, describe_field_errors
+from api.sign_up.submission import subscribe_stranger, validate_inputs
+from api.state import State
+from core.errors import DomainError, mailing, requests
+from core.languages.reader_languages import marked, translated
+from integrations.challenges.port import ChallengeProviderName
+from integrations.challenges.siteverify import WIDGETS
+from models import MailingList
+from services.subscriptions import page_urls
+
+_INVALID_ADDRESS = marked("This is no e-mail address that we could send to.")
+_LONG_NAME = marked("This name is too long.")
+_INVALID_VALUES = marked(
+    "We can’t take one of the answers as it is written. Please look at them again."
+)
+_FAILED_CHALLENGE = marked(
+    "The check that you are a person was not passed. Please do it once more."
+)
+# Sentences about the form, by the codes of the errors that the person can correct.
+_MESSAGES = {
+    mailing.CHALLENGE_MISSING.code: _FAILED_CHALLENGE,
+    mailing.CHALLENGE_FAILED.code: _FAILED_CHALLENGE,
+    mailing.CHALLENGE_PROVIDER_MISMATCH.code: _FAILED_CHALLENGE,
+    mailing.CHALLENGE_UNAVAILABLE.code: marked(
+        "We can’t check at the moment that you are a person. Please try again in a minute."
+    ),
+    mailing.FIELD_VALUE.code: _INVALID_VALUES,
+    mailing.LIST_BUSY.code: marked(
+        "We are changing this list just now. Please try again in a minute."
+    ),
+}
+
+
+async def answer_form(
+    request: Request,
+    state: State,
+    mailing_list: MailingList,
+    inputs: dict[str, Any],
+    *,
+    page_url: str | None = None,
+) -> Response:
+    """Submit the form, and redirect the browser.
+
+    The response is the form again if the person can correct the error.
+
+    Args:
+        page_url: the URL of our page with the form, or ``None`` for a form on another site.
+    """
+    settings = state.resources.settings
+    language = reader_language(request)
+    form = await state.in_unit_of_work(ListForm.read, mailing_list, settings)
+    try:
+        submission = validate_inputs(_add_widget_token(mailing_list, inputs))
+        await subscribe_stranger(
+            request,
+            state,
+            mailing_list,
+            submission,
+            is_form=True,
+            page_url=page_url,
+            language=language,
+        )
+    except DomainError as error:
+        errors = _correctable_errors(language, error, form, inputs)
+        if errors is None:
+            raise
+        return render_form(language, state, form, values=inputs, errors=errors)
+    if find_redirect_url(state, mailing_list, inputs):
+        return redirect(inputs["redirect_url"])
+    return redirect(page_urls.subscribed_url(settings, mailing_list.id))
+
+
+def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Add the challenge fields to a form whose widget has sent the token of a passed challenge."""
+    if not mailing_list.challenge_enabled or mailing_list.challenge_provider is None:
+        return inputs
+    provider = ChallengeProviderName(mailing_list.challenge_provider)
+    token = inputs.get(WIDGETS[provider].field)
+    if not token or inputs.get("challenge-token"):
+        return inputs
+    return {
+        **inputs,
+        "challenge-provider": provider.value,
+        # The provider itself reports the action for which the widget was shown.
+        "challenge-action": "subscribe",
+        "challenge-token": token,
+    }
+
+
+def _correctable_errors(
+    language: str, error: DomainError, form: ListForm, inputs: Mapping[str, Any]
+) -> FormErrors | None:
+    """Return the errors for the form, or ``None`` if the person can't correct them."""
+    status = STATUS_OF[error.kind]
+    if error.code == requests.BODY_INVALID.code:
+        texts = {
+            "email": _INVALID_ADDRESS if inputs.get("email") else EMPTY_ADDRESS,
+            "name": _LONG_NAME,
+        }
+        names = [each.field.removeprefix("body.").partition(".")[0] for each in error.problems]
+        by_input = {name: translated(language, texts.get(name, _INVALID_VALUES)) for name in names}
+        return FormErrors(status, None, by_input, {})
+    if error.code not in _MESSAGES:
+        return None
+    by_input = {}
+    if error.code == mailing.FIELD_VALUE.code:
+        by_input = describe_field_errors(language, form.fields, error)
+    headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
+    return FormErrors(status, translated(language, _MESSAGES[error.code]), by_input, headers)

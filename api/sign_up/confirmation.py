@@ -1,0 +1,76 @@
+"""The pages on which a person confirms a sign-up by a mailed link.
+
+Opening the link changes nothing, because scanners follow links. The button confirms.
+"""
+
+from functools import partial
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+
+from api.auth import actors
+from api.auth.actors import Principal
+from api.auth.requirements import BY_LINK
+from api.bodies.forms import FormOrJsonBodyOf
+from api.html.frame import list_page, see_other
+from api.html.problems import reader_language
+from api.limits.bulkheads import ACTS_BY_LIST
+from api.route_classes import ThreadedRoute
+from api.state import StateOf, Transaction
+from core.errors import people
+from services.accounts import email_addresses
+from services.subscriptions import branding, page_urls, sign_up
+from services.subscriptions.consent import wordings
+from services.subscriptions.members.changes import Via
+
+router = APIRouter(dependencies=[BY_LINK], include_in_schema=False, route_class=ThreadedRoute)
+
+
+@router.get(page_urls.CONFIRM_PATH)
+def show_confirmation(
+    request: Request, uow: Transaction, token: Annotated[str | None, Query()] = None
+) -> Response:
+    confirmation = sign_up.read_confirmation(uow, _read_secret(token))
+    mailing_list = confirmation.mailing_list
+    address = confirmation.record.email
+    return list_page(
+        "confirm.html",
+        branding.read_look(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+        is_confirmed=confirmation.is_confirmed,
+        wants_mail=confirmation.record.email_enabled,
+        words=mailing_list.thanks_text,
+        address=None if address is None else email_addresses.masked(address),
+    )
+
+
+@router.post(page_urls.CONFIRM_PATH)
+async def confirm_subscription(
+    request: Request,
+    state: StateOf,
+    submission: FormOrJsonBodyOf,
+    token: Annotated[str | None, Query()] = None,
+) -> Response:
+    secret = _read_secret(token, submission.fields.get("token"))
+    confirmation = await state.in_unit_of_work(sign_up.read_confirmation, secret)
+    principal = Principal(confirmation.record.user_id, Via.CONFIRMATION, None)
+    actor = actors.actor_of_principal(request, principal)
+    confirm = partial(sign_up.confirm, secret=secret, actor=actor)
+    await ACTS_BY_LIST.run(confirmation.mailing_list.id, state.transact, confirm)
+    return see_other(urlencode({"token": secret}))
+
+
+def _read_secret(*values: object) -> str:
+    """Return the token of the request, which may be in the query, in the form or in both.
+
+    Raises ``link.missing``, and ``link.ambiguous`` for two different tokens.
+    """
+    secrets = {value for value in values if isinstance(value, str) and value}
+    if not secrets:
+        raise people.LINK_MISSING()
+    if len(secrets) > 1:
+        raise people.LINK_AMBIGUOUS()
+    return secrets.pop()

@@ -1,0 +1,143 @@
+"""The page with the sign-up form of a list."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Response
+
+from api.html.frame import list_page
+from api.sign_up.inputs import build_inputs
+from api.state import State
+from core.settings import Settings, origins
+from core.settings.origins import PlainUrl
+from integrations.challenges.port import ChallengeAction, ChallengeProviderName
+from integrations.challenges.siteverify import WIDGETS
+from models import MailingList, MemberField
+from services.accounts import accounts, email_addresses
+from services.subscriptions import branding, lists, page_urls
+from services.subscriptions.consent import wordings
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class ListForm:
+    """The content of a list's sign-up form.
+
+    Attributes:
+        fields: the fields that the form asks for, by their keys.
+        required_keys: the keys of the fields that need a value.
+        masked_owner: the owner's address with only the first letter before the domain.
+    """
+
+    mailing_list: MailingList
+    fields: Mapping[str, MemberField]
+    required_keys: frozenset[str]
+    wording: str | None
+    look: branding.Look
+    masked_owner: str
+
+    @classmethod
+    def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "ListForm":
+        sign_up_fields = lists.sign_up_fields(uow, mailing_list)
+        owner = accounts.get(uow, mailing_list.user_id)
+        return cls(
+            mailing_list,
+            fields={each.field.key: each.field for each in sign_up_fields},
+            required_keys=frozenset(each.field.key for each in sign_up_fields if each.is_required),
+            wording=wordings.current_wordings(uow, [mailing_list]).get(mailing_list.id),
+            look=branding.read_look(uow, mailing_list),
+            masked_owner=email_addresses.masked(owner.email),
+        )
+
+
+@dataclass(frozen=True)
+class FormErrors:
+    """Errors of a form that the person can correct.
+
+    Attributes:
+        message: a sentence about the form, or ``None`` if each error belongs to an input.
+        by_input: a sentence for each invalid input, by the names of the inputs.
+    """
+
+    status: int
+    message: str | None
+    by_input: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+def render_form(
+    language: str,
+    state: State,
+    form: ListForm,
+    *,
+    values: Mapping[str, Any],
+    errors: FormErrors | None = None,
+) -> Response:
+    """Render the page with the form.
+
+    Args:
+        values: the values that the person wrote, as ``nested_inputs`` returns them.
+        errors: shown if the person submitted invalid values.
+    """
+    settings = state.resources.settings
+    mailing_list = form.mailing_list
+    redirect_url = find_redirect_url(state, mailing_list, values)
+    flat_values = {f"fields.{key}": value for key, value in values.get("fields", {}).items()}
+    inputs = build_inputs(
+        language,
+        form.fields.values(),
+        {**values, **flat_values},
+        errors.by_input if errors else {},
+        form.required_keys,
+    )
+    response = list_page(
+        "sign_up.html",
+        form.look,
+        language=language,
+        status=errors.status if errors else 200,
+        # The policy names only the scheme. Browsers apply the policy to every redirect after the
+        # form, and the owner's site may redirect to other hosts.
+        form_targets=f"{redirect_url.origin.partition(':')[0]}:" if redirect_url else "",
+        list_title=mailing_list.title,
+        words=mailing_list.sign_up_text or mailing_list.tagline,
+        owner=form.masked_owner,
+        report_url=page_urls.report_page_url(settings, mailing_list.slug),
+        ask_url=page_urls.ask_preferences_url(settings, mailing_list.slug),
+        is_again=errors is not None,
+        wording=form.wording,
+        inputs=inputs,
+        problem=errors.message if errors else None,
+        redirect_url=values.get("redirect_url") if redirect_url else None,
+        **build_widget_values(state, mailing_list),
+    )
+    response.headers.update(errors.headers if errors else {})
+    return response
+
+
+def find_redirect_url(
+    state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
+) -> PlainUrl | None:
+    """Return the form's ``redirect_url`` if the list or the operator allows its origin."""
+    text = inputs.get("redirect_url")
+    url = origins.read_url(text) if isinstance(text, str) else None
+    allowed_origins = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}
+    return url if url is not None and url.is_of(allowed_origins) else None
+
+
+def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, Any]:
+    """Return the template values for the widget of the list's challenge.
+
+    ``widget`` is ``None`` if the list has no challenge or the provider isn't configured.
+    """
+    name = mailing_list.challenge_provider
+    if not mailing_list.challenge_enabled or name not in state.challenges.configured:
+        return {"widget": None}
+    provider = ChallengeProviderName(name)
+    widget = WIDGETS[provider]
+    return {
+        "widget": widget,
+        "foreign": widget.policy,
+        "site_key": state.challenges.challenge_for(provider).site_key,
+        "action_name": ChallengeAction.SUBSCRIBE,
+    }

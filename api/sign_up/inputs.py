@@ -1,0 +1,115 @@
+"""Inputs of a form for an address, a name and the fields of a list."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from core.errors import DomainError
+from core.languages.reader_languages import marked, translated
+from models import FieldType, MemberField
+from services.accounts.email_addresses import MAX_ADDRESS_BYTES
+from services.subscriptions import member_attributes
+from services.subscriptions.fields import MAX_VALUE_CHARACTERS
+
+EMPTY_ADDRESS = marked("Please write your e-mail address.")
+
+_ADDRESS_LABEL = marked("E-mail address")
+_NAME_LABEL = marked("Name")
+_MISSING_VALUE = marked("Please answer this.")
+_INVALID_VALUE = marked("We can’t take this answer as it is written.")
+_INVALID_VALUE_BY_TYPE = {
+    FieldType.TEXT: marked("This is too long."),
+    FieldType.NUMBER: marked("Please write a number."),
+    FieldType.DATE: marked("Please write a date as year, month and day, such as 2026-11-22."),
+    FieldType.BOOLEAN: marked("Please answer with yes or no."),
+    FieldType.CHOICE: marked("Please choose one of the answers."),
+}
+
+
+@dataclass(frozen=True)
+class FormInput:
+    """An input of a form, with its value and the error of that value.
+
+    Attributes:
+        kind: ``email``, or the type of a field.
+        choices: the values to choose from.
+        input_type: the type of the HTML element, if it is an ``<input>``.
+        is_first_problem: whether this is the first input with an error, which gets the focus.
+    """
+
+    name: str
+    label: str
+    kind: str
+    value: str = ""
+    problem: str | None = None
+    autocomplete: str = "off"
+    choices: tuple[str, ...] = ()
+    input_type: str = "text"
+    is_first_problem: bool = False
+    is_required: bool = False
+
+
+def build_inputs(
+    language: str,
+    fields: Iterable[MemberField],
+    values: Mapping[str, Any],
+    errors: Mapping[str, str],
+    required_keys: Collection[str] = (),
+) -> list[FormInput]:
+    """Return inputs for the address, for the name and for each field, in this order.
+
+    Args:
+        values: the values that the person wrote, by the names of the inputs.
+        errors: the errors of these values, by the names of the inputs.
+        required_keys: the keys of the fields that need a value.
+    """
+
+    def build_input(name: str, label: str, kind: str, **others: Any) -> FormInput:
+        # A person doesn't type a longer value by accident.
+        max_characters = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
+        value = str(values.get(name, ""))[:max_characters]
+        error = errors.get(name)
+        # A browser shows an invalid date only in an input for text.
+        has_own_type = kind == "email" or (kind == FieldType.DATE and not error)
+        input_type = kind if has_own_type else "text"
+        return FormInput(name, label, kind, value, error, input_type=input_type, **others)
+
+    address_label = translated(language, _ADDRESS_LABEL)
+    name_label = translated(language, _NAME_LABEL)
+    inputs = [
+        build_input("email", address_label, "email", autocomplete="email", is_required=True),
+        build_input("name", name_label, FieldType.TEXT, autocomplete="name"),
+    ]
+    inputs += [
+        build_input(
+            f"fields.{field.key}",
+            field.label,
+            field.type,
+            choices=tuple(field.choices),
+            is_required=field.key in required_keys,
+        )
+        for field in fields
+    ]
+    first_problem = next((each for each in inputs if each.problem), None)
+    return [replace(each, is_first_problem=each is first_problem) for each in inputs]
+
+
+def describe_field_errors(
+    language: str, fields: Mapping[str, MemberField], error: DomainError | None
+) -> dict[str, str]:
+    """Return a sentence for each invalid value of a field, by the names of the inputs.
+
+    ``fields``: the fields of the form, by their keys.
+    """
+    texts = {}
+    for problem in error.problems if error else ():
+        name = problem.field.removeprefix("body.")
+        field = fields.get(name.removeprefix("fields."))
+        if problem.code == member_attributes.MISSING:
+            text = _MISSING_VALUE
+        elif field is None:
+            text = _INVALID_VALUE
+        else:
+            text = _INVALID_VALUE_BY_TYPE[FieldType(field.type)]
+        texts[name] = translated(language, text)
+    return texts

@@ -1,0 +1,60 @@
+"""The pages of a stranger's sign-up for a list. They act for nobody, and identify nobody."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from api.auth.requirements import PUBLIC
+from api.bodies.forms import body_fields, nested_inputs
+from api.html.frame import list_page
+from api.html.problems import reader_language
+from api.record_ids import PathId, find_list
+from api.route_classes import ThreadedRoute
+from api.sign_up.answer import answer_form
+from api.sign_up.form import ListForm, render_form
+from api.state import StateOf, Transaction
+from core.errors import requests
+from services.subscriptions import branding, lists, page_urls
+
+router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
+
+
+@router.get(page_urls.SIGN_UP_PATH)
+def show_form(
+    request: Request,
+    state: StateOf,
+    uow: Transaction,
+    slug: str,
+    redirect_url: Annotated[str | None, Query()] = None,
+) -> Response:
+    form = ListForm.read(uow, find_list(uow, slug), state.resources.settings)
+    values = {"redirect_url": redirect_url} if redirect_url else {}
+    return render_form(reader_language(request), state, form, values=values)
+
+
+@router.post(page_urls.SIGN_UP_PATH)
+async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
+    pairs, is_form = await body_fields(request)
+    if pairs and not is_form:
+        raise requests.BODY_NO_FORM_TYPE()
+    inputs = nested_inputs(pairs, "fields")
+    mailing_list = await state.in_unit_of_work(find_list, slug)
+    # Browsers send no Referer from our own pages.
+    page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
+    return await answer_form(request, state, mailing_list, inputs, page_url=page_url)
+
+
+@router.get(page_urls.SUBSCRIBED_PATH)
+def show_subscribed(
+    request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
+) -> Response:
+    """Show the result of a submitted form, which is the same for every address."""
+    mailing_list = lists.get(uow, list_id)
+    return list_page(
+        "subscribed.html",
+        branding.read_look(uow, mailing_list),
+        language=reader_language(request),
+        list_title=mailing_list.title,
+        must_confirm=mailing_list.confirm_required,
+        words=mailing_list.thanks_text,
+    )

@@ -1,0 +1,68 @@
+"""Previews of the pages and mails of a list's sign-up, with links that lead nowhere."""
+
+from api.html.frame import fragment, list_page
+from api.schemas.lists import EmbeddedForm, ListPreview, PreviewPart
+from api.sign_up.form import ListForm, build_widget_values, render_form
+from api.sign_up.inputs import build_inputs
+from api.state import State
+from models import MailingList
+from services.accounts import accounts, email_addresses
+from services.subscriptions import branding, page_urls
+from services.subscriptions.members import mails
+from storage.unit_of_work import UnitOfWork
+
+
+def render_preview(
+    uow: UnitOfWork, state: State, mailing_list: MailingList, part: PreviewPart, language: str
+) -> ListPreview:
+    settings = state.resources.settings
+    owner = accounts.get(uow, mailing_list.user_id)
+    if part == PreviewPart.CONFIRMATION_MAIL:
+        mail = mails.confirmation_mail(
+            mailing_list,
+            owner,
+            to=owner.email,
+            key="preview",
+            language=language,
+            url=page_urls.confirm_url(settings, "preview"),
+            report_url=page_urls.report_url(settings, "preview"),
+        )
+        return ListPreview(
+            html=mail.html, subject=mail.subject, text=mail.text, sender_name=mail.sender_name
+        )
+    if part == PreviewPart.SIGN_UP:
+        form = ListForm.read(uow, mailing_list, settings)
+        page = render_form(language, state, form, values={})
+    else:
+        # The page that shows the owner's thanks.
+        must_confirm = mailing_list.confirm_required
+        page = list_page(
+            "confirm.html" if must_confirm else "subscribed.html",
+            branding.read_look(uow, mailing_list),
+            language=language,
+            list_title=mailing_list.title,
+            words=mailing_list.thanks_text,
+            is_confirmed=must_confirm,
+            wants_mail=must_confirm,
+            must_confirm=False,
+            address=email_addresses.masked(owner.email),
+        )
+    return ListPreview(html=bytes(page.body).decode())
+
+
+def render_embedded_form(state: State, form: ListForm, *, language: str) -> EmbeddedForm:
+    """Return the form as HTML for a page of any site."""
+    settings = state.resources.settings
+    mailing_list = form.mailing_list
+    # The URL has the id, because the slug of a list may change.
+    action = page_urls.submission_url(settings, mailing_list.id)
+    html = fragment(
+        "embed_form.html",
+        language=language,
+        action=action,
+        inputs=build_inputs(language, form.fields.values(), {}, {}, form.required_keys),
+        wording=form.wording,
+        **build_widget_values(state, mailing_list),
+    )
+    page_url = page_urls.sign_up_url(settings, mailing_list.slug)
+    return EmbeddedForm(html=html, action=action, page_url=page_url)

@@ -1,0 +1,115 @@
+"""The endpoint that subscribes an address to a list for a stranger.
+
+Programs send JSON, and pages without scripts send a plain form. The request may name anyone's
+address. Cookies and credentials are ignored, so a form on another site can't act for the person
+whose browser sends the form, and a CSRF token isn't needed. Misuse of an address is limited by the
+list's challenge, the confirmation, the rate limits and the limits of unsolicited mail.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from api.auth.requirements import PUBLIC
+from api.bodies.forms import FORM, MULTIPART, body_fields, nested_inputs
+from api.bodies.json_bodies import media_type
+from api.html.problems import is_for_browser, mark_as_reader_page
+from api.openapi import refuses
+from api.record_ids import ListId
+from api.route_classes import Handler, JsonRoute
+from api.schemas.envelope import Envelope, envelope
+from api.schemas.subscriptions import NewSubscription, SignUpForm
+from api.sign_up.answer import answer_form
+from api.sign_up.submission import subscribe_stranger, validate_inputs
+from api.state import StateOf
+from core.errors import mailing, requests
+from core.languages import reader_languages
+from services.subscriptions import lists
+
+# The result for every address, so that nobody learns who subscribes.
+ACCEPTED = 1
+
+
+class _SignUpRoute(JsonRoute):
+    """A route that answers a browser's form by pages, even if it refuses the request."""
+
+    def get_route_handler(self) -> Handler:
+        handle = super().get_route_handler()
+
+        async def handle_form(request: Request) -> Response:
+            _mark_browser_form(request)
+            return await handle(request)
+
+        return handle_form
+
+
+router = APIRouter(tags=["Subscriptions"], route_class=_SignUpRoute)
+
+
+def _mark_browser_form(request: Request) -> None:
+    """Mark the response as a page, even for an error, if a browser sent the form.
+
+    A program that sends a form accepts JSON and no HTML.
+    """
+    accepted = request.headers.get("accept", "")
+    is_program = "application/json" in accepted and "text/html" not in accepted
+    is_form = media_type(request.headers.get("content-type", "")) in {FORM, MULTIPART}
+    if is_form and not is_program:
+        mark_as_reader_page(request.scope)
+
+
+def _describe_body() -> dict[str, Any]:
+    """Return ``openapi_extra`` of a body that is JSON or a form."""
+    kinds = {"application/json": NewSubscription, FORM: SignUpForm, MULTIPART: SignUpForm}
+    content = {
+        kind: {"schema": {"$ref": f"#/components/schemas/{schema.__name__}"}}
+        for kind, schema in kinds.items()
+    }
+    return {"requestBody": {"required": True, "content": content}}
+
+
+@router.post(
+    "/subscriptions/{list_id}",
+    dependencies=[PUBLIC],
+    openapi_extra=_describe_body(),
+    response_model=Envelope[int],
+    responses={
+        303: {"description": "To a form: its `redirect_url`, or a page that says what happened"},
+        **refuses(
+            requests.BODY_NO_JSON_OR_FORM_TYPE,
+            requests.BODY_MALFORMED_FORM,
+            mailing.LIST_NOT_FOUND,
+            mailing.CHALLENGE_FAILED,
+            mailing.CHALLENGE_MISSING,
+            mailing.CHALLENGE_PROVIDER_MISMATCH,
+            mailing.CHALLENGE_UNAVAILABLE,
+            mailing.CHALLENGE_NOT_CONFIGURED,
+            mailing.LIST_BUSY,
+            mailing.FIELD_VALUE,
+        ),
+    },
+)
+async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Response:
+    """Subscribe an address, as a stranger. Always 1, also for an address that is subscribed.
+
+    A list with a challenge needs the three challenge fields; the action is `subscribe`. If the list
+    requires confirmation, or had the person before, or they opted out of it, the subscription is
+    pending until a person confirms the link that is mailed to the address. A caller with
+    credentials calls `/no-challenge` instead. A plain HTML form is answered by a redirect, or by a
+    page that says what to correct.
+    """
+    pairs, is_form = await body_fields(request)
+    inputs = nested_inputs(pairs, "fields") if is_form else dict(pairs)
+    if is_for_browser(request.scope):
+        mailing_list = await state.in_unit_of_work(lists.get, list_id)
+        return await answer_form(request, state, mailing_list, inputs)
+    submission = validate_inputs(inputs)
+    mailing_list = await state.in_unit_of_work(lists.get, list_id)
+    accepted_languages = request.headers.get("accept-language")
+    # Programs send no such header. A script on a page sends the languages of its reader.
+    language = reader_languages.chosen(accepted_languages) if accepted_languages else None
+    await subscribe_stranger(
+        request, state, mailing_list, submission, is_form=is_form, language=language
+    )
+    return JSONResponse(envelope(ACCEPTED).model_dump())

@@ -1,0 +1,110 @@
+"""Processes the sign-up of a stranger: the same steps for a program and for a form."""
+
+from dataclasses import replace
+from typing import Any
+
+from fastapi import Request
+from pydantic import ValidationError
+
+from api.auth import actors
+from api.browsers import client_address
+from api.errors import request_error
+from api.limits.bulkheads import ACTS_BY_LIST
+from api.response_timing import pad_duration
+from api.schemas.subscriptions import NewSubscription
+from api.state import State
+from core.errors import FieldProblem, mailing
+from integrations.challenges.port import (
+    Challenge,
+    ChallengeAction,
+    ChallengeProviderName,
+    ChallengeResponse,
+)
+from models import MailingList
+from services.subscriptions import lists, member_attributes, sign_up
+from services.subscriptions.members.changes import ActorKind, Via
+from storage.unit_of_work import UnitOfWork
+
+
+def validate_inputs(inputs: dict[str, Any]) -> NewSubscription:
+    """Validate the inputs of a form or the fields of a JSON body; raises ``body.invalid``."""
+    try:
+        return NewSubscription.model_validate(inputs)
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_input=False)
+        raise request_error([{**each, "loc": ("body", *each["loc"])} for each in errors]) from None
+
+
+async def subscribe_stranger(
+    request: Request,
+    state: State,
+    mailing_list: MailingList,
+    submission: NewSubscription,
+    *,
+    is_form: bool,
+    page_url: str | None = None,
+    language: str | None = None,
+) -> None:
+    """Subscribe the address. The duration doesn't reveal whether the list has the address.
+
+    Args:
+        is_form: whether the values of fields are texts, because a form has no other types.
+        page_url: the URL of our page with the form; ``None`` for a form on another site.
+        language: the language of the page that the person saw, in which mails are written.
+    """
+    via = Via.FORM
+    if mailing_list.challenge_enabled:
+        challenge, response = _read_challenge(request, state, mailing_list, submission)
+        await challenge.check(response)
+        via = Via.CHALLENGE
+    actor = actors.actor_of(request, ActorKind.STRANGER, via, None)
+    if page_url is not None:
+        actor = replace(actor, page_url=page_url)
+
+    def subscribe(uow: UnitOfWork) -> None:
+        current_list = lists.get(uow, mailing_list.id)
+        sign_up_fields = lists.sign_up_fields(uow, current_list)
+        attributes = member_attributes.read_submission(
+            uow,
+            current_list.user_id,
+            name=submission.name,
+            values=submission.fields,
+            is_text=is_form,
+            required=[each.field for each in sign_up_fields if each.is_required],
+        )
+        sign_up.request(
+            uow,
+            current_list,
+            submission.email,
+            actor,
+            submission=replace(attributes, language=language),
+        )
+
+    async with pad_duration():
+        await ACTS_BY_LIST.run(mailing_list.id, state.transact, subscribe)
+
+
+def _read_challenge(
+    request: Request, state: State, mailing_list: MailingList, submission: NewSubscription
+) -> tuple[Challenge, ChallengeResponse]:
+    """Return the list's challenge, and the response to it in the submission.
+
+    Raises ``challenge.missing``, ``challenge.provider_mismatch``, ``challenge.failed``.
+    """
+    provider = submission.challenge_provider
+    token = submission.challenge_token
+    if not provider or not token or not submission.challenge_action:
+        problems = tuple(
+            FieldProblem(f"body.{field.alias}", "missing", "is required for this list")
+            for name, field in NewSubscription.model_fields.items()
+            if name.startswith("challenge") and not getattr(submission, name)
+        )
+        rules = "; ".join(f"{each.field}: {each.message}" for each in problems)
+        raise mailing.CHALLENGE_MISSING(rules=rules, problems=problems)
+    if provider != mailing_list.challenge_provider:
+        raise mailing.CHALLENGE_PROVIDER_MISMATCH(provider=mailing_list.challenge_provider)
+    # A token for another action is invalid.
+    if submission.challenge_action != ChallengeAction.SUBSCRIBE:
+        raise mailing.CHALLENGE_FAILED()
+    response = ChallengeResponse(token, ChallengeAction.SUBSCRIBE, client_address(request))
+    return state.challenges.challenge_for(ChallengeProviderName(provider)), response

@@ -1,0 +1,103 @@
+"""The commands of ``pressroom jobs``: durable jobs, which the workers run."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.connection import connected
+from cli.output import Json, Limit, fields, format_duration, group, show, show_all
+from models import Job, JobStatus
+from services.jobs import records
+from services.paging import PageRequest
+
+NOT_SUCCEEDED = 1
+app = group("Durable jobs, which the workers do.")
+JobId = Annotated[int, typer.Argument(metavar="ID")]
+
+
+@app.command("list")
+def list_jobs(
+    status: Annotated[
+        JobStatus | None, typer.Option(help="Show only jobs with this status.")
+    ] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+) -> None:
+    """Show jobs of all users, newest first."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        page = records.list_all_jobs(uow, PageRequest(limit), status=status)
+        describe = _summary if as_json else _row
+        show_all([describe(job) for job in page.rows], as_json=as_json)
+
+
+@app.command("show")
+def show_job(job_id: JobId, as_json: Json = False) -> None:
+    """Show one job, with its result or error."""
+    with connected() as resources, resources.unit_of_work() as uow:
+        job = records.get_any_job(uow, job_id)
+        details = fields(job, "user_id subject_id crashes retries request_id result")
+        failing = fields(job, "failing_since last_reason")
+        state = {"next_try_at": records.get_retry_time(job), "error": records.describe_error(job)}
+        show(_summary(job) | details | failing | state, as_json=as_json)
+
+
+@app.command("retry")
+def retry_job(job_id: JobId, as_json: Json = False) -> None:
+    """Start a failed or cancelled job again, if its kind allows that."""
+    register_kinds()
+    with connected() as resources, resources.unit_of_work() as uow:
+        job = records.get_any_job(uow, job_id, lock=True)
+        records.retry_locked_job(uow, job)
+        uow.session.refresh(job)
+        show(_summary(job), as_json=as_json)
+
+
+@app.command("cancel")
+def cancel_job(job_id: JobId, as_json: Json = False) -> None:
+    """Cancel a job. A queued one ends at once, a running one at its next step. 0: it had ended."""
+    register_kinds()
+    with connected() as resources, resources.unit_of_work() as uow:
+        cancelled = records.cancel_locked_job(uow, records.get_any_job(uow, job_id, lock=True))
+    show({"id": job_id, "cancelled": cancelled}, as_json=as_json)
+
+
+@app.command("watch")
+def watch_job(job_id: JobId, as_json: Json = False) -> None:
+    """Wait until a job has ended, and show it. The exit code is 1 if it did not succeed.
+
+    The job goes on if you stop this command.
+    """
+    from cli.progress import wait_for
+
+    with connected() as resources:
+        with resources.unit_of_work() as uow:
+            kind = records.get_any_job(uow, job_id).kind
+        job = wait_for(resources, job_id, what=f"{kind} {job_id}", quiet=as_json)
+    outcome = {**fields(job, "result"), "error": records.describe_error(job)}
+    show(_summary(job) | outcome, as_json=as_json)
+    if job.status != JobStatus.SUCCEEDED:
+        raise typer.Exit(NOT_SUCCEEDED)
+
+
+def register_kinds() -> None:
+    """Register all kinds of jobs, because a change of a job may change its subject."""
+    import workers.task_table  # noqa: F401
+
+
+def _summary(job: Job) -> dict[str, Any]:
+    progress = {"progress": f"{job.progress_done}/{job.progress_total or '?'}"}
+    state = fields(job, "id kind status attempt")
+    return state | progress | fields(job, "created_at started_at finished_at")
+
+
+def _row(job: Job) -> dict[str, Any]:
+    """Return the cells of a table: one time, and how long the work took."""
+    seconds = None
+    if job.started_at and job.finished_at:
+        seconds = (job.finished_at - job.started_at).total_seconds()
+    return {
+        **fields(job, "id kind status attempt"),
+        "progress": f"{job.progress_done}/{job.progress_total}" if job.progress_total else "",
+        **fields(job, "created_at"),
+        "took": "" if seconds is None else format_duration(seconds),
+    }

@@ -1,0 +1,67 @@
+"""Configures where the process writes its log, and in which format."""
+
+import logging
+import sys
+from typing import Any
+
+from core.process.absent_modules import without
+from core.settings.store_settings import LogSettings
+from core.telemetry import spans
+
+with without("rich"):
+    import structlog
+
+
+def configure_logging(settings: LogSettings) -> None:
+    """Write the records of structlog and of the standard library to stderr, as the settings say."""
+    is_pretty = settings.log_format == "pretty" or (
+        settings.log_format == "auto" and sys.stderr.isatty()
+    )
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_span,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        # Most records are below the level. This drops them before any other work.
+        wrapper_class=structlog.make_filtering_bound_logger(settings.log_level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    renderers: list[Any] = (
+        # Pretty tracebacks would show local variables, which can be secrets.
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+        if is_pretty
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    _configure_libraries()
+
+
+def _configure_libraries() -> None:
+    # Remove the handlers of these servers, so that every line has the same format.
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "tornado"):
+        logger = logging.getLogger(name)
+        logger.handlers = []
+        logger.propagate = True
+    # These libraries log complete URLs. The URLs of the object storage contain tokens, and the URL
+    # of a webhook can be the receiver's only secret.
+    quiet_level = max(logging.WARNING, logging.getLogger().level)
+    for name in ("urllib3", "httpx2"):
+        logging.getLogger(name).setLevel(quiet_level)
+    # The API writes its own access log, with the request id.
+    logging.getLogger("uvicorn.access").disabled = True
+
+
+def _add_span(_logger: Any, _method: str, record: Any) -> Any:
+    """Add the ids of the current span, so that operators can find the trace of a record."""
+    return {**record, **spans.current_ids()}

@@ -1,0 +1,159 @@
+"""The URLs that a webhook may be sent to.
+
+A URL must match the one allowed form as a whole, so two parsers can't disagree about its host. A
+call goes to the addresses that were checked, not to the host name.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from integrations.receivers.addresses import IpAddress, IpNetwork, is_callable, is_within
+
+MAX_URL_CHARACTERS = 2_000
+MAX_HOST_CHARACTERS = 253
+_HTTPS_PORT = 443
+# Lower ports belong to other protocols.
+_MIN_FREE_PORT = 1024
+_MAX_PORT = 65_535
+_URL = re.compile(
+    r"(?P<scheme>https?)://"
+    r"(?P<host>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,253})"
+    r"(?::(?P<port>[1-9][0-9]{0,4}))?"
+    r"(?P<path>[/?][!$-;=?-Z_a-z~\[\]]*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
+# If the last label matches this, most parsers read the whole host as an IPv4 address.
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+# Returns the addresses of a host and port as texts. Raises ``OSError``.
+Resolver = Callable[[str, int], Sequence[str]]
+
+
+class DestinationRefused(Exception):
+    """A URL that may not be called. The text completes the sentence "The URL …"."""
+
+
+class HostUnknown(Exception):
+    """A host without an address at the moment."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """The parts of a URL.
+
+    Attributes:
+        host: the host in lower case. An IPv6 address has no brackets.
+        path: the path and the query, beginning with a slash.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def literal(self) -> IpAddress | None:
+        """The host as an address, or ``None`` if the host is a name."""
+        try:
+            return ipaddress.ip_address(self.host)
+        except ValueError:
+            return None
+
+    @property
+    def authority(self) -> str:
+        """The value of the Host header."""
+        host = _bracketed(self.host)
+        default = {"http": 80, "https": _HTTPS_PORT}[self.scheme]
+        return host if self.port == default else f"{host}:{self.port}"
+
+    def pinned(self, address: IpAddress) -> str:
+        """Return the URL with this address instead of the host."""
+        return f"{self.scheme}://{_bracketed(str(address))}:{self.port}{self.path}"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A URL with the addresses of its host, all of which may be called."""
+
+    location: Location
+    addresses: tuple[IpAddress, ...]
+
+
+def parse_url(url: str) -> Location:
+    """Parse a URL in the allowed form. Raises ``DestinationRefused``."""
+    if len(url) > MAX_URL_CHARACTERS:
+        raise DestinationRefused(f"has at most {MAX_URL_CHARACTERS} characters")
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise DestinationRefused(
+            "is written https://host/path, in ASCII, without a user, a password or a fragment"
+        )
+    scheme = match["scheme"].lower()
+    path = match["path"] or "/"
+    port = int(match["port"] or {"http": 80, "https": _HTTPS_PORT}[scheme])
+    if port > _MAX_PORT:
+        raise DestinationRefused(f"has a port up to {_MAX_PORT}")
+    host = _check_host(match["host"].lower())
+    return Location(scheme, host, port, path if path.startswith("/") else f"/{path}")
+
+
+def resolve_destination(
+    location: Location, allowed: Sequence[IpNetwork], resolve: Resolver | None = None
+) -> Destination:
+    """Look up the addresses of a host, and check that all of them may be called.
+
+    ``allowed``: the operator's networks, in which private addresses, http and all ports may be
+    called. Raises ``DestinationRefused`` if one of the addresses may not be called, and
+    ``HostUnknown``.
+    """
+    addresses: tuple[IpAddress, ...] = (location.literal,) if location.literal else ()
+    if not addresses:
+        with suppress(OSError, UnicodeError, ValueError):
+            texts = (resolve or _look_up)(location.host, location.port)
+            addresses = tuple(dict.fromkeys(map(ipaddress.ip_address, texts)))
+    if not addresses:
+        raise HostUnknown(location.host)
+    if not all(is_callable(address, allowed) for address in addresses):
+        raise DestinationRefused("names a server with a public address")
+    if not all(is_within(address, allowed) for address in addresses):
+        require_public_form(location)
+    return Destination(location, addresses)
+
+
+def require_public_form(location: Location) -> None:
+    """Raise ``DestinationRefused`` for a URL that is allowed only in the operator's networks."""
+    if location.scheme != "https":
+        raise DestinationRefused("begins with https://")
+    if location.port != _HTTPS_PORT and location.port < _MIN_FREE_PORT:
+        raise DestinationRefused(f"has the port {_HTTPS_PORT}, or one from {_MIN_FREE_PORT} on")
+
+
+def _check_host(host: str) -> str:
+    if host.startswith("["):
+        try:
+            return str(ipaddress.IPv6Address(host[1:-1]))
+        except ValueError:
+            raise DestinationRefused("has a host that is a name or an IP address") from None
+    labels = host.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        try:
+            # This accepts only four decimal numbers without leading zeros.
+            return str(ipaddress.IPv4Address(host))
+        except ValueError:
+            raise DestinationRefused("has an IPv4 address of four decimal numbers") from None
+    if len(host) > MAX_HOST_CHARACTERS or not all(map(_LABEL.fullmatch, labels)):
+        raise DestinationRefused("has a host that is a name or an IP address")
+    return host
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in entries]
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

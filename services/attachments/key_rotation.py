@@ -1,0 +1,55 @@
+"""Rewraps all data keys under the current encryption key.
+
+The objects stay as they are. Each batch is a transaction, so an operator may stop the rotation and
+run it again while the service runs.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import InstrumentedAttribute
+
+from models import Attachment, MemberExport, MemberImport, WebhookSecret
+from storage.encryption import WrappedKey
+from storage.resources import Resources
+
+_MAX_BATCH_ROWS = 500
+# The columns with the context of each data key. A key can only be unwrapped with its context.
+_CONTEXTS: tuple[InstrumentedAttribute[str], ...] = (
+    Attachment.hash_id,
+    MemberImport.object_prefix,
+    MemberExport.object_prefix,
+    WebhookSecret.context,
+)
+
+
+def rewrap_data_keys(resources: Resources) -> Iterator[int]:
+    """Rewrap each data key that an older encryption key wraps, and yield the size of each batch.
+
+    Raises ``Tampered`` for a data key that no key of the keyring unwraps.
+    """
+    return chain.from_iterable(_rewrap_column(resources, context) for context in _CONTEXTS)
+
+
+def _rewrap_column(resources: Resources, context: InstrumentedAttribute[str]) -> Iterator[int]:
+    kind: Any = context.class_
+    wrapper = resources.key_wrapper
+    last_id = 0
+    while True:
+        with resources.unit_of_work() as uow:
+            query = select(kind.id, context, kind.wrapped_by, kind.wrapped_key)
+            query = query.where(kind.id > last_id, kind.wrapped_by != wrapper.current)
+            query = query.order_by(kind.id).limit(_MAX_BATCH_ROWS).with_for_update()
+            stale = uow.session.execute(query).all()
+            for row_id, name, wrapped_by, wrapped_key in stale:
+                key = wrapper.rewrap(WrappedKey(wrapped_by, wrapped_key), name)
+                # The table is updated directly, because the ORM would set ``updated_at``.
+                statement = update(kind.__table__).where(kind.id == row_id)
+                statement = statement.values(wrapped_key=key.data, wrapped_by=key.wrapped_by)
+                uow.session.execute(statement)
+        if not stale:
+            return
+        last_id = stale[-1].id
+        yield len(stale)

@@ -1,0 +1,79 @@
+"""The text about a post that a prompt contains, shortened to the size of the model."""
+
+from collections.abc import Iterator
+
+from services.composer.model_answers import UnreadableAnswer, read_answer
+from services.composer.model_calls import MAX_CALL_SECONDS, MIN_CALL_SECONDS, ModelCalls
+from services.composer.prompts import CONDENSE_PROMPT
+from services.composer.text.post import PlainPost
+from services.composer.token_estimates import estimate_tokens, split_by_tokens, truncate_to_tokens
+
+# The tokens that are kept for the answer to the prompt.
+MAX_ANSWER_TOKENS = 1500
+# The tokens that a second prompt, for a repair, needs for the first answer and its faults.
+REPAIR_TOKENS = 800
+MAX_PART_TOKENS = 600
+# The tokens that are kept for the instructions and the delimiters.
+OVERHEAD_TOKENS = 700
+_MAX_PARTS = 5
+_MAX_HEADING_TOKENS = 200
+_MAX_TITLE_TOKENS = 250
+
+
+def build_material(plain: PlainPost, calls: ModelCalls) -> str:
+    """Return the material of a prompt about the post, within the context of the model.
+
+    If the post is too long, the model condenses its parts first. Raises what the port raises.
+    """
+    room = calls.context_tokens - MAX_ANSWER_TOKENS - OVERHEAD_TOKENS - REPAIR_TOKENS
+    title = truncate_to_tokens(plain.title, _MAX_TITLE_TOKENS)
+    headings = truncate_to_tokens("\n".join(plain.headings), _MAX_HEADING_TOKENS)
+    head = (f"Title: {title}\n\n" if title else "") + (f"{headings}\n\n" if headings else "")
+    body = "\n\n".join(plain.paragraphs)
+    body_room = room - estimate_tokens(head)
+    if estimate_tokens(body) <= body_room:
+        return f"{head}{body}"
+    parts = list(_split_into_parts(plain, room))
+    if len(parts) > _MAX_PARTS:
+        # Take the first part, the last part, and evenly spaced parts between them.
+        step = (len(parts) - 1) / (_MAX_PARTS - 1)
+        parts = [parts[round(number * step)] for number in range(_MAX_PARTS)]
+    condensed = [_condense(part, calls) for part in parts]
+    return head + "\n\n".join(
+        truncate_to_tokens(each, body_room // len(parts) - 2) for each in condensed
+    )
+
+
+def _split_into_parts(plain: PlainPost, room: int) -> Iterator[str]:
+    """Yield the paragraphs in parts that have at most ``room`` tokens."""
+    pieces: list[str] = []
+    size = 0
+    for paragraph in plain.paragraphs:
+        for piece in split_by_tokens(paragraph, room):
+            piece_size = estimate_tokens(piece) + 1
+            if pieces and size + piece_size > room:
+                yield "\n\n".join(pieces)
+                pieces = []
+                size = 0
+            pieces.append(piece)
+            size += piece_size
+    if pieces:
+        yield "\n\n".join(pieces)
+
+
+def _condense(part: str, calls: ModelCalls) -> str:
+    """Return the main points of a part.
+
+    If time is short or the answer is unreadable, return the beginning of the part.
+    """
+    beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
+    # Reserve the time for the prompt about the whole post.
+    spare = calls.seconds_left - MAX_CALL_SECONDS
+    if spare < MIN_CALL_SECONDS:
+        return beginning
+    answer = calls.ask(CONDENSE_PROMPT, part, max_tokens=MAX_PART_TOKENS, seconds=spare)
+    try:
+        values = read_answer(answer, CONDENSE_PROMPT.schema, CONDENSE_PROMPT.text)
+        return str(values["summary"]) or beginning
+    except UnreadableAnswer:
+        return beginning

@@ -1,0 +1,68 @@
+"""The prompts for a language model: the instructions, and the material that is never followed.
+
+The post stands between two lines that no post can predict, because each call creates a new mark.
+The instructions never contain text from a post, or from an answer about a post.
+"""
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from services.composer.text.post import MetadataField
+
+
+def _read_text(file_name: str) -> str:
+    return Path(__file__).with_name(file_name).read_text("utf-8").removesuffix("\n")
+
+
+FRAME = _read_text("frame.txt")
+REPAIR = _read_text("repair.txt")
+_PARTS = {
+    MetadataField.SLUG: "slug: what the post is about in a few words for its address, in Latin "
+    "letters whatever the post's language: only a-z, 0-9 and hyphens, at most 80 characters.",
+    MetadataField.SUMMARY: "summary: what the post says, in whole sentences, at most 300 "
+    "characters in all.",
+    MetadataField.TAGS: "tags: 3 to 8 key words or short phrases of the post, without commas, "
+    "without #, each once.",
+}
+
+
+@dataclass(frozen=True)
+class PromptSpec:
+    """The task of a prompt, and the JSON schema of its answer."""
+
+    text: str
+    schema_name: str
+    schema: dict[str, Any]
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    # The schema has no bounds on lengths, because strict servers refuse them.
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_TEXTS: dict[str, Any] = {"type": "array", "items": _TEXT}
+TWEETS_PROMPT = PromptSpec(_read_text("tweets.txt"), "tweets", _object({"tweets": _TEXTS}))
+CONDENSE_PROMPT = PromptSpec(_read_text("condense.txt"), "part", _object({"summary": _TEXT}))
+
+
+def metadata_prompt(wanted: frozenset[MetadataField]) -> PromptSpec:
+    """Return the prompt that asks for these fields."""
+    # Sort the fields in the order of the enumeration, so that equal requests produce equal prompts.
+    parts = [part for part in MetadataField if part in wanted]
+    described = "\n".join(_PARTS[part] for part in parts)
+    properties = {part.value: _TEXTS if part is MetadataField.TAGS else _TEXT for part in parts}
+    return PromptSpec(f"Write about the post:\n{described}", "metadata", _object(properties))
+
+
+def delimit_text(text: str) -> tuple[str, str]:
+    """Create a mark, and return the mark and the text between two lines with the mark."""
+    mark = f"post-{secrets.token_hex(16)}"
+    return mark, f"<{mark}>\n{text}\n</{mark}>"

@@ -1,0 +1,140 @@
+"""The facts of an order, from which its status and its credits follow.
+
+Facts only grow: whether the order was paid, failed, expired or closed, and the largest sums of
+refunds, failed refunds, disputes, ended disputes and lost disputes. A provider's messages may
+arrive in any order and any number of times. The facts are the same at the end, and the status and
+the credits of the order follow only from the facts.
+"""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+from core import clock
+from core.logging import get_logger
+from core.money import PLACES
+from integrations.payments.port import DisputeStatus, Evidence
+from models import OrderStatus, PaymentOrder, Resolution
+
+log = get_logger(__name__)
+
+# In these statuses no user has the credits yet, so an operator can review an odd payment.
+REVIEWABLE = (
+    OrderStatus.PENDING,
+    OrderStatus.EXPIRED,
+    OrderStatus.FAILED,
+    OrderStatus.PAID_UNCLAIMED,
+)
+# Orders in these statuses were paid, so their owners got the credits.
+CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
+
+
+def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
+    """Add a provider's evidence to an order's facts.
+
+    Evidence with another amount, currency or checkout doesn't belong to this order's payment. If
+    that evidence reports a payment, an operator must review the order. Otherwise it is ignored.
+    """
+    pairs = (
+        ("order", order.id, evidence.order_id),
+        ("currency", order.currency, evidence.currency and evidence.currency.upper()),
+        ("amount", order.amount_minor, evidence.amount_minor),
+        ("checkout", order.session_id, evidence.session_id),
+        ("payment", order.payment_id, evidence.payment_id),
+    )
+    differences = (
+        f"{name}: {actual} instead of {expected}"
+        for name, expected, actual in pairs
+        if None not in (expected, actual) and expected != actual
+    )
+    if (difference := next(differences, None)) is not None:
+        log.warning("order.evidence_differs", order_id=order.id, difference=difference)
+        if evidence.paid and order.mismatch is None:
+            order.mismatch = difference
+        return
+    order.session_id = order.session_id or evidence.session_id
+    order.payment_id = order.payment_id or evidence.payment_id
+    # A payment counts only if its amount and currency could be compared.
+    if evidence.paid and evidence.amount_minor is not None and evidence.currency is not None:
+        order.paid_at = order.paid_at or clock.now()
+    if evidence.paid and order.status == OrderStatus.FAILED and order.mismatch is None:
+        order.mismatch = "it was paid after it had failed"
+    order.is_failed |= evidence.failed
+    order.is_expired |= evidence.expired
+    if evidence.closed:
+        order.closed_at = order.closed_at or clock.now()
+    order.refunded_minor = max(order.refunded_minor, evidence.refunded_minor or 0)
+    if (evidence.refunds_failed_minor or 0) > order.refunds_failed_minor:
+        log.warning("order.refund_failed", order_id=order.id)
+        order.refunds_failed_minor = evidence.refunds_failed_minor or 0
+    _add_disputes(order, evidence)
+
+
+def _add_disputes(order: PaymentOrder, evidence: Evidence) -> None:
+    """Raise the sums of disputes. An older list, with smaller sums, changes nothing."""
+    known = (order.disputes_minor, order.disputes_ended_minor, order.disputes_lost_minor)
+    reported = (
+        evidence.disputes_minor,
+        evidence.disputes_ended_minor,
+        evidence.disputes_lost_minor,
+    )
+    total, ended, lost = (max(old, new or 0) for old, new in zip(known, reported, strict=True))
+    if (total, ended, lost) == known:
+        return
+    order.disputes_minor = total
+    order.disputes_ended_minor = ended
+    order.disputes_lost_minor = lost
+    ending = DisputeStatus.LOST if lost else DisputeStatus.WON
+    order.dispute = DisputeStatus.OPEN if total > ended else ending
+    order.disputed_minor = total - ended + lost
+
+
+def next_status(order: PaymentOrder) -> OrderStatus | None:
+    """Return the status that follows from the facts in one allowed step, or ``None``."""
+    is_disputed = order.dispute == DisputeStatus.OPEN
+    # Any message from the provider proves that a checkout exists, even before we stored its id.
+    is_known = bool(order.session_id or order.paid_at or order.mismatch or order.is_expired)
+    is_odd = order.mismatch is not None and order.resolution is None
+    is_lost = order.lost_minor >= order.amount_minor
+    is_kept = order.refunds_failed_minor > 0 and order.resolution != Resolution.REFUNDED
+    paid = OrderStatus.PAID_UNCLAIMED if order.user_id is None else OrderStatus.PAID
+    # The first rule that applies to the order's status decides.
+    rules: tuple[tuple[tuple[OrderStatus, ...], bool, OrderStatus], ...] = (
+        (REVIEWABLE, is_odd, OrderStatus.REVIEW),
+        ((OrderStatus.CREATED,), is_known, OrderStatus.PENDING),
+        ((OrderStatus.PENDING, OrderStatus.EXPIRED), order.paid_at is not None, paid),
+        ((OrderStatus.CREATED, OrderStatus.PENDING), order.is_failed, OrderStatus.FAILED),
+        ((OrderStatus.PENDING,), order.is_expired, OrderStatus.EXPIRED),
+        ((OrderStatus.PAID_UNCLAIMED,), order.user_id is not None, OrderStatus.PAID),
+        (
+            (OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID, OrderStatus.DISPUTED),
+            is_lost,
+            OrderStatus.REFUNDED,
+        ),
+        ((OrderStatus.PAID_UNCLAIMED, OrderStatus.PAID), is_disputed, OrderStatus.DISPUTED),
+        # A lost dispute about a part of the payment is a partial refund. The rest stays paid.
+        ((OrderStatus.DISPUTED,), not is_disputed, OrderStatus.PAID),
+        # A refund failed, so we still have the payer's money.
+        ((OrderStatus.REFUNDED,), is_kept and not is_lost, paid),
+        ((OrderStatus.REVIEW,), order.resolution == Resolution.CREDIT, paid),
+        ((OrderStatus.REVIEW,), order.resolution == Resolution.REFUNDED, OrderStatus.REFUNDED),
+    )
+    return next((to for statuses, holds, to in rules if holds and order.status in statuses), None)
+
+
+def is_credited(order: PaymentOrder) -> bool:
+    """Return whether the order's credits are in its owner's ledger."""
+    is_refunded = order.resolution == Resolution.REFUNDED
+    return order.user_id is not None and order.status in CREDITED and not is_refunded
+
+
+def due_back(order: PaymentOrder) -> Decimal:
+    """Return the credits for the money that the payer got back, rounded up.
+
+    An open dispute counts as lost until it is won, because the provider takes the money first.
+    """
+    refunded_minor = order.gone_minor
+    if refunded_minor == order.amount_minor:
+        return order.credit_amount
+    share = Fraction(order.credit_amount) * refunded_minor / order.amount_minor
+    return Decimal(math.ceil(share * 10**PLACES)).scaleb(-PLACES)

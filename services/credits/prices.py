@@ -1,0 +1,131 @@
+"""The price of an order in money and credits.
+
+Money is rounded up to the minor unit and credits are rounded down to four decimals, so that no
+order gives more credits than were paid.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from core.errors import money as errors
+from core.money import MAX_AMOUNT, PLACES, is_storable
+from core.settings import Settings
+from core.settings.notations import Currency
+
+# Stripe accepts at most eight digits of the minor unit.
+MAX_AMOUNT_MINOR = 99_999_999
+_AMOUNT = "body.amount"
+_CREDIT_AMOUNT = "body.credit_amount"
+
+
+@dataclass(frozen=True)
+class Price:
+    """The terms of an order, with the names of the columns."""
+
+    currency: str
+    amount: Decimal
+    amount_minor: int
+    credit_amount: Decimal
+    credits_per_usd: Decimal
+    units_per_usd: Decimal
+
+
+@dataclass(frozen=True)
+class CreditRate:
+    """Converts money to credits, and credits to money."""
+
+    currency: Currency
+    credits_per_usd: Decimal
+
+    @property
+    def _credits_per_unit(self) -> Fraction:
+        return Fraction(self.credits_per_usd) / Fraction(self.currency.per_usd)
+
+    def credits(self, minor: int) -> Decimal:
+        """Return the credits that an amount in the minor unit buys, rounded down."""
+        bought = Fraction(minor, 10**self.currency.digits) * self._credits_per_unit
+        return Decimal(math.floor(bought * 10**PLACES)).scaleb(-PLACES)
+
+    def minor(self, credit_amount: Decimal) -> int:
+        """Return the price of credits in the minor unit, rounded up."""
+        units = Fraction(credit_amount) / self._credits_per_unit
+        return math.ceil(units * int(10**self.currency.digits))
+
+    @property
+    def least_minor(self) -> int:
+        """The smallest order in the minor unit. It buys at least the smallest credit amount."""
+        smallest = self.minor(Decimal(1).scaleb(-PLACES))
+        return max(int(self.currency.minimum.scaleb(self.currency.digits)), smallest)
+
+    @property
+    def most_minor(self) -> int:
+        """The largest order in the minor unit that the provider and a balance accept."""
+        limit = self.minor(MAX_AMOUNT)
+        if self.credits(limit) > MAX_AMOUNT:
+            limit -= 1
+        return min(MAX_AMOUNT_MINOR, limit)
+
+
+def price_order(
+    settings: Settings,
+    *,
+    currency: str | None,
+    amount: Decimal | None,
+    credit_amount: Decimal | None,
+) -> Price:
+    """Price an order by its money, its credits or both. A value of 0 counts as missing.
+
+    Raises ``topup.currency``, ``topup.amount``, ``topup.amount_missing``,
+    ``topup.amount_mismatch``, ``topup.amount_too_small``, ``topup.amount_too_large``.
+    """
+    known = {each.code: each for each in settings.currencies}
+    code = next(iter(known)) if currency is None else currency.upper()
+    if code not in known:
+        raise errors.TOPUP_CURRENCY(known=", ".join(known))
+    rate = CreditRate(known[code], settings.credits_per_usd)
+    minor = _minor(rate, amount, credit_amount)
+    place = _AMOUNT if amount else _CREDIT_AMOUNT
+    minimum = rate.currency.minimum
+    digits = rate.currency.digits
+    if minor < int(minimum.scaleb(digits)):
+        raise errors.TOPUP_AMOUNT_TOO_SMALL(place=place, least=minimum, currency=code)
+    if minor > MAX_AMOUNT_MINOR:
+        maximum = Decimal(MAX_AMOUNT_MINOR).scaleb(-digits)
+        raise errors.TOPUP_AMOUNT_TOO_LARGE(place=place, most=maximum, currency=code)
+    bought = credit_amount or rate.credits(minor)
+    if not bought:
+        raise errors.TOPUP_BUYS_NOTHING()
+    if bought > MAX_AMOUNT:
+        raise errors.TOPUP_BUYS_TOO_MUCH()
+    paid = Decimal(minor).scaleb(-digits)
+    return Price(code, paid, minor, bought, rate.credits_per_usd, rate.currency.per_usd)
+
+
+def _minor(rate: CreditRate, amount: Decimal | None, credit_amount: Decimal | None) -> int:
+    """Return the price in the minor unit. If both amounts are sent, they must match."""
+    if not amount and not credit_amount:
+        raise errors.TOPUP_AMOUNT_MISSING()
+    paid = None
+    if amount:
+        _check_amount(amount, _AMOUNT)
+        currency = rate.currency
+        exact = amount.scaleb(currency.digits)
+        if exact != int(exact):
+            raise errors.TOPUP_AMOUNT_DECIMALS(currency=currency.code, digits=currency.digits)
+        paid = int(exact)
+    if credit_amount:
+        _check_amount(credit_amount, _CREDIT_AMOUNT)
+        price = rate.minor(credit_amount)
+        if paid is None:
+            return price
+        if paid != price and rate.credits(paid) != credit_amount:
+            raise errors.TOPUP_AMOUNT_MISMATCH()
+    assert paid is not None
+    return paid
+
+
+def _check_amount(amount: Decimal, place: str) -> None:
+    if not is_storable(amount) or amount < 0:
+        raise errors.TOPUP_AMOUNT(place=place, most=MAX_AMOUNT)

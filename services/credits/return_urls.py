@@ -1,0 +1,38 @@
+"""The URL to which a payer returns after paying."""
+
+from collections.abc import Collection
+from urllib.parse import parse_qsl, urlencode
+
+from core.errors.money import TOPUP_REDIRECT_NOT_ALLOWED
+from core.settings import Settings, origins
+from core.settings.origins import MAX_URL_CHARACTERS
+
+# The parameters that we add to the query. A URL that already has them is refused, because it could
+# claim that the order was paid.
+ORDER = "order_id"
+STATUS = "status"
+# The page of the console to which an owner returns after ordering there.
+CONSOLE_RETURN_PATH = "/console/credits/returned"
+
+
+def console_url(settings: Settings) -> str:
+    """Return the URL of our own page, which needs no setting."""
+    return f"{settings.public_base}{CONSOLE_RETURN_PATH}"
+
+
+def check_return_url(url: str, allowed: Collection[str]) -> None:
+    """Raise ``topup.redirect_not_allowed`` unless the URL is on an allowed origin."""
+    address = origins.read_url(url)
+    # Some servers also separate parameters at semicolons.
+    query = "" if address is None else address.query.replace(";", "&")
+    names = {name.strip().lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
+    if address is None or not names.isdisjoint({ORDER, STATUS}) or not address.is_of(allowed):
+        raise TOPUP_REDIRECT_NOT_ALLOWED(most=MAX_URL_CHARACTERS, order=ORDER, status=STATUS)
+
+
+def add_result(url: str, order_id: int, status: str) -> str:
+    """Add the order and its status to the URL's query."""
+    address, hash_mark, fragment = url.partition("#")
+    separator = "&" if "?" in address else "?"
+    result = urlencode({ORDER: order_id, STATUS: status})
+    return f"{address}{separator}{result}{hash_mark}{fragment}"

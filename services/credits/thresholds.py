@@ -1,0 +1,38 @@
+"""The threshold below which an account's balance counts as low."""
+
+from decimal import Decimal
+
+from core.errors.money import CREDITS_BELOW
+from core.money import MAX_AMOUNT, is_storable
+from storage.database import Database, Statement
+
+_THRESHOLD = Statement(
+    "SELECT coalesce((SELECT low_below FROM credit_accounts WHERE user_id = :user_id), 100.0000)"
+)
+
+
+def read_threshold(database: Database, user_id: int) -> str:
+    """Return the user's threshold as a number with four decimals.
+
+    A user without an account has the default threshold.
+    """
+    [(below,)] = database.rows(_THRESHOLD, user_id=user_id)
+    return str(below)
+
+
+_SET_THRESHOLD = Statement(
+    "INSERT INTO credit_accounts AS a (user_id, last_hash, low_below)"
+    " VALUES (:user_id, sha256(''), :below) ON CONFLICT (user_id) DO UPDATE"
+    " SET low_below = excluded.low_below, low_told = false"
+    " WHERE a.low_below <> excluded.low_below RETURNING 1"
+)
+
+
+def set_threshold(database: Database, user_id: int, below: Decimal) -> int:
+    """Set the threshold, and return whether that changed it, as 1 or 0.
+
+    A threshold of 0 turns the warning off. Raises ``credits.below``.
+    """
+    if not is_storable(below) or below < 0:
+        raise CREDITS_BELOW(most=MAX_AMOUNT)
+    return len(database.rows(_SET_THRESHOLD, user_id=user_id, below=below))

@@ -1,0 +1,52 @@
+"""The last run of each kind of maintenance."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from models import Maintenance
+from services.jobs import maintenance
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class MaintenanceRun:
+    """The last run of a kind of maintenance.
+
+    Attributes:
+        took_seconds: how long the run took; ``None`` while it is running.
+    """
+
+    row: Maintenance
+    took_seconds: float | None
+    is_running: bool
+    is_due: bool
+
+    @property
+    def done(self) -> int | None:
+        """The number that the last successful run reported, such as deleted rows."""
+        return (self.row.last_result or {}).get("done")
+
+
+def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
+    """Return the last run of each kind, by the database's clock, because the workers use it too."""
+    now = uow.session.scalar(select(func.now()))
+    assert now is not None
+    return [
+        MaintenanceRun(
+            row,
+            run_seconds(row),
+            is_running=row.lease_expires_at is not None and row.lease_expires_at > now,
+            is_due=row.due_at <= now,
+        )
+        for row in maintenance.list_all_rows(uow)
+    ]
+
+
+def run_seconds(row: Maintenance) -> float | None:
+    """Return how long the last run took; ``None`` while a run is in progress."""
+    started = row.last_started_at
+    finished = row.last_finished_at
+    if started is None or finished is None or finished < started:
+        return None
+    return round((finished - started).total_seconds(), 3)

@@ -1,0 +1,84 @@
+"""The work that is overdue, as the operators' pages show it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from services import deployment_figures
+from services.deployment_figures import DeploymentFigures
+from services.privacy.overdue_rows import count_overdue_rows
+from services.subscriptions import lists, text_reviews
+from services.subscriptions.lists import ReportedList
+from services.subscriptions.text_reviews import SuspiciousText
+from storage.resources import Resources
+
+# Work that became due more recently is normal: a worker will take it.
+MIN_LATE_SECONDS = 60.0
+_MAX_REPORTED_LISTS = 20
+_MAX_SUSPICIOUS_TEXTS = 20
+
+
+@dataclass(frozen=True)
+class QueueFigures:
+    """The jobs of one queue.
+
+    Attributes:
+        oldest_seconds: how long its oldest job has been due; 0 if no job is due.
+    """
+
+    queue: str
+    queued: int
+    running: int
+    due: int
+    oldest_seconds: float
+
+
+@dataclass(frozen=True)
+class OverdueWork:
+    """Everything that waits for the workers or for an operator.
+
+    Attributes:
+        rows: the number of overdue rows per retention rule; rules without any are missing.
+        late_maintenance: how many seconds late each kind of maintenance is; kinds that are in time
+            are missing.
+    """
+
+    figures: DeploymentFigures
+    queues: list[QueueFigures]
+    rows: Mapping[str, int]
+    late_maintenance: Mapping[str, float]
+    reported: list[ReportedList]
+    suspicious: list[SuspiciousText]
+
+
+def read_overdue_work(resources: Resources) -> OverdueWork:
+    """Read the overdue work; raises ``psycopg2.Error``.
+
+    The statements read the unfinished jobs, and few other rows.
+    """
+    figures = deployment_figures.read(resources.database)
+    overdue_rows = count_overdue_rows(resources)
+    with resources.unit_of_work() as uow:
+        reported = lists.reported_lists(uow, limit=_MAX_REPORTED_LISTS)
+        suspicious = text_reviews.list_suspicious(uow, limit=_MAX_SUSPICIOUS_TEXTS)
+    late = sorted(figures.maintenance.late_seconds.items())
+    return OverdueWork(
+        figures,
+        queues=list_queues(figures),
+        rows={rule: count for rule, count in sorted(overdue_rows.items()) if count},
+        late_maintenance={name: seconds for name, seconds in late if seconds >= MIN_LATE_SECONDS},
+        reported=reported,
+        suspicious=suspicious,
+    )
+
+
+def list_queues(figures: DeploymentFigures) -> list[QueueFigures]:
+    jobs = figures.jobs
+    due = Counter[str]()
+    for (queue, _), count in jobs.due.items():
+        due[queue] += count
+    counts = Counter(jobs.unfinished)
+    return [
+        QueueFigures(queue, counts[queue, "queued"], counts[queue, "running"], due[queue], oldest)
+        for queue, oldest in jobs.oldest.items()
+    ]

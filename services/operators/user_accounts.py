@@ -1,0 +1,45 @@
+"""The account of a user, as operators see it."""
+
+from dataclasses import dataclass
+
+from core import ids
+from models import User
+from services.access import api_keys, sessions
+from services.accounts import accounts
+from services.subscriptions import lists
+from storage.unit_of_work import UnitOfWork
+
+_MAX_ID_DIGITS = len(str(ids.MAX_ID))
+
+
+@dataclass(frozen=True)
+class UserAccount:
+    """A user's account.
+
+    Attributes:
+        lists: the slugs of the user's lists, except archived ones.
+    """
+
+    user: User
+    has_password: bool
+    has_second_factor: bool
+    lists: list[str]
+    live_keys: int
+
+
+def find_user(uow: UnitOfWork, name: str) -> User:
+    """Return the user with this id or address; raises ``user.not_found`` and ``email.invalid``."""
+    if not (name.isascii() and name.isdigit()):
+        return accounts.get_by_email(uow, name)
+    # No user has the id 0, so a number that is too large for an id raises ``user.not_found``.
+    return accounts.get(uow, min(int(name), ids.MAX_ID) if len(name) <= _MAX_ID_DIGITS else 0)
+
+
+def read_account(uow: UnitOfWork, user: User) -> UserAccount:
+    return UserAccount(
+        user,
+        has_password=user.password_hash is not None,
+        has_second_factor=sessions.is_asked(uow, user.id),
+        lists=[each.slug for each in lists.choices(uow, user.id)],
+        live_keys=len(api_keys.live_of(uow, user.id)),
+    )

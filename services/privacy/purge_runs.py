@@ -1,0 +1,96 @@
+"""A run of a purge, which deletes rows of several tables in turns.
+
+Each batch is one short transaction of one table. The tables take turns, so that a large table
+doesn't delay the others. If a table fails, the run continues without that table, and reports the
+failure at its end.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import psycopg2.errors
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+from core.logging import get_logger
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+log = get_logger(__name__)
+
+# A run ends after this time, well before it loses its lease. The next run deletes the rest.
+_MAX_RUN_SECONDS = 45 * 60.0
+# After a batch that took longer, the next batch is smaller. Most batches take a fraction of a
+# second. The database cancels a statement after ten seconds.
+_MAX_BATCH_SECONDS = 2.0
+_MIN_BATCH_ROWS = 10
+
+# Deletes at most this many rows, and returns their number.
+Batch = Callable[[UnitOfWork, int], int]
+
+
+class TablesNotPurged(Exception):
+    """Some tables could not be purged. The message names them with their errors."""
+
+
+@dataclass
+class TablePurge:
+    """The purge of one table, batch by batch."""
+
+    name: str
+    batch: Batch
+    rows: int
+    has_more: bool = True
+
+    def purge_batch(self, resources: Resources) -> int:
+        """Purge one batch; returns its number of rows. Raises ``SQLAlchemyError``."""
+        begun_at = time.monotonic()
+        try:
+            with resources.unit_of_work() as uow:
+                purged = self.batch(uow, self.rows)
+        except OperationalError as error:
+            is_slow = isinstance(error.orig, psycopg2.errors.QueryCanceled)
+            if not is_slow or self.rows <= _MIN_BATCH_ROWS:
+                raise
+            self.rows = max(self.rows // 10, _MIN_BATCH_ROWS)
+            return 0
+        self.has_more = purged >= self.rows
+        if time.monotonic() - begun_at > _MAX_BATCH_SECONDS:
+            self.rows = max(self.rows // 2, _MIN_BATCH_ROWS)
+        return purged
+
+
+@dataclass
+class PurgeRun:
+    """A run of a purge, with the number of purged rows and the errors by table name."""
+
+    resources: Resources
+    purged: int = 0
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def purge_tables(self, *tables: TablePurge) -> None:
+        """Purge the tables in turns, until nothing is left or the time is over."""
+        ends_at = time.monotonic() + _MAX_RUN_SECONDS
+        unfinished = list(tables)
+        while unfinished and time.monotonic() < ends_at:
+            for table in unfinished:
+                self.attempt(table.name, partial(table.purge_batch, self.resources))
+            unfinished = [
+                each for each in unfinished if each.has_more and each.name not in self.errors
+            ]
+
+    def attempt(self, table: str, work: Callable[[], int]) -> None:
+        """Do the work and add the number of its rows, or record its error."""
+        try:
+            self.purged += work()
+        except SQLAlchemyError as error:
+            log.exception("retention.failed", table=table)
+            self.errors[table] = type(getattr(error, "orig", None) or error).__name__
+
+    def end(self) -> int:
+        """Return the number of purged rows; raises ``TablesNotPurged``."""
+        if self.errors:
+            reasons = ", ".join(f"{table} ({error})" for table, error in self.errors.items())
+            raise TablesNotPurged(f"{reasons}; {self.purged} rows of others were purged")
+        return self.purged

@@ -1,0 +1,179 @@
+"""Retention rules: how long rows of each table are kept before they are deleted.
+
+The retention table in docs/day-two.md has the same periods. The rules compare with the database's
+clock, so the clocks of hosts may differ.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, SQLColumnExpression, func, inspect, select
+from sqlalchemy.orm import InstrumentedAttribute
+
+import models
+from core.settings import Settings
+from core.settings.notations import Retained
+from models.declarative import Model
+from services.accounts.account_mails import ACCOUNT_MAIL_RETENTION
+from services.accounts.logins import ATTEMPT_RETENTION
+from services.credits.orders import ABANDONED_ORDER_RETENTION
+from services.feed.reading import FEED_RETENTION
+from services.subscriptions.bulk_files import BULK_FILE_RETENTION
+from services.subscriptions.undo import UNDO_TIME
+from storage.purge import first
+
+# The maintenance that shortens the addresses of events stores its progress in this bookmark.
+_SHORTENED_UP_TO = (
+    select(func.coalesce(models.Maintenance.bookmark, 0))
+    .where(models.Maintenance.name == "maintenance.shorten_ips")
+    .scalar_subquery()
+)
+# An import or a bulk action may run for two weeks after the row of a change was written. An undo
+# that starts on the last day may run for another week.
+_UNDO_LASTS = timedelta(days=21)
+# If a code is used a second time within this time, the tokens from its first use are revoked.
+_CODE_RETENTION = timedelta(days=30)
+_DAY = timedelta(days=1)
+
+REQUESTED_AT = func.coalesce(
+    models.Subscription.confirmation_asked_at, models.Subscription.created_at
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rows of a table that expire some time after a moment.
+
+    Attributes:
+        period: how long the rows are kept after the moment: a setting, or a promised time.
+        moment: an indexed column. ``None`` if overdue rows can't be counted.
+        oldest_by: the order in which the oldest rows come first, if no index has the moment.
+        oldest_from: the conditions on the rows that ``oldest_by`` puts first.
+        is_purged: whether the purge deletes the rows. Otherwise another maintenance does.
+        longer: an additional time for rows that other work may still need.
+        part: a suffix to the table's name, for a rule about some columns or rows, such as ``.ip``.
+    """
+
+    model: type[Model]
+    period: Retained | timedelta
+    moment: SQLColumnExpression[Any] | None = None
+    only: tuple[ColumnElement[bool], ...] = ()
+    oldest_by: tuple[SQLColumnExpression[Any], ...] = ()
+    oldest_from: tuple[ColumnElement[bool], ...] = ()
+    is_purged: bool = True
+    longer: timedelta = timedelta(0)
+    part: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.__tablename__}{self.part}"
+
+    def age(self, settings: Settings) -> timedelta:
+        if isinstance(self.period, Retained):
+            return timedelta(days=settings.retention[self.period]) + self.longer
+        return self.period + self.longer
+
+
+def select_expired(
+    rule: Rule, age: timedelta, *, limit: int
+) -> tuple[Select[Any], tuple[ColumnElement[bool], ...]]:
+    """Return the places of the oldest rows, and the conditions that expired rows also fulfil."""
+    assert rule.moment is not None
+    conditions = (rule.moment < func.now() - age, *rule.only)
+    if rule.oldest_by:
+        return first(rule.model, *rule.oldest_from, order=rule.oldest_by, limit=limit), conditions
+    return first(rule.model, *conditions, order=(rule.moment,), limit=limit), ()
+
+
+def _rule(moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any) -> Rule:
+    model: Any = moment.class_
+    return Rule(model, period, moment, **more)
+
+
+def _rule_until(moment: InstrumentedAttribute[Any], **more: Any) -> Rule:
+    """Return a rule for rows that hold the time at which they expire."""
+    return _rule(moment, timedelta(0), **more)
+
+
+def _rule_by_key(
+    moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any
+) -> Rule:
+    """Return a rule for rows whose keys rise with time, and whose moment has no index."""
+    return _rule(moment, period, oldest_by=inspect(moment.class_).primary_key, **more)
+
+
+def _rule_for_full_ip(
+    moment: InstrumentedAttribute[Any], ip: InstrumentedAttribute[Any], **more: Any
+) -> Rule:
+    """Return a rule for IP addresses that are not shortened yet."""
+    only = (ip.is_not(None), func.strpos(ip, "/") == 0)
+    return _rule(moment, Retained.IP_ADDRESSES, only=only, is_purged=False, part=".ip", **more)
+
+
+def _rule_for_files(kind: Any) -> Rule:
+    oldest = {"oldest_by": (kind.created_at,), "oldest_from": (kind.files_removed_at.is_(None),)}
+    return _rule(kind.finished_at, BULK_FILE_RETENTION, is_purged=False, part=".files", **oldest)
+
+
+RULES = (
+    _rule(models.Job.finished_at, Retained.JOBS),
+    _rule_by_key(models.SubscriptionEvent.created_at, Retained.SUBSCRIPTION_EVENTS),
+    _rule_for_full_ip(
+        models.SubscriptionEvent.created_at,
+        models.SubscriptionEvent.ip,
+        oldest_by=(models.SubscriptionEvent.id,),
+        oldest_from=(models.SubscriptionEvent.id > _SHORTENED_UP_TO,),
+    ),
+    _rule_for_full_ip(models.ConsentEntry.occurred_at, models.ConsentEntry.ip),
+    _rule_for_full_ip(models.ConsentClaim.occurred_at, models.ConsentClaim.ip),
+    _rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
+    _rule_by_key(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_LASTS),
+    _rule_by_key(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_LASTS),
+    # Bulk actions are kept longer than their changes.
+    _rule(models.BulkAction.finished_at, timedelta(days=365)),
+    _rule_by_key(models.FeedEvent.occurred_at, FEED_RETENTION),
+    _rule(
+        models.MemberImport.finished_at,
+        Retained.IMPORTS,
+        # An import that added members is kept, because it shows how they joined.
+        only=(
+            models.MemberImport.files_removed_at.is_not(None),
+            (models.MemberImport.added == models.MemberImport.undone) | models.MemberImport.dry_run,
+        ),
+    ),
+    _rule_for_files(models.MemberImport),
+    _rule(
+        models.MemberExport.created_at,
+        Retained.EXPORTS,
+        only=(models.MemberExport.files_removed_at.is_not(None),),
+    ),
+    _rule_for_files(models.MemberExport),
+    _rule_until(models.IdempotencyRecord.expires_at),
+    _rule_until(models.UserSession.expires_at),
+    _rule_until(models.UserSession.ended_at, part=".ended"),
+    _rule_until(models.MailedLink.expires_at),
+    _rule(models.AccountMail.created_at, ACCOUNT_MAIL_RETENTION),
+    _rule_until(models.MailCount.ends_at),
+    _rule(models.ListReport.created_at, Retained.LIST_REPORTS),
+    # Backups delete these rows, but an installation may have no backups.
+    _rule_by_key(models.Departure.created_at, timedelta(days=30)),
+    _rule(models.WebhookDelivery.created_at, FEED_RETENTION),
+    # An endpoint is kept longer than its deliveries, which would all be deleted with it.
+    _rule(models.WebhookEndpoint.deleted_at, FEED_RETENTION + _DAY),
+    _rule_until(models.WebhookSecret.expires_at),
+    _rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),
+    _rule_until(models.SpentProof.expires_at),
+    _rule(models.ComposerUse.day, _DAY),
+    _rule(models.OAuthCode.expires_at, _CODE_RETENTION),
+    _rule_until(models.OAuthToken.expires_at),
+    Rule(models.PaymentOrder, ABANDONED_ORDER_RETENTION, is_purged=False),
+    Rule(
+        models.Subscription,
+        Retained.STRANGERS,
+        REQUESTED_AT,
+        only=(models.Subscription.status == models.SubscriptionStatus.PENDING,),
+        is_purged=False,
+    ),
+    Rule(models.User, Retained.STRANGERS, is_purged=False),
+)

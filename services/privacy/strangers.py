@@ -1,0 +1,159 @@
+"""Purges what strangers left behind, every hour: orders, requests to subscribe, and people.
+
+A stranger can make each of them, any number of times. A request to subscribe lapses if nobody
+confirms it. A new record is then deleted, and a record of a former member gets its earlier status.
+A person is a stranger if they can't log in, no row of any other table refers to them, and their
+history consists of such requests. Their history is deleted with them.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlalchemy import ColumnElement, any_, delete, exists, func, not_, or_, select, text
+from sqlalchemy.orm import InstrumentedAttribute
+
+from core.settings.notations import Retained
+from models import Plan, Subscription, SubscriptionEvent, SubscriptionStatus, User
+from services.accounts import accounts
+from services.credits import orders
+from services.jobs import maintenance
+from services.jobs.maintenance import register_maintenance
+from services.privacy.purge_runs import PurgeRun, TablePurge
+from services.privacy.retention import REQUESTED_AT
+from services.subscriptions.consent import history
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+PURGE_STRANGERS = register_maintenance(
+    "maintenance.strangers",
+    every=timedelta(hours=1),
+    run=lambda resources, began_at: purge_strangers(resources, now=began_at),
+)
+_MAX_BATCH_ROWS = 1_000
+_MAX_BATCH_PEOPLE = 5_000
+# A run reads at most half a million people. The next run starts where this one ended.
+_MAX_BATCHES = 100
+
+_PENDING = SubscriptionStatus.PENDING
+# The condition on events that show more than an unconfirmed request.
+_IS_MORE_THAN_REQUEST = or_(
+    SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
+)
+
+
+def purge_strangers(resources: Resources, *, now: datetime) -> int:
+    """Purge abandoned orders, unconfirmed requests and strangers; raises ``TablesNotPurged``."""
+    age = timedelta(days=resources.settings.retention[Retained.STRANGERS])
+    purge = PurgeRun(resources)
+    purge.purge_tables(
+        TablePurge("payment_orders", partial(orders.purge_abandoned, now), _MAX_BATCH_ROWS),
+        TablePurge("subscriptions", partial(_end_requests, age), _MAX_BATCH_ROWS),
+    )
+    purge.attempt("users", partial(_purge_next_people, resources, age))
+    return purge.end()
+
+
+_LAPSE_REQUESTS = text("""
+WITH lapsed AS (
+    UPDATE subscriptions AS m SET updated_at = clock_timestamp(), submitted = NULL,
+    status = coalesce((
+        SELECT e.status_before FROM subscription_events AS e
+        WHERE e.list_id = m.list_id AND e.user_id = m.user_id AND e.status_after = 'pending'
+            AND e.status_before IN ('unsubscribed', 'removed')
+        ORDER BY e.id DESC LIMIT 1), 'removed')
+    WHERE m.id = ANY(:ids) RETURNING *
+)
+INSERT INTO subscription_events (list_id, user_id, action, actor, via, status_before, status_after,
+    email_enabled_before, email_enabled_after)
+SELECT list_id, user_id, 'lapsed', 'stranger', 'challenge', 'pending', status, email_enabled,
+    email_enabled
+FROM lapsed
+""")
+
+
+def _end_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
+    """End old unconfirmed requests, and purge the people who made no other request.
+
+    A transaction that writes about a person locks the person's row. Locked people are skipped
+    here, and nobody else can write about the people who are locked here.
+    """
+    is_over = (Subscription.status == _PENDING, func.now() - age > REQUESTED_AT)
+    oldest = select(Subscription.user_id).where(*is_over).order_by(REQUESTED_AT).limit(limit)
+    array = func.array(oldest.scalar_subquery())
+    people = _lock_people(uow, User.id == any_(array))
+    records = select(Subscription.id).where(Subscription.user_id.in_(people), *is_over)
+    # An undo of an import locks the records without the person.
+    requests = uow.session.scalars(records.with_for_update(skip_locked=True)).all()
+    of_member = (
+        SubscriptionEvent.list_id == Subscription.list_id,
+        SubscriptionEvent.user_id == Subscription.user_id,
+    )
+    was_member = or_(
+        Subscription.import_id.is_not(None), exists().where(*of_member, _IS_MORE_THAN_REQUEST)
+    )
+    is_request = Subscription.id.in_(requests)
+    former = uow.session.scalars(select(Subscription.id).where(is_request, was_member)).all()
+    uow.session.execute(_LAPSE_REQUESTS, {"ids": former})
+    uow.session.execute(delete(Subscription).where(is_request, Subscription.id.not_in(former)))
+    _purge_people(uow, people, age)
+    return len(requests)
+
+
+def _purge_next_people(resources: Resources, age: timedelta) -> int:
+    """Purge the strangers among the next half a million people."""
+    total = 0
+    for _ in range(_MAX_BATCHES):
+        with resources.unit_of_work() as uow:
+            after = maintenance.read_bookmark(uow, PURGE_STRANGERS) or 0
+            following = select(User.id).where(User.id > after).order_by(User.id)
+            # ``None`` if the batch has the last people.
+            last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
+            # Almost all people are on a list. A single walk along an index excludes them.
+            on_lists = select(Subscription.user_id).where(
+                *_between(after, Subscription.user_id, last)
+            )
+            unlisted = select(User.id).where(*_between(after, User.id, last)).except_(on_lists)
+            if ids := uow.session.scalars(unlisted).all():
+                people = _lock_people(uow, User.id.in_(ids), *_is_stranger(age))
+                total += _purge_people(uow, people, age)
+            maintenance.write_bookmark(uow, PURGE_STRANGERS, last)
+        if last is None:
+            break
+    return total
+
+
+def _between(
+    after: int, key: InstrumentedAttribute[int], last: int | None
+) -> list[ColumnElement[bool]]:
+    return [key > after, *([] if last is None else [key <= last])]
+
+
+def _lock_people(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> Sequence[int]:
+    rows = select(User.id).where(*conditions).with_for_update(skip_locked=True)
+    return uow.session.scalars(rows).all()
+
+
+def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int:
+    """Delete those locked people who are strangers; returns the number of deleted people."""
+    # While the people are locked, the answer stays true.
+    strangers = select(User.id).where(User.id.in_(people), *_is_stranger(age))
+    ids = uow.session.scalars(strangers).all()
+    uow.session.execute(delete(SubscriptionEvent).where(SubscriptionEvent.user_id.in_(ids)))
+    uow.session.execute(delete(User).where(User.id.in_(ids)))
+    history.erase_history(uow, ids)
+    return len(ids)
+
+
+def _is_stranger(age: timedelta) -> list[ColumnElement[bool]]:
+    """The conditions that a person is a stranger, and was added longer ago than ``age``."""
+    events = SubscriptionEvent.__table__.c.user_id
+    references = (each for each in accounts.columns_of_people() if each is not events)
+    return [
+        User.password_hash.is_(None),
+        User.erased_at.is_(None),
+        User.plan == Plan.FREE,
+        User.created_at < func.now() - age,
+        *(not_(exists().where(each == User.id)) for each in references),
+        not_(exists().where(SubscriptionEvent.user_id == User.id, _IS_MORE_THAN_REQUEST)),
+    ]

@@ -1,0 +1,100 @@
+"""Consent claims: what the rows of an imported file say about how members agreed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import text
+
+from core.settings import origins
+from core.settings.notations import Retained
+from models import ConsentHow
+from services.subscriptions.consent.entries import normalise_ip
+from storage.unit_of_work import UnitOfWork
+
+MAX_CLAIMED_WORDING_CHARACTERS = 2_000
+
+
+@dataclass(frozen=True)
+class ClaimedConsent:
+    """The consent of a member as one row of a file states it. Only ``email`` is normalised."""
+
+    email: str
+    how: ConsentHow
+    occurred_at: datetime | None = None
+    ip: str | None = None
+    url: str | None = None
+    wording: str | None = None
+
+
+# OFFSET 0 makes Postgres look up one member at a time, by list and person. With a condition on the
+# status there, Postgres would read all active members of the list for each claim. An address that
+# is old already is shortened at once, because a file may have a million of them.
+_RECORD_CLAIMS = text("""
+INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
+    claimed_by)
+SELECT i.id, m.id, c.how, t.moment,
+    CASE WHEN t.moment < now() - :age AND strpos(c.ip, '/') = 0 THEN network_of_ip(c.ip)
+        ELSE c.ip END,
+    c.url, c.wording, :claimed_by
+FROM imports AS i
+CROSS JOIN unnest(CAST(:people AS bigint[]), CAST(:hows AS text[]), CAST(:moments AS timestamptz[]),
+    CAST(:ips AS text[]), CAST(:urls AS text[]), CAST(:wordings AS text[]))
+    AS c (user_id, how, moment, ip, url, wording)
+CROSS JOIN LATERAL (SELECT CASE
+    WHEN c.moment BETWEEN 'epoch' AND now() THEN c.moment ELSE now() END
+) AS t (moment)
+CROSS JOIN LATERAL (
+    SELECT id, status FROM subscriptions
+    WHERE user_id = c.user_id AND list_id = i.list_id OFFSET 0
+) AS m
+WHERE i.id = :import_id AND m.status = 'active' ORDER BY m.id
+ON CONFLICT DO NOTHING
+RETURNING 1
+""")
+
+
+def record_claims(
+    uow: UnitOfWork,
+    import_id: int,
+    claims: Sequence[ClaimedConsent],
+    *,
+    people: Mapping[str, int],
+    claimed_by: str,
+) -> int:
+    """Record the claims about active members of the import's list; returns their number.
+
+    Call it after the members were written, while the list is locked. An import records one claim
+    of each kind per member. A time in the future or before 1970 becomes the current time. An
+    invalid IP address or URL is dropped.
+
+    Args:
+        people: maps the address of each claim to the person. The list may know the person by
+            another address.
+        claimed_by: the product that wrote the file, or ``file``.
+    """
+    # Postgres can't store a NUL character in a text.
+    wordings = [(each.wording or "").replace("\0", "").strip() for each in claims]
+    values = {
+        "import_id": import_id,
+        "people": [people[each.email] for each in claims],
+        "hows": [each.how.value for each in claims],
+        "moments": [each.occurred_at for each in claims],
+        "ips": [normalise_ip(each.ip) for each in claims],
+        "urls": [origins.page_of((each.url or "").strip()) for each in claims],
+        "wordings": [each[:MAX_CLAIMED_WORDING_CHARACTERS] or None for each in wordings],
+        "claimed_by": claimed_by,
+        "age": timedelta(days=uow.settings.retention[Retained.IP_ADDRESSES]),
+    }
+    return len(uow.session.execute(_RECORD_CLAIMS, values).all())
+
+
+_DELETE_CLAIMS = text("SELECT take_back_claims(:import_id, :most)")
+
+
+def delete_claims(uow: UnitOfWork, import_id: int, *, limit: int) -> int:
+    """Delete the next claims of an import that is being undone; returns their number.
+
+    The database refuses to delete claims of any other import.
+    """
+    return uow.session.scalar(_DELETE_CLAIMS, {"import_id": import_id, "most": limit}) or 0

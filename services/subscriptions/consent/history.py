@@ -1,0 +1,72 @@
+"""The consent history of a person: all consent entries and claims about them."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+
+from models import Subscription
+from storage.unit_of_work import UnitOfWork
+
+# A person who often leaves and returns has more entries. Only the newest ones are copied.
+_MAX_COPIED_ENTRIES = 1_000
+_ALL_ROWS = 2**31 - 1
+_COPY_ENTRIES = text("""
+WITH of_member AS (
+    SELECT how, occurred_at, ip, url, browser, wording_version,
+        coalesce(of_list_id, list_id) AS of_list_id, import_id
+    FROM consent_entries WHERE user_id = :user_id AND list_id = :list_id
+    ORDER BY id DESC LIMIT :most
+), source AS (
+    SELECT * FROM of_member
+    UNION ALL
+    SELECT 'import', imported_at, NULL, NULL, NULL, NULL, list_id, import_id
+    FROM subscriptions WHERE id = :source_id AND import_id IS NOT NULL
+)
+INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version,
+    of_list_id, import_id)
+SELECT :to_list_id, :user_id, how, occurred_at, ip, url, browser, wording_version, of_list_id,
+    import_id
+FROM source AS s
+-- The target still has its own entries, and those of an earlier transfer.
+WHERE of_list_id <> :to_list_id AND NOT EXISTS (
+    SELECT FROM consent_entries AS e WHERE e.user_id = :user_id AND e.list_id = :to_list_id
+        AND e.of_list_id = s.of_list_id AND e.how = s.how AND e.occurred_at = s.occurred_at
+)
+ORDER BY occurred_at
+""")
+_COPY_CLAIMS = text("""
+INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
+    claimed_by, of_list_id)
+SELECT import_id, :target_id, how, occurred_at, ip, url, wording, claimed_by,
+    coalesce(of_list_id, :list_id)
+FROM consent_claims WHERE subscription_id = :source_id
+ON CONFLICT DO NOTHING
+""")
+
+
+def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) -> None:
+    """Copy the consent history of a member to their record on another list.
+
+    Each entry and claim is copied once, however often the member is moved back and forth.
+    """
+    values = {
+        "user_id": source.user_id,
+        "source_id": source.id,
+        "target_id": target.id,
+        "list_id": source.list_id,
+        "to_list_id": target.list_id,
+        "most": _MAX_COPIED_ENTRIES,
+    }
+    uow.session.execute(_COPY_ENTRIES, values)
+    uow.session.execute(_COPY_CLAIMS, values)
+
+
+_ERASE = text("SELECT erase_consent(CAST(:people AS bigint[]), :most)")
+
+
+def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
+    """Delete the consent history of erased or purged people; returns the number of rows.
+
+    The wordings of lists that they owned are blanked. The database skips the ids of other people.
+    """
+    return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

@@ -1,0 +1,55 @@
+"""Counts of the people who came onto a list from one IP network."""
+
+from collections.abc import Collection, Mapping
+
+from sqlalchemy import text
+
+from models import Subscription
+from services.subscriptions.consent.evidence import ConsentEvidence
+from storage.unit_of_work import UnitOfWork
+
+MAX_OTHERS = 1_000
+# An index holds the people of one network next to each other. Postgres stops at the limit.
+_COUNT_OTHERS = text("""
+SELECT asked.ip, (
+    SELECT count(*) FROM (
+        SELECT DISTINCT e.user_id FROM consent_entries AS e
+        WHERE e.list_id = :list_id AND e.ip IS NOT NULL
+            AND network_of_ip(e.ip) = network_of_ip(asked.ip) AND e.user_id <> :user_id
+        LIMIT :most
+    ) AS people
+) AS others
+FROM unnest(CAST(:ips AS text[])) AS asked (ip)
+""")
+
+
+def count_others(
+    uow: UnitOfWork, member: Subscription, evidence: Collection[ConsentEvidence]
+) -> Mapping[str, int]:
+    """Count the other people who came onto the member's list from the network of each address.
+
+    Only addresses that Pressroom saw itself count. The result maps each address to its count,
+    which is at most ``MAX_OTHERS``.
+    """
+    ips = {each.ip for each in evidence if each.ip is not None and each.claimed_by is None}
+    if not ips:
+        return {}
+    values = {
+        "ips": sorted(ips),
+        "list_id": member.list_id,
+        "user_id": member.user_id,
+        "most": MAX_OTHERS,
+    }
+    return {row.ip: row.others for row in uow.session.execute(_COUNT_OTHERS, values)}
+
+
+_COUNT_LARGEST_NETWORK = text("""
+SELECT count(DISTINCT user_id) FROM consent_entries
+WHERE list_id = :list_id AND ip IS NOT NULL
+GROUP BY network_of_ip(ip) ORDER BY 1 DESC LIMIT 1
+""")
+
+
+def count_largest_network(uow: UnitOfWork, list_id: int) -> int:
+    """Return the largest number of people who came onto the list from one network."""
+    return uow.session.scalar(_COUNT_LARGEST_NETWORK, {"list_id": list_id}) or 0

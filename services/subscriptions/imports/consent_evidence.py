@@ -1,0 +1,102 @@
+"""Judges by its cells whether a column is a consent column."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from services.subscriptions.imports.column_layout import Basis, ConsentColumn, ConsentSubject
+from services.subscriptions.imports.consent_cells import StatusValues, is_status
+from services.subscriptions.imports.consent_words import (
+    Meaning,
+    interpret_item,
+    is_exact_word,
+    is_number,
+    is_opt_out_from_mail,
+    split_items,
+)
+from services.subscriptions.imports.known_words import normalise_word
+
+# The maximum number of different words in a status column whose header isn't recognised.
+MAX_STATUS_WORDS = 20
+
+_LINKS = ("http://", "https://", "www.")
+
+Records = Sequence[Sequence[str]]
+
+
+class ColumnEvidence:
+    """The evidence in the cells of a column that the column is a consent column.
+
+    Args:
+        column: the consent column that this column may be.
+        values: the status values that the owner assigned.
+    """
+
+    def __init__(self, column: ConsentColumn, values: StatusValues) -> None:
+        self._column = column
+        self._values = values
+        self._has_status = False
+        self._has_opt_out = False
+        self._has_number_or_link = False
+        self._has_address = False
+        self._has_text = False
+        self._has_only_status_words = True
+        self._has_only_product_words = True
+        # The distinct words in the column. At most one word more than the limit is collected.
+        self._words: set[str] = set()
+
+    @classmethod
+    def of_sample(
+        cls, column: ConsentColumn, values: StatusValues, sample: Records, index: int
+    ) -> Self:
+        """Return the evidence of the cells that some records have in this column."""
+        evidence = cls(column, values)
+        for record in sample:
+            evidence.note(record[index] if index < len(record) else "")
+        return evidence
+
+    def note(self, cell: str) -> None:
+        """Add a cell of the column to the evidence."""
+        for item in split_items(cell):
+            meaning = interpret_item(item)
+            if meaning is Meaning.EMPTY:
+                continue
+            if len(self._words) <= MAX_STATUS_WORDS:
+                self._words.add(normalise_word(item))
+            self._has_only_status_words &= is_exact_word(item)
+            self._has_only_product_words &= normalise_word(item) in self._column.product_words
+            self._has_opt_out |= is_opt_out_from_mail(item)
+            self._has_status |= is_status(item) or item in self._values
+            if is_number(item) or item.lower().startswith(_LINKS):
+                self._has_number_or_link = True
+            elif "@" in item:
+                self._has_address = True
+            elif meaning is not Meaning.BLANK and not item.startswith(("0", "1")):
+                self._has_text = True
+
+    @property
+    def is_consent(self) -> bool:
+        """Return whether the cells seen so far indicate that this is a consent column."""
+        column = self._column
+        if column.product is not None:
+            return self._has_only_product_words and (
+                bool(self._words) or column.basis is Basis.KNOWN
+            )
+        if column.basis is Basis.VALUES:
+            return self.may_be_status and self._has_opt_out
+        if column.subject is ConsentSubject.STATUS:
+            return self._has_status
+        has_other_values = self._has_number_or_link
+        if column.subject is not ConsentSubject.OPTING_OUT:
+            has_other_values |= self._has_address
+        return self._has_text or not has_other_values
+
+    @property
+    def may_be_status(self) -> bool:
+        """Return whether all cells seen so far are status words, and few different words occur."""
+        return self._has_only_status_words and len(self._words) <= MAX_STATUS_WORDS
+
+
+def has_only_status_words(sample: Records, index: int) -> bool:
+    """Return whether each cell of this column in the sample is empty or a status word."""
+    cells = (record[index].strip() for record in sample if index < len(record))
+    return all(not cell or all(map(is_exact_word, split_items(cell))) for cell in cells)

@@ -1,0 +1,318 @@
+"""Interprets the consent columns of a file.
+
+The status of a person follows from the cells of all consent columns in the person's row. The values
+in these columns are counted, so that the owner sees how each value was interpreted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from services.subscriptions.imports.column_layout import (
+    Basis,
+    ColumnLayout,
+    ConsentColumn,
+    ConsentSubject,
+)
+from services.subscriptions.imports.consent_cells import (
+    NOT_SUBSCRIBED,
+    ROW_PROBLEMS,
+    STATUS_UNKNOWN,
+    UNKNOWN,
+    WANTED,
+    Answer,
+    StatusValues,
+    find_status,
+    find_strictest,
+    is_bare_no,
+    name_answer,
+)
+from services.subscriptions.imports.consent_evidence import ColumnEvidence, has_only_status_words
+from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
+from services.subscriptions.imports.rows import OPT_OUTS, RowProblem, SuppressionStatus
+
+MAX_VALUES_SHOWN = 50
+MAX_VALUES_COUNTED = 1_000
+# The maximum number of columns with unrecognised headers that are searched for status words.
+MAX_COLUMNS_WATCHED = 100
+# Most rows repeat a few combinations of cells in the consent columns, so results are cached.
+MAX_CACHED_ROWS = 1_024
+MAX_CACHED_CHARACTERS = 200
+
+Records = Sequence[Sequence[str]]
+
+
+class ConsentAnswer(NamedTuple):
+    """The status that a row states for a person, and the error if the row can't be imported."""
+
+    status: SuppressionStatus
+    problem: RowProblem | None = None
+
+
+# The answer for a row of a file without consent columns.
+_NO_STATUS = ConsentAnswer(WANTED)
+
+
+class ConsentInterpreter:
+    """Interprets the consent columns of one file, and counts the values in these columns.
+
+    Some consent columns can be recognised only by their cells. For these columns, the decision is
+    provisional at first, because it depends on the first rows of the file. If later rows contradict
+    the decision, the file is read a second time.
+
+    Args:
+        settled: what ``settled`` returned after the same file was read for the first time.
+        status_values: maps each status value in the file to the status that the owner assigned.
+    """
+
+    def __init__(
+        self,
+        settled: Mapping[str, bool] | None = None,
+        status_values: Mapping[str, str] | None = None,
+    ) -> None:
+        self._settled = settled
+        self.values = StatusValues(status_values)
+        # The columns that can be recognised as consent columns only by their cells. The keys are
+        # the indexes of the columns.
+        self._columns: dict[int, ConsentColumn] = {}
+        self._evidence: dict[int, ColumnEvidence] = {}
+        # The decision with which the rows are read. It is true for a consent column.
+        self._decisions: dict[int, bool] = {}
+        self._counts: Counter[tuple[int, str, Answer]] = Counter()
+        self._ignored_opt_outs: Counter[int] = Counter()
+        self._reader: ConsentReader | None = None
+
+    def unclear_columns(self, layout: ColumnLayout, sample: Records) -> Iterator[int]:
+        """Yield the columns with unclear headers, except columns of numbers, links or addresses."""
+        column = ConsentColumn(ConsentSubject.CONSENT, Basis.WORDS)
+        for index in sorted(layout.unclear):
+            if ColumnEvidence.of_sample(column, self.values, sample, index).is_consent:
+                yield index
+
+    def decide(self, layout: ColumnLayout, sample: Records) -> None:
+        """Use the cells of the first rows to decide which columns are consent columns.
+
+        Remove columns with unsuitable cells from ``layout.consent``, and add columns with status
+        words. Raises ``import.status_values`` if "subscribed" was assigned to an opt-out.
+        """
+        self._watch_unknown_columns(layout, sample)
+        for index, column in layout.consent.items():
+            if column.basis is not Basis.KNOWN or column.product is not None:
+                self._columns.setdefault(index, column)
+        for index, column in self._columns.items():
+            if index not in self._evidence:
+                self._decide_column(index, column, sample)
+            if self._decisions[index]:
+                layout.consent[index] = column
+                layout.product = layout.product or column.product
+            elif column.basis is not Basis.KNOWN:
+                layout.consent.pop(index, None)
+            if not self._decisions[index] and column.product == layout.product:
+                layout.product = None
+        self.values.check(layout.product)
+
+    def reader(self, layout: ColumnLayout) -> "ConsentReader":
+        """Return a new reader for records with this layout. Discard the previous reader."""
+        self._count_rows()
+        self._reader = ConsentReader(self, layout)
+        return self._reader
+
+    def watched_columns(self) -> list[int]:
+        """Return the columns for which later cells may still change the decision."""
+        return [
+            index
+            for index, column in self._columns.items()
+            if column.basis is not Basis.VALUES or self._evidence[index].may_be_status
+        ]
+
+    def note(self, index: int, cell: str) -> None:
+        """Add a cell of a watched column to the evidence about the column."""
+        self._evidence[index].note(cell)
+
+    def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
+        """Add to the number of rows that have this cell in this column."""
+        value = index, cell.strip()[:MAX_WORD_CHARACTERS], answer
+        if value in self._counts or len(self._counts) < MAX_VALUES_COUNTED:
+            self._counts[value] += rows
+
+    def count_ignored(self, index: int, answer: Answer, rows: int) -> None:
+        """Increase the opt-out count of a consent column that the mapping ignores."""
+        self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
+
+    def settled(self) -> dict[str, bool]:
+        """Return the final decisions. Call this method after reading the whole file.
+
+        The result maps each column that is judged by its cells to whether it is a consent column.
+        """
+        return {
+            str(index): is_consent
+            for index, is_consent in self._final_decisions().items()
+            if is_consent or self._columns[index].basis is not Basis.VALUES
+        }
+
+    def differs(self) -> bool:
+        """Return whether the file contradicts a provisional decision and must be read again."""
+        return self._final_decisions() != self._decisions
+
+    def values_by_column(self) -> dict[int, list[dict[str, Any]]]:
+        """Return the values of each consent column, with the row count and status of each value.
+
+        Unrecognised values come first, then the most frequent values.
+        """
+        self._count_rows()
+        values: dict[int, list[dict[str, Any]]] = {}
+        for (index, value, answer), rows in sorted(
+            self._counts.items(), key=lambda entry: (entry[0][2] is not UNKNOWN, -entry[1])
+        ):
+            of_column = values.setdefault(index, [])
+            if len(of_column) < MAX_VALUES_SHOWN:
+                of_column.append({"value": value, "rows": rows, "read_as": name_answer(answer)})
+        return values
+
+    def unknown_values(self, header: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the unrecognised values and their columns, sorted by descending number of rows."""
+        self._count_rows()
+        return [
+            {"column": header[index].strip()[:MAX_WORD_CHARACTERS], "value": value, "rows": rows}
+            for (index, value, answer), rows in self._counts.most_common()
+            if answer is UNKNOWN
+        ][:MAX_VALUES_SHOWN]
+
+    def ignored_opt_outs(self) -> dict[int, int]:
+        """Return the number of opt-outs in each consent column that the mapping ignores."""
+        self._count_rows()
+        return dict(self._ignored_opt_outs)
+
+    def _watch_unknown_columns(self, layout: ColumnLayout, sample: Records) -> None:
+        others = {*layout.meanings(), *layout.mapped, *layout.unclear, *self._columns}
+        column = ConsentColumn(ConsentSubject.STATUS, Basis.VALUES)
+        room = MAX_COLUMNS_WATCHED
+        for index in range(len(layout.header)):
+            if room and index not in others and has_only_status_words(sample, index):
+                self._columns[index] = column
+                room -= 1
+
+    def _decide_column(self, index: int, column: ConsentColumn, sample: Records) -> None:
+        evidence = ColumnEvidence.of_sample(column, self.values, sample, index)
+        self._evidence[index] = evidence
+        if self._settled is None:
+            self._decisions[index] = evidence.is_consent
+        else:
+            self._decisions[index] = self._settled.get(str(index), False)
+
+    def _final_decisions(self) -> dict[int, bool]:
+        return {index: evidence.is_consent for index, evidence in self._evidence.items()}
+
+    def _count_rows(self) -> None:
+        if self._reader is not None:
+            self._reader.count_rows()
+
+
+class ConsentReader:
+    """Returns the status of each record in a file with one layout."""
+
+    def __init__(self, interpreter: ConsentInterpreter, layout: ColumnLayout) -> None:
+        self._interpreter = interpreter
+        self._layout = layout
+        self._columns = {**layout.ignored_consent, **layout.consent}
+        # Maps the cells of the consent columns to the rows that have these cells.
+        self._groups: dict[tuple[str, ...], _RowGroup] = {}
+        self._choose_columns()
+
+    def read(self, cells: Sequence[str]) -> ConsentAnswer:
+        """Return the status of a record according to its consent columns.
+
+        ``cells`` must have a cell for every column of the file.
+        """
+        if self._pick is None:
+            return _NO_STATUS
+        picked = self._pick(cells)
+        group = self._groups.get(picked)
+        if group is None:
+            group = self._add_group(picked)
+        group.count += 1
+        return group.answer
+
+    def count_rows(self) -> None:
+        """Add the cached row counts to the counts of the whole file, and empty the cache."""
+        for group in self._groups.values():
+            for index, cell, answer in group.cell_answers:
+                if index in self._layout.consent:
+                    self._interpreter.count(index, cell, answer, group.count)
+                else:
+                    self._interpreter.count_ignored(index, answer, group.count)
+        self._groups.clear()
+
+    def _choose_columns(self) -> None:
+        self._watched = self._interpreter.watched_columns()
+        self.indexes = sorted({*self._columns, *self._watched})
+        # The first index is repeated so that itemgetter returns a tuple even for a single column.
+        self._pick = itemgetter(*self.indexes, self.indexes[0]) if self.indexes else None
+
+    def _add_group(self, picked: tuple[str, ...]) -> "_RowGroup":
+        cells = dict(zip(self.indexes, picked, strict=False))
+        for index in self._watched:
+            self._interpreter.note(index, cells[index])
+        group = _RowGroup(*self._answers(cells))
+        if len(self._groups) >= MAX_CACHED_ROWS:
+            self.count_rows()
+        if len(self._interpreter.watched_columns()) < len(self._watched):
+            self.count_rows()
+            self._choose_columns()
+            picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
+        if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
+            # Long cells are not cached, so that the cache doesn't use too much memory. A row with a
+            # long cell gets a unique key instead.
+            picked = (str(len(self._groups)),)
+        self._groups[picked] = group
+        return group
+
+    def _answers(
+        self, cells: Mapping[int, str]
+    ) -> tuple[ConsentAnswer, list[tuple[int, str, Answer]]]:
+        """Return the status of a row, and the cell and status of each consent column."""
+        layout = self._layout
+        answers = {
+            index: find_status(cells[index], column, layout.product, self._interpreter.values)
+            for index, column in self._columns.items()
+        }
+        if self._is_confirmed(answers):
+            # If a person has confirmed their subscription, "no" in an opt-in column only describes
+            # how they joined.
+            for index, column in self._columns.items():
+                is_opt_in = column.subject is ConsentSubject.OPTING_IN
+                if is_opt_in and answers[index] is NOT_SUBSCRIBED and is_bare_no(cells[index]):
+                    answers[index] = None
+        cell_answers = [
+            (index, cells[index][:MAX_CACHED_CHARACTERS], answer)
+            for index, answer in answers.items()
+        ]
+        status = find_strictest(answers[index] for index in layout.consent) or WANTED
+        if status is not UNKNOWN:
+            return ConsentAnswer(status, ROW_PROBLEMS.get(status)), cell_answers
+        index = next(index for index in layout.consent if answers[index] is UNKNOWN)
+        value = cells[index].strip()[:MAX_WORD_CHARACTERS]
+        column_name = layout.header[index].strip()[:MAX_WORD_CHARACTERS]
+        reason = f"The value {value!r} in the column {column_name!r} is not recognised."
+        return ConsentAnswer(UNKNOWN, RowProblem(STATUS_UNKNOWN, reason)), cell_answers
+
+    def _is_confirmed(self, answers: Mapping[int, Answer]) -> bool:
+        return any(
+            column.subject is ConsentSubject.CONFIRMATION and answers[index] is WANTED
+            for index, column in self._layout.consent.items()
+        )
+
+
+class _RowGroup:
+    """The rows that have equal cells in all consent columns, and therefore the same status.
+
+    ``cell_answers`` has the index, the cell and the status of each consent column.
+    """
+
+    __slots__ = ("answer", "cell_answers", "count")
+
+    def __init__(self, answer: ConsentAnswer, cell_answers: list[tuple[int, str, Answer]]) -> None:
+        self.answer = answer
+        self.cell_answers = cell_answers
+        self.count = 0

@@ -1,0 +1,342 @@
+"""Detects the encoding of cells with non-ASCII bytes, except Unicode encodings.
+
+Statistics are unreliable for a single name. Therefore ``western_text`` first decides by rules
+whether the cells are Western European names in Windows-1252. For other cells, the library chardet
+ranks the encodings in which the words are plausible. If no encoding is clearly the best, the owner
+of the file chooses the encoding.
+"""
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from core.errors import DomainError
+from core.errors.imports import IMPORT_ENCODING_NEEDED
+from services.subscriptions.imports.encodings import ENCODINGS, WINDOWS_1252
+from services.subscriptions.imports.western_text import is_western
+
+ROWS_SHOWN = 3
+
+# The encodings that this module can detect. Unicode encodings are detected in ``decoded_text``.
+_CANDIDATES = tuple(encoding for encoding in ENCODINGS if not encoding.startswith("utf"))
+# The East Asian encodings, each with the language of the names in ``encoding_detection.toml``.
+_EAST_ASIAN = {
+    "cp932": "japanese",
+    "euc_jp": "japanese",
+    "gb18030": "simplified_chinese",
+    "cp950": "traditional_chinese",
+    "cp949": "korean",
+}
+# For each East Asian language, the characters that are frequent in names.
+_NAME_CHARACTERS = {
+    language: frozenset(text)
+    for language, text in tomllib.loads(
+        Path(__file__).with_suffix(".toml").read_text("utf-8")
+    ).items()
+}
+
+_WORD = re.compile(r"[^\s.,;:()&+/|\"<>@_-]+")
+_EAST_ASIAN_SCRIPTS = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "IDEOGRAPHIC"}
+_AROUND_A_WORD = "’‘'´`“”„«»…!?¡¿"
+_INSIDE_A_WORD = frozenset("’‘·´ʼ・ー々〇")
+# The Unicode categories of control characters, unassigned characters, private characters and
+# surrogates.
+_NO_CHARACTERS = frozenset({"Cc", "Cn", "Co", "Cs"})
+# In a wrong encoding, the share of plausible words is usually smaller than this.
+_MIN_PLAUSIBLE_SHARE = 0.9
+# An encoding remains possible if its share of plausible words is at most this much below the best
+# share.
+_SHARE_MARGIN = 0.02
+_MIN_WESTERN_SHARE = 0.97
+
+# Maps chardet's name of an encoding to our name of the encoding, if the two names differ.
+_OF_CHARDET = {
+    "shift_jis_2004": "cp932",
+    "euc_jis_2004": "euc_jp",
+    "big5hkscs": "cp950",
+}
+# The maximum number of bytes that chardet analyses.
+_MAX_SAMPLE_BYTES = 64 * 1024
+# The best encoding is chosen only if chardet's confidence in it exceeds the confidence in the
+# second best encoding by a factor. The factor depends on the number of ambiguous cells. It is
+# largest for fewer than ``_FEW`` cells, and smallest for at least ``_MANY`` cells.
+_FEW = 3
+_MANY = 20
+_FACTOR_FOR_FEW = 3.0
+_FACTOR = 2.0
+_FACTOR_FOR_MANY = 1.2
+# An East Asian encoding can be chosen if at least the first share of its characters is frequent in
+# names. It remains possible if at least the second share is frequent.
+_MIN_NAME_SHARE = 0.34
+_RIVAL_NAME_SHARE = 0.25
+_EAST_ASIAN_FACTOR = 1.5
+# Cyrillic and Greek encodings. If Hebrew text is decoded with one of these encodings, the result
+# may look like lower-case letters.
+_WITH_CAPITALS = frozenset({"cp1251", "koi8-r", "cp1253"})
+_MIN_LOWER_CASE_WORDS = 10
+
+
+class EncodingUnclear(DomainError):
+    """The error ``import.encoding_needed``, because no encoding of a file is clearly the best.
+
+    ``readings`` maps each possible encoding to some rows of the file, decoded with this encoding.
+    """
+
+    def __init__(self, readings: Mapping[str, Sequence[str]]) -> None:
+        names = ", ".join(f"encoding={name}" for name in readings)
+        error = IMPORT_ENCODING_NEEDED(encodings=names)
+        super().__init__(error.kind, error.code, error.message)
+        self.readings = readings
+
+
+class _Decoding(NamedTuple):
+    """The cells decoded with one encoding.
+
+    Attributes:
+        words: the words in the cells that contain non-ASCII letters.
+        plausible: the number of these words that look like real words.
+    """
+
+    cells: Sequence[str]
+    words: Sequence[str]
+    plausible: int
+
+    @property
+    def plausible_share(self) -> float:
+        return self.plausible / len(self.words) if self.words else 0.0
+
+
+def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
+    """Return the encoding of cells with non-ASCII bytes.
+
+    ``rows``: some rows that contain these cells. The owner sees them if the encoding is unclear.
+
+    Raises ``EncodingUnclear`` if no encoding is clearly the best.
+    """
+    decodings = _decode_cells(cells)
+    if WINDOWS_1252 in decodings and all(map(is_western, decodings[WINDOWS_1252].cells)):
+        return WINDOWS_1252
+    possible = _select_plausible(decodings)
+    if _is_mostly_western(decodings, possible):
+        return WINDOWS_1252
+    # A cell with the same text in all possible encodings doesn't help to choose an encoding.
+    texts_of_cells = zip(*(decoding.cells for decoding in possible.values()), strict=True)
+    ambiguous = [
+        cell for cell, texts in zip(cells, texts_of_cells, strict=False) if len({*texts}) > 1
+    ]
+    if ambiguous:
+        decoded = _decode_cells(ambiguous)
+        possible = _select_plausible({name: decoded[name] for name in possible})
+    confidences = _rank_encodings(ambiguous or cells)
+    best = _choose_best(possible, confidences, len(ambiguous))
+    if best is None:
+        raise EncodingUnclear(_decode_rows(rows, possible or decodings, confidences))
+    return best
+
+
+def _decode_cells(cells: Sequence[bytes]) -> dict[str, _Decoding]:
+    """Return the decoded cells for each encoding that can decode all of them."""
+    decodings: dict[str, _Decoding] = {}
+    for encoding in _CANDIDATES:
+        try:
+            texts = [cell.decode(encoding) for cell in cells]
+        except UnicodeDecodeError:
+            continue
+        words = [word for text in texts for word in _WORD.findall(text) if not word.isascii()]
+        plausible = sum(_is_plausible_in(encoding, word) for word in words)
+        decodings[encoding] = _Decoding(texts, words, plausible)
+    return decodings
+
+
+def _select_plausible(decodings: Mapping[str, _Decoding]) -> dict[str, _Decoding]:
+    """Return the decodings in which nearly all words are plausible."""
+    best = max((decoding.plausible_share for decoding in decodings.values()), default=0.0)
+    min_share = max(_MIN_PLAUSIBLE_SHARE, best - _SHARE_MARGIN)
+    return {
+        encoding: decoding
+        for encoding, decoding in decodings.items()
+        if decoding.plausible_share >= min_share
+    }
+
+
+def _is_plausible_in(encoding: str, word: str) -> bool:
+    """Return whether a word looks like a real word of a language that uses the encoding."""
+    if encoding in _EAST_ASIAN:
+        return _is_plausible_east_asian(word)
+    return _is_plausible(word) or (encoding == WINDOWS_1252 and is_western(word))
+
+
+@lru_cache(16_384)
+def _is_plausible_east_asian(word: str) -> bool:
+    letters = _letters_of(word)
+    return letters is not None and _scripts_of(letters) <= _EAST_ASIAN_SCRIPTS
+
+
+@lru_cache(16_384)
+def _is_plausible(word: str) -> bool:
+    """Return whether a word has letters of a single script, and no capitals inside the word."""
+    letters = _letters_of(word)
+    if not letters:
+        return letters is not None
+    scripts = _scripts_of(letters)
+    is_latin = scripts <= {"ASCII", "LATIN"}
+    return (is_latin or len(scripts) == 1) and _has_fitting_case(letters, is_latin=is_latin)
+
+
+def _letters_of(word: str) -> str | None:
+    """Return the letters and accents of a word, or ``None`` if other characters make it unlikely.
+
+    Accents are unlikely at the start of a word. Digits, and symbols beyond ASCII, are unlikely
+    among letters.
+    """
+    if any(not each.isascii() and unicodedata.category(each) in _NO_CHARACTERS for each in word):
+        return None
+    core = word.strip(_AROUND_A_WORD)
+    letters = "".join(each for each in core if unicodedata.category(each)[0] in "LM")
+    if not letters:
+        return ""
+    if unicodedata.category(letters[0])[0] == "M":
+        return None
+    others = (each for each in core if each not in letters)
+    if any(each.isdigit() or not (each.isascii() or each in _INSIDE_A_WORD) for each in others):
+        return None
+    return letters
+
+
+def _scripts_of(letters: str) -> set[str]:
+    return {_script_of(letter) for letter in letters} - {"COMBINING"}
+
+
+def _script_of(letter: str) -> str:
+    if letter.isascii():
+        return "ASCII"
+    return re.split("[ -]", unicodedata.name(letter, ""), maxsplit=1)[0]
+
+
+def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
+    """Return whether capital letters are only in places where names have them."""
+    if is_latin and letters[0].islower() and not letters[0].isascii():
+        return False
+    for before, letter in pairwise(letters):
+        if before.islower() and letter.isupper() and not (before + letter).isascii():
+            return False
+    has_two_capitals = letters[:2].isupper() and len(letters) > 2  # noqa: PLR2004 - two capitals
+    return letters.isupper() or not has_two_capitals or letters[1].isascii()
+
+
+def _is_mostly_western(
+    decodings: Mapping[str, _Decoding], possible: Mapping[str, _Decoding]
+) -> bool:
+    """Return whether the file is probably in Windows-1252, despite a few unusual cells.
+
+    Windows-1252 is compared with each other possible encoding. Nearly all cells whose text differs
+    between the two encodings must look like Western European names.
+    """
+    western = decodings.get(WINDOWS_1252)
+    if western is None or WINDOWS_1252 not in possible:
+        return False
+    is_western_cell = [is_western(cell) for cell in western.cells]
+    for name, rival in possible.items():
+        if name in _EAST_ASIAN or name == WINDOWS_1252:
+            continue
+        cells = zip(western.cells, rival.cells, is_western_cell, strict=True)
+        verdicts = [is_fitting for text, other, is_fitting in cells if text != other]
+        if sum(verdicts) < _MIN_WESTERN_SHARE * len(verdicts):
+            return False
+    return any(is_western_cell)
+
+
+def _rank_encodings(cells: Iterable[bytes]) -> dict[str, float]:
+    """Return chardet's confidence in each encoding of these cells."""
+    # chardet is imported only here, because it loads large models that few files need.
+    import chardet
+
+    sample = b"\n".join(cells)[:_MAX_SAMPLE_BYTES]
+    include = {*_CANDIDATES, *_OF_CHARDET} - {"euc_jp", "cp950"}
+    options = {"ignore_threshold": True, "compat_names": False, "include_encodings": include}
+    confidences: dict[str, float] = {}
+    for result in chardet.detect_all(sample, **options):  # type: ignore[arg-type]
+        name = (result["encoding"] or "").lower()
+        encoding = _OF_CHARDET.get(name, name)
+        confidences[encoding] = max(confidences.get(encoding, 0.0), result["confidence"])
+    return confidences
+
+
+def _choose_best(
+    possible: Mapping[str, _Decoding], confidences: Mapping[str, float], ambiguous_cells: int
+) -> str | None:
+    """Return the encoding that is clearly the best, or ``None`` if no encoding is.
+
+    ``ambiguous_cells``: the number of cells whose text differs between the possible encodings.
+    """
+    words = max((len(decoding.words) for decoding in possible.values()), default=0)
+    others = sorted(
+        (name for name in possible if name not in _EAST_ASIAN),
+        key=lambda name: -confidences.get(name, 0.0),
+    )
+    shares = sorted(
+        (
+            (_name_share(decoding, name), name)
+            for name, decoding in possible.items()
+            if name in _EAST_ASIAN
+        ),
+        reverse=True,
+    )
+    if shares:
+        share, name = shares[0]
+        name_factor = _FACTOR if words < _MANY else _EAST_ASIAN_FACTOR
+        if share >= _MIN_NAME_SHARE and all(share >= name_factor * each for each, _ in shares[1:]):
+            confidence = confidences.get(others[0], 0.0) if others else 0.0
+            is_best = confidences.get(name, 0.0) >= _EAST_ASIAN_FACTOR * confidence
+            return name if is_best or not others else None
+        if share >= _RIVAL_NAME_SHARE:
+            return None
+    if not others:
+        return None
+    best = others[0]
+    confidence = confidences.get(best, 0.0)
+    # The rules in ``western_text`` have already rejected Windows-1252, so Windows-1252 needs a
+    # larger lead than other encodings.
+    is_doubtful = ambiguous_cells < _FEW or best == WINDOWS_1252
+    factor = _FACTOR_FOR_FEW if is_doubtful else _FACTOR
+    if ambiguous_cells >= _MANY:
+        factor = _FACTOR_FOR_MANY
+    rivals = [name for name in others if possible[name].cells != possible[best].cells]
+    rival_confidence = max((confidences.get(name, 0.0) for name in rivals), default=0.0)
+    if not confidence or confidence < factor * rival_confidence:
+        return None
+    if best in _WITH_CAPITALS and words < _MIN_LOWER_CASE_WORDS:
+        letters = "".join(possible[best].words)
+        return best if any(each.isupper() for each in letters if not each.isascii()) else None
+    return best
+
+
+def _name_share(decoding: _Decoding, encoding: str) -> float:
+    """Return which share of the characters is frequent in names in the encoding's language."""
+    characters = [each for word in decoding.words for each in word if not each.isascii()]
+    frequent = _NAME_CHARACTERS[_EAST_ASIAN[encoding]]
+    # Kana also count as frequent characters, because only Japanese text contains kana.
+    count = sum(each in frequent or "\u3040" <= each <= "\u30ff" for each in characters)
+    return count / max(1, len(characters))
+
+
+def _decode_rows(
+    rows: Sequence[bytes], decodings: Mapping[str, _Decoding], confidences: Mapping[str, float]
+) -> dict[str, list[str]]:
+    """Return some rows decoded with each encoding, the most probable encoding first.
+
+    If several encodings give the same text, only the most probable encoding is listed.
+    """
+    decoded_rows: dict[str, list[str]] = {}
+    for encoding in sorted(decodings, key=lambda each: -confidences.get(each, 0.0)):
+        texts = [row.decode(encoding, "replace") for row in rows]
+        # Prefer rows with many non-ASCII letters, because the encodings differ most there.
+        texts.sort(key=lambda row: sum(not letter.isascii() for letter in row), reverse=True)
+        if texts[:ROWS_SHOWN] not in decoded_rows.values():
+            decoded_rows[encoding] = texts[:ROWS_SHOWN]
+    return decoded_rows

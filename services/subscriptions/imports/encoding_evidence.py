@@ -1,0 +1,91 @@
+"""Collects the cells of a file that help to detect its encoding."""
+
+import re
+
+from services.subscriptions.imports.encoding_detection import detect_encoding
+
+# The bytes that end a cell. All of these bytes are below 0x40, because a higher byte may be the
+# second byte of an East Asian character. A space doesn't end a cell, so that paired quotation marks
+# stay in the same cell.
+_CELL_ENDS = bytes((*range(0x20), *b',;"'))
+_CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
+_TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
+_MAX_CELL_BYTES = 200
+# The maximum number of cells to collect per non-ASCII byte value. The limit per value saves memory,
+# and still leaves room for letters that first appear late in a large file.
+_MAX_CELLS_PER_BYTE = 40
+_MAX_ROWS = 200
+_MAX_ROW_BYTES = 400
+
+
+class EncodingEvidence:
+    """Collects cells with non-ASCII bytes from a file, up to a limit per byte value."""
+
+    def __init__(self) -> None:
+        # The distinct cells, in the order of the file.
+        self._cells: dict[bytes, None] = {}
+        # Some rows with such cells. If the encoding is unclear, the owner sees some of these rows.
+        self._rows: list[bytes] = []
+        self._counts = dict.fromkeys(range(0x80, 0x100), 0)
+        self._incomplete_row = b""
+        # Finds the non-ASCII byte values of which more cells are needed. The pattern is ``None``
+        # when there are enough cells of every byte value.
+        self._pattern = self._needed_bytes()
+
+    @property
+    def has_cells(self) -> bool:
+        return bool(self._cells)
+
+    def note(self, data: bytes) -> None:
+        """Collect cells from the next part of the file, and skip the part if it is all ASCII."""
+        if data.isascii() and self._incomplete_row.isascii():
+            self._incomplete_row = (self._incomplete_row + data)[-_MAX_CELL_BYTES:]
+            return
+        text = self._incomplete_row + data
+        rows, line_end, self._incomplete_row = text.rpartition(b"\n")
+        if not line_end or len(self._incomplete_row) > _MAX_ROW_BYTES:
+            rows = text
+            self._incomplete_row = b""
+        self._collect_cells(rows)
+
+    def end(self) -> None:
+        """Collect cells from the last row, because the row may lack a line end."""
+        self._collect_cells(self._incomplete_row)
+        self._incomplete_row = b""
+
+    def decide(self) -> str:
+        """Return the encoding of the collected cells.
+
+        Raises ``EncodingUnclear`` if no encoding is clearly the best.
+        """
+        return detect_encoding(list(self._cells), self._rows)
+
+    def _collect_cells(self, data: bytes) -> None:
+        position = 0
+        while self._pattern is not None and (match := self._pattern.search(data, position)):
+            cell, position = _cell_around(data, match.start())
+            if cell in self._cells:
+                continue
+            self._cells[cell] = None
+            if len(self._rows) < _MAX_ROWS:
+                begin = data.rfind(b"\n", 0, match.start()) + 1
+                line, _, _ = data[begin : begin + _MAX_ROW_BYTES].partition(b"\n")
+                self._rows.append(line.strip())
+            for byte in self._counts.keys() & set(cell):
+                self._counts[byte] += 1
+                if self._counts[byte] == _MAX_CELLS_PER_BYTE:
+                    self._pattern = self._needed_bytes()
+
+    def _needed_bytes(self) -> re.Pattern[bytes] | None:
+        needed = [byte for byte, count in self._counts.items() if count < _MAX_CELLS_PER_BYTE]
+        return re.compile(b"[%b]" % re.escape(bytes(needed))) if needed else None
+
+
+def _cell_around(data: bytes, position: int) -> tuple[bytes, int]:
+    """Return the cell that contains the byte at this position, and the position after the cell."""
+    before = data[max(0, position - _MAX_CELL_BYTES) : position].translate(_TO_LINE_ENDS)
+    limit = position + _MAX_CELL_BYTES
+    match = _CELL_END.search(data, position, limit)
+    end = match.start() if match else min(len(data), limit)
+    begin = position - len(before) + before.rfind(b"\n") + 1
+    return data[begin:end].strip(), end

@@ -1,0 +1,83 @@
+"""Texts of owners that could mislead readers: links, secrets, and names of the installation."""
+
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+from core.errors.mailing import TEXT_LEADS_AWAY, TEXT_MISLEADING
+from core.languages.shown_lines import folded_words, has_direction
+from core.settings import Settings
+from services.accounts import unsolicited_mail
+
+_PHRASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+
+def require_harmless(name: str, text: str | None) -> None:
+    """Raise ``text.leads_away`` for a text with a link or a control of the text's direction.
+
+    Args:
+        name: the field of the body that has the text.
+    """
+    if text is not None and not is_harmless(text):
+        raise TEXT_LEADS_AWAY(name=name)
+
+
+def is_harmless(text: str) -> bool:
+    return not has_direction(text) and not unsolicited_mail.leads_away(text)
+
+
+def require_no_secret(name: str, text: str | None) -> None:
+    """Raise ``text.misleading`` for a label that asks for a secret."""
+    if text is not None and asks_for_secret(text):
+        rule = "must not ask for passwords, PINs, card numbers or one-time codes"
+        raise TEXT_MISLEADING(name=name, rule=rule)
+
+
+def is_fit_for_label(text: str) -> bool:
+    return is_harmless(text) and not asks_for_secret(text)
+
+
+def asks_for_secret(text: str) -> bool:
+    """Return whether a label asks for a password, a PIN, a card number or a one-time code."""
+    return any(_SECRET.search(_HONEST.sub(" ", form)) for form in folded_words(text))
+
+
+def require_other_name(settings: Settings, name: str, text: str | None) -> None:
+    """Raise ``text.misleading`` for a sender name that contains the name of this installation."""
+    own_names = settings.own_names
+    if text is not None and _find_words(_phrase_pattern(_spaced(own_names)), text):
+        rule = f"must not have the name of this installation in it: {' or '.join(own_names)}"
+        raise TEXT_MISLEADING(name=name, rule=rule)
+
+
+def suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
+    """Return the words in these texts that an operator should look at, or ``None``.
+
+    A single word proves nothing, so such texts are accepted.
+    """
+    patterns = (_SUSPICIOUS, _phrase_pattern(_spaced(settings.own_names)))
+    words = [
+        word for text in texts if text for each in patterns for word in _find_words(each, text)
+    ]
+    return list(dict.fromkeys(words)) or None
+
+
+def _spaced(names: Iterable[str]) -> list[str]:
+    """Return the names as phrases that may have a space between any two letters."""
+    return [" ".join(folded_words(each)[0].replace(" ", "")) for each in names]
+
+
+def _find_words(pattern: re.Pattern[str], text: str) -> list[str]:
+    forms = folded_words(text)
+    return list(dict.fromkeys(match[0] for form in forms for match in pattern.finditer(form)))
+
+
+def _phrase_pattern(phrases: Iterable[str]) -> re.Pattern[str]:
+    parts = (re.escape(each).replace(r"\*", r"\w*").replace(r"\ ", " ?") for each in phrases)
+    return re.compile(rf"\b(?:{'|'.join(parts)})\b")
+
+
+_SECRET = _phrase_pattern(_PHRASES["secrets"])
+_HONEST = _phrase_pattern(_PHRASES["honest"])
+_SUSPICIOUS = _phrase_pattern(_PHRASES["secrets"] + _PHRASES["suspicious"])

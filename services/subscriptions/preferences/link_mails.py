@@ -1,0 +1,113 @@
+"""Mails the link that opens a reader's preferences.
+
+Each mail of a list has a trace id, and people forward mails. Therefore a trace id only gives access
+to that list. For the owner's other lists, a person needs a new link to their address. Only the
+worker looks up whether the owner's lists know the address. Therefore neither the answer to the
+request nor its duration reveals this.
+"""
+
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+
+from integrations.mail.port import Mailer
+from models import AccountMail, MailingList, Subscription, User
+from services.accounts import account_mails, mailed_tokens, unsolicited_mail
+from services.accounts.account_mails import MailKind, mail_kind, render
+from services.accounts.mailed_tokens import Purpose
+from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.transitions import complete_job
+from services.subscriptions import page_urls
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+
+def request_link(
+    uow: UnitOfWork, mailing_list: MailingList, email: str, *, language: str, source: bytes | None
+) -> None:
+    """Enqueue the mail of the link to this normalised address.
+
+    The worker mails the link if the list's owner knows the address. No mail is enqueued to an
+    address that has reached its limit of such mails.
+    """
+    if account_mails.got_enough(uow, MailKind.PREFERENCES, email):
+        return
+    mail = AccountMail(
+        kind=MailKind.PREFERENCES,
+        email=email,
+        list_id=mailing_list.id,
+        language=language,
+        source_digest=source,
+    )
+    uow.session.add(mail)
+    uow.session.flush()
+    enqueue_job(
+        uow,
+        MAIL_PREFERENCES,
+        user_id=None,
+        # Many requests for one list delay only the mails of that list's owner.
+        on_behalf_of=mailing_list.user_id,
+        subject_id=mail.id,
+    )
+
+
+def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
+    """Mail the link, unless the owner of the list doesn't know the address."""
+    mail = None
+    with resources.unit_of_work() as uow:
+        request = uow.session.get(AccountMail, lease.subject_id)
+        recipient = None if request is None else _find_recipient(uow, request)
+        if request and recipient and account_mails.admit(uow, request, request.email):
+            secret = mailed_tokens.make(
+                uow,
+                Purpose.OPEN_PREFERENCES,
+                user_id=recipient.person.id,
+                list_id=recipient.mailing_list.id,
+                email=recipient.person.email,
+            )
+            mail = render(
+                "preferences",
+                language=recipient.language or request.language,
+                to=recipient.person.email,
+                key=f"job-{lease.job_id}",
+                sender_name=recipient.mailing_list.sender_name,
+                title=unsolicited_mail.quoted(recipient.mailing_list.title),
+                url=page_urls.preferences_url(resources.settings, secret),
+            )
+    if mail is not None:
+        mailer.send(mail)
+    with resources.unit_of_work() as uow:
+        request = uow.session.get(AccountMail, lease.subject_id)
+        if request is not None and mail is not None:
+            request.sent_at = func.now()
+        complete_job(uow, lease, {"sent": mail is not None})
+
+
+MAIL_PREFERENCES = mail_kind("subscription.mail_preferences", mail_link)
+
+
+class _Recipient(NamedTuple):
+    """The person, the list of their request, and the language in which they subscribed."""
+
+    person: User
+    mailing_list: MailingList
+    language: str | None
+
+
+def _find_recipient(uow: UnitOfWork, request: AccountMail) -> _Recipient | None:
+    """Return the recipient, or ``None`` if the owner of the list has no record of the person."""
+    person = uow.session.scalar(select(User).where(User.email == request.email))
+    mailing_list = uow.session.get(MailingList, request.list_id)
+    if person is None or person.erased_at is not None or mailing_list is None:
+        return None
+    query = (
+        select(Subscription.language)
+        .join(MailingList, MailingList.id == Subscription.list_id)
+        # A record without an address is the rest of an erased one.
+        .where(Subscription.user_id == person.id, Subscription.email.is_not(None))
+        .where(MailingList.user_id == mailing_list.user_id)
+        .order_by(Subscription.list_id != mailing_list.id, Subscription.id)
+    )
+    row = uow.session.execute(query.limit(1)).first()
+    return None if row is None else _Recipient(person, mailing_list, row.language)

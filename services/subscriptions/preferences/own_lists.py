@@ -1,0 +1,87 @@
+"""The lists of one owner that a reader sees in their preferences."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from core.errors import FieldProblem
+from core.errors.mailing import FIELD_VALUE, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND
+from models import MailingList, Subscription, SubscriptionStatus
+from services.subscriptions import fields
+from services.subscriptions.members import changes, members
+from services.subscriptions.members.changes import Actor
+from services.subscriptions.members.locks import lock_subscription
+from services.subscriptions.members.members import OwnSubscription
+from services.subscriptions.preferences.visits import Visit
+from storage.unit_of_work import UnitOfWork
+
+# The page shows at most this many lists. The file of known data has all of them.
+MAX_SHOWN_LISTS = 100
+MAX_NAME_CHARACTERS = 200
+# A person who left the list can't change their answers.
+ANSWERING = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)
+
+
+@dataclass(frozen=True)
+class OwnList:
+    """A list, with the person's subscription to it."""
+
+    mailing_list: MailingList
+    subscription: OwnSubscription
+
+
+def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
+    """Return the person's lists, the list of the visit first.
+
+    Lists whose owner removed the person are missing.
+    """
+    query = (
+        select(MailingList)
+        .join(Subscription, Subscription.list_id == MailingList.id)
+        .where(MailingList.user_id == visit.owner_id, Subscription.user_id == visit.person.id)
+        .where(Subscription.status != SubscriptionStatus.REMOVED)
+        .order_by(MailingList.id != visit.mailing_list.id, MailingList.title, MailingList.id)
+        .limit(MAX_SHOWN_LISTS)
+    )
+    mailing_lists = uow.session.scalars(query).all()
+    return [OwnList(each, members.read(uow, each, visit.person)) for each in mailing_lists]
+
+
+def find_list(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:
+    """Return one of the person's lists, with their record; raises ``list.not_found``."""
+    mailing_list = uow.session.get(MailingList, list_id)
+    record = changes.find(uow, list_id, visit.person.id)
+    is_own = mailing_list is not None and mailing_list.user_id == visit.owner_id
+    if mailing_list is None or record is None or not is_own:
+        raise LIST_NOT_FOUND()
+    return mailing_list, record
+
+
+def change_answers(
+    uow: UnitOfWork,
+    visit: Visit,
+    list_id: int,
+    actor: Actor,
+    *,
+    name: str,
+    values: Mapping[str, str],
+) -> None:
+    """Set the name and these public fields; an empty text removes a value.
+
+    Raises ``list.not_found``, ``subscription.not_found``, ``list.busy``, and ``field.value`` for a
+    field or the name.
+    """
+    mailing_list, _ = find_list(uow, visit, list_id)
+    locked = lock_subscription(uow, mailing_list, visit.person)
+    record = None if locked is None else locked.record
+    if record is None or record.status not in ANSWERING:
+        raise SUBSCRIPTION_NOT_FOUND()
+    if len(name) > MAX_NAME_CHARACTERS:
+        problem = FieldProblem(
+            "body.name", FIELD_VALUE.code, f"has at most {MAX_NAME_CHARACTERS} characters"
+        )
+        raise FIELD_VALUE(rules=f"body.name: {problem.message}", problems=(problem,))
+    public = fields.own(uow, mailing_list.user_id).public()
+    after = fields.merged(record.fields, public.read(values, is_text=True))
+    changes.change(uow, record, "edited", actor, name=name.strip() or None, fields=after)

@@ -1,0 +1,97 @@
+"""Visits, during which a person's browser shows their preferences at the lists of one owner.
+
+A mailed link begins a visit, which lasts an hour. A visit needs no login.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from sqlalchemy import func
+
+from core.errors import DomainError
+from core.errors.people import PREFERENCES_LINK_INVALID, PREFERENCES_LINK_USED, VISIT_OVER
+from models import MailedLink, MailingList, User
+from services.accounts import accounts, mailed_tokens
+from services.accounts.mailed_tokens import Purpose
+from services.subscriptions import lists
+from storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A visit by a person to the lists of one owner.
+
+    Attributes:
+        mailing_list: the list whose mail led the person to the request for the link.
+    """
+
+    person: User
+    mailing_list: MailingList
+
+    @property
+    def owner_id(self) -> int:
+        return self.mailing_list.user_id
+
+
+def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
+    """Return the mailed link, and leave it unused.
+
+    Raises ``preferences_link.invalid``, ``preferences_link.used``.
+    """
+    link = mailed_tokens.read(
+        uow, Purpose.OPEN_PREFERENCES, secret, invalid=PREFERENCES_LINK_INVALID
+    )
+    if link.used_at is not None:
+        raise PREFERENCES_LINK_USED()
+    if _find_person(uow, link) is None:
+        raise PREFERENCES_LINK_INVALID()
+    return link
+
+
+def begin_visit(uow: UnitOfWork, secret: str) -> str:
+    """Use the mailed link, and return the secret of the visit.
+
+    Raises the errors of ``read_link``.
+    """
+    link = read_link(uow, secret)
+    mailed_tokens.use(uow, link, used=PREFERENCES_LINK_USED)
+    return mailed_tokens.make(
+        uow,
+        Purpose.VISIT_PREFERENCES,
+        user_id=link.user_id,
+        list_id=link.list_id,
+        email=link.email,
+    )
+
+
+def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
+    """Return the visit that has this secret; raises ``visit.over``."""
+    link = _read_visit_link(uow, secret)
+    assert link.list_id is not None
+    person = _find_person(uow, link)
+    if person is None:
+        raise VISIT_OVER()
+    return Visit(person, lists.get(uow, link.list_id, archived=True))
+
+
+def end_visit(uow: UnitOfWork, secret: str | None) -> None:
+    """End the visit that has this secret, if it isn't over yet."""
+    with suppress(DomainError):
+        _read_visit_link(uow, secret).used_at = func.now()
+
+
+def _find_person(uow: UnitOfWork, link: MailedLink) -> User | None:
+    """Return the person who got the link, if they still have the same address."""
+    assert link.user_id is not None
+    person = accounts.find(uow, link.user_id)
+    return person if person is not None and person.email == link.email else None
+
+
+def _read_visit_link(uow: UnitOfWork, secret: str | None) -> MailedLink:
+    """Return the stored secret of the visit; raises ``visit.over``."""
+    if not secret:
+        raise VISIT_OVER()
+    link = mailed_tokens.read(uow, Purpose.VISIT_PREFERENCES, secret, invalid=VISIT_OVER)
+    if link.used_at is not None:
+        raise VISIT_OVER()
+    return link

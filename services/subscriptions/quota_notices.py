@@ -1,0 +1,45 @@
+"""Mails owners whose lists have more members than their plan allows."""
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from sqlalchemy import exists, func, select, text
+
+from core.settings.notations import PlanQuota
+from models import AccountMail, MailingList, User, active_count
+from services.access import quotas
+from services.accounts import account_mails
+from services.accounts.account_mails import MailKind
+from storage.unit_of_work import UnitOfWork
+
+MIN_NOTICE_INTERVAL = timedelta(days=1)
+# Without the lock, two concurrent transactions could both mail the same owner.
+_LOCK_NOTICES = text("SELECT pg_advisory_xact_lock(hashtext('quota.notice'), 0)")
+
+
+def notify_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
+    """Mail the owners of these lists who exceed their quota of members.
+
+    An owner gets at most one such mail per ``MIN_NOTICE_INTERVAL``.
+    """
+    if not list_ids:
+        return
+    owners = select(MailingList.user_id).where(MailingList.id.in_(list_ids))
+    has_notice = exists().where(
+        AccountMail.user_id == User.id,
+        AccountMail.kind == MailKind.MEMBERS_OVER_QUOTA,
+        AccountMail.created_at > func.now() - MIN_NOTICE_INTERVAL,
+    )
+    query = (
+        select(User, func.sum(active_count(MailingList.id)))
+        .join(MailingList, MailingList.user_id == User.id)
+        .where(User.id.in_(owners), MailingList.archived_at.is_(None), ~has_notice)
+        .group_by(User.id)
+        .order_by(User.id)
+    )
+    uow.session.execute(_LOCK_NOTICES)
+    for owner, members in uow.session.execute(query):
+        limit = quotas.limit_of(uow.settings, owner.plan, PlanQuota.MEMBERS)
+        if limit is not None and members > limit:
+            detail = f"{members} members, and your plan has room for {limit}"
+            account_mails.mail_person(uow, MailKind.MEMBERS_OVER_QUOTA, owner, detail)

@@ -1,0 +1,43 @@
+"""What an operator can do about an error of the object storage."""
+
+import re
+from collections.abc import Mapping
+
+from minio.error import S3Error
+
+from core.settings.given_settings import variable_of
+
+_REGION = variable_of("s3_region")
+# AWS uses the first two codes for a signature with a wrong region. A redirect has the right host.
+_WRONG_REGION = {
+    "AuthorizationHeaderMalformed",
+    "BadRequest",
+    "IllegalLocationConstraintException",
+    "PermanentRedirect",
+    "Redirect",
+    "TemporaryRedirect",
+}
+_ADVICE: Mapping[str, str] = dict.fromkeys(_WRONG_REGION, f"check {_REGION}") | {
+    "NoSuchBucket": f"check {variable_of('s3_bucket')}, or make the bucket with pressroom bucket",
+    "InvalidAccessKeyId": f"check {variable_of('s3_access_key')}",
+    "SignatureDoesNotMatch": f"check {variable_of('s3_secret_key')}",
+    "ExpiredToken": "the temporary keys have expired",
+}
+_EXPECTED = re.compile(r"expecting '([\w-]+)'")
+
+
+def explain_error(error: S3Error) -> str:
+    """Return the error's code, with advice for an operator."""
+    code = str(error.code)
+    if code in _WRONG_REGION:
+        region = error.response.headers.get("x-amz-bucket-region")
+        if not region and (match := _EXPECTED.search(error.message or "")):
+            region = match[1]
+        if region:
+            return f"{code}; set {_REGION} to {region}"
+    return add_advice(code)
+
+
+def add_advice(code: str) -> str:
+    """Return the code of an error, followed by advice if there is any."""
+    return f"{code}; {_ADVICE[code]}" if code in _ADVICE else code
