@@ -26,8 +26,8 @@ from api.pages import PAGES, READER_PAGES
 from api.routes import ROUTERS
 from api.state import State, state_of
 from api.waiting import waiters
+from api.waiting.event_streams import StreamCounter
 from api.waiting.queue_ages import QueueAges
-from api.waiting.streams import StreamCounter
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters
 from api.waiting.worker_calls import WorkerCalls

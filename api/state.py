@@ -12,8 +12,8 @@ from api.browsers import Cookies
 from api.health import Drain, Figures, Readiness
 from api.limits.bulkheads import NAMES_BY_CALLER, RECORDS
 from api.limits.rate_limits import RateLimiter
+from api.waiting.event_streams import StreamCounter
 from api.waiting.queue_ages import QueueAges
-from api.waiting.streams import StreamCounter
 from api.waiting.subscriber import Subscriber
 from api.waiting.waiters import Waiters
 from api.waiting.worker_calls import WorkerCalls

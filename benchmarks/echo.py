@@ -26,8 +26,8 @@ from services.access.caller import Caller
 from services.jobs.kinds import register_request_kind
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
-from workers.main import run
-from workers.serving import serving
+from workers.main import run_worker
+from workers.serving import plan_serving
 
 BARE_QUEUE = "benchmark.bare"
 THREADS = 16
@@ -77,7 +77,7 @@ def main(role: str, *words: str) -> None:
         app.router.routes.insert(0, app.router.routes.pop())
         uvicorn.run(app, host="127.0.0.1", port=int(words[0]), log_config=None)
     elif role == "worker":
-        run(serving([Queue.REQUEST], THREADS))
+        run_worker(plan_serving([Queue.REQUEST], THREADS))
     else:
         options = ["--pool=threads", f"--concurrency={THREADS}", "--loglevel=WARNING"]
         app = bare_app(settings)

@@ -50,7 +50,7 @@ def filled_list(stack: Stack, owner: Owner, alone: connection) -> tuple[int, flo
         ]
         tag_ids = tags.tag_ids_of(uow, made[0], ("rare", "common"), make=True)
         kind = FieldType.TEXT
-        city = fields.create(uow, owner.user_id, type=kind, key="city", label="City")
+        city = fields.create_field(uow, owner.user_id, type=kind, key="city", label="City")
         field_id = str(city.id)
     values = (made, OTHERS, tag_ids["rare"], tag_ids["common"], field_id, field_id)
     with alone.cursor() as running:

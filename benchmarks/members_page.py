@@ -190,7 +190,7 @@ class _Bench:
             caller = Caller(self.owner.user_id, EVERYTHING_OF_A_USER, unrestricted=True)
             used = self.stack.resources.database
             database = _Noting(used.engine, used.connections, running=self.alone)
-            member_pages.page(database, caller, self.list_id, page.filters, asked)
+            member_pages.read_member_page(database, caller, self.list_id, page.filters, asked)
             return database.sent
         return self._statements_of_search(page.filter, asked)
 

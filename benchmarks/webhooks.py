@@ -37,14 +37,14 @@ from services.webhooks.webhook_endpoints import EndpointChange
 from tests.ports import free_port
 from tests.stack import Stack, eventually, plain_client
 from tests.subscribers import subscribe
-from workers.serving import serving
+from workers.serving import plan_serving
 
 ENDPOINTS = 8
 EVENTS_EACH = 300 if full_size() else 100
 MEMBERS = 20
 MIN_TIMES = 0.5
 CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
-QUEUE_LIMIT = serving([Queue.WEBHOOKS]).limits[Queue.WEBHOOKS]
+QUEUE_LIMIT = plan_serving([Queue.WEBHOOKS]).limits[Queue.WEBHOOKS]
 _OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 _UNFINISHED = """
     SELECT FROM webhook_deliveries WHERE status = 'pending'

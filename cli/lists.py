@@ -135,6 +135,6 @@ def trace(list_name: ListName, email: Email, as_json: Json = False) -> None:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_by_email(uow, email)
         made = Trace(mailing_list.id, person.id, traces.new_delivery(uow))
-        trace_id = traces.make(resources.keyring, made)
+        trace_id = traces.make_trace_id(resources.keyring, made)
         url = page_urls.unsubscribe_url(resources.settings, trace_id)
     show({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)

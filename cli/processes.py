@@ -128,17 +128,17 @@ def worker(
     from cli.connection import database_errors, use_running_stack
     from core.settings.process_settings import load_worker_settings
     from storage.database import require_time_limits
-    from workers.main import run
-    from workers.serving import QueuesDontMix, serving
+    from workers.main import run_worker
+    from workers.serving import QueuesDontMix, plan_serving
 
     try:
-        serves = serving(queue, concurrency)
+        serves = plan_serving(queue, concurrency)
     except QueuesDontMix as error:
         raise typer.BadParameter(str(error), param_hint="--queue") from None
     use_running_stack()
     with database_errors():
         require_time_limits(load_worker_settings(queue))
-    run(serves)
+    run_worker(serves)
 
 
 def flower(
@@ -153,10 +153,10 @@ def flower(
     """Run Flower, the page that shows workers and tasks. It asks for a password."""
     from core.settings import read_settings
     from core.settings.store_settings import FlowerSettings
-    from workers.flower_server import run
+    from workers.flower_server import run_flower
 
     names = host_name or ()
-    run(read_settings(FlowerSettings), host, port, names, shows_periodic=periodic)
+    run_flower(read_settings(FlowerSettings), host, port, names, shows_periodic=periodic)
 
 
 def migrate(

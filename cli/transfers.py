@@ -137,7 +137,7 @@ def export_list(
         target = output or Path(f"{mailing_list.slug}-{kind}.csv.gz")
         result = result_of(job)
         with resources.unit_of_work() as uow:
-            export, _ = exports.get_finished(uow, result["export_id"])
+            export, _ = exports.get_finished_export(uow, result["export_id"])
         with written(target) as out:
             out.writelines(exports.open_file(resources, export).stream())
     show({"job_id": job.id, "file": str(target), "rows": result["rows"]}, as_json=as_json)

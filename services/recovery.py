@@ -87,10 +87,10 @@ def change_address(
     person, email = registration.prove_address(uow, secret, caller)
     erase_occupying_record(uow, person, email, erases=erases)
     opt_outs.keep_for_address(uow, person, email)
-    registration.move(uow, person, email, caller, shown=shown)
+    registration.change_address(uow, person, email, caller, shown=shown)
     unsubscribe.follow_all(uow, person.id)
     if shown:
-        member_addresses.begin(uow, person.id)
+        member_addresses.schedule_address_change(uow, person.id)
     return person
 
 
@@ -143,7 +143,7 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
     # A stranger may have subscribed the address since the change. They must not block the undo.
     erase_occupying_record(uow, person, email)
-    registration.move_back(uow, person, email, since=changed_at, password_hash=password_hash)
+    registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
     # Otherwise the password reset would ask the person for a factor that the intruder added.
     own_factors.remove_later(uow, person.id, changed_at)
     grants.revoke_all(uow, person.id)

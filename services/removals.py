@@ -15,7 +15,7 @@ from models import ObjectRemoval
 from services.jobs import maintenance
 from services.jobs.maintenance import register_maintenance
 from storage.objects import ObjectsKept
-from storage.parts import remove_all
+from storage.parts import remove_prefix
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -86,7 +86,7 @@ def _remove(resources: Resources, batch: Collection[ObjectRemoval]) -> dict[str,
     for each in batch:
         if each.is_folder:
             try:
-                remove_all(resources.objects, each.key.removesuffix("/"))
+                remove_prefix(resources.objects, each.key.removesuffix("/"))
             except ObjectsKept as error:
                 kept[each.key] = str(error)
     return kept

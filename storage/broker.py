@@ -1,7 +1,7 @@
-"""The one sender of tasks: a bare Celery producer, which knows queues but no task's code.
+"""Sends tasks to the broker, with a Celery producer that doesn't load the code of the tasks.
 
-Messages are ids, sent again by whoever misses what they cause. A broker only has to deliver most of
-them soon, and to say how many of a queue wait.
+A message contains only an id, and the sweep sends lost messages again. The broker therefore only
+has to deliver most messages soon, and to count the messages of a queue.
 """
 
 import ssl
@@ -85,7 +85,7 @@ def _reached_at(url: str) -> dict[str, Any]:
 
 
 class Broker:
-    """Sends messages, and counts those that wait."""
+    """Sends messages, and counts the waiting messages of a queue."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._app = celery_app(settings)
@@ -95,9 +95,9 @@ class Broker:
     def send(
         self, task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str | None = None
     ) -> bool:
-        """Put one message on the queue; ``False`` when the broker can't take it now.
+        """Put one message on the queue; return false if the broker can't take it now.
 
-        No work is lost by a ``False``: the sweep sends it again.
+        Then no work is lost, because the sweep sends the message again.
         """
 
         def put() -> object:
@@ -114,24 +114,24 @@ class Broker:
                     retry=False,
                 )
 
-        about: SpanAttributes = {"messaging.destination.name": queue_name(queue)}
-        with spans.step_span(f"send {task}", "producer", about):
+        attributes: SpanAttributes = {"messaging.destination.name": queue_name(queue)}
+        with spans.step_span(f"send {task}", "producer", attributes):
             return self._breaker.attempt("broker.send_failed", put, task=task) is not None
 
     def waiting(self, queue: Queue) -> int | None:
-        """How many messages of the queue no worker has taken; ``None`` while the broker is away."""
+        """Return the number of messages in the queue; ``None`` while the broker is unreachable."""
         return self._breaker.attempt("broker.not_asked", partial(self._count, queue), queue=queue)
 
     def _count(self, queue: Queue) -> int:
-        asked: BrokerQueue = self._app.amqp.queues[queue_name(queue)]
+        broker_queue: BrokerQueue = self._app.amqp.queues[queue_name(queue)]
         with self._app.pool.acquire(block=True) as connection, _closed_by_failure(connection):
 
-            def ask() -> int:
-                # It makes the queue unless it is there.
-                declared = asked(connection.default_channel).queue_declare()
+            def count_messages() -> int:
+                # This creates the queue if it doesn't exist.
+                declared = broker_queue(connection.default_channel).queue_declare()
                 return int(declared.message_count)
 
-            count: int = connection.ensure(connection, ask, max_retries=0)()
+            count: int = connection.ensure(connection, count_messages, max_retries=0)()
             return count
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class Broker:
 
 @contextmanager
 def _closed_by_failure(connection: Connection) -> Iterator[None]:
-    """Close it if it fails: a late answer would be taken for that to the next question."""
+    """Close a connection that fails, because a late reply could be taken for the next one."""
     try:
         yield
     except OperationalError:

@@ -16,7 +16,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from core.counters.store_metrics import CONNECTION_LIMIT, CONNECTIONS_IN_USE, note_statement
 from core.settings.store_settings import DatabaseSettings
 from core.telemetry.statement_spans import statement_span
-from storage.connections import ConnectionPool, DiscreetCursor
+from storage.connection_pool import ConnectionPool
+from storage.discreet_cursor import DiscreetCursor
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, sessionmaker

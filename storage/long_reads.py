@@ -1,9 +1,10 @@
-"""Reads that take minutes, from one view of the database: on a replica, where there is one.
+"""Reads that take minutes and see one snapshot of the database, on a replica if there is one.
 
-There they cost the primary nothing, and their snapshot keeps none of its dead rows. A replica may
-be late, and ends a read that stands in the way of what it has to replay. A read begins once the
-replica has replayed all that the primary had committed, and the primary does one that failed there
-twice.
+On a replica, a long read costs the primary nothing, and its snapshot keeps no dead rows there.
+
+A replica can be late. A read therefore starts after the replica has replayed all transactions that
+were committed on the primary. A replica also ends a read that blocks the replay. A read that failed
+twice on the replica runs on the primary.
 """
 
 import time
@@ -22,13 +23,13 @@ log = get_logger(__name__)
 
 FAILURES_OF_REPLICA = 2
 _MAX_IDLE = "5min"
-_ASK_EVERY_SECONDS = 0.1
-# The last position in the log that a client may have heard of as committed.
+_POLL_SECONDS = 0.1
+# The log of the primary up to here contains every transaction that a client knows as committed.
 _POSITION = text(
     "SELECT CAST(pg_current_wal_lsn() AS text) AS position, system_identifier AS system"
     " FROM pg_control_system()"
 )
-# A replica that was promoted, or one of another database, has other rows.
+# A promoted replica, or a replica of another database, has different rows.
 _HAS_REPLAYED = text(
     "SELECT pg_is_in_recovery() AND system_identifier = :system,"
     " pg_last_wal_replay_lsn() >= CAST(:position AS pg_lsn) FROM pg_control_system()"
@@ -36,55 +37,54 @@ _HAS_REPLAYED = text(
 
 
 class ReplicaFailed(TransientError):
-    """The replica ended a read before its end."""
+    """The replica ended a read early."""
 
 
 @dataclass(frozen=True)
 class LongReads:
-    """Reads from the primary or, where there is one, from its streaming replica.
-
-    Attributes:
-        max_wait: for how long a read waits for a replica that is late.
-    """
+    """Reads from the primary or from its streaming replica."""
 
     primary: Engine
     replica: Engine | None = None
+    # A read waits at most this long for a late replica.
     max_wait: timedelta = timedelta(seconds=10)
 
     @contextmanager
     def view(self, max_time: timedelta, *, failures: int) -> Iterator[Connection]:
-        """Yield one view of all that was committed before, in a transaction that writes nothing.
+        """Yield a read-only transaction with a snapshot of all committed data.
 
-        ``failures`` is how often the same read has failed. Raises ``ReplicaFailed``: the read must
-        begin again.
+        Raises ``ReplicaFailed`` if the read must start again.
+
+        Args:
+            failures: the number of times that the same read has failed.
         """
         replica = self.replica
         if replica is None or failures >= FAILURES_OF_REPLICA or not self._is_useful(replica):
-            with view_of(self.primary, max_time) as reading:
-                yield reading
+            with open_snapshot(self.primary, max_time) as snapshot:
+                yield snapshot
             return
         try:
-            with view_of(replica, max_time) as reading:
-                yield reading
+            with open_snapshot(replica, max_time) as snapshot:
+                yield snapshot
         except DBAPIError as error:
             log.warning("replica.failed", reason=type(error.orig).__name__, failures=failures + 1)
             raise ReplicaFailed("The replica of the database ended a read.") from error
 
     def _is_useful(self, replica: Engine) -> bool:
-        """Return whether the replica has caught up with the primary, after waiting a little."""
+        """Wait for the replica to catch up with the primary; return whether it has."""
         with self.primary.connect() as primary:
-            reached = primary.execute(_POSITION).one()._asdict()
-        ends = time.monotonic() + self.max_wait.total_seconds()
+            position = primary.execute(_POSITION).one()._asdict()
+        deadline = time.monotonic() + self.max_wait.total_seconds()
         try:
-            with replica.execution_options(isolation_level="AUTOCOMMIT").connect() as asking:
-                while time.monotonic() < ends:
-                    is_replica, has_replayed = asking.execute(_HAS_REPLAYED, reached).one()
+            with replica.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+                while time.monotonic() < deadline:
+                    is_replica, has_replayed = connection.execute(_HAS_REPLAYED, position).one()
                     if not is_replica:
                         log.warning("replica.passed_over", reason="it is no replica of ours")
                         return False
                     if has_replayed:
                         return True
-                    time.sleep(_ASK_EVERY_SECONDS)
+                    time.sleep(_POLL_SECONDS)
                 log.warning("replica.late")
                 return False
         except DBAPIError as error:
@@ -93,12 +93,13 @@ class LongReads:
 
 
 @contextmanager
-def view_of(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
-    snapshot = engine.execution_options(isolation_level="REPEATABLE READ")
-    with snapshot.connect() as reading:
+def open_snapshot(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
+    """Yield a read-only transaction that sees one snapshot and may take ``max_time``."""
+    repeatable_read = engine.execution_options(isolation_level="REPEATABLE READ")
+    with repeatable_read.connect() as connection:
         # The default time limits are meant for the statements of a request.
-        longest = int(max_time.total_seconds() * 1000)
-        reading.execute(text(f"SET LOCAL statement_timeout = {longest}"))
-        reading.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{_MAX_IDLE}'"))
-        reading.execute(text("SET TRANSACTION READ ONLY"))
-        yield reading
+        milliseconds = int(max_time.total_seconds() * 1000)
+        connection.execute(text(f"SET LOCAL statement_timeout = {milliseconds}"))
+        connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{_MAX_IDLE}'"))
+        connection.execute(text("SET TRANSACTION READ ONLY"))
+        yield connection

@@ -1,8 +1,8 @@
-"""A file in object storage as numbered parts of one size.
+"""Encrypted files in object storage, stored as numbered parts of one size.
 
-It is written part by part, read from any offset, and never held whole in memory. A part is a row
-of blocks, each encrypted by itself, so that a few bytes can be read without the rest of their part.
-A block opens only at its own place in its own part.
+A file is written part by part, can be read from any offset, and is never in memory as a whole. A
+part consists of blocks. Each block is encrypted separately, so that a few bytes can be read without
+the rest of the part. A block can only be decrypted at its original place in its part.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def part_key(prefix: str, number: int) -> str:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """Reads parts of ``PART_BYTES`` each, the last one shorter."""
+    """A file whose parts have ``PART_BYTES`` each, except for a shorter last part."""
 
     objects: ObjectStore
     prefix: str
@@ -31,7 +31,10 @@ class StoredFile:
     key: bytes = field(repr=False)
 
     def read_at(self, offset: int, count: int, /) -> bytes:
-        """Up to ``count`` bytes from ``offset``; fewer at the end of a part or of the file."""
+        """Return up to ``count`` bytes from ``offset``.
+
+        Fewer bytes are returned at the end of a part or of the file.
+        """
         number, within = divmod(offset, PART_BYTES)
         count = min(count, PART_BYTES - within, self.size - offset)
         if count <= 0:
@@ -39,17 +42,17 @@ class StoredFile:
         return b"".join(self._read(number, within, count))
 
     def stream(self) -> Iterator[bytes]:
-        """The whole file in order.
+        """Yield the bytes of the file in order.
 
-        Raises ``ObjectMissing`` and, for bytes that differ from what was encrypted, ``Tampered``,
-        also after the first piece.
+        Raises ``ObjectMissing``, or ``Tampered`` if the stored bytes were changed. Both can also
+        happen after the first piece.
         """
         for offset in range(0, self.size, PART_BYTES):
-            number, length = offset // PART_BYTES, min(PART_BYTES, self.size - offset)
-            yield from self._read(number, 0, length)
+            length = min(PART_BYTES, self.size - offset)
+            yield from self._read(offset // PART_BYTES, 0, length)
 
     def _read(self, number: int, within: int, count: int) -> Iterator[bytes]:
-        """``count`` bytes of one part from ``within``, in pieces."""
+        """Yield ``count`` bytes of one part from the offset ``within``, in pieces."""
         name = part_key(self.prefix, number)
         part_length = min(PART_BYTES, self.size - number * PART_BYTES)
         first, skipped = divmod(within, BLOCK_BYTES)
@@ -57,15 +60,15 @@ class StoredFile:
         blocks = range(first, last + 1)
         lengths = [min(BLOCK_BYTES, part_length - block * BLOCK_BYTES) for block in blocks]
         sealed_length = sum(lengths) + len(lengths) * SEALED_BYTES_MORE
-        held = bytearray()
+        sealed_bytes = bytearray()
         offset = first * _SEALED_BLOCK_BYTES
         with closing(self.objects.stream(name, offset=offset, length=sealed_length)) as pieces:
             for block, length in zip(blocks, lengths, strict=True):
                 needed = length + SEALED_BYTES_MORE
-                while len(held) < needed and (piece := next(pieces, b"")):
-                    held += piece
-                plain = decrypt(bytes(held[:needed]), self.key, _context(name, block))
-                del held[:needed]
+                while len(sealed_bytes) < needed and (piece := next(pieces, b"")):
+                    sealed_bytes += piece
+                plain = decrypt(bytes(sealed_bytes[:needed]), self.key, _context(name, block))
+                del sealed_bytes[:needed]
                 yield plain[skipped : skipped + count]
                 count -= len(plain) - skipped
                 skipped = 0
@@ -76,44 +79,44 @@ def _context(part: str, block: int) -> str:
 
 
 class PartWriter:
-    """A writable file that stores its bytes a part at a time, encrypted under the key."""
+    """A writable file that encrypts and stores its bytes part by part."""
 
     def __init__(self, objects: ObjectStore, prefix: str, key: bytes) -> None:
         self.prefix = prefix
         self.size = 0
         self._objects = objects
         self._key = key
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def write(self, data: bytes) -> int:
-        self._held += data
-        while len(self._held) >= PART_BYTES:
+        self._buffer += data
+        while len(self._buffer) >= PART_BYTES:
             self._store(PART_BYTES)
         return len(data)
 
     def flush(self) -> None:
-        """Does nothing: compressors call it, and the last bytes wait for ``close``."""
+        """Do nothing, because ``close`` stores the last bytes. Compressors call this."""
 
     def close(self) -> None:
         """Store the bytes that are left."""
-        if self._held:
-            self._store(len(self._held))
+        if self._buffer:
+            self._store(len(self._buffer))
 
     def _store(self, count: int) -> None:
         name = part_key(self.prefix, self.size // PART_BYTES)
         sealed = b"".join(
             encrypt(
-                bytes(self._held[start : min(start + BLOCK_BYTES, count)]),
+                bytes(self._buffer[start : min(start + BLOCK_BYTES, count)]),
                 self._key,
                 _context(name, start // BLOCK_BYTES),
             )
             for start in range(0, count, BLOCK_BYTES)
         )
-        del self._held[:count]
+        del self._buffer[:count]
         self._objects.put(name, sealed, "application/octet-stream")
         self.size += count
 
 
-def remove_all(objects: ObjectStore, prefix: str) -> None:
+def remove_prefix(objects: ObjectStore, prefix: str) -> None:
     """Remove every object under the prefix."""
     objects.remove(*[stored.key for stored in objects.stored(f"{prefix}/")])

@@ -1,4 +1,4 @@
-"""Deletes of old rows in batches that read no more than the batch, and wait for no lock."""
+"""Deletes old rows in batches that read no more than the batch and wait for no lock."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -10,35 +10,38 @@ from models.declarative import Model
 from storage.unit_of_work import UnitOfWork
 
 
-def first(
+def select_first_places(
     model: type[Model],
     *conditions: ColumnElement[bool],
     order: Sequence[sa.SQLColumnExpression[Any]],
     limit: int,
 ) -> Select[Any]:
-    """The places of the first rows that fit. An index must have this order and these conditions."""
+    """Return a query for the places (``ctid``) of the first rows that meet the conditions.
+
+    An index must have this order and these conditions.
+    """
     rows = select(_place(model)).select_from(model).where(*conditions)
-    # A query of its own, inside a statement on the same table too.
+    # Without correlate(None), a statement on the same table would absorb this query.
     return rows.order_by(*order).limit(limit).correlate(None)
 
 
-def among(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
-    """The row is in one of these places."""
-    # A place is found without an index, and the array is made once, whatever the plan.
-    return _place(model) == sa.any_(func.array(places.scalar_subquery()))
-
-
-def purge(
+def delete_rows(
     uow: UnitOfWork, model: type[Model], places: Select[Any], *conditions: ColumnElement[bool]
 ) -> int:
-    """Delete the rows in these places that also fit the conditions; how many they were.
+    """Delete the rows in these places that also meet the conditions; return their number.
 
     Rows that other transactions have locked stay.
     """
-    free = places.with_for_update(skip_locked=True)
+    unlocked_places = places.with_for_update(skip_locked=True)
     table = cast("Table", model.__table__)
-    statement = sa.delete(table).where(among(model, free), *conditions)
+    statement = sa.delete(table).where(is_in_places(model, unlocked_places), *conditions)
     return len(uow.session.execute(statement.returning(literal_column("1"))).all())
+
+
+def is_in_places(model: type[Model], places: Select[Any]) -> ColumnElement[bool]:
+    """The condition that the row is in one of these places."""
+    # Postgres finds a place without an index. With any plan, it builds the array only once.
+    return _place(model) == sa.any_(func.array(places.scalar_subquery()))
 
 
 def _place(model: type[Model]) -> ColumnElement[Any]:

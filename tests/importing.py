@@ -109,7 +109,7 @@ class Importing:
     def remove(self, list_id: int, address: str) -> None:
         """As the list's owner does."""
         with self.person(list_id, address) as (uow, of, person):
-            members.remove(uow, of, person.id, Actor(ActorKind.OWNER, Via.LOGIN))
+            members.remove_member(uow, of, person.id, Actor(ActorKind.OWNER, Via.LOGIN))
 
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:
@@ -164,7 +164,7 @@ class Importing:
                 assert isinstance(job_id, int)
                 lease = self.claim(job_id)
                 if lease is not None:
-                    self._run(unsubscribe.follow, lease)
+                    self._run(unsubscribe.follow_opt_outs, lease)
 
     def _run(self, run: JobWork, lease: Lease) -> None:
         """Take all turns that must be in this process."""

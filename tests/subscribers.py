@@ -81,5 +81,5 @@ def subscribe(stack: Stack, list_id: int) -> Subscriber:
     # Without HTTP, which takes its time lest it tell who subscribes.
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
-        sign_up.request(uow, mailing_list, email, _STRANGER)
+        sign_up.request_subscription(uow, mailing_list, email, _STRANGER)
         return Subscriber(stack, list_id, accounts.get_by_email(uow, email).id, email)

@@ -1,8 +1,8 @@
-"""The alive file: a worker touches it while its event loop turns and its broker answers.
+"""The alive file, which a worker touches while its event loop turns and its broker responds.
 
-It says nothing of other servers, nor of how busy the queue is: a worker whose threads are all in
-long work is alive. A worker that is stopped, whose loop hangs, or that has lost its broker lets the
-file get old, and whoever supervises it starts another one.
+If the worker is suspended, its loop hangs, or its broker is lost, the file gets old. The supervisor
+then starts another worker. The file doesn't depend on other servers or on the load: a worker whose
+threads are all busy with long work is alive.
 """
 
 import threading
@@ -17,16 +17,16 @@ from core.settings import Settings
 from storage.broker import Broker
 
 TOUCH_EVERY_SECONDS = 1.0
-# A fetch of the next message is answered after a second, with a message or without.
+# The broker responds to a fetch within a second, even without a message.
 MAX_SILENCE_SECONDS = 10.0
 
 _stopping = threading.Event()
 _started = threading.Event()
-# The time of the last turn of the event loop in which no fetch was overdue.
+# The time at which the event loop last turned without an overdue fetch.
 _last_turn = [0.0]
 
 
-def connect(app: Celery, settings: Settings) -> None:
+def maintain_alive_file(app: Celery, settings: Settings) -> None:
     if settings.alive_file is not None:
         app.steps["consumer"].add(LoopStep)
         app.pressroom_settings = settings
@@ -34,7 +34,7 @@ def connect(app: Celery, settings: Settings) -> None:
 
 
 class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Notes the turns of the event loop for as long as the consumer is connected."""
+    """Notes the turns of the event loop while the consumer is connected."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
@@ -50,7 +50,7 @@ class LoopStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 def _note_turn(consumer: Any) -> None:
-    """Note a turn in which the broker owes no answer. A queue without room is owed none."""
+    """Note the turn, unless a fetch is overdue. A queue without room doesn't fetch."""
     now = time.monotonic()
     channels = consumer.connection.transport.cycle._channels
     fetching = [each for each in channels if each._in_poll and each.qos.can_consume()]
@@ -63,8 +63,8 @@ def _touch(settings: Settings) -> None:
     assert path is not None
     broker = Broker(settings)
     while True:
-        # A worker that is told to end is alive until it has ended its jobs.
-        turns = time.monotonic() - _last_turn[0] < MAX_SILENCE_SECONDS
-        if (_stopping.is_set() or turns) and broker.waiting(Queue.MAINTENANCE) is not None:
+        # A stopping worker is alive until it has finished its jobs.
+        is_turning = time.monotonic() - _last_turn[0] < MAX_SILENCE_SECONDS
+        if (_stopping.is_set() or is_turning) and broker.waiting(Queue.MAINTENANCE) is not None:
             path.touch()
         time.sleep(TOUCH_EVERY_SECONDS)

@@ -1,4 +1,4 @@
-"""The state of a worker process."""
+"""The resources and the unfinished work of a worker process."""
 
 import os
 from threading import Lock
@@ -11,20 +11,20 @@ from storage.resources import open_resources
 from workers.held_work import HeldWork
 from workers.serving import Pool, Serving
 
-# Queues of request-only work alone, none of which asks the database.
+# Queues with request-only work, which doesn't use the database.
 _WITHOUT_JOBS = {Queue.REQUEST, Queue.PHOTOS}
 
 
 class WorkerContext:
-    """The context of a process, shared by its threads. Nothing connects or starts before its first
-    use.
-    """
+    """The context of a process, which its threads share. Nothing connects before its first use."""
 
     def __init__(self, settings: Settings, serves: Serving) -> None:
         self.settings = settings
         self.serves = serves
         self.resources = open_resources(
-            settings, concurrency=connections(serves), name=f"worker-{'-'.join(serves.limits)}"
+            settings,
+            concurrency=count_connections(serves),
+            name=f"worker-{'-'.join(serves.limits)}",
         )
         self.resources.open_all()
         self.request_work = RequestWork(self.resources.redis)
@@ -32,10 +32,11 @@ class WorkerContext:
         self.held = HeldWork()
 
 
-def connections(serves: Serving) -> int:
-    """The most that a process has to the database: each job's work and its heartbeat have one.
+def count_connections(serves: Serving) -> int:
+    """Return how many connections to the database a process has at most.
 
-    A process of a pool has another, for an import that adds two chunks of members at a time.
+    Each job needs one connection for its work and one for its heartbeat. A process of a pool has
+    one more, for an import that adds two chunks of members at the same time.
     """
     if serves.pool is Pool.PREFORK:
         return 3
@@ -44,7 +45,7 @@ def connections(serves: Serving) -> int:
 
 
 class ProcessContext:
-    """Gives each process its own context, made at the first use and so after any fork."""
+    """Creates a context per process, at the first use and therefore after any fork."""
 
     def __init__(self, settings: Settings, serves: Serving) -> None:
         self.serves = serves

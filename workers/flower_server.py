@@ -1,4 +1,4 @@
-"""Flower: a page for operators that shows every worker and task."""
+"""Runs Flower, which shows every worker and task to operators."""
 
 import signal
 from collections.abc import Collection
@@ -18,21 +18,27 @@ from core.process.garbage_collection import end_start
 from core.settings import SettingsError
 from core.settings.store_settings import FlowerSettings
 from storage.broker import celery_app
-from workers.task_queues import queues_of_tasks
+from workers.task_queues import list_task_queues
+
+_STATIC = Path(flower.__file__).parent / "static"
+_SCROLLING_OPTION = "scrollX: true,"
+_STYLE = """
+.workers-table-card, .tasks-table-card { overflow-x: auto; }
+"""
 
 
 class _ReadableFlower(Flower):  # type: ignore[misc]
-    """Flower with straight tables, that may answer to some host names alone.
+    """Flower with aligned tables, and with a bound on the host names to which it responds.
 
-    A foreign page may give its own host name our address (DNS rebinding), and would read what needs
-    no password.
+    With DNS rebinding, a foreign page can point its own host name at our address. The page could
+    then read the paths that need no password.
     """
 
     names: Collection[str] = ()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.add_handlers(r".*", HANDLERS)
+        self.add_handlers(r".*", _static_handlers())
 
     def start(self) -> None:
         # Flower's own handler raises SystemExit, which is lost when it interrupts a finalizer.
@@ -45,7 +51,7 @@ class _ReadableFlower(Flower):  # type: ignore[misc]
         return super().find_handler(request, **more)
 
 
-def run(
+def run_flower(
     settings: FlowerSettings,
     host: str,
     port: int,
@@ -53,11 +59,11 @@ def run(
     *,
     shows_periodic: bool = False,
 ) -> None:
-    """Serve Flower until told to stop. It never runs without a password.
+    """Serve Flower until a stop signal. Flower never runs without a password.
 
     Args:
-        host_names: the names that it answers to; without any, it answers to all.
-        shows_periodic: whether it shows maintenance too.
+        host_names: the host names to which Flower responds. If empty, it responds to all.
+        shows_periodic: whether Flower also shows maintenance.
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
@@ -69,7 +75,7 @@ def run(
     ReadableEvents.shows_periodic = shows_periodic
     flower.events.EventsState = ReadableEvents
     app = celery_app(settings)
-    # Flower counts queues by an asynchronous client of its own, which has its own kind of retries.
+    # Flower counts messages with an asynchronous client, which has a different kind of retries.
     app.conf.broker_transport_options.get("sentinel_kwargs", {}).pop("retry", None)
     end_start()
     app.start(
@@ -85,10 +91,10 @@ def run(
 
 
 class ReadableEvents(EventsState):  # type: ignore[misc]
-    """Flower's memory of tasks, by names such as ``media/attachment.process``.
+    """Flower's memory of tasks, with names such as ``media/attachment.process``.
 
-    Each kind of maintenance runs every few seconds or minutes, and would bury what people asked
-    for; ``pressroom maintenance`` shows it. With ``shows_periodic`` it is there too.
+    Maintenance runs every few seconds or minutes, and would hide the tasks that people requested.
+    Only ``shows_periodic`` includes it. ``pressroom maintenance`` always shows it.
     """
 
     shows_periodic = False
@@ -99,51 +105,50 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
         super().event(event)
 
     def _is_shown(self, event: dict[str, Any]) -> bool:
-        """Give the task its name, if it is shown."""
+        """Return whether Flower shows the task, and complete the task's name."""
         name = event.get("name")
         if name is None:
-            # Later events of a task name only its id. For a task that is left out, or that a worker
-            # got before Flower listened, they would make a row without a name.
+            # Later events of a task contain only its id. If the task is hidden, or if it began
+            # before Flower started, these events would create a row without a name.
             return event["uuid"] in self.tasks
-        known = queues_of_tasks().get(name)
+        known = list_task_queues().get(name)
         if known is None:
             return True
         event["name"] = f"{known.queue}/{name}"
         return self.shows_periodic or not known.is_periodic
 
 
-# Its script has a table scroll below a header that is a table of its own, whose columns are as wide
-# as they were before the first rows came. A single table can't get out of step; the card around it
-# scrolls instead.
+def flower_script() -> str:
+    """Return Flower's script with tables that don't scroll.
+
+    The script makes a table scroll below a separate table with the headers. The columns of that
+    header table keep the widths from before the first rows. A single table stays aligned, and the
+    card around it scrolls instead.
+    """
+    return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")
 
 
-_STATIC = Path(flower.__file__).parent / "static"
-_APART = "scrollX: true,"
-_STYLE = """
-.workers-table-card, .tasks-table-card { overflow-x: auto; }
-"""
-
-
-def script() -> str:
-    return (_STATIC / "js" / "flower.js").read_text().replace(_APART, "")
-
-
-def style() -> str:
+def flower_style() -> str:
+    """Return Flower's style sheet, with cards that scroll."""
     return (_STATIC / "css" / "flower.css").read_text() + _STYLE
 
 
-class _Served(BaseHandler):  # type: ignore[misc]
+class _StaticText(BaseHandler):  # type: ignore[misc]
     def initialize(self, content_type: str, text: str) -> None:
-        self._content_type, self._text = content_type, text
+        self._content_type = content_type
+        self._text = text
 
     def get(self) -> None:
         self.set_header("Content-Type", self._content_type)
-        # The page's URL of it names a hash of Flower's own text.
+        # The URL in the page contains a hash of Flower's original text, so it doesn't change.
         self.set_header("Cache-Control", "no-cache")
         self.finish(self._text)
 
 
-HANDLERS = [
-    (r"/static/js/flower\.js", _Served, {"content_type": "text/javascript", "text": script()}),
-    (r"/static/css/flower\.css", _Served, {"content_type": "text/css", "text": style()}),
-]
+def _static_handlers() -> list[Any]:
+    script = {"content_type": "text/javascript", "text": flower_script()}
+    style = {"content_type": "text/css", "text": flower_style()}
+    return [
+        (r"/static/js/flower\.js", _StaticText, script),
+        (r"/static/css/flower\.css", _StaticText, style),
+    ]

@@ -1,4 +1,4 @@
-"""Unfinished work of this process, to be given back when the process must stop."""
+"""The unfinished work of this process, which it gives back when it must stop."""
 
 import threading
 import time
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-# A thread can't be ended. Work that is stuck for so long after its deadline costs the process.
+# A thread can't be killed. If its work is stuck for this long after the deadline, the process ends.
 MAX_STUCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """A piece of work, its deadline by the monotonic clock, and how it is given back."""
+class WorkItem:
+    """A piece of work, with its deadline by the monotonic clock and a way to give it back."""
 
     deadline: float
     give_back: Callable[[], None]
@@ -23,36 +23,36 @@ class Held:
 
 
 class HeldWork:
+    """The work items of all threads of the process."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: set[Held] = set()
+        self._items: set[WorkItem] = set()
 
     @contextmanager
-    def holding(self, held: Held) -> Iterator[None]:
+    def holding(self, item: WorkItem) -> Iterator[None]:
         with self._lock:
-            self._held.add(held)
+            self._items.add(item)
         try:
             yield
         finally:
             with self._lock:
-                self._held.discard(held)
+                self._items.discard(item)
 
     def give_back(self) -> None:
-        """Let other workers do what this process has taken.
+        """Give the work back, so that other workers do it.
 
-        Overdue work is not given back: its lease runs out, which counts as a crash of the job.
+        Overdue work is not given back: its lease expires, which counts as a crash of the job.
         """
-        for held in self._now():
-            if not held.is_overdue:
-                held.give_back()
+        for item in self._current_items():
+            if not item.is_overdue:
+                item.give_back()
 
     def is_stuck(self) -> bool:
-        """Return whether a thread works on so long after its deadline that the process should
-        end.
-        """
-        latest = time.monotonic() - MAX_STUCK_SECONDS
-        return any(held.deadline < latest for held in self._now())
+        """Return whether a thread is stuck so long after its deadline that the process must end."""
+        latest_deadline = time.monotonic() - MAX_STUCK_SECONDS
+        return any(item.deadline < latest_deadline for item in self._current_items())
 
-    def _now(self) -> list[Held]:
+    def _current_items(self) -> list[WorkItem]:
         with self._lock:
-            return list(self._held)
+            return list(self._items)

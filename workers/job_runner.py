@@ -2,57 +2,41 @@
 
 Some jobs must run all their turns in one process, for example because they read one file from start
 to end. Such a job stays in the process: its ``run`` is a generator that yields between its turns.
-Between two turns of such a job, the process runs one turn of the next queued job.
+Between two turns of such a job, the process runs one turn of the next queued job. Other owners
+therefore wait for one turn only, and the job keeps its files open.
 """
 
 import os
 import signal
 import time
-import traceback
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from datetime import timedelta
 
-import psycopg2
 import structlog
 from celery import current_task
 from celery.exceptions import Retry, SoftTimeLimitExceeded
 from sqlalchemy import func, select
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.exc import SQLAlchemyError
 
-from core.calls import time_limits
 from core.counters import work_metrics
-from core.errors import DomainError, TransientError
-from core.errors.jobs import JOB_BROKE, JOB_TOO_SLOW
 from core.logging import get_logger
 from core.telemetry import spans
 from core.telemetry.attributes import SpanAttributes
 from models import Job, JobStatus
 from services.jobs.kinds import JobKind, get_kind, list_kinds
-from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease, run_heartbeat
+from services.jobs.lease import Lease, LeaseLost, renew_lease, run_heartbeat
 from services.jobs.outbox import RECENT
-from services.jobs.retries import record_crash, retry_or_fail_job
-from services.jobs.transitions import cancel_job, claim_job, fail_job, hand_back_job
+from services.jobs.transitions import claim_job, hand_back_job
 from storage.resources import Resources
 from workers.context import WorkerContext
-from workers.held_work import Held
+from workers.held_work import WorkItem
+from workers.job_failures import record_failure
 
 log = get_logger(__name__)
 
 
-# A database that restarts, or is out of connections, is no fault of the job.
-_DATABASE_FAILURES = (
-    *(OperationalError, InterfaceError, PoolTimeoutError),
-    # Single statements go past SQLAlchemy.
-    *(psycopg2.OperationalError, psycopg2.InterfaceError),
-)
-_MAX_OUTAGE_SECONDS = 30.0
-_OUTAGE_PAUSE_SECONDS = 0.5
-_SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__})
-
-# A process whose turn has not ended at this time after its deadline is killed.
+# If a turn hasn't ended this long after its deadline, SIGKILL ends the process.
 KILL_AFTER_SECONDS = 15.0
 # The jobs that stay in a process. Each of them may keep a file and a set of addresses open.
 MAX_STAYING_JOBS = 4
@@ -60,17 +44,18 @@ _HAS_ENDED = True
 
 
 class JobAttempt:
-    """A claimed job that runs for one or more turns. The lease is renewed until ``close``."""
+    """A claimed job, for one turn or several turns. Its lease is renewed until ``close``."""
 
     def __init__(self, context: WorkerContext, lease: Lease, *, has_own_limits: bool) -> None:
-        """Start to renew the lease.
+        """Start the heartbeat.
 
-        ``has_own_limits``: whether the deadline of the kind applies to each turn by itself.
+        Args:
+            has_own_limits: whether each turn has its own deadline, because a task has many turns.
         """
         self.lease = lease
         self._context = context
         self._has_own_limits = has_own_limits
-        self._held: Held | None = None
+        self._item: WorkItem | None = None
         self._turns: Generator[None, None, None] | None = None
         self._heart = ExitStack()
         self._heart.enter_context(run_heartbeat(self._renew))
@@ -84,45 +69,49 @@ class JobAttempt:
             self._heart.close()
 
     def hand_back(self) -> None:
-        """Queue the job again, so that another worker continues it."""
+        """Requeue the job, so that another worker continues it."""
         with suppress(LeaseLost, SQLAlchemyError), self._context.resources.unit_of_work() as uow:
             hand_back_job(uow, self.lease)
             log.info("job.handed_back", job_id=self.lease.job_id)
 
     def take_turn(self) -> bool:
-        """Run one turn. Return whether the next turn must be in this process."""
+        """Run one turn; return whether the next turn must run in this process."""
         kind = get_kind(self.lease.kind)
-        began = time.monotonic()
+        began_at = time.monotonic()
         seconds = kind.deadline_seconds
-        self._held = Held(time.monotonic() + seconds, self.hand_back)
-        bound = {"job_id": self.lease.job_id, "kind": self.lease.kind}
-        bound |= {"attempt": self.lease.attempt, "request_id": self.lease.request_id}
-        about: SpanAttributes = {
+        self._item = WorkItem(began_at + seconds, self.hand_back)
+        log_context = {
+            "job_id": self.lease.job_id,
+            "kind": self.lease.kind,
+            "attempt": self.lease.attempt,
+            "request_id": self.lease.request_id,
+        }
+        attributes: SpanAttributes = {
             "pressroom.job.id": self.lease.job_id,
             "pressroom.job.kind": kind.name,
             "pressroom.job.attempt": self.lease.attempt,
         }
         try:
             with (
-                structlog.contextvars.bound_contextvars(**bound),
-                spans.work_span(f"job {kind.name}", self.lease.traceparent, about),
-                self._context.held.holding(self._held),
+                structlog.contextvars.bound_contextvars(**log_context),
+                spans.work_span(f"job {kind.name}", self.lease.traceparent, attributes),
+                self._context.held.holding(self._item),
                 _alarm(seconds if self._has_own_limits else 0),
             ):
-                return self._do()
+                return self._do_work()
         finally:
-            self._held = None
-            took = time.monotonic() - began
-            work_metrics.running_of(kind.queue, kind.name).observe(took)
+            self._item = None
+            seconds_taken = time.monotonic() - began_at
+            work_metrics.running_of(kind.queue, kind.name).observe(seconds_taken)
 
-    def _do(self) -> bool:
+    def _do_work(self) -> bool:
         try:
             try:
                 self.lease.check_cancelled()
-                stays = self._work()
-            except Exception as error:  # noqa: BLE001 - every failure ends the job in one way or another
+                stays = self._continue_work()
+            except Exception as error:  # noqa: BLE001 - every failure is recorded in the job
                 spans.note_failure(error)
-                _record_failure(self._context.resources, self.lease, error)
+                record_failure(self._context.resources, self.lease, error)
                 stays = False
         except LeaseLost:
             log.warning("job.lease_lost")
@@ -131,122 +120,59 @@ class JobAttempt:
             log.info("job.ended")
         return stays
 
-    def _work(self) -> bool:
+    def _continue_work(self) -> bool:
         if self._turns is None:
             self._turns = get_kind(self.lease.kind).run(self._context.resources, self.lease)
         return self._turns is not None and not next(self._turns, _HAS_ENDED)
 
     def _renew(self) -> None:
-        held = self._held
-        if held is None or not held.is_overdue:
+        item = self._item
+        if item is None or not item.is_overdue:
             with self._context.resources.unit_of_work() as uow:
                 renew_lease(uow, self.lease)
             return
-        # The lease runs out, and the sweep queues the job again.
+        # The lease expires, and the sweep requeues the job.
         log.error("job.overdue", job_id=self.lease.job_id, kind=self.lease.kind)
         if not self._has_own_limits:
             raise LeaseLost(self.lease.job_id)
-        if time.monotonic() > held.deadline + KILL_AFTER_SECONDS:
+        if time.monotonic() > item.deadline + KILL_AFTER_SECONDS:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Raise ``SoftTimeLimitExceeded`` in the block after this time; 0 for never.
+    """Raise ``SoftTimeLimitExceeded`` in the block after this time, or never if it is 0.
 
-    For the main thread of a process, as that of a pool's process is.
+    Only the main thread of a process can use this. In a process pool, jobs run in the main thread.
     """
     if not seconds:
         yield
         return
 
-    def too_slow(*_: object) -> None:
+    def raise_too_slow(*_: object) -> None:
         raise SoftTimeLimitExceeded
 
-    before = signal.signal(signal.SIGALRM, too_slow)
+    previous_handler = signal.signal(signal.SIGALRM, raise_too_slow)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def _record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
-    """Record the failure, and retry for a few seconds while the database is unreachable.
-
-    Otherwise the lease would expire, which counts as a crash.
-    """
-    deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
-    while True:
-        try:
-            _try_to_record_failure(resources, lease, error)
-        except SQLAlchemyError as failure:
-            if not _is_database_away(failure) or time.monotonic() > deadline:
-                raise
-            time.sleep(_OUTAGE_PAUSE_SECONDS)
-        else:
-            return
-
-
-def _try_to_record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
-    passing = _passing_reason(error)
-    with resources.unit_of_work() as uow:
-        match error:
-            case LeaseLost():
-                raise error
-            case JobCancelled():
-                cancel_job(uow, lease)
-            case DomainError():
-                fail_job(uow, lease, error)
-            case _ if passing is not None:
-                log.warning("job.retried", reason=str(error))
-                patience = timedelta(seconds=resources.settings.patience)
-                retry_or_fail_job(uow, lease, reason=passing, patience=patience)
-            case SoftTimeLimitExceeded():
-                log.warning("job.too_slow")
-                record_crash(uow, lease, JOB_TOO_SLOW())
-            case _:
-                log.error("job.broke", exc_info=error)
-                fail_job(uow, lease, JOB_BROKE())
-
-
-def _passing_reason(error: Exception) -> str | None:
-    """Why the work failed if that may pass by itself, in words for the job's owner."""
-    if _is_database_away(error):
-        return "The database does not answer."
-    if isinstance(error, TransientError):
-        return str(error)
-    if isinstance(error, SoftTimeLimitExceeded) and _waited_for_a_server(error):
-        return "A server answers too slowly."
-    return None
-
-
-def _is_database_away(error: Exception) -> bool:
-    # psycopg2 has several exceptions for a connection that broke; SQLAlchemy knows them all.
-    is_cut = isinstance(error, DBAPIError) and error.connection_invalidated
-    return is_cut or isinstance(error, _DATABASE_FAILURES)
-
-
-def _waited_for_a_server(error: Exception) -> bool:
-    """Return whether the code that the error interrupted was a socket's."""
-    # The last frame is that of the signal's handler.
-    last = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-2:]
-    return any(frame.f_globals.get("__name__") in _SOCKET_MODULES for frame in last)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 class TaskFailed(Exception):
-    """The work of a task failed, which its row has written down: Flower shows it as a failure.
+    """The work of a task failed. Its argument is the code of the error.
 
-    Its argument is the code of the error.
+    The row of the job already has the error. This exception makes Flower show a failure.
     """
 
 
 def run_job(context: WorkerContext, *, job_id: int) -> None:
-    """Do the job. A second delivery of its message ends at the claim.
+    """Run the job. If its message is delivered twice, the second claim fails.
 
-    Raises ``TaskFailed`` or Celery's ``Retry`` for work that failed, so that the state of the task
-    is that of the work. The job itself is queued again by its row, and by no message of Celery's.
+    Raises ``TaskFailed`` or Celery's ``Retry`` if the work failed, so that Flower shows it. Celery
+    doesn't requeue anything: the row of the job does that.
     """
     with context.resources.unit_of_work() as uow:
         lease = claim_job(uow, job_id)
@@ -254,14 +180,14 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
         log.debug("job.not_claimed", job_id=job_id)
         return
     jobs = _StayingJobs(context, get_kind(lease.kind))
-    began = time.monotonic()
+    began_at = time.monotonic()
     with closing(jobs):
         try:
             jobs.run(lease)
         except SystemExit:
-            # The pool ends a process at the end of the worker's grace, or when the task has run
-            # past its hard time limit; only the latter counts as a crash.
-            if time.monotonic() - began < current_task.time_limit:
+            # The pool ends a process when the worker's grace is over, or when the task exceeded its
+            # hard time limit. Only the latter counts as a crash.
+            if time.monotonic() - began_at < current_task.time_limit:
                 jobs.hand_back()
             raise
     if lease.failed_by is not None:

@@ -1,7 +1,7 @@
-"""A worker's process, and its Celery application.
+"""The process of a worker, which runs a Celery application.
 
-The broker only carries the ids of jobs, which are stored in Postgres. These settings are about
-prompt and orderly work; no job is lost by them.
+The broker carries only the ids of jobs. The jobs are rows in Postgres, so no setting here can lose
+one. The settings make the work prompt and orderly.
 """
 
 import sys
@@ -16,7 +16,7 @@ from core.settings import Settings
 from core.settings.process_settings import load_worker_settings
 from storage.broker import celery_app
 from storage.task_messages import queue_name
-from workers import alive, signals, stopping, sweeper, task_table, transport
+from workers import alive, canary_task, signals, stopping, sweeper, task_table, transport
 from workers.context import ProcessContext
 from workers.serving import Serving
 
@@ -26,11 +26,11 @@ _CONFIGURATION = {
     "task_acks_late": True,
     "task_reject_on_worker_lost": True,
     "worker_enable_prefetch_count_reduction": False,
-    # A lost broker is no reason to stop: the job is in Postgres, and its message may be delivered
-    # twice. Stopping would count as a crash of the job.
+    # Don't stop if the broker is lost: the job is in Postgres, and its message may be delivered
+    # twice. A stop would count as a crash of the job.
     "worker_cancel_long_running_tasks_on_connection_loss": False,
-    # By default a worker gives up after 100 tries, and ends at once when the broker answers with
-    # an error, as a broker without memory does.
+    # By default a worker gives up after 100 attempts. It also ends at once if the broker responds
+    # with an error, for example because its memory is full.
     "broker_connection_max_retries": None,
     "broker_channel_error_retry": True,
     "worker_send_task_events": True,
@@ -42,19 +42,20 @@ _CONFIGURATION = {
 }
 
 
-def run(serves: Serving) -> None:
-    """Work on these queues until told to stop; ends the process."""
-    # Before a converter starts: it runs as the same user, and decodes what strangers send.
+def run_worker(serves: Serving) -> None:
+    """Work on these queues until a stop signal, and then exit the process."""
+    # Hide the memory before a converter starts. The converter runs as the same user, and decodes
+    # untrusted images.
     hide_memory()
     options = ["--pool", serves.pool.value, "--concurrency", str(serves.jobs_at_once)]
     options += ["--queues", ",".join(map(queue_name, serves.limits))]
     options += ["--hostname", f"{serves.name}@%h"]
-    # Gossip and mingle are messages between workers, and no worker here uses them.
+    # Gossip and mingle are messages between workers, which our workers don't use.
     options += ["--without-gossip", "--without-mingle", "--loglevel", "INFO"]
     settings = load_worker_settings(serves.limits)
     if Queue.REQUEST in serves.limits:
         settings.require_model_key()
-    transport.install()
+    transport.install_transports()
     app = _build_app(settings, serves)
     end_start()
     app.worker_main(["worker", *options])
@@ -66,11 +67,11 @@ def _build_app(settings: Settings, serves: Serving) -> Celery:
     app.conf.update(_CONFIGURATION)
     app.amqp_cls = partial(transport.QueueQueues, limits=serves.limits)
     process = ProcessContext(settings, serves)
-    task_table.bind(app, process)
-    signals.connect(process)
-    sweeper.bind_canary(app, process)
-    sweeper.connect(app)
-    stopping.connect(process)
-    alive.connect(app, settings)
+    task_table.register_tasks(app, process)
+    signals.prepare_processes(process)
+    canary_task.register_canary(app, process)
+    sweeper.start_sweep_with(app)
+    stopping.handle_stop_signals(process)
+    alive.maintain_alive_file(app, settings)
     signals.serve_metrics(settings)
     return app

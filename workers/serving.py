@@ -1,4 +1,4 @@
-"""The queues that a worker process serves, and how much work of each it does at once."""
+"""Decides which queues a worker process serves, with which limits."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -7,17 +7,7 @@ from enum import StrEnum
 
 from core.queues import Queue
 
-
-class Pool(StrEnum):
-    """The kinds of pools, by Celery's names."""
-
-    # For work that waits for other people's servers.
-    THREADS = "threads"
-    # Processes, for work that needs a core.
-    PREFORK = "prefork"
-
-
-# How much work of a queue a process does at once.
+# How many jobs of each queue a process runs at the same time.
 _WAITING = {
     Queue.REQUEST: 16,
     Queue.PHOTOS: 8,
@@ -27,6 +17,15 @@ _WAITING = {
     Queue.MAINTENANCE: 2,
 }
 _COMPUTING = {Queue.EXPORT: 1, Queue.MEDIA: os.cpu_count() or 1, Queue.BULK: 1}
+
+
+class Pool(StrEnum):
+    """The kinds of pools, by Celery's names."""
+
+    # For work that waits for remote servers.
+    THREADS = "threads"
+    # Processes, for work that needs a core.
+    PREFORK = "prefork"
 
 
 class QueuesDontMix(ValueError):
@@ -48,7 +47,7 @@ class Serving:
 
     @property
     def name(self) -> str:
-        """Return a short name for Flower, which shows a worker's queues beside it."""
+        """Return a short name for Flower, which also shows the worker's queues."""
         if len(self.limits) == 1:
             return next(iter(self.limits))
         return "waiting" if self.pool is Pool.THREADS else "computing"
@@ -58,22 +57,29 @@ class Serving:
         return sum(self.limits.values())
 
 
-def serving(queues: Collection[Queue], limit: int | None = None) -> Serving:
-    """Return what a process for these queues does, at most ``limit`` of each.
+def plan_serving(queues: Collection[Queue], limit: int | None = None) -> Serving:
+    """Return how a process serves these queues.
 
-    Raises ``QueuesDontMix`` for queues that need processes of different kinds.
+    Raises ``QueuesDontMix`` if the queues need processes of different kinds.
+
+    Args:
+        limit: the number of concurrent jobs per queue. Without it, each queue has its default.
     """
-    wanted = frozenset(queues)
-    is_waiting = wanted <= _WAITING.keys()
-    pool, allowed = (Pool.THREADS, _WAITING) if is_waiting else (Pool.PREFORK, _COMPUTING)
-    if not wanted <= allowed.keys():
+    unique_queues = frozenset(queues)
+    is_waiting = unique_queues <= _WAITING.keys()
+    pool, limits = (Pool.THREADS, _WAITING) if is_waiting else (Pool.PREFORK, _COMPUTING)
+    if not unique_queues <= limits.keys():
+        waiting = _join_names(unique_queues & _WAITING.keys())
+        computing = _join_names(unique_queues & _COMPUTING.keys())
         raise QueuesDontMix(
-            f"{_listed(wanted & _WAITING.keys())} and {_listed(wanted & _COMPUTING.keys())} need "
+            f"{waiting} and {computing} need "
             "different kinds of workers: start one for the queues that wait for other servers "
-            f"({_listed(_WAITING)}) and one for those that compute ({_listed(_COMPUTING)})"
+            f"({_join_names(_WAITING)}) and one for those that compute ({_join_names(_COMPUTING)})"
         )
-    return Serving(pool, {queue: limit or allowed[queue] for queue in Queue if queue in wanted})
+    return Serving(
+        pool, {queue: limit or limits[queue] for queue in Queue if queue in unique_queues}
+    )
 
 
-def _listed(queues: Collection[Queue]) -> str:
+def _join_names(queues: Collection[Queue]) -> str:
     return ", ".join(queue for queue in Queue if queue in queues)

@@ -1,4 +1,4 @@
-"""The work at the start of a worker and of its pool processes."""
+"""Prepares a worker and its pool processes for their work."""
 
 import os
 from functools import partial
@@ -20,41 +20,42 @@ from workers.context import ProcessContext
 _log = get_logger(__name__)
 
 
-def connect(process: ProcessContext) -> None:
+def prepare_processes(process: ProcessContext) -> None:
+    """Connect the preparations to Celery's signals."""
     signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
     signals.worker_before_create_process.connect(lambda **_: share(), weak=False)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
-    signals.worker_ready.connect(partial(_say_ready, process), weak=False)
-    # These end a pool's process, and the worker itself.
-    for end in (signals.worker_process_shutdown, signals.worker_shutdown):
-        end.connect(lambda **_: spans.stop_tracing(), weak=False)
+    signals.worker_ready.connect(partial(_announce_ready, process), weak=False)
+    # The first signal ends a process of the pool, the second one the worker itself.
+    for shutdown in (signals.worker_process_shutdown, signals.worker_shutdown):
+        shutdown.connect(lambda **_: spans.stop_tracing(), weak=False)
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
-    """In a new pool process: start the converter that the first job would wait for.
+    """Start the converter in a new pool process, so that the first job doesn't wait for it.
 
-    Where processes serve other queues too, there are more of them than conversions at a time. There
-    the first conversion starts a converter, so that none takes memory before it is used.
+    If the processes also serve other queues, they outnumber the concurrent conversions. The first
+    conversion in a process then starts its converter, because idle converters would take memory.
     """
     context = process.get()
     if context.serves.limits.keys() == {Queue.MEDIA}:
-        # Imported here, since workers of other queues don't need the library behind it.
+        # Imported here, because workers of other queues don't need its library.
         from services.attachments import processing
 
         context.resources.shared(processing.create_converter).start()
 
 
-def _say_ready(process: ProcessContext, **_: Any) -> None:
+def _announce_ready(process: ProcessContext, **_: Any) -> None:
     end_start()
     served = process.serves.limits
     if Queue.MEDIA in served:
-        # Imported here, since workers of other queues don't need the library behind it.
+        # Imported here, because workers of other queues don't need its library.
         from core.process.confinement import filter_error
 
         if error := filter_error():
             _log.warning("converter.unfiltered", reason=str(error))
     if Queue.REQUEST in served:
-        # Not at the first request, which would wait for the writers' libraries.
+        # Load the writers' libraries now, so that the first request doesn't wait for them.
         from services.composer.writers import MetadataWriter
 
         process.get().resources.shared(MetadataWriter.of_process).load()
@@ -75,8 +76,8 @@ def _serve(address: str, **_: Any) -> None:
     try:
         server, _thread = start_http_server(int(port), host, pool_registry(shared_folder()))
     except (OSError, OverflowError) as error:
-        # The work matters more than its figures.
+        # Don't stop the worker, because its work doesn't need metrics.
         _log.warning("metrics.not_served", address=address, reason=str(error))
         return
-    # A process of the pool would keep the port after its worker has gone.
+    # Otherwise a process of the pool would keep the port after its worker has ended.
     os.register_at_fork(after_in_child=server.socket.close)

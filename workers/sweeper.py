@@ -1,15 +1,13 @@
-"""The sweep in a worker's main process, each second from its start to its shutdown."""
+"""Runs the sweep in a worker's main process, each second from its start to its shutdown."""
 
 import os
 import threading
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from itertools import count
 from typing import Any
 
 from celery import Celery, bootsteps, signals
-from redis.exceptions import RedisError
 
 from core.logging import get_logger
 from core.queues import Queue
@@ -19,45 +17,43 @@ from services.jobs.lost_jobs import DatabaseWatch
 from services.jobs.scan_paces import SweepPaces
 from services.jobs.sweep import sweep_jobs
 from services.webhooks.waking import EndpointWaker
-from storage.redis.canaries import Canaries
 from storage.resources import Resources, open_resources
 from storage.task_messages import queue_name
-from workers.context import ProcessContext
+from workers.canary_task import send_canaries
 
 log = get_logger(__name__)
 
 _Step = Callable[[Resources], object]
 
 SWEEP_EVERY_SECONDS = 1.0
-# These steps are done now and then. Canaries come every ten seconds: to ask for each of them each
-# second would be most of the work.
-_EVERY_ROUNDS = 5
-# A round takes milliseconds. A round that hangs on a server must not stop the pool from forking.
+# Rare steps run once in this many rounds. Canaries are due every ten seconds, and a check for all
+# of them in each second would be most of the work.
+_RARE_STEP_ROUNDS = 5
+# A round takes milliseconds. If a server makes a round hang, the pool must still be able to fork.
 _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
-_takes_messages = threading.Event()
-_round = threading.Lock()
-_waited: list[bool] = []
+_round_lock = threading.Lock()
+# True if the forking thread holds the lock.
+_lock_results: list[bool] = []
 
 
-def connect(app: Celery) -> None:
+def start_sweep_with(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
-    signals.worker_ready.connect(lambda **_: _takes_messages.set(), weak=False)
     # A pool process forked during a round would inherit locks that no thread releases.
     os.register_at_fork(
-        before=lambda: _waited.append(_round.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
-        after_in_parent=_go_on,
-        after_in_child=_go_on,
+        before=lambda: _lock_results.append(_round_lock.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
+        after_in_parent=_release_lock,
+        after_in_child=_release_lock,
     )
 
 
 class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
     """Starts the sweep after the pool and before the connection to the broker.
 
-    The sweep may mend the very fault that keeps a worker from connecting, such as a broker that is
-    full of messages.
+    The sweep can repair the fault that prevents the connection, for example a broker that is full
+    of messages.
     """
 
     requires = ("celery.worker.components:Pool",)
@@ -73,53 +69,29 @@ class SweepStep(bootsteps.StartStopStep):  # type: ignore[misc]
 def _sweep_until_stopped(queues: list[Queue]) -> None:
     resources = open_resources(load_worker_settings(queues), concurrency=1, name="sweep")
     watch = DatabaseWatch()
-    each_second: list[_Step] = [
+    frequent_steps: list[_Step] = [
         partial(sweep_jobs, watch=watch, paces=SweepPaces()),
         maintenance.send_due,
     ]
     wake_due = EndpointWaker().wake_due
     if Queue.WEBHOOKS in queues:
-        each_second.append(wake_due)
-    now_and_then: list[_Step] = [*each_second, partial(send_canaries, queues=queues)]
+        frequent_steps.append(wake_due)
+    all_steps: list[_Step] = [*frequent_steps, partial(send_canaries, queues=queues)]
     if Queue.WEBHOOKS not in queues:
-        # Where no worker of that queue is left, the figures show the jobs that wait for one.
-        now_and_then.append(wake_due)
+        # If no worker of that queue is left, the metrics show the jobs that wait for one.
+        all_steps.append(wake_due)
     for number in count():
         if _stopping.wait(SWEEP_EVERY_SECONDS):
             break
-        with _round:
-            for step in each_second if number % _EVERY_ROUNDS else now_and_then:
+        with _round_lock:
+            for step in frequent_steps if number % _RARE_STEP_ROUNDS else all_steps:
                 try:
                     step(resources)
-                except Exception as error:  # noqa: BLE001 - what follows must come in any case
+                except Exception as error:  # noqa: BLE001 - the next steps must run anyway
                     log.warning("sweep.failed", reason=f"{type(error).__name__}: {error}")
     resources.close()
 
 
-def _go_on() -> None:
-    if _waited.pop():
-        _round.release()
-
-
-CANARY = "queue.canary"
-
-
-def bind_canary(app: Celery, process: ProcessContext) -> None:
-    def arrive(queue: str, sent: str) -> None:
-        Canaries(process.get().resources.redis).arrived(queue, sent, version("pressroom"))
-
-    app.task(arrive, name=CANARY)
-
-
-def send_canaries(resources: Resources, queues: list[Queue]) -> None:
-    # Otherwise a start that takes half a minute would look like a queue that takes as long.
-    if not _takes_messages.is_set():
-        return
-    canaries = Canaries(resources.redis)
-    for queue in queues:
-        try:
-            sent = canaries.due(queue)
-        except RedisError:  # the next round asks again
-            return
-        if sent is not None:
-            resources.broker.send(CANARY, queue, {"queue": queue, "sent": sent})
+def _release_lock() -> None:
+    if _lock_results.pop():
+        _round_lock.release()

@@ -1,6 +1,7 @@
-"""The queue of each task, and whether it recurs; as JSON on stdout, for ``queues_of_tasks``.
+"""Lists the queue of each task for Flower.
 
-A process of its own prints it: it needs all services, for which Flower has no other use.
+A separate process prints the list as JSON, because that needs all services. Flower doesn't need
+them otherwise.
 """
 
 import json
@@ -16,27 +17,26 @@ class TaskQueue(NamedTuple):
 
 
 @cache
-def queues_of_tasks() -> dict[str, TaskQueue]:
+def list_task_queues() -> dict[str, TaskQueue]:
     argv = [sys.executable, "-P", "-m", __name__]
-    printed = subprocess.run(argv, check=True, capture_output=True, timeout=60)  # noqa: S603
-    return {task: TaskQueue(*found) for task, found in json.loads(printed.stdout).items()}
+    process = subprocess.run(argv, check=True, capture_output=True, timeout=60)  # noqa: S603
+    return {task: TaskQueue(*values) for task, values in json.loads(process.stdout).items()}
 
 
 def main() -> None:
-    import workers.task_table  # noqa: F401 - it registers all kinds
+    import workers.task_table  # noqa: F401 - registers all kinds
     from services.jobs import maintenance
     from services.jobs.kinds import list_kinds, list_request_work
-    from workers import sweeper
+    from workers.canary_task import CANARY
 
-    found = {kind.name: TaskQueue(kind.queue, is_periodic=False) for kind in list_kinds()}
-    asked = list_request_work()
-    found |= {kind.task: TaskQueue(kind.queue, is_periodic=False) for kind in asked}
-    found |= {
-        kind.name: TaskQueue(kind.queue, is_periodic=True) for kind in maintenance.list_kinds()
-    }
-    # Each queue has its own.
-    found[sweeper.CANARY] = TaskQueue("every", is_periodic=True)
-    sys.stdout.write(json.dumps(found))
+    task_queues = {kind.name: TaskQueue(kind.queue, is_periodic=False) for kind in list_kinds()}
+    for request_kind in list_request_work():
+        task_queues[request_kind.task] = TaskQueue(request_kind.queue, is_periodic=False)
+    for kind in maintenance.list_kinds():
+        task_queues[kind.name] = TaskQueue(kind.queue, is_periodic=True)
+    # Each queue has its own canary.
+    task_queues[CANARY] = TaskQueue("every", is_periodic=True)
+    sys.stdout.write(json.dumps(task_queues))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""The tasks of the workers: one for each kind of work that the services have registered.
+"""The tasks of the workers, one for each kind of work that the services registered.
 
-A task has the name of its kind. Messages under way carry these names: they don't change.
+A task has the name of its kind. These names never change, because messages in the queues carry
+them.
 """
 
 import importlib
@@ -25,15 +26,15 @@ from services.jobs.lease import LeaseLost
 from services.jobs.maintenance import MaintenanceKind
 from storage.redis.request_work import AllCallersLeft, RequestLease
 from workers.context import ProcessContext, WorkerContext
-from workers.held_work import Held
+from workers.held_work import WorkItem
 from workers.job_runner import KILL_AFTER_SECONDS, TaskFailed, run_job
 
 log = get_logger(__name__)
 
-# No caller waits for longer.
+# No caller waits longer than this.
 MAX_REQUEST_SECONDS = 60.0
 
-# The modules that register kinds; a test finds one that is missing here.
+# The modules that register kinds. A test fails if one is missing.
 _MODULES = """
     accounts.account_mails
     attachments.strays attachments.upload
@@ -53,25 +54,25 @@ for _name in _MODULES.split():
     importlib.import_module(f"services.{_name}")
 
 
-def bind(app: Celery, process: ProcessContext) -> None:
+def register_tasks(app: Celery, process: ProcessContext) -> None:
     """Register the tasks with an application, which runs them in this process's context."""
-    run_one = _task(process, run_job)
+    job_task = _build_task(process, run_job)
     for kind in list_kinds():
-        # A pool of processes raises in the work at the deadline, and kills what does not end.
-        # A pool of threads can do neither.
-        most = kind.deadline_seconds + kind.max_stay_seconds
-        limits = {"soft_time_limit": most, "time_limit": most + KILL_AFTER_SECONDS}
-        app.task(run_one, name=kind.name, throws=(TaskFailed,), **limits)
-    for asked, answer in list_request_work().items():
-        task = _task(process, partial(answer_request, kind=asked, answer=answer))
-        # Events double what a worker sends for so short a task, and name no job.
-        app.task(task, name=asked.task, send_events=False)
+        # At the soft limit, a pool of processes raises an exception in the work. At the hard limit,
+        # it kills the process. A pool of threads ignores both.
+        seconds = kind.deadline_seconds + kind.max_stay_seconds
+        limits = {"soft_time_limit": seconds, "time_limit": seconds + KILL_AFTER_SECONDS}
+        app.task(job_task, name=kind.name, throws=(TaskFailed,), **limits)
+    for request_kind, answer in list_request_work().items():
+        task = _build_task(process, partial(answer_request, kind=request_kind, answer=answer))
+        # Events would double a worker's messages for such a short task, and don't name a job.
+        app.task(task, name=request_kind.task, send_events=False)
     for periodic in maintenance.list_kinds():
         run = partial(run_maintenance, kind=periodic)
-        app.task(_task(process, run), name=periodic.name, throws=(TaskFailed,))
+        app.task(_build_task(process, run), name=periodic.name, throws=(TaskFailed,))
 
 
-def _task(process: ProcessContext, run: Callable[..., object]) -> Callable[..., None]:
+def _build_task(process: ProcessContext, run: Callable[..., object]) -> Callable[..., None]:
     def task(**arguments: Any) -> None:
         run(process.get(), **arguments)
 
@@ -87,31 +88,32 @@ def answer_request(
     if lease is None:
         log.info("request.dropped", work=request_id)
         return
-    held = Held(time.monotonic() + MAX_REQUEST_SECONDS, partial(_give_back, context, kind, lease))
+    deadline = time.monotonic() + MAX_REQUEST_SECONDS
+    item = WorkItem(deadline, partial(_give_back, context, kind, lease))
     outcome: dict[str, Any]
-    about: SpanAttributes = {"pressroom.request.kind": kind.task}
+    attributes: SpanAttributes = {"pressroom.request.kind": kind.task}
     try:
         with (
-            spans.work_span(f"request {kind.task}", lease.traceparent, about),
-            context.held.holding(held),
-            context.request_leases.kept(lease, until=held.deadline),
+            spans.work_span(f"request {kind.task}", lease.traceparent, attributes),
+            context.held.holding(item),
+            context.request_leases.kept(lease, until=deadline),
         ):
             outcome = {"result": answer(context.resources, lease)}
     except AllCallersLeft:
         log.info("request.abandoned", work=request_id)
         return
     except DomainError as error:
-        outcome = _error(error)
+        outcome = _describe_error(error)
     except TransientError as error:
-        outcome = _error(SERVICE_UNREACHABLE(reason=error))
-    except Exception:  # without an answer, the callers would wait until their time is over
+        outcome = _describe_error(SERVICE_UNREACHABLE(reason=error))
+    except Exception:  # without a result, the callers would wait until their time is over
         log.exception("request.broke")
-        outcome = _error(REQUEST_FAILED())
+        outcome = _describe_error(REQUEST_FAILED())
     work.finish(request_id, worker, outcome)
 
 
 def _give_back(context: WorkerContext, kind: RequestKind, lease: RequestLease) -> None:
-    """Without this a caller would wait for a worker that has stopped until its time is over."""
+    """Let another worker do the work, so that no caller waits for a worker that has stopped."""
     try:
         if lease.give_back():
             context.resources.broker.send(kind.task, kind.queue, {"request_id": lease.request_id})
@@ -120,7 +122,7 @@ def _give_back(context: WorkerContext, kind: RequestKind, lease: RequestLease) -
         log.warning("request.not_handed_back", reason=type(error).__name__)
 
 
-def _error(error: DomainError) -> dict[str, Any]:
+def _describe_error(error: DomainError) -> dict[str, Any]:
     return {
         "error": {
             "kind": error.kind,
@@ -132,11 +134,11 @@ def _error(error: DomainError) -> dict[str, Any]:
 
 
 def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
-    """Do the work, if it is due. A message that comes too early, or twice, ends at the claim."""
+    """Run the maintenance if it is due. For an early or repeated message, the claim fails."""
     try:
         maintenance.run_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
         log.warning("maintenance.lease_lost", maintenance=kind.name)
-    except Exception as error:  # it is due again soon, and its row has the error
+    except Exception as error:  # its row has the error, and the next run is due soon
         log.exception("maintenance.failed", maintenance=kind.name)
         raise TaskFailed(type(error).__name__) from None

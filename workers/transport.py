@@ -1,10 +1,14 @@
-"""kombu's Redis transport, changed so that it survives the loss of its connection and keeps limits.
+"""Changes kombu's Redis transport and Celery's consumer for safe limits and reconnections.
 
-A closed channel that must acknowledge a message, or put one back, tries to connect with the
-settings of a connection that it no longer has. In kombu 5.7 the ``AttributeError`` of that attempt
-ends the worker's main loop, which leaves a process that neither works nor exits. Raised as a
-connection error, it is handled like any lost connection, and the sweep sends again the messages
-that were not put back.
+A closed channel may have to acknowledge a message or put one back. It then connects with the
+settings of a connection that it no longer has. In kombu 5.7 this raises ``AttributeError``, which
+ends the worker's main loop: the process neither works nor exits. Here it raises a connection error,
+which kombu handles like any lost connection. The sweep sends the messages again that were not put
+back.
+
+Celery fetches the messages of all queues with one consumer and one limit. If stuck work uses up
+this limit, the messages of every queue wait. Here each queue has its own channel, with the queue's
+limit.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,24 +26,24 @@ from storage.task_messages import queue_name
 
 
 class LimitedQoS(redis.QoS):
-    """Counts what the pool works at, whatever became of its messages.
+    """Counts the work of the pool instead of the messages of a channel.
 
-    kombu counts messages by channel. After each reconnect a queue could fill its limit once more,
-    while the pool still works at what the queue took before; and a message whose acknowledgement
-    failed would count for ever, so that a hanging broker could leave a queue without room.
+    kombu counts messages per channel. After a reconnect a queue could fill its limit again, while
+    the pool is still busy with earlier messages of the queue. If an acknowledgement failed, its
+    message would count forever, so that a hanging broker could leave a queue without room.
     """
 
     def can_consume(self) -> bool:
         if not self.prefetch_count:
             return True
         queues = self.channel.active_queues
-        # A copy made in one step: other threads take their requests off the set.
+        # Copy the set in one step, because other threads remove their requests from it.
         requests = [reference() for reference in list(state.reserved_requests.data)]
-        under_way = sum(
+        active = sum(
             request is not None and request.delivery_info["routing_key"] in queues
             for request in requests
         )
-        return under_way < self.prefetch_count
+        return active < self.prefetch_count
 
 
 class _SurvivingChannel:
@@ -68,20 +72,15 @@ class SentinelTransport(MasterTransport):
     Channel = SentinelChannel
 
 
-def install() -> None:
-    """Use these transports for the URLs of Redis and of Sentinels from now on."""
+def install_transports() -> None:
+    """Use these transports for the URLs of Redis and Sentinel from now on."""
     for scheme in ("redis", "rediss"):
         TRANSPORT_ALIASES[scheme] = f"{__name__}:{RedisTransport.__name__}"
     TRANSPORT_ALIASES["sentinel"] = f"{__name__}:{SentinelTransport.__name__}"
 
 
-# Celery takes messages of all queues by one consumer and one limit. When such a limit is used up
-# by work that is stuck, the messages of every queue wait. Here each queue has a channel of its own,
-# with the queue's limit.
-
-
 class QueueConsumers:
-    """Stands where Celery has its one consumer of tasks, and does what Celery asks of that one."""
+    """Replaces Celery's single consumer of tasks by one consumer per queue."""
 
     def __init__(
         self, amqp: AMQP, connection: Connection, limits: Mapping[Queue, int], **options: Any
@@ -95,9 +94,9 @@ class QueueConsumers:
 
     @property
     def on_message(self) -> Callable[..., object]:
-        found: Callable[..., object] | None = self._consumers[0].on_message
-        assert found is not None
-        return found
+        receive: Callable[..., object] | None = self._consumers[0].on_message
+        assert receive is not None
+        return receive
 
     @on_message.setter
     def on_message(self, receive: Callable[..., object]) -> None:
@@ -116,11 +115,11 @@ class QueueConsumers:
         self.cancel()
 
     def qos(self, **_: Any) -> None:
-        """Celery sets the limit of its one consumer. A queue's own limit stays."""
+        """Ignore the limit that Celery sets for its single consumer. Each queue keeps its limit."""
 
 
 class QueueQueues(AMQP):  # type: ignore[misc]
-    """Makes the consumers of the queues that the process serves."""
+    """Creates the consumers of the queues that the process serves."""
 
     def __init__(self, app: Any, limits: Mapping[Queue, int]) -> None:
         super().__init__(app)

@@ -60,7 +60,7 @@ def identify_principal(
     if submission.trace_id is not None:
         if not count_trace(request, submission.trace_id):
             count_anonymous(request, RateLimitName.ANONYMOUS)
-        trace = traces.read(state.resources.keyring, submission.trace_id)
+        trace = traces.read_trace_id(state.resources.keyring, submission.trace_id)
         via = Via.ONE_CLICK if submission.is_one_click else Via.TRACE
         return Principal(trace.user_id, via, trace)
     caller = identify_and_count(request, csrf_token=submission.fields.get(CSRF_FIELD))
@@ -74,7 +74,7 @@ def require_trace(state: State, submission: FormOrJsonBody) -> Trace:
     """Return the trace in a mail's link; raises ``trace.missing`` and ``trace.invalid``."""
     if submission.trace_id is None:
         raise mailing.TRACE_MISSING()
-    return traces.read(state.resources.keyring, submission.trace_id)
+    return traces.read_trace_id(state.resources.keyring, submission.trace_id)
 
 
 def actor_of_principal(request: Request, principal: Principal) -> Actor:

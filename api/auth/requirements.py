@@ -118,7 +118,7 @@ class TraceAccess(Access):
 def _check_trace_or_caller(request: Request) -> None:
     trace_id = request.query_params.get("trace_id")
     if trace_id is not None:
-        traces.read(state_of(request).resources.keyring, trace_id)
+        traces.read_trace_id(state_of(request).resources.keyring, trace_id)
     elif identify_and_count(request) is None:
         raise access.AUTH_CREDENTIALS_OR_TRACE_MISSING()
 

@@ -1,4 +1,4 @@
-"""The second factor that a person shows in a form: a code, which is counted, or a passkey."""
+"""The second factor in a form, which is a code or a passkey."""
 
 from fastapi import Request
 
@@ -18,36 +18,36 @@ _PROBLEMS = frozenset(
 )
 
 
-def shown_factor(request: Request, state: State, form: dict[str, str]) -> ShownFactor:
+def read_factor(request: Request, state: State, form: dict[str, str]) -> ShownFactor:
     form_cookie = state.cookies.read(request, FORM) or ""
     return ShownFactor(form_cookie, form.get("code", ""), form.get("passkey", ""))
 
 
 async def count_code(
-    request: Request, state: State, email: str, shown: ShownFactor | None
+    request: Request, state: State, email: str, factor: ShownFactor | None
 ) -> Attempt | None:
-    """Count the attempt to show a code, before the code is looked at; raises ``login.paused``.
+    """Count the attempt before the code is checked; raises ``login.paused``.
 
-    A passkey can't be guessed, so showing one is not counted.
+    Attempts with a passkey aren't counted, because a passkey can't be guessed.
     """
-    if shown is None or shown.passkey or not shown.code:
+    if factor is None or factor.passkey or not factor.code:
         return None
     known = state.cookies.read(request, KNOWN)
     return await state.in_unit_of_work(logins.begin_code, email=email, known=known)
 
 
-async def note_wrong_code(state: State, attempt: Attempt | None, error: DomainError) -> None:
+async def count_wrong_code(state: State, attempt: Attempt | None, error: DomainError) -> None:
     if attempt is not None and error.code == SECOND_FACTOR_WRONG.code:
         LOGINS.labels("failed").inc()
         await state.in_unit_of_work(logins.fail, attempt)
 
 
-def is_problem(error: DomainError) -> bool:
+def is_factor_problem(error: DomainError) -> bool:
     """Return whether the form can be shown again with the error."""
     return error.code in _PROBLEMS
 
 
 def problem_status(error: DomainError) -> int:
-    """Return the status of the form: 403 if the factor is missing or wrong."""
-    is_factor = is_problem(error) and error.kind is not Kind.RATE_LIMITED
+    """Return the status of the form, which is 403 for a missing or wrong factor."""
+    is_factor = is_factor_problem(error) and error.kind is not Kind.RATE_LIMITED
     return STATUS_OF[AUTH_SECOND_FACTOR.kind if is_factor else error.kind]

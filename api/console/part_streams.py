@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fastapi.responses import Response
 
 from api.auth.page_sessions import find_page_session
-from api.console.visits import ConsoleVisit
+from api.console.requests import ConsoleRequest
 from api.limits.bulkheads import STREAMS
 from api.middleware.headers import is_head
-from api.waiting.streams import EventStream
+from api.waiting.event_streams import EventStream
 from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError
 
@@ -32,35 +32,35 @@ class LivePart:
     job_ids: Collection[int] = ()
 
 
-def part_stream(visit: ConsoleVisit, first: LivePart, look: Callable[[], LivePart]) -> Response:
+def part_stream(console: ConsoleRequest, first: LivePart, look: Callable[[], LivePart]) -> Response:
     """Send server-sent events ``part``, each the whole part, and ``ended`` after the last one.
 
     A browser that comes back after a lost connection gets the part as it is then. The stream ends
     with the session.
     """
-    events = () if is_head(visit.request.scope) else _events(visit, first, look)
-    return EventStream(visit.state.streams, visit.user_id, events)
+    events = () if is_head(console.request.scope) else _events(console, first, look)
+    return EventStream(console.state.streams, console.user_id, events)
 
 
 async def _events(
-    visit: ConsoleVisit, part: LivePart, look: Callable[[], LivePart]
+    console: ConsoleRequest, part: LivePart, look: Callable[[], LivePart]
 ) -> AsyncIterator[str]:
     now = asyncio.get_running_loop().time
     sent, checked_at = "", now()
-    with watch_jobs(visit.state.subscriber, part.job_ids) as may_have_changed:
+    with watch_jobs(console.state.subscriber, part.job_ids) as may_have_changed:
         while True:
             if part.markup != sent:
                 sent = part.markup
                 yield _event("part", sent)
             if part.is_last:
                 yield _event("ended", "")
-            if part.is_last or visit.state.streams.closing.is_set():
+            if part.is_last or console.state.streams.closing.is_set():
                 return
             await may_have_changed()
             if now() - checked_at >= _QUIET_SECONDS - CHECK_EVERY_SECONDS:
                 yield ": still here\n\n"
                 checked_at = now()
-                if not await STREAMS.run(_is_still_in, visit):
+                if not await STREAMS.run(_is_still_in, console):
                     return
             try:
                 part = await STREAMS.run(look)
@@ -75,6 +75,6 @@ def _event(name: str, text: str) -> str:
     return f"event: {name}\n{lines}\n"
 
 
-def _is_still_in(visit: ConsoleVisit) -> bool:
-    found = find_page_session(visit.request, visit.state)
-    return found is not None and found.user_id == visit.user_id
+def _is_still_in(console: ConsoleRequest) -> bool:
+    found = find_page_session(console.request, console.state)
+    return found is not None and found.user_id == console.user_id

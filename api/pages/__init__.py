@@ -2,6 +2,7 @@ from api.pages import topup_return
 from api.pages.account import registration
 from api.pages.login import routes as login
 from api.pages.oauth_consent import routes as oauth_consent
+from api.pages.preferences import links as preference_links
 from api.pages.preferences import routes as preferences
 from api.pages.reports import routes as reports
 from api.pages.unsubscribe import routes as unsubscribe
@@ -15,6 +16,7 @@ READER_PAGES = (
     sign_up.router,
     confirmation.router,
     preferences.router,
+    preference_links.router,
 )
 
 # The pages for browsers, without those of the console.

@@ -20,8 +20,8 @@ log = get_logger(__name__)
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
-# A payer waits at most so long. After "pending", the client learns the result by other calls.
-ASK_SECONDS = 6.0
+# How long a payer waits. If the status is still "pending" then, the client polls the order.
+MAX_WAIT_SECONDS = 6.0
 
 
 @router.get(RETURN_PATH)
@@ -34,17 +34,19 @@ async def return_from_payment(
     """Check whether the order is paid, and redirect the payer to the page that it came from."""
     if not checkout.is_return_signature(state.resources.keyring, order, signature):
         raise money.PAYMENT_LINK_INVALID()
-    found = await state.in_unit_of_work(lambda uow: uow.session.get(PaymentOrder, int(order)))
-    if found is None or found.redirect_url is None:
+    payment_order = await state.in_unit_of_work(
+        lambda uow: uow.session.get(PaymentOrder, int(order))
+    )
+    if payment_order is None or payment_order.redirect_url is None:
         raise money.PAYMENT_LINK_INVALID()
-    status = found.status
+    status = payment_order.status
     is_unpaid = status in {OrderStatus.PENDING, OrderStatus.EXPIRED}
     if is_unpaid and not is_head(request.scope):
-        payload = {"order_id": found.id}
+        payload = {"order_id": payment_order.id}
         try:
-            reply = await state.worker_calls.call(REFRESH_ORDER, payload, seconds=ASK_SECONDS)
+            reply = await state.worker_calls.call(REFRESH_ORDER, payload, seconds=MAX_WAIT_SECONDS)
             status = reply["status"]
         except DomainError as error:
-            log.warning("order.not_asked", order_id=found.id, code=error.code)
-    location = return_urls.add_result(found.redirect_url, found.id, status)
+            log.warning("order.not_asked", order_id=payment_order.id, code=error.code)
+    location = return_urls.add_result(payment_order.redirect_url, payment_order.id, status)
     return Response(status_code=303, headers={**HEADERS, "Location": location})

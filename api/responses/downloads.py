@@ -9,7 +9,9 @@ from fastapi.responses import StreamingResponse
 from api.browsers import client_address
 from api.limits.bulkheads import Bulkhead
 from api.middleware.headers import is_head
-from api.waiting.streams import SLOW_DOWNLOADS
+from api.waiting.slow_downloads import SlowDownloads
+
+_SLOW_DOWNLOADS = SlowDownloads()
 
 
 def stream_file(
@@ -23,8 +25,8 @@ def stream_file(
 ) -> StreamingResponse:
     """Stream the content, which threads of the bulkhead produce. A HEAD request gets none."""
     pieces = bulkhead.iterate(iter(()) if is_head(request.scope) else content)
-    watched = SLOW_DOWNLOADS.watched(client_address(request), pieces)
-    return StreamingResponse(watched, status, headers, media_type)
+    limited_pieces = _SLOW_DOWNLOADS.limit(client_address(request), pieces)
+    return StreamingResponse(limited_pieces, status, headers, media_type)
 
 
 def build_download_headers(filename: str) -> dict[str, str]:

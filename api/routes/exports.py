@@ -75,7 +75,7 @@ async def export_list(
     state.queue_ages.check(Queue.EXPORT, waits=seconds > 0)
     statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
     order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format, body.bom)
-    begun = await state.in_unit_of_work(exports.begin, caller, list_id, order)
+    begun = await state.in_unit_of_work(exports.begin_export, caller, list_id, order)
     job = await wait_for_job(request, state, begun.id, seconds)
     return build_job_response(state, job)
 
@@ -113,7 +113,7 @@ def download_export_lines(request: Request, state: StateOf, export_id: PathId) -
 def _file(request: Request, state: State, export_id: int, form: ExportFormat) -> StreamingResponse:
     require_signed_url(request)
     with state.resources.unit_of_work() as uow:
-        export, mailing_list = exports.get_finished(uow, export_id, form)
+        export, mailing_list = exports.get_finished_export(uow, export_id, form)
     stored = exports.open_file(state.resources, export)
     headers = build_download_headers(f"{mailing_list.slug}-{export.kind}.{form}.gz")
     headers["Content-Length"] = str(export.size)

@@ -34,14 +34,14 @@ def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelo
 
     An owner has at most 50 fields.
     """
-    made = fields.create(uow, caller.user_id, **body.columns())
+    made = fields.create_field(uow, caller.user_id, **body.columns())
     return envelope(_record(made))
 
 
 @router.get("/fields")
 def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldRecord]]:
     """The caller's fields, the oldest first."""
-    return envelope([_record(each) for each in fields.list_of(uow, caller.user_id)])
+    return envelope([_record(each) for each in fields.list_fields(uow, caller.user_id)])
 
 
 @router.patch(
@@ -65,7 +65,7 @@ def change_field(
     The error names in `used_by` each segment, and each unfinished bulk action, export and import
     that may use the field.
     """
-    changed = field_types.change(uow, caller.user_id, field_id, body.columns())
+    changed = field_types.change_field_and_type(uow, caller.user_id, field_id, body.columns())
     return envelope(_record(changed))
 
 
@@ -75,7 +75,7 @@ def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Enve
 
     Members keep the values, unseen, until they are erased.
     """
-    return envelope(fields.retire(uow, caller.user_id, field_id))
+    return envelope(fields.retire_field(uow, caller.user_id, field_id))
 
 
 def _record(field: MemberField) -> FieldRecord:
@@ -94,7 +94,7 @@ def list_tags(
 ) -> Envelope[Page[TagRecord]]:
     """The tags of a list, newest first. A list has at most 10,000."""
     mailing_list = lists.owned(uow, caller, list_id)
-    read = partial(tags.page, uow, mailing_list.id)
+    read = partial(tags.list_tags, uow, mailing_list.id)
     return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
 
 
@@ -104,7 +104,9 @@ def rename_tag(
 ) -> Envelope[TagRecord]:
     """Give a tag another name, for all members who have it."""
     mailing_list = lists.owned(uow, caller, list_id)
-    return envelope(TagRecord.model_validate(tags.rename(uow, mailing_list.id, tag_id, body.name)))
+    return envelope(
+        TagRecord.model_validate(tags.rename_tag(uow, mailing_list.id, tag_id, body.name))
+    )
 
 
 @router.delete(
@@ -120,4 +122,4 @@ def delete_tag(
     uses it: its `kind`, `id` and `name`.
     """
     mailing_list = lists.owned(uow, caller, list_id)
-    return envelope(tags.delete(uow, mailing_list.id, tag_id))
+    return envelope(tags.delete_tag(uow, mailing_list.id, tag_id))

@@ -19,7 +19,7 @@ from api.route_classes import JsonRoute
 from api.schemas.envelope import Envelope, Page, envelope, page
 from api.schemas.jobs import JobRecord
 from api.state import State, StateOf, Transaction
-from api.waiting.streams import EventStream
+from api.waiting.event_streams import EventStream
 from api.waiting.subscriber import CHECK_EVERY_SECONDS, watch_jobs
 from core.errors import DomainError, access, jobs, requests
 from core.logging import get_logger

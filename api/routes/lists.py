@@ -127,7 +127,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
     A session needs a login of the last 15 minutes.
     """
     mailing_list = lists.owned(uow, caller, list_id)
-    traces.revoke(uow, caller, mailing_list)
+    traces.revoke_traces(uow, caller, mailing_list)
     return envelope(1)
 
 
@@ -202,7 +202,7 @@ deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 @deny_list_router.get("/deny-list")
 def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.DenyListRecord]:
     """The addresses and domains of which the caller wants no new members."""
-    found = deny_lists.read(uow, caller.user_id)
+    found = deny_lists.read_deny_list(uow, caller.user_id)
     return envelope(
         schemas.DenyListRecord(
             addresses=[*found.addresses], domains=[*found.domains], erased=found.erased
@@ -221,8 +221,8 @@ def replace_deny_list(
     People with a denied address can't join a list of the caller. Existing members stay. Denied
     addresses of erased people stay denied. To remove one, name the address in a PATCH.
     """
-    entries = deny_lists.normalised(body.addresses, body.domains)
-    return envelope(deny_lists.replace(uow, caller.user_id, entries))
+    entries = deny_lists.normalise_entries(body.addresses, body.domains)
+    return envelope(deny_lists.replace_entries(uow, caller.user_id, entries))
 
 
 @deny_list_router.patch(
@@ -232,6 +232,8 @@ def change_deny_list(
     uow: Transaction, caller: ListEditor, body: schemas.DenyListChanges
 ) -> Envelope[int]:
     """Add and remove entries of the deny list; the answer is how many came or went."""
-    add = deny_lists.normalised(body.add_addresses, body.add_domains, verb="add_")
-    remove = deny_lists.normalised(body.remove_addresses, body.remove_domains, verb="remove_")
-    return envelope(deny_lists.change(uow, caller.user_id, add=add, remove=remove))
+    add = deny_lists.normalise_entries(body.add_addresses, body.add_domains, verb="add_")
+    remove = deny_lists.normalise_entries(
+        body.remove_addresses, body.remove_domains, verb="remove_"
+    )
+    return envelope(deny_lists.change_entries(uow, caller.user_id, add=add, remove=remove))

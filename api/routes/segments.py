@@ -45,7 +45,7 @@ def create_segment(
     the list does not have is made.
     """
     mailing_list = lists.owned(uow, caller, list_id)
-    made = list_segments_module.create(uow, mailing_list, body.name, body.filter)
+    made = list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
     return envelope(_record(uow, mailing_list, made))
 
 
@@ -55,7 +55,7 @@ def list_segments(
 ) -> Envelope[Page[SegmentRecord]]:
     """The segments of a list, newest first."""
     mailing_list = lists.owned(uow, caller, list_id)
-    read = partial(list_segments_module.list_of, uow, mailing_list, with_filters=True)
+    read = partial(list_segments_module.list_segments, uow, mailing_list, with_filters=True)
 
     def show(rows: list[Segment]) -> list[SegmentRecord]:
         filters = member_filter.shown(uow, mailing_list, *(each.filter for each in rows))
@@ -90,10 +90,10 @@ async def read_segment(
     def counted() -> CountedSegment:
         with state.resources.unit_of_work() as uow:
             mailing_list = lists.owned(uow, caller, list_id)
-            found = list_segments_module.get(uow, mailing_list.id, segment_id)
+            found = list_segments_module.get_segment(uow, mailing_list.id, segment_id)
             wanted = member_filter.read_stored(uow, mailing_list, found.filter)
             [written] = member_filter.shown(uow, mailing_list, found.filter)
-        number = list_segments_module.count(state.resources, mailing_list, wanted)
+        number = list_segments_module.count_members(state.resources, mailing_list, wanted)
         return CountedSegment.of_row(
             found, filter=written, count=number.count, count_is_exact=number.is_exact
         )
@@ -107,7 +107,7 @@ def change_segment(
 ) -> Envelope[SegmentRecord]:
     """Change the name or the filter; what the body doesn't name stays."""
     mailing_list = lists.owned(uow, caller, list_id)
-    changed = list_segments_module.change(uow, mailing_list, segment_id, body.sent())
+    changed = list_segments_module.change_segment(uow, mailing_list, segment_id, body.sent())
     return envelope(_record(uow, mailing_list, changed))
 
 
@@ -117,7 +117,7 @@ def delete_segment(
 ) -> Envelope[int]:
     """Delete a segment, and no member: 1, or 0 when there is none."""
     mailing_list = lists.owned(uow, caller, list_id)
-    return envelope(list_segments_module.remove(uow, mailing_list, segment_id))
+    return envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
 
 
 def _record(uow: UnitOfWork, mailing_list: MailingList, segment: Segment) -> SegmentRecord:

@@ -88,7 +88,9 @@ def subscribe_me(
     mailing_list = lists.get(uow, list_id)
     values = {} if body is None else body.fields
     attributes = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
-    return envelope(sign_up.join(uow, mailing_list, person, actor, submission=attributes))
+    return envelope(
+        sign_up.subscribe_person(uow, mailing_list, person, actor, submission=attributes)
+    )
 
 
 @router.delete(

@@ -38,7 +38,7 @@ ShownFields = Annotated[
     ),
 ]
 ShownTags = Annotated[list[str], Field(examples=[["Spring fair", "VIP"]])]
-TagName = Annotated[str, AfterValidator(tags.read)]
+TagName = Annotated[str, AfterValidator(tags.normalise_tag)]
 TagNames = Annotated[
     list[TagName],
     AtMost(MAX_TAGS_OF_MEMBER),

@@ -58,7 +58,7 @@ async def confirm_subscription(
     confirmation = await state.in_unit_of_work(sign_up.read_confirmation, secret)
     principal = Principal(confirmation.record.user_id, Via.CONFIRMATION, None)
     actor = actors.actor_of_principal(request, principal)
-    confirm = partial(sign_up.confirm, secret=secret, actor=actor)
+    confirm = partial(sign_up.confirm_subscription, secret=secret, actor=actor)
     await ACTS_BY_LIST.run(confirmation.mailing_list.id, state.transact, confirm)
     return see_other(urlencode({"token": secret}))
 

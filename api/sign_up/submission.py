@@ -72,7 +72,7 @@ async def subscribe_stranger(
             is_text=is_form,
             required=[each.field for each in sign_up_fields if each.is_required],
         )
-        sign_up.request(
+        sign_up.request_subscription(
             uow,
             current_list,
             submission.email,

@@ -1,7 +1,7 @@
-"""Calls to a worker for request-only work: the call waits for the worker's result, and the work
-ends when its last caller has left.
+"""Calls of request-only work, which wait for the worker's result.
 
-Callers that ask for the same work at the same time, in whichever process, share one run of it.
+The work ends when its last caller has left. Concurrent calls of the same work share one run, even
+if they come from different processes.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from storage.redis.request_calls import RequestCalls
 
 log = get_logger(__name__)
 
-# A message that no worker took by then may be lost. The pauses double, so that a long queue is not
-# made much longer.
+# If no worker took the message by then, it may be lost. The pauses double, so that repeated
+# messages don't make a long queue much longer.
 RESEND_AFTER_SECONDS = 2.0
 
 
@@ -41,38 +41,41 @@ class WorkerCalls:
         owner_id: int | None = None,
         same: str | None = None,
     ) -> dict[str, Any]:
-        """The work's result.
+        """Return the result of the work.
 
-        Calls with the same ``same`` at the same time share one run of the work: name in it
-        everything that decides the result. Raises ``request.too_slow`` when there is no result in
-        time, ``queue.unavailable`` when the broker takes no message, ``queue.overloaded`` or
-        ``queue.too_many_of_yours`` when it would have to wait too long, and what the work raised.
+        Raises the errors of the work, ``request.too_slow`` if there is no result in time, and
+        ``queue.unavailable`` if the broker takes no message. Raises ``queue.overloaded`` or
+        ``queue.too_many_of_yours`` if the work would wait too long.
+
+        Args:
+            same: a key that contains everything that determines the result. Concurrent calls with
+                an equal key share one run of the work.
         """
         caller = self._calls.new_caller()
         request_id = request_scripts.request_id(kind.queue, same or caller)
         join = partial(self._calls.join, request_id, caller, payload, kind=kind, owner_id=owner_id)
         result = None
         if seconds > 0:
-            # Listen before anything is sent, so that no result comes too early to be heard.
+            # Listen before anything is sent, so that no early result is missed.
             with self.results.registered(result_topic(request_id)) as future:
                 try:
                     await join(seconds=seconds)
-                    result = await _persist(future, join, seconds)
+                    result = await _wait_and_resend(future, join, seconds)
                 except RedisError:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
-                    # Also when joining failed or was cancelled half-way. It goes on behind the
-                    # answer.
+                    # Leave even if the join failed or was cancelled. This continues after the
+                    # response.
                     self._calls.leave(request_id, caller)
         if result is None and self.results.closed:
             raise requests.QUEUE_UNAVAILABLE()
         if result is None:
             raise requests.REQUEST_TOO_SLOW(seconds=seconds)
-        told: dict[str, dict[str, Any]] = orjson.loads(result)
-        if "error" in told:
-            error = told["error"]
+        outcome: dict[str, dict[str, Any]] = orjson.loads(result)
+        if "error" in outcome:
+            error = outcome["error"]
             raise DomainError(**{**error, "kind": Kind(error["kind"])})
-        return told["result"]
+        return outcome["result"]
 
     def deliver(self, topic: str, value: str) -> None:
         """Deliver the result that a notification contains. If it is empty, look the result up."""
@@ -82,21 +85,22 @@ class WorkerCalls:
             self.results.nudge(topic)
 
 
-async def _persist(
+async def _wait_and_resend(
     future: asyncio.Future[str | bytes | None], join: Callable[..., Awaitable[None]], seconds: float
 ) -> str | bytes | None:
-    """Return the future's value, or ``None`` when the time runs out; send a lost message again."""
+    """Return the value of the future, or ``None`` after the time-out; send a lost message again."""
     clock = asyncio.get_running_loop().time
-    until, pause = clock() + seconds, RESEND_AFTER_SECONDS
-    while (left := until - clock()) > 0:
-        await asyncio.wait({future}, timeout=min(left, pause))
+    deadline = clock() + seconds
+    pause = RESEND_AFTER_SECONDS
+    while (remaining := deadline - clock()) > 0:
+        await asyncio.wait({future}, timeout=min(remaining, pause))
         if future.done():
             return future.result()
-        if (left := until - clock()) > 0:
+        if (remaining := deadline - clock()) > 0:
             pause *= 2
             try:
-                await join(seconds=left, again=True)
+                await join(seconds=remaining, again=True)
             except (RedisError, DomainError) as error:
-                # The first message may still be there.
+                # The first message may still be in the queue.
                 log.warning("request.not_sent_again", reason=type(error).__name__)
     return None

@@ -21,7 +21,7 @@ from services.jobs import maintenance
 from tests.embedded import Services, embedded_services
 from tests.stack import Owner, Stack, open_stack
 from workers.context import WorkerContext
-from workers.serving import serving
+from workers.serving import plan_serving
 
 METRICS_TOKEN = "metrics-of-a-benchmark"
 # An owner has hundreds of times what a plan gives, and all of it is counted.
@@ -87,7 +87,7 @@ def running(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
     assert isinstance(user_id, int)
     assert isinstance(list_id, int)
     owner = Owner(user_id, str(email), stack.new_key(user_id))
-    worker = WorkerContext(_settings(stack), serving([Queue.MAINTENANCE]))
+    worker = WorkerContext(_settings(stack), plan_serving([Queue.MAINTENANCE]))
     try:
         yield SizedStack(stack, volume, owner, list_id, worker)
     finally:

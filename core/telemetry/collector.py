@@ -1,4 +1,4 @@
-"""The operator's wishes in OpenTelemetry's own environment variables."""
+"""Reads the operator's choices from the environment variables of OpenTelemetry."""
 
 import os
 
@@ -11,9 +11,9 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL
 
 
 def is_wanted() -> bool:
-    """Return whether spans are wanted: a collector is named, and nothing else forbids them.
+    """Return whether the variables name a collector, and no other variable disables tracing.
 
-    An empty variable counts as not set, as the specification has it; the SDK does not see it so.
+    The specification treats an empty variable as unset. The SDK doesn't, so this removes it.
     """
     for name in [name for name, value in os.environ.items() if name.startswith("OTEL_")]:
         if not os.environ[name].strip():

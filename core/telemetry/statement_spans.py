@@ -1,4 +1,4 @@
-"""Spans of SQL statements: what is done to which table, and nothing of a statement's text."""
+"""Records spans of SQL statements. A span names the verb and the table, and no other text."""
 
 import re
 from contextlib import AbstractContextManager
@@ -17,13 +17,14 @@ def statement_span(text: str) -> AbstractContextManager[None]:
     if not spans.is_recording():
         return spans.NOTHING
     summary = _summary(text)
-    about: SpanAttributes = {"db.system.name": "postgresql", "db.query.summary": summary}
-    return spans.step_span(summary, "client", about)
+    attributes: SpanAttributes = {"db.system.name": "postgresql", "db.query.summary": summary}
+    return spans.step_span(summary, "client", attributes)
 
 
 @lru_cache(maxsize=4096)
 def _summary(text: str) -> str:
-    """Such as ``SELECT jobs``, of the table that is named first."""
-    verb, table = _VERB.match(text), _TABLE.search(text)
+    """Return a summary such as ``SELECT jobs``, with the first table of the statement."""
+    verb = _VERB.match(text)
+    table = _TABLE.search(text)
     words = [verb[1].upper()] if verb else []
     return " ".join([*words, *([table[1]] if table else [])]) or "statement"

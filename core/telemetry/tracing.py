@@ -1,4 +1,4 @@
-"""Spans by OpenTelemetry. Only ``spans`` uses this, in a process that has a collector to tell."""
+"""Records spans with OpenTelemetry. Only ``spans`` uses this, and only if there is a collector."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ from core.telemetry.collector import names_service
 
 log = get_logger(__name__)
 
-# The seconds that an ending process has for its last spans, even if the collector hangs.
+# An ending process sends its last spans within this time, even if the collector hangs.
 MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"
@@ -47,8 +47,11 @@ class Tracing:
         return self._current(name, SpanKind[kind.upper()], attributes)
 
     def request(self, name: str, callers: str | None) -> AbstractContextManager[None]:
-        """A caller's own trace is not gone on with: it would choose which requests are recorded,
-        and could mix its spans with those of others."""
+        """Start a new trace instead of continuing the caller's trace.
+
+        Otherwise a caller could choose which requests are recorded, and could mix its spans with
+        the spans of other callers.
+        """
         link = trace.get_current_span(_extracted(callers)).get_span_context()
         links = [Link(link)] if link.is_valid else []
         return self._current(name, SpanKind.SERVER, {}, _NO_PARENT, links)
@@ -78,12 +81,12 @@ class Tracing:
         return carrier.get(_HEADER)
 
     def ids(self) -> dict[str, str]:
-        found = trace.get_current_span().get_span_context()
-        if not found.is_valid or not found.trace_flags.sampled:
+        context = trace.get_current_span().get_span_context()
+        if not context.is_valid or not context.trace_flags.sampled:
             return {}
         return {
-            "trace_id": trace.format_trace_id(found.trace_id),
-            "span_id": trace.format_span_id(found.span_id),
+            "trace_id": trace.format_trace_id(context.trace_id),
+            "span_id": trace.format_span_id(context.span_id),
         }
 
     @contextmanager
@@ -98,7 +101,7 @@ class Tracing:
         started = self._tracer.start_span(
             name, context=parent, kind=kind, attributes=_plain(attributes), links=links
         )
-        # The library would keep the texts of errors, which quote what people sent.
+        # By default the library records the texts of errors, which can quote what people sent.
         with trace.use_span(
             started, end_on_exit=True, record_exception=False, set_status_on_exception=False
         ):
@@ -110,7 +113,8 @@ class Tracing:
 
 
 def _fail(span: Span, error: BaseException) -> None:
-    # An error is an answer, and so is a caller's leaving.
+    # A domain error is a regular response, so it doesn't mark the span as failed. Neither does a
+    # caller who disconnects.
     kind = error.code if isinstance(error, DomainError) else type(error).__name__
     span.set_attribute("error.type", kind)
     if isinstance(error, Exception) and not isinstance(error, DomainError):
@@ -126,22 +130,22 @@ def _plain(attributes: SpanAttributes) -> dict[str, Any]:
 
 
 def open_tracing(process: str) -> Tracing | None:
-    """``None`` when the variables are wrong: nothing fails for want of traces.
+    """Start to record spans; return ``None`` if the environment variables are wrong.
 
-    Spans wait in a bounded queue, which drops the oldest, and a thread sends them, as the SDK's own
-    variables of the environment say.
+    Spans wait in a bounded queue, which drops the oldest spans. A thread sends them. The
+    environment variables of the SDK control both.
     """
     attributes = {} if names_service() else {"service.name": process}
     attributes |= {
         "service.version": version("pressroom"),
         "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
-        # Tells the process apart, whatever the operator calls the service.
+        # Identifies the kind of process, even if the operator renamed the service.
         "pressroom.process": process,
     }
-    # It tells of each try, and of each failure.
+    # The exporter logs every attempt and every failure.
     logging.getLogger("opentelemetry.exporter").setLevel("ERROR")
     try:
-        # At exit the SDK would wait for half a minute.
+        # With ``shutdown_on_exit`` the SDK would wait for half a minute.
         provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ValueError as error:

@@ -10,7 +10,7 @@ from services import paging
 from services.accounts import email_addresses, passwords
 from services.paging import PageOfRows, PageRequest
 from services.security_events import EventType, record_by_operator
-from storage.connections import unless_taken
+from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
 # Tables with rows of people whom lists made. A person of whom any other table knows has an account,
@@ -44,7 +44,7 @@ def create_user(
 
 def flush_address(uow: UnitOfWork, taken: DomainError) -> None:
     """Write a person's new address; raises ``taken`` when another person has it."""
-    with unless_taken("uq_users_email", taken):
+    with raise_if_taken("uq_users_email", taken):
         uow.session.flush()
 
 

@@ -127,19 +127,20 @@ def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, s
     return person, email
 
 
-def move(uow: UnitOfWork, person: User, email: str, caller: Caller, *, shown: bool) -> None:
-    """Give the account its new address, end other sessions, and mail a way back to the old one.
+def change_address(
+    uow: UnitOfWork, person: User, email: str, caller: Caller, *, shown: bool
+) -> None:
+    """Change the account's address, end other sessions, and mail an undo link to the old address.
 
-    Raises ``account.address_taken`` when another person comes by the address at this moment.
+    Raises ``account.address_taken`` if another person gets the address at the same time.
     """
     sessions.end_all(uow, person.id, but=caller.session_id)
-    old = person.email
+    old_address = person.email
     record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
-    accounts.note_move(uow, person, left=old, shown=shown)
-    changed = MailKind.ADDRESS_CHANGED
-    account_mails.enqueue_mail(uow, changed, old, user_id=person.id)
+    accounts.note_move(uow, person, left=old_address, shown=shown)
+    account_mails.enqueue_mail(uow, MailKind.ADDRESS_CHANGED, old_address, user_id=person.id)
     record(uow, person.id, EventType.ADDRESS_CHANGED)
 
 
@@ -161,23 +162,28 @@ def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, date
     return person, email, opened.created_at
 
 
-def move_back(
+def revert_address(
     uow: UnitOfWork, person: User, email: str, *, since: datetime, password_hash: str
 ) -> None:
-    """Give an account its earlier address back, with another password, and end all sessions.
+    """Restore the account's earlier address, set another password, and end all sessions.
 
-    The links that were mailed since the change stop working. Links of changes before it stay:
-    otherwise an intruder who changed the address twice could undo the second change, and so keep
-    the person from undoing the first. Raises ``account.address_taken`` when another account has
-    the address by now.
+    Links that were mailed after the change stop working. Undo links of earlier changes still work.
+    Otherwise an intruder could change the address twice and undo the second change, and the person
+    could no longer undo the first change. Raises ``account.address_taken`` if another account has
+    the address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())
     person.password_hash = password_hash
     sessions.end_all(uow, person.id)
     record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, _CHANGING)
-    undos = MailedLink.purpose == Purpose.UNDO_ADDRESS, MailedLink.created_at > since
-    record_moment_once(uow, MailedLink.used_at, MailedLink.user_id == person.id, *undos)
+    record_moment_once(
+        uow,
+        MailedLink.used_at,
+        MailedLink.user_id == person.id,
+        MailedLink.purpose == Purpose.UNDO_ADDRESS,
+        MailedLink.created_at > since,
+    )
     record(uow, person.id, EventType.ADDRESS_UNDONE)
 
 

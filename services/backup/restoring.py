@@ -33,7 +33,7 @@ from storage.backup_files.postgres_tools import PostgresToolFailed
 from storage.migrations.revisions import dead_end, newest_revision
 from storage.migrations.run import migrate
 from storage.objects import ObjectStore
-from storage.parts import remove_all
+from storage.parts import remove_prefix
 from storage.resources import Resources, open_resources
 
 
@@ -188,7 +188,7 @@ def _aside(settings: Settings) -> Iterator[Resources]:
         name = sql.Identifier(url.database or "")
         drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name)
         in_bucket = ObjectStore(settings, connections=1)
-        remove_all(in_bucket, TRIAL.removesuffix("/"))
+        remove_prefix(in_bucket, TRIAL.removesuffix("/"))
         try:
             cursor.execute(drop)
             cursor.execute(sql.SQL("CREATE DATABASE {}").format(name))
@@ -206,4 +206,4 @@ def _aside(settings: Settings) -> Iterator[Resources]:
                 yield trial
         finally:
             cursor.execute(drop)
-            remove_all(in_bucket, TRIAL.removesuffix("/"))
+            remove_prefix(in_bucket, TRIAL.removesuffix("/"))

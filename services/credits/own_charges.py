@@ -25,8 +25,8 @@ from models import CreditAction, OpenCharge
 from services.credits import ledger
 from services.jobs.idempotency import IdempotencyKey
 from services.jobs.maintenance import register_maintenance
-from storage.connections import unless
 from storage.database import Database, Statement
+from storage.expected_errors import raise_instead
 from storage.resources import Resources
 
 REVERSE_OPEN = register_maintenance(
@@ -69,7 +69,7 @@ def charge_call(
         "work": work,
         "for": timedelta(seconds=seconds) + _GRACE,
     }
-    with unless(LockNotAvailable, CHARGE_IN_PROGRESS()), resources.unit_of_work() as uow:
+    with raise_instead(LockNotAvailable, CHARGE_IN_PROGRESS()), resources.unit_of_work() as uow:
         # The lock comes first: calls at the same time take turns.
         uow.session.execute(_LOCK, values)
         if uow.session.scalar(_WAS_SETTLED, values):

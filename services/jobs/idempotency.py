@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert
 from core.errors import DomainError
 from core.errors.requests import IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_KEY_REUSED
 from models import IdempotencyRecord, Job
-from storage.connections import unless
+from storage.expected_errors import raise_instead
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -141,7 +141,7 @@ def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
         )
         .returning(IdempotencyRecord.id)
     )
-    with unless(LockNotAvailable, IDEMPOTENCY_IN_PROGRESS()):
+    with raise_instead(LockNotAvailable, IDEMPOTENCY_IN_PROGRESS()):
         record_id = uow.session.scalar(statement)
     if record_id is None:
         raise _EqualRequestCommitted

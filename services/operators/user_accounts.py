@@ -40,6 +40,6 @@ def read_account(uow: UnitOfWork, user: User) -> UserAccount:
         user,
         has_password=user.password_hash is not None,
         has_second_factor=sessions.is_asked(uow, user.id),
-        lists=[each.slug for each in lists.choices(uow, user.id)],
+        lists=[each.slug for each in lists.list_choices(uow, user.id)],
         live_keys=len(api_keys.live_of(uow, user.id)),
     )

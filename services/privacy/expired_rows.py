@@ -9,7 +9,7 @@ from models import FeedEvent, RecordedEvent
 from services.jobs.maintenance import register_maintenance
 from services.privacy.purge_runs import PurgeRun, TablePurge
 from services.privacy.retention import RULES, Rule, select_expired
-from storage.purge import purge as delete_rows
+from storage.purge import delete_rows
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 

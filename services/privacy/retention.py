@@ -21,7 +21,7 @@ from services.credits.orders import ABANDONED_ORDER_RETENTION
 from services.feed.reading import FEED_RETENTION
 from services.subscriptions.bulk_files import BULK_FILE_RETENTION
 from services.subscriptions.undo import UNDO_TIME
-from storage.purge import first
+from storage.purge import select_first_places
 
 # The maintenance that shortens the addresses of events stores its progress in this bookmark.
 _SHORTENED_UP_TO = (
@@ -82,8 +82,10 @@ def select_expired(
     assert rule.moment is not None
     conditions = (rule.moment < func.now() - age, *rule.only)
     if rule.oldest_by:
-        return first(rule.model, *rule.oldest_from, order=rule.oldest_by, limit=limit), conditions
-    return first(rule.model, *conditions, order=(rule.moment,), limit=limit), ()
+        return select_first_places(
+            rule.model, *rule.oldest_from, order=rule.oldest_by, limit=limit
+        ), conditions
+    return select_first_places(rule.model, *conditions, order=(rule.moment,), limit=limit), ()
 
 
 def _rule(moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any) -> Rule:

@@ -105,7 +105,7 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
     blank: dict[str, Any] = dict.fromkeys(("name", "email", "submitted", "joined_at", "language"))
     blank |= {"fields": {}, "tag_ids": [], "email_enabled": False}
     for each in records:
-        changes.change(uow, each, changes.ERASED, operator, status=removed, **blank)
+        changes.change_record(uow, each, changes.ERASED, operator, status=removed, **blank)
     return Batch(len(records), list_ids[-1] if len(list_ids) == MAX_LISTS else None)
 
 

@@ -13,7 +13,7 @@ from services import removals
 from services.jobs.maintenance import register_maintenance
 from storage.encryption import WrappedKey
 from storage.objects import ObjectMissing
-from storage.parts import PartWriter, StoredFile, remove_all
+from storage.parts import PartWriter, StoredFile, remove_prefix
 from storage.resources import Resources
 
 IMPORTS = "imports/"
@@ -85,7 +85,7 @@ def remove_old_files(resources: Resources, *, now: datetime) -> int:
         with resources.unit_of_work() as uow:
             row_id = uow.session.scalar(query)
         if row_id is None:
-            remove_all(resources.objects, prefix)
+            remove_prefix(resources.objects, prefix)
             removed += 1
     return removed
 

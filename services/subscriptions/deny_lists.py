@@ -1,8 +1,8 @@
 """Deny lists: addresses and domains from which an owner or the operator accepts no new members.
 
-All code that adds a person to a list calls ``require_allowed`` or ``denied_of``. Unlike an opt-out,
-a deny list entry doesn't affect existing members. When the entry is removed, the person can join
-the list.
+All code that adds a person to a list calls ``require_allowed`` or ``find_denied``. Unlike an
+opt-out, a deny list entry doesn't affect existing members. When the entry is removed, the person
+can join the list.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -26,8 +26,8 @@ MAX_ENTRIES = 100_000
 _PURPOSE = "denied-address"
 _MAX_PROBLEMS = 100
 _SUBDOMAINS = "*."
-# Two writers of one list would each see room for their own entries.
-_HOLD = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:owner_id))")
+# Without the lock, two concurrent writers could exceed the maximum together.
+_LOCK_DENY_LIST = text("SELECT pg_advisory_xact_lock(hashtext('deny_lists'), hashint8(:owner_id))")
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,13 @@ class DenyList:
     erased: int = 0
 
 
-def normalised(addresses: Sequence[str], domains: Sequence[str], *, verb: str = "") -> set[str]:
-    """The entries of a body in their one spelling; ``verb`` begins its fields, such as ``add_``.
+def normalise_entries(
+    addresses: Sequence[str], domains: Sequence[str], *, verb: str = ""
+) -> set[str]:
+    """Return the normalised entries of a request's body.
 
-    Raises ``deny_list.entry``, which names the first hundred that are neither.
+    ``verb`` is the prefix of the body's fields, such as ``add_``. Raises ``deny_list.entry``, which
+    lists the first hundred invalid entries.
     """
     problems: list[FieldProblem] = []
 
@@ -54,23 +57,23 @@ def normalised(addresses: Sequence[str], domains: Sequence[str], *, verb: str = 
         field = f"body.{verb}{kind}[{number}]"
         problems.append(FieldProblem(field, DENY_LIST_ENTRY.code, rule))
 
-    found: set[str] = set()
+    entries: set[str] = set()
     for number, address in enumerate(email_addresses.normalise_all(addresses)):
         if isinstance(address, InvalidAddress):
             refuse("addresses", number, address.reason)
         else:
-            found.add(address)
+            entries.add(address)
     for number, written in enumerate(domains):
         domain = _domain(written)
         if domain is None:
             refuse("domains", number, "This is no domain, nor one after '*.'.")
         else:
-            found.add(domain)
+            entries.add(domain)
     if problems:
         first = problems[0]
         named = tuple(problems[:_MAX_PROBLEMS])
         raise DENY_LIST_ENTRY(place=first.field, rule=first.message, problems=named)
-    return found
+    return entries
 
 
 def _domain(written: str) -> str | None:
@@ -81,12 +84,12 @@ def _domain(written: str) -> str | None:
     written = strip_unseen(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
-    # The text after the star may be a top-level domain, which is no mail domain itself.
-    found = email_addresses.normalise_domain(f"a{written[1:]}")
-    return found and f"*{found[1:]}"
+    # The text after the star may be a top-level domain, which can't be the domain of an address.
+    domain = email_addresses.normalise_domain(f"a{written[1:]}")
+    return domain and f"*{domain[1:]}"
 
 
-def read(uow: UnitOfWork, owner_id: int) -> DenyList:
+def read_deny_list(uow: UnitOfWork, owner_id: int) -> DenyList:
     entries = sorted(_entries_of(uow, owner_id))
     addresses = [entry for entry in entries if "@" in entry]
     domains = [entry for entry in entries if "@" not in entry]
@@ -99,24 +102,26 @@ def _entries_of(uow: UnitOfWork, owner_id: int) -> Sequence[str]:
     return uow.session.scalars(query).all()
 
 
-def replace(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
+def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) -> int:
     """Replace all entries that the owner can see; return the number of changed entries.
 
     Erased people stay denied, because the owner can't see their addresses and include them again.
     Raises ``deny_list.too_long``.
     """
-    uow.session.execute(_HOLD, {"owner_id": owner_id})
+    uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
     before = set(_entries_of(uow, owner_id))
-    return change(uow, owner_id, add={*entries} - before, remove=before - {*entries})
+    return change_entries(uow, owner_id, add={*entries} - before, remove=before - {*entries})
 
 
-def change(uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]) -> int:
+def change_entries(
+    uow: UnitOfWork, owner_id: int, *, add: Collection[str], remove: Collection[str]
+) -> int:
     """Add and remove entries; return the number of changed entries.
 
     An address can also be removed if its person was erased after the address was added. Raises
     ``deny_list.too_long``.
     """
-    uow.session.execute(_HOLD, {"owner_id": owner_id})
+    uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
     add = {*add} - {*remove}
     if len(add) > MAX_ENTRIES:
         raise DENY_LIST_TOO_LONG(most=MAX_ENTRIES)
@@ -155,25 +160,27 @@ def require_allowed(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) 
     ``addresses``: the address of the person's account, and the older address that the list may
     have.
     """
-    if denied_of(uow, owner_id, addresses):
+    if find_denied(uow, owner_id, addresses):
         raise MEMBER_DENIED()
 
 
-def denied_of(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
+def find_denied(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> set[str]:
     """Return the normalised addresses that may not come onto the owner's lists."""
     entries = _of_installation(uow.settings.deny_list)
     of_owner = DeniedEntry.user_id == owner_id
     if uow.session.scalar(select(exists().where(of_owner))):
-        wanted = {entry for address in addresses for entry in _entries_for(address)}
-        found = uow.session.scalars(_FIND, {"owner_id": owner_id, "wanted": sorted(wanted)})
-        entries |= {*found}
+        candidates = {entry for address in addresses for entry in _entries_for(address)}
+        values = {"owner_id": owner_id, "wanted": sorted(candidates)}
+        entries |= {*uow.session.scalars(_FIND_ENTRIES, values)}
     erased = {*_erased_among(uow, owner_id, addresses).values()}
     if not entries:
         return erased
     return erased | {each for each in addresses if not entries.isdisjoint(_entries_for(each))}
 
 
-_FIND = text("SELECT entry FROM denied_entries WHERE user_id = :owner_id AND entry = ANY(:wanted)")
+_FIND_ENTRIES = text(
+    "SELECT entry FROM denied_entries WHERE user_id = :owner_id AND entry = ANY(:wanted)"
+)
 
 
 def _erased_among(uow: UnitOfWork, owner_id: int, addresses: Collection[str]) -> dict[bytes, str]:
@@ -210,7 +217,7 @@ _KEEP_FOR_ERASURE = text(
 
 
 def _entries_for(address: str) -> Iterator[str]:
-    """Every entry that would deny the address."""
+    """Yield every entry that would deny the address."""
     yield address
     domain = address.rpartition("@")[2]
     yield domain
@@ -220,12 +227,12 @@ def _entries_for(address: str) -> Iterator[str]:
 
 @lru_cache(maxsize=8)
 def _of_installation(written: tuple[str, ...]) -> frozenset[str]:
-    """The operator's entries in their one spelling."""
+    """Return the operator's entries, normalised."""
     addresses = [each for each in written if "@" in each]
     spelled = email_addresses.normalise_all(addresses)
-    found = {each for each in spelled if isinstance(each, str)}
-    found |= {each for domain in written if "@" not in domain and (each := _domain(domain))}
-    if len(found) < len({*written}):
-        # Also for two spellings of one.
-        log.warning("deny_list.entries_passed_over", read=len(found), written=len({*written}))
-    return frozenset(found)
+    entries = {each for each in spelled if isinstance(each, str)}
+    entries |= {each for domain in written if "@" not in domain and (each := _domain(domain))}
+    if len(entries) < len({*written}):
+        # Two spellings of one entry also get here.
+        log.warning("deny_list.entries_passed_over", read=len(entries), written=len({*written}))
+    return frozenset(entries)

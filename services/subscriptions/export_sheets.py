@@ -131,7 +131,7 @@ def of_export(uow: UnitOfWork, resources: Resources, lease: Lease, export: Membe
         wanted = member_filter.read_begun(uow, mailing_list, export.filter)
     if export.kind == ExportKind.DELIVERY:
         return roster(resources, lease, mailing_list, wanted)
-    own = attribute_fields.list_of(uow, mailing_list.user_id)
+    own = attribute_fields.list_fields(uow, mailing_list.user_id)
     tags = select(MemberTag.id, MemberTag.name).where(MemberTag.list_id == mailing_list.id)
     names = {row.id: row.name for row in uow.session.execute(tags)}
     asked = None if export.statuses is None else tuple(map(SubscriptionStatus, export.statuses))

@@ -90,13 +90,14 @@ class ExportOrder:
     bom: bool = False
 
 
-def begin(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
-    """Start an export of the list. Quotas don't bound the sender, who gets rosters.
+def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
+    """Start an export of the list. Quotas don't apply to the sender, who gets rosters.
 
     Raises ``auth.insufficient_scope``, ``auth.login_again``, ``list.not_found``,
-    ``list.not_owner``, ``quota.exceeded`` for the members, what ``segments.selected`` raises, and
-    for the roster ``list.email_channel_disabled`` and ``export.status_of_roster``. Raises
-    ``export.bom`` if a byte-order mark is requested for anything but a CSV of members.
+    ``list.not_owner``, and the errors of ``segments.choose_filter``. An export of members also
+    raises ``quota.exceeded``, and a roster ``list.email_channel_disabled`` and
+    ``export.status_of_roster``. Raises ``export.bom`` if a byte-order mark is requested for
+    anything but a CSV of members.
     """
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
@@ -108,7 +109,7 @@ def begin(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> 
     if order.bom and (order.kind, order.form) != (ExportKind.MEMBERS, ExportFormat.CSV):
         raise errors.EXPORT_BOM()
     mailing_list = lists.get(uow, list_id)
-    kept = segments.selected(uow, mailing_list, order.segment_id, order.written)
+    kept = segments.choose_filter(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
         quotas.require(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
     statuses = None if order.statuses is None else [*order.statuses]
@@ -151,7 +152,7 @@ def enqueue_export(
     return enqueue_job(uow, EXPORT_JOBS[kind], user_id=user_id, subject_id=export.id)
 
 
-def get(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
+def get_export(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
     """Return one of the caller's exports; raises ``export.not_found``."""
     export = uow.session.get(MemberExport, export_id, options=[undefer(MemberExport.filter)])
     if export is None or export.user_id != caller.user_id:
@@ -159,13 +160,13 @@ def get(uow: UnitOfWork, caller: Caller, export_id: int) -> MemberExport:
     return export
 
 
-def list_of(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[MemberExport]:
+def list_exports(uow: UnitOfWork, caller: Caller, wanted: PageRequest) -> PageOfRows[MemberExport]:
     """The caller's exports of all lists, newest first. Raises ``cursor.invalid``."""
     query = paging.of_owner(select(MemberExport), MemberExport.user_id, caller.user_id, wanted)
     return paging.read(uow, query, wanted)
 
 
-def get_finished(
+def get_finished_export(
     uow: UnitOfWork, export_id: int, form: ExportFormat = ExportFormat.CSV
 ) -> tuple[MemberExport, MailingList]:
     """Raises ``export.not_found``, also when the file was removed."""
@@ -185,7 +186,7 @@ def open_file(resources: Resources, export: MemberExport) -> StoredFile:
         raise MEDIA_DAMAGED() from error
 
 
-def run(resources: Resources, lease: Lease) -> None:
+def write_export(resources: Resources, lease: Lease) -> None:
     """Write the file, and finish the job with its id.
 
     Raises ``quota.exceeded`` when the file is larger than what the plan has room for; for an export
@@ -243,7 +244,7 @@ EXPORT_JOBS = {
             Queue.EXPORT,
             scope,
             retryable=True,
-            run=run,
+            run=write_export,
             # An export holds one view of the database from first to last, so it can't take turns.
             deadline_seconds=3600.0,
             needs_recent_login=True,

@@ -19,7 +19,7 @@ from services.subscriptions.fields import FieldValue
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.field_values import abbreviate_cell, parse_value
 from services.subscriptions.members import locks
-from storage.connections import unless
+from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
 # Their conversion takes a second or two.
@@ -67,19 +67,21 @@ FROM {_NEW} WHERE c.import_id IN (SELECT id FROM imports WHERE user_id = :owner_
 ]
 
 
-def change(uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]) -> MemberField:
-    """``fields.change``, which may name a new type too: texts are read as an import reads them.
+def change_field_and_type(
+    uow: UnitOfWork, owner_id: int, field_id: int, values: Mapping[str, Any]
+) -> MemberField:
+    """Change a field, and possibly its type. Texts are then parsed as an import parses them.
 
-    Raises what that raises and ``field.in_use``, ``field.values_unfit``, ``field.too_many_values``,
-    ``list.busy``.
+    Raises the errors of ``fields.change_field``, ``field.in_use``, ``field.values_unfit``,
+    ``field.too_many_values``, ``list.busy``.
     """
-    columns = fields.checked(values)
-    field = fields.get(uow, owner_id, field_id, lock=True)
+    columns = fields.validate_columns(values)
+    field = fields.get_field(uow, owner_id, field_id, lock=True)
     type_ = FieldType(columns.get("type", field.type))
     if type_ != field.type:
         columns.setdefault("choices", [])
         _convert(uow, field, MemberField(type=type_, label=field.label, choices=columns["choices"]))
-    return fields.change(uow, owner_id, field_id, columns)
+    return fields.change_field(uow, owner_id, field_id, columns)
 
 
 def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
@@ -94,7 +96,7 @@ def _convert(uow: UnitOfWork, field: MemberField, changed: MemberField) -> None:
         words, facts = errors.uses_named(uses), {"used_by": uses}
         raise errors.FIELD_IN_USE(key=field.key, uses=words, facts=facts)
     too_many = errors.FIELD_TOO_MANY_VALUES(most=MAX_DIFFERENT_VALUES)
-    with unless(psycopg2.errors.QueryCanceled, too_many):
+    with raise_instead(psycopg2.errors.QueryCanceled, too_many):
         found = uow.session.scalars(_VALUES, {**values, "most": MAX_DIFFERENT_VALUES + 1}).all()
         if len(found) > MAX_DIFFERENT_VALUES:
             raise too_many

@@ -20,7 +20,7 @@ from core.languages.shown_lines import caseless, is_shown
 from models import FieldType, MemberField
 from services.access import sessions
 from services.subscriptions import misleading_texts, text_reviews
-from storage.connections import unless_taken
+from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
 # A value is stored as JSON: a text or a choice by its characters, a number as such, a date as
@@ -47,8 +47,8 @@ _WORDS = {
 }
 
 
-def stored(field: MemberField, value: object) -> FieldValue | None:
-    """The value as it is stored, without spaces at its ends; ``None`` for an empty one.
+def normalise_value(field: MemberField, value: object) -> FieldValue | None:
+    """Return the stored form of a value, without spaces at its ends; ``None`` if it is empty.
 
     Raises ``ValueRefused``.
     """
@@ -57,8 +57,11 @@ def stored(field: MemberField, value: object) -> FieldValue | None:
     return None if value is None or value == "" else _BY_TYPE[FieldType(field.type)](field, value)
 
 
-def stored_of_text(field: MemberField, text: str) -> FieldValue | None:
-    """As ``stored``, of what a person wrote into a form or a file."""
+def parse_value(field: MemberField, text: str) -> FieldValue | None:
+    """Return the stored value of a text that a person wrote into a form or a file.
+
+    Raises ``ValueRefused``.
+    """
     text = text.strip()
     value: object = text
     if field.type == FieldType.NUMBER and _NUMBER.match(text):
@@ -68,11 +71,11 @@ def stored_of_text(field: MemberField, text: str) -> FieldValue | None:
     elif field.type == FieldType.CHOICE:
         spelt = {caseless(each): each for each in reversed(field.choices)}
         value = spelt.get(caseless(text), text) if text not in field.choices else text
-    return stored(field, value)
+    return normalise_value(field, value)
 
 
 def as_text(value: FieldValue) -> str:
-    """The value in a file: ``stored_of_text`` makes the same value of it."""
+    """The value in a file: ``parse_value`` makes the same value of it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
@@ -160,7 +163,7 @@ class OwnFields:
         for name, value in values.items():
             if name in self._keys:
                 with suppress(ValueRefused):
-                    stored(self.by_key[self._keys[name]], value)
+                    normalise_value(self.by_key[self._keys[name]], value)
                     found[name] = value
         return found
 
@@ -179,9 +182,9 @@ class OwnFields:
                 if field is None:
                     raise ValueRefused("is no field of this owner")  # noqa: TRY301 - one place for all
                 if is_text and isinstance(value, str):
-                    found[str(field.id)] = stored_of_text(field, value)
+                    found[str(field.id)] = parse_value(field, value)
                 else:
-                    found[str(field.id)] = stored(field, value)
+                    found[str(field.id)] = normalise_value(field, value)
             except ValueRefused as error:
                 problems.append(FieldProblem(f"body.fields.{key}", "field.value", str(error)))
         if problems:
@@ -190,27 +193,29 @@ class OwnFields:
         return found
 
 
-def merged(values: StoredValues, changes: Mapping[str, FieldValue | None]) -> dict[str, FieldValue]:
+def merge_values(
+    values: StoredValues, changes: Mapping[str, FieldValue | None]
+) -> dict[str, FieldValue]:
     """A member's values after changes, of which ``None`` removes a value."""
     after = {**values, **changes}
     return {name: value for name, value in after.items() if value is not None}
 
 
-def own(uow: UnitOfWork, owner_id: int) -> OwnFields:
-    return OwnFields(list_of(uow, owner_id))
+def read_own_fields(uow: UnitOfWork, owner_id: int) -> OwnFields:
+    return OwnFields(list_fields(uow, owner_id))
 
 
-def list_of(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
+def list_fields(uow: UnitOfWork, owner_id: int) -> list[MemberField]:
     """The owner's fields that are not retired, in the order in which they were made."""
     own = MemberField.user_id == owner_id, MemberField.retired_at.is_(None)
     return list(uow.session.scalars(select(MemberField).where(*own).order_by(MemberField.id)))
 
 
-# The columns of a member field, after ``checked`` has checked their texts.
+# The columns of a member field, after ``validate_columns`` has checked their texts.
 CheckedColumns = NewType("CheckedColumns", dict[str, Any])
 
 
-def checked(values: Mapping[str, Any]) -> CheckedColumns:
+def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
     """Check the texts that an owner set, and strip whitespace around them.
 
     Call this before a transaction begins, because searching the texts for links and misleading
@@ -239,12 +244,12 @@ def checked(values: Mapping[str, Any]) -> CheckedColumns:
     return CheckedColumns(columns)
 
 
-def create(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
+def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
     """A new field of the owner.
 
-    Raises ``user.not_found``, ``field.too_many`` and what ``change`` raises.
+    Raises ``user.not_found``, ``field.too_many`` and what ``change_field`` raises.
     """
-    columns = checked({"choices": [], **values})
+    columns = validate_columns({"choices": [], **values})
     # Two that are made at once are counted one after the other.
     sessions.lock_person(uow, owner_id)
     is_living = MemberField.retired_at.is_(None)
@@ -258,27 +263,29 @@ def create(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) ->
     return field
 
 
-def change(uow: UnitOfWork, owner_id: int, field_id: int, values: CheckedColumns) -> MemberField:
-    """Set the named columns. ``field_types.change`` changes the type too.
+def change_field(
+    uow: UnitOfWork, owner_id: int, field_id: int, values: CheckedColumns
+) -> MemberField:
+    """Set the named columns. ``field_types.change_field_and_type`` changes the type too.
 
     A choice that is taken away stays the value of the members who have it. Raises
     ``field.not_found``, and the error of each column.
     """
-    field = get(uow, owner_id, field_id, lock=True)
+    field = get_field(uow, owner_id, field_id, lock=True)
     _set(uow, field, values)
     return field
 
 
-def retire(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
+def retire_field(uow: UnitOfWork, owner_id: int, field_id: int) -> int:
     """Show the field no more, and let another field have its key. Members keep their values.
 
     Raises ``field.not_found``.
     """
-    get(uow, owner_id, field_id, lock=True).retired_at = func.now()
+    get_field(uow, owner_id, field_id, lock=True).retired_at = func.now()
     return 1
 
 
-def get(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) -> MemberField:
+def get_field(uow: UnitOfWork, owner_id: int, field_id: int, *, lock: bool = False) -> MemberField:
     """Return a field of the owner.
 
     Another owner's field, or one that was retired, is as if it were not there. Raises
@@ -301,5 +308,5 @@ def _set(uow: UnitOfWork, field: MemberField, values: CheckedColumns) -> None:
         raise errors.FIELD_KEY(most=MAX_KEY_CHARACTERS)
     if bool(field.choices) != (field.type == FieldType.CHOICE):
         raise errors.FIELD_CHOICES(most=MAX_CHOICES, characters=MAX_CHOICE_CHARACTERS)
-    with unless_taken("uq_fields_user_id_key", errors.FIELD_KEY_TAKEN(key=field.key)):
+    with raise_if_taken("uq_fields_user_id_key", errors.FIELD_KEY_TAKEN(key=field.key)):
         uow.session.flush()

@@ -26,7 +26,7 @@ from services.subscriptions.consent import wordings
 from services.subscriptions.members import locks, unsubscribe
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import waiting_briefly
-from storage.connections import unless_taken
+from storage.expected_errors import raise_if_taken
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
@@ -130,7 +130,7 @@ def change(
     text_reviews.update_suspicion(uow, mailing_list, before)
     taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
     # A new slug waits for the rows that an import is writing about the list.
-    with unless_taken("uq_lists_slug", taken), waiting_briefly(uow):
+    with raise_if_taken("uq_lists_slug", taken), waiting_briefly(uow):
         uow.session.flush()
     if _WORDING in fields:
         with waiting_briefly(uow):
@@ -148,7 +148,7 @@ def sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[SignUpFie
     """Return the public fields that the list's form asks for, in the order of their making."""
     # A list that is being made has none yet.
     asked, required = mailing_list.asked_field_ids, set(mailing_list.required_field_ids or ())
-    public = owner_fields.own(uow, mailing_list.user_id).public().by_key.values()
+    public = owner_fields.read_own_fields(uow, mailing_list.user_id).public().by_key.values()
     return [
         SignUpField(each, each.id in required)
         for each in public
@@ -175,7 +175,7 @@ def _field_ids(
         return {}
     before = field_keys(uow, mailing_list)
     asked, required = (fields.get(name, keys) for name, keys in zip(_FIELDS, before, strict=True))
-    public = owner_fields.own(uow, mailing_list.user_id).public().by_key
+    public = owner_fields.read_own_fields(uow, mailing_list.user_id).public().by_key
     for key in [*(asked or ()), *required]:
         if key not in public or (asked is not None and key not in asked):
             raise errors.LIST_FIELDS(key=key[:60])
@@ -251,7 +251,9 @@ def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[Ma
     return paging.cut(found, wanted.limit, lambda it: paging.moment_cursor(it.created_at, it.id))
 
 
-def choices(uow: UnitOfWork, user_id: int, most: int = WHOLE.limit) -> Sequence[Row[int, str, str]]:
+def list_choices(
+    uow: UnitOfWork, user_id: int, most: int = WHOLE.limit
+) -> Sequence[Row[int, str, str]]:
     """Return the ``id``, ``slug`` and ``title`` of the same lists, without their texts."""
     each = MailingList
     named = select(each.id, each.slug, each.title)
@@ -310,7 +312,9 @@ MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
 MAX_PAGE_REPORTS_OF_LIST = 1_000
 
 
-def report(resources: Resources, mailing_list: MailingList, person: User, actor: Actor) -> None:
+def report_list(
+    resources: Resources, mailing_list: MailingList, person: User, actor: Actor
+) -> None:
     """Record that the person did not ask for the list, and let them leave it for good.
 
     Reporting again changes nothing. The person leaves first, and can still report if that fails.

@@ -30,7 +30,7 @@ MAX_LISTS = 20
 _MARGIN = timedelta(minutes=1)
 
 
-def begin(
+def schedule_address_change(
     uow: UnitOfWork, user_id: int, *, after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
 ) -> None:
     """Have all lists of the person show their owners the address that the account has now."""
@@ -39,7 +39,7 @@ def begin(
     job.run_at = job.send_after = func.now() + after + _MARGIN
 
 
-def run(resources: Resources, lease: Lease) -> None:
+def run_address_change(resources: Resources, lease: Lease) -> None:
     """Take one turn. Records that show the address already are left alone."""
     user_id = lease.subject_id
     assert user_id is not None
@@ -48,7 +48,7 @@ def run(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         left = uow.session.scalar(_UNDONE_WITHIN, {**values, "lifetime": TOKEN_LIFETIMES[undo]})
         if left is not None and left > timedelta(0):
-            begin(uow, user_id, after=left)
+            schedule_address_change(uow, user_id, after=left)
             complete_job(uow, lease, {})
             return
     reached: int | None = 0
@@ -76,7 +76,11 @@ SELECT greatest((
 """)
 SHOW_ADDRESS = register_kind(
     JobKind(
-        "account.show_address", Queue.MAINTENANCE, Scope.SUBSCRIPTION_FULL, retryable=True, run=run
+        "account.show_address",
+        Queue.MAINTENANCE,
+        Scope.SUBSCRIPTION_FULL,
+        retryable=True,
+        run=run_address_change,
     )
 )
 
@@ -103,7 +107,7 @@ def _show_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int 
         return after
     actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
     for each in list_ids:
-        record = changes.find(uow, each, user_id)
+        record = changes.find_record(uow, each, user_id)
         if record is not None and record.email is not None:
-            changes.change(uow, record, "edited", actor, email=address)
+            changes.change_record(uow, record, "edited", actor, email=address)
     return list_ids[-1]

@@ -41,7 +41,7 @@ class ShownAttributes:
     def of(self, values: Mapping[str, Any], tag_ids: Sequence[int]) -> dict[str, Any]:
         """``fields`` and ``tags`` as the owner sees them, of what a row stores."""
         named = [self._names[each] for each in tag_ids if each in self._names]
-        return {"fields": self._own.shown(values), "tags": sorted(named, key=tags.folded)}
+        return {"fields": self._own.shown(values), "tags": sorted(named, key=tags.fold_tag)}
 
     def of_record(self, record: Subscription) -> dict[str, Any]:
         """All that an owner sees of the record beside what its person sees too."""
@@ -55,7 +55,7 @@ def read_attributes(
 ) -> ShownAttributes:
     """For members of the owner's lists, who have these tags."""
     names = tags.names_of(uow, (each for some in tag_ids for each in some))
-    return ShownAttributes(fields.own(uow, owner_id), names)
+    return ShownAttributes(fields.read_own_fields(uow, owner_id), names)
 
 
 def columns(
@@ -67,11 +67,11 @@ def columns(
     """
     found: dict[str, Any] = {}
     if given.fields:
-        changes = fields.own(uow, mailing_list.user_id).read(given.fields)
-        found["fields"] = fields.merged(record.fields if record else {}, changes)
+        changes = fields.read_own_fields(uow, mailing_list.user_id).read(given.fields)
+        found["fields"] = fields.merge_values(record.fields if record else {}, changes)
     if given.tags is not None or given.add_tags or given.remove_tags:
         wanted = [*(given.tags or ()), *given.add_tags]
-        if len({tags.folded(each) for each in wanted}) > MAX_TAGS_OF_MEMBER:
+        if len({tags.fold_tag(each) for each in wanted}) > MAX_TAGS_OF_MEMBER:
             raise TAG_TOO_MANY_OF_MEMBER(most=MAX_TAGS_OF_MEMBER)
         # Ids of tags that were deleted go.
         kept = tags.names_of(uow, (record.tag_ids if record else [])) if given.tags is None else {}
@@ -165,7 +165,9 @@ def read_submission(
     name = (name or "").strip() or None
     if not values and not required:
         return Submission(name)
-    found = fields.merged({}, fields.own(uow, owner_id).public().read(values, is_text=is_text))
+    found = fields.merge_values(
+        {}, fields.read_own_fields(uow, owner_id).public().read(values, is_text=is_text)
+    )
     missing = [
         FieldProblem(f"body.fields.{each.key}", MISSING, "is required")
         for each in required
@@ -186,8 +188,8 @@ def confirmed(
     """
     if not waited:
         return {}
-    public = fields.own(uow, owner_id).public().of_ids(waited["fields"])
+    public = fields.read_own_fields(uow, owner_id).public().of_ids(waited["fields"])
     before = record.fields if record else {}
     given = {"name": waited["name"]} if waited["name"] else {}
     spoken = {"language": waited["language"]} if waited["language"] else {}
-    return {**given, **spoken, "fields": fields.merged(before, public)}
+    return {**given, **spoken, "fields": fields.merge_values(before, public)}

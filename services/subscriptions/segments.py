@@ -25,7 +25,7 @@ from services.paging import PageOfRows, PageRequest
 from services.subscriptions import subscriber_counts
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.filters.member_filter import MemberFilter
-from storage.connections import unless_taken
+from storage.expected_errors import raise_if_taken
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -35,7 +35,7 @@ MAX_SEGMENTS_A_LIST = 500
 _ALONE = text("SELECT pg_advisory_xact_lock(hashtext('segments'), hashint8(:list_id))")
 
 
-def create(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) -> Segment:
+def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) -> Segment:
     """A new segment of the filter that is written as JSON. Tags that the list has not are made.
 
     Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
@@ -54,11 +54,14 @@ def create(uow: UnitOfWork, mailing_list: MailingList, name: str, written: Any) 
     return segment
 
 
-def change(
+def change_segment(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int, fields: Mapping[str, Any]
 ) -> Segment:
-    """Set the named ones of ``name`` and ``filter``; raises what ``get`` and ``create`` raise."""
-    segment = get(uow, mailing_list.id, segment_id)
+    """Set ``name`` and ``filter`` if ``fields`` has them.
+
+    Raises the errors of ``get_segment`` and ``create_segment``.
+    """
+    segment = get_segment(uow, mailing_list.id, segment_id)
     if "filter" in fields:
         kept = member_filter.keep(uow, mailing_list, fields["filter"], make_tags=True)
         growth = quotas.row_bytes(kept) - quotas.row_bytes(segment.filter)
@@ -71,13 +74,13 @@ def change(
     return segment
 
 
-def remove(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> int:
+def delete_segment(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> int:
     """Delete the segment, and no member: 1, or 0 when there is none."""
     own = Segment.id == segment_id, Segment.list_id == mailing_list.id
     return len(uow.session.execute(delete(Segment).where(*own).returning(Segment.id)).all())
 
 
-def get(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
+def get_segment(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
     """Raises ``segment.not_found``, also for a segment of another list."""
     query = select(Segment).where(Segment.id == segment_id, Segment.list_id == list_id)
     found = uow.session.scalar(query.options(undefer(Segment.filter)))
@@ -86,7 +89,7 @@ def get(uow: UnitOfWork, list_id: int, segment_id: int) -> Segment:
     return found
 
 
-def selected(
+def choose_filter(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int | None, written: Any
 ) -> dict[str, Any] | None:
     """The filter of a segment, or the one that is written, as it is kept; ``None`` without both.
@@ -98,7 +101,7 @@ def selected(
         return None if written is None else member_filter.keep(uow, mailing_list, written)
     if written is not None:
         raise errors.SELECTION_UNCLEAR()
-    segment = get(uow, mailing_list.id, segment_id)
+    segment = get_segment(uow, mailing_list.id, segment_id)
     # A filter that can't be used is refused now, and not by the job.
     member_filter.read_stored(uow, mailing_list, segment.filter, hold=True)
     return segment.filter
@@ -109,11 +112,11 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, segment_id: int) -> 
 
     Raises ``segment.not_found``, ``segment.field_retired``.
     """
-    segment = get(uow, mailing_list.id, segment_id)
+    segment = get_segment(uow, mailing_list.id, segment_id)
     return member_filter.read_stored(uow, mailing_list, segment.filter)
 
 
-def list_of(
+def list_segments(
     uow: UnitOfWork, mailing_list: MailingList, wanted: PageRequest, *, with_filters: bool = False
 ) -> PageOfRows[Segment]:
     """The list's segments, newest first. Raises ``cursor.invalid``."""
@@ -135,7 +138,7 @@ def _name(segment: Segment, name: str) -> None:
 
 
 def _flush(uow: UnitOfWork, segment: Segment) -> None:
-    with unless_taken("uq_segments_list_id_folded", errors.SEGMENT_NAME_TAKEN(name=segment.name)):
+    with raise_if_taken("uq_segments_list_id_folded", errors.SEGMENT_NAME_TAKEN(name=segment.name)):
         uow.session.flush()
 
 
@@ -147,13 +150,13 @@ MAX_MEMBERS_AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class MemberCount:
-    """How many members are meant; at least ``count``, unless all were looked at."""
+    """How many members are meant; at least ``count_members``, unless all were looked at."""
 
     count: int
     is_exact: bool
 
 
-def count(
+def count_members(
     resources: Resources,
     mailing_list: MailingList,
     wanted: MemberFilter,

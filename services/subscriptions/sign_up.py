@@ -26,7 +26,7 @@ MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
 _CONFIRMABLE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 
-def request(
+def request_subscription(
     uow: UnitOfWork,
     mailing_list: MailingList,
     email: str,
@@ -43,14 +43,14 @@ def request(
     silence. Raises ``email.invalid``.
     """
     email = email_addresses.normalise(email)
-    if deny_lists.denied_of(uow, mailing_list.user_id, [email]):
+    if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
         return
     locks.lock_list_shared(uow, mailing_list.id)
     locked = None
     while locked is None:
         # A person who was erased meanwhile no longer has the address: look it up again.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
-    if locked.is_active or deny_lists.denied_of(uow, mailing_list.user_id, locked.addresses):
+    if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
     opted_out = opt_outs.kinds_of(uow, mailing_list.id, locked.person)
     is_known = locked.record is not None
@@ -85,10 +85,10 @@ def _mail_confirmation(
             record.remind_at = func.now() + mails.REMIND_AFTER
         record.confirmation_asked_at = func.now()
         record.submitted = waiting
-        mails.order(uow, mails.MAIL_CONFIRMATION, record)
+        mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, record)
 
 
-def join(
+def subscribe_person(
     uow: UnitOfWork,
     mailing_list: MailingList,
     person: User,
@@ -109,8 +109,8 @@ def join(
     )
     if locked.is_active:
         assert locked.record is not None
-        changes.affirm(uow, locked.record, actor)
-        return int(changes.change(uow, locked.record, "edited", actor, **given))
+        changes.affirm_record(uow, locked.record, actor)
+        return int(changes.change_record(uow, locked.record, "edited", actor, **given))
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     _activate(uow, locked, "subscribed", actor, **given)
     return 1
@@ -129,19 +129,19 @@ class Confirmation:
 
 
 def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
-    """The subscription that ``confirm`` would confirm; changes nothing.
+    """The subscription that ``confirm_subscription`` would confirm; changes nothing.
 
-    Raises what ``confirm`` raises, but for ``member.denied``.
+    Raises the errors of ``confirm_subscription``, except ``member.denied``.
     """
     opened, mailing_list, user_id = _open(uow, secret)
-    record = _confirmable(changes.find(uow, mailing_list.id, user_id))
+    record = _confirmable(changes.find_record(uow, mailing_list.id, user_id))
     found = Confirmation(mailing_list, record)
     if opened.used_at is not None and not found.is_confirmed:
         raise LINK_USED()
     return found
 
 
-def confirm(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
+def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
     """The person confirms by the token that was mailed to them; confirming twice does no harm.
 
     Raises ``link.invalid`` for a forged or expired token, ``link.used`` for a used token while the
@@ -154,13 +154,13 @@ def confirm(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
         raise LINK_INVALID()
     record = _confirmable(locked.record)
     if locked.is_active:
-        changes.affirm(uow, record, actor)
+        changes.affirm_record(uow, record, actor)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     mailed_tokens.use(uow, opened)
     given = member_attributes.confirmed(uow, mailing_list.user_id, record, opened.submitted)
     confirmed = _activate(uow, locked, "confirmed", actor, **given)
-    mails.order(uow, mails.MAIL_WELCOME, confirmed)
+    mails.enqueue_mail(uow, mails.MAIL_WELCOME, confirmed)
     return confirmed
 
 
@@ -190,7 +190,7 @@ def _activate(
     ``given``: columns that the same act sets.
     """
     kinds = (OptOutKind.LIST, OptOutKind.EMAIL)
-    opt_outs.lift(uow, locked.mailing_list.id, locked.person, *kinds)
+    opt_outs.lift_opt_outs(uow, locked.mailing_list.id, locked.person, *kinds)
     active = SubscriptionStatus.ACTIVE
     return _write(uow, locked, action, actor, status=active, email_enabled=True, **given)
 
@@ -199,7 +199,7 @@ def _write(
     uow: UnitOfWork, locked: LockedSubscription, action: str, actor: Actor, **values: Any
 ) -> Subscription:
     if locked.record is not None:
-        changes.change(uow, locked.record, action, actor, **values)
+        changes.change_record(uow, locked.record, action, actor, **values)
         return locked.record
     # A stranger's request must not show the list's owner the name on the person's account.
     name = {"name": locked.person.name} if actor.via is Via.LOGIN else {}
@@ -210,7 +210,7 @@ def _write(
         source=actor.via,
         **(values | name),
     )
-    return changes.add(uow, record, action, actor)
+    return changes.add_record(uow, record, action, actor)
 
 
 def move_confirmation(
@@ -222,4 +222,4 @@ def move_confirmation(
     )
     # No token exists before the mail is sent; its job then finds no pending record on the old list.
     if not moved and there.status == SubscriptionStatus.PENDING:
-        mails.order(uow, mails.MAIL_CONFIRMATION, there)
+        mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, there)

@@ -1,7 +1,7 @@
 """The tags of a list: words without regard to case, kept as they were first written.
 
 A member has the ids of tags. The id of a tag that was deleted stands for nothing, and maintenance
-takes it off (``take_off``).
+takes it off (``remove_deleted_tags``).
 """
 
 import unicodedata
@@ -23,7 +23,7 @@ from services.jobs.maintenance import register_maintenance
 from services.paging import PageOfRows, PageRequest
 from services.subscriptions.fields import ValueRefused
 from services.subscriptions.members import locks
-from storage.connections import unless_taken
+from storage.expected_errors import raise_if_taken
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -32,7 +32,7 @@ MAX_TAGS_OF_MEMBER = 100
 MAX_TAG_CHARACTERS = 40
 
 
-def read(text: str) -> str:
+def normalise_tag(text: str) -> str:
     """The tag that a caller wrote; raises ``ValueRefused``."""
     name = unicodedata.normalize("NFC", text).strip()
     # A comma separates tags in files.
@@ -44,7 +44,7 @@ def read(text: str) -> str:
     return name
 
 
-def folded(name: str) -> str:
+def fold_tag(name: str) -> str:
     """Return the name without regard to case and composition."""
     return caseless(name)
 
@@ -52,7 +52,7 @@ def folded(name: str) -> str:
 def tag_ids_of(
     uow: UnitOfWork, list_id: int, names: Iterable[str], *, make: bool, hold: bool = False
 ) -> dict[str, int]:
-    """The ids of tags by the names given, which ``read`` made; raises ``tag.too_many``.
+    """The ids of tags by the names given, which ``normalise_tag`` made; raises ``tag.too_many``.
 
     Args:
         make: whether those that the list has not are made, or left out. Another transaction that
@@ -60,7 +60,7 @@ def tag_ids_of(
         hold: whether none can be deleted until the transaction ends. Another transaction that
             deletes or renames one of them is waited for.
     """
-    wanted = {name: folded(name) for name in names}
+    wanted = {name: fold_tag(name) for name in names}
     spelt: dict[str, str] = {}
     for name, key in wanted.items():
         spelt.setdefault(key, name)
@@ -91,13 +91,13 @@ def names_of(uow: UnitOfWork, tag_ids: Iterable[int], *, hold: bool = False) -> 
     return {row.id: row.name for row in found}
 
 
-def page(uow: UnitOfWork, list_id: int, wanted: PageRequest) -> PageOfRows[MemberTag]:
+def list_tags(uow: UnitOfWork, list_id: int, wanted: PageRequest) -> PageOfRows[MemberTag]:
     """The tags of a list, newest first. Raises ``cursor.invalid``."""
     query = select(MemberTag).where(MemberTag.list_id == list_id)
     return paging.read(uow, paging.by_id(query, MemberTag.id, wanted), wanted)
 
 
-def get(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -> MemberTag:
+def get_tag(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -> MemberTag:
     """Raises ``tag.not_found``, also for a tag of another list."""
     query = select(MemberTag).where(MemberTag.id == tag_id, MemberTag.list_id == list_id)
     found = uow.session.scalar(query.with_for_update() if lock else query)
@@ -106,14 +106,14 @@ def get(uow: UnitOfWork, list_id: int, tag_id: int, *, lock: bool = False) -> Me
     return found
 
 
-def rename(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
+def rename_tag(uow: UnitOfWork, list_id: int, tag_id: int, name: str) -> MemberTag:
     """Give the tag another name for all its members; raises ``tag.not_found``, ``tag.name_taken``.
 
-    ``name`` is one that ``read`` made.
+    ``name`` is one that ``normalise_tag`` made.
     """
-    tag = get(uow, list_id, tag_id, lock=True)
-    tag.name, tag.folded = name, folded(name)
-    with unless_taken("uq_tags_list_id_folded", errors.TAG_NAME_TAKEN(name=name)):
+    tag = get_tag(uow, list_id, tag_id, lock=True)
+    tag.name, tag.folded = name, fold_tag(name)
+    with raise_if_taken("uq_tags_list_id_folded", errors.TAG_NAME_TAKEN(name=name)):
         uow.session.flush()
     return tag
 
@@ -137,7 +137,7 @@ log = get_logger(__name__)
 TAKE_OFF_TAGS = register_maintenance(
     "maintenance.deleted_tags",
     every=timedelta(minutes=10),
-    run=lambda resources, _: take_off(resources),
+    run=lambda resources, _: remove_deleted_tags(resources),
 )
 # A batch keeps its list for a fraction of a second.
 MAX_BATCH_MEMBERS = 5_000
@@ -161,7 +161,7 @@ ORDER BY kind DESC, id
 """)  # noqa: S608
 
 
-def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
+def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     """Take the tag off the list and all members.
 
     Raises ``tag.not_found``, ``list.busy`` and, for a tag that a segment or an unfinished bulk
@@ -169,7 +169,7 @@ def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     """
     with locks.waiting_briefly(uow):
         # A transaction that begins to use the tag holds it, and the next statement sees its work.
-        tag = get(uow, list_id, tag_id, lock=True)
+        tag = get_tag(uow, list_id, tag_id, lock=True)
     values = {"tag_id": tag_id, "list_id": list_id}
     if uses := [row._asdict() for row in uow.session.execute(_USES, values)]:
         words, facts = errors.uses_named(uses), {"used_by": uses}
@@ -180,7 +180,7 @@ def delete(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
     return 1
 
 
-def take_off(resources: Resources) -> int:
+def remove_deleted_tags(resources: Resources) -> int:
     """Take deleted tags off members, list by list; how often a member lost some.
 
     A list that is busy is left to the next run.

@@ -19,8 +19,8 @@ from tests.maintenance import run_maintenance
 from tests.pictures import encoded, photo
 from tests.ports import free_port
 from tests.stack import Owner, Stack, eventually, plain_client
-from workers.flower_server import script
-from workers.task_queues import queues_of_tasks
+from workers.flower_server import flower_script
+from workers.task_queues import list_task_queues
 
 MAX_PIXELS_APART = 1.0
 # Flower is not ours: a release of it, or of the script that straightens its tables, changes these.
@@ -80,7 +80,7 @@ def test_a_task_is_named_by_its_queue_and_kind_and_periodic_work_is_left_out(
         data(send(client))
         eventually(lambda: "media/attachment.process" in names(stack, url), what="the upload")
         shown = names(stack, url)
-    periodic = {name for name, found in queues_of_tasks().items() if found.is_periodic}
+    periodic = {name for name, found in list_task_queues().items() if found.is_periodic}
     assert not {each.rpartition("/")[2] for each in shown} & periodic
     # Without a name there would be a row for each event of theirs.
     assert not {"", "None"} & shown
@@ -189,5 +189,5 @@ def test_a_turn_whose_work_failed_is_no_success(
 
 def test_the_script_that_is_changed_is_the_one_that_was_looked_at() -> None:
     """A later Flower may have another table: look at its pages then."""
-    assert "DataTable({" in script()
-    assert "scrollX" not in script()
+    assert "DataTable({" in flower_script()
+    assert "scrollX" not in flower_script()

@@ -118,7 +118,7 @@ def test_two_who_add_at_once_stay_within_the_bound(
         entries = [f"{of}{number}.example.org" for number in range(3)]
         try:
             with stack.resources.unit_of_work() as uow:
-                deny_lists.change(uow, owner.user_id, add=entries, remove=[])
+                deny_lists.change_entries(uow, owner.user_id, add=entries, remove=[])
         except DomainError as error:
             return error.code
         return "taken"

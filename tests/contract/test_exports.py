@@ -183,7 +183,7 @@ def test_an_export_that_is_cancelled_leaves_no_object(
     assert lease is not None
     monkeypatch.setattr(exports, "_batches", lambda *_, **__: stop_after_a_part(quiet, lease))
     with pytest.raises(JobCancelled):
-        exports.run(quiet.resources, lease)
+        exports.write_export(quiet.resources, lease)
     assert objects(quiet, "exports")
     with quiet.resources.unit_of_work() as uow:
         cancel_job(uow, lease)

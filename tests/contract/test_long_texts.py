@@ -71,5 +71,7 @@ def test_texts_are_searched_before_a_transaction_begins(stack: Stack, owner: Own
                 uow, caller, title="See 192.0.2.1", slug="a-list", fields={}, providers=()
             )
         with pytest.raises(DomainError, match="strangers read it"):
-            fields.create(uow, owner.user_id, type=FieldType.TEXT, key="a", label="See 192.0.2.1")
+            fields.create_field(
+                uow, owner.user_id, type=FieldType.TEXT, key="a", label="See 192.0.2.1"
+            )
         assert not uow.session.in_transaction()

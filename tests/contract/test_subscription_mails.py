@@ -248,7 +248,7 @@ def test_hosts_that_run_at_once_order_it_once_and_a_late_no_stops_the_mail(
     [(job_id,)] = quiet.query(_ORDERED, [list_id])
     [(owner_id,)] = quiet.query("SELECT user_id FROM lists WHERE id = %s", list_id)
     with quiet.resources.unit_of_work() as uow:
-        deny_lists.change(uow, int(str(owner_id)), add=[email], remove=[])
+        deny_lists.change_entries(uow, int(str(owner_id)), add=[email], remove=[])
     lease = claim(quiet.resources, int(str(job_id)))
     assert lease is not None
     mails.send_reminder(quiet.resources, lease, NoMailer())

@@ -240,7 +240,7 @@ def mailed_link(stack: Stack, list_id: int, user_id: int) -> str:
 def confirm(stack: Stack, secret: str) -> None:
     actor = Actor(ActorKind.USER, Via.CONFIRMATION)
     with stack.resources.unit_of_work() as uow:
-        sign_up.confirm(uow, secret, actor)
+        sign_up.confirm_subscription(uow, secret, actor)
 
 
 def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.pages.preferences.words import RETURNS
+from api.pages.preferences.actions import RETURNS
 from core.scopes import Scope
 from models import OptOutKind
 from services.accounts import accounts
@@ -86,7 +86,7 @@ def meet_people(place: Place) -> None:
 def block_people(place: Place) -> None:
     owner_id = place.console.owner.user_id
     with place.stack.resources.unit_of_work() as uow:
-        deny_lists.replace(uow, owner_id, [place.people["owner"].email])
+        deny_lists.replace_entries(uow, owner_id, [place.people["owner"].email])
         mailing_list = lists.get(uow, place.list_id)
         person = accounts.get(uow, place.people["opt-out"].user_id)
     unsubscribe.opt_out(place.stack.resources, mailing_list, person, OptOutKind.LIST, OF_PERSON)
@@ -135,7 +135,7 @@ def leave(place: Place) -> None:
         mailing_list = lists.get(uow, place.list_id)
         for each in place.people.values():
             person = accounts.get(uow, each.user_id)
-            unsubscribe.leave(uow, mailing_list, person, OF_PERSON)
+            unsubscribe.unsubscribe_member(uow, mailing_list, person, OF_PERSON)
 
 
 def be_removed(place: Place) -> None:
@@ -143,7 +143,7 @@ def be_removed(place: Place) -> None:
     with place.stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, place.list_id)
         for each in place.people.values():
-            members.remove(uow, mailing_list, each.user_id, OF_OWNER)
+            members.remove_member(uow, mailing_list, each.user_id, OF_OWNER)
 
 
 def be_removed_in_bulk(place: Place) -> None:

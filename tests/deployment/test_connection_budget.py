@@ -21,8 +21,8 @@ from tests.load import repeated
 from tests.pictures import photo
 from tests.stack import Running, Stack, eventually
 from tests.subscribers import new_list
-from workers.context import connections
-from workers.serving import Serving, serving
+from workers.context import count_connections
+from workers.serving import Serving, plan_serving
 
 WAITING = [Queue.REQUEST, Queue.PHOTOS, Queue.MONEY, Queue.MAIL, Queue.WEBHOOKS, Queue.MAINTENANCE]
 COMPUTING = [Queue.MEDIA, Queue.EXPORT, Queue.BULK]
@@ -48,17 +48,17 @@ COMPUTES = "a worker of `export` and `bulk`"
 
 def most_of_computing(serves: Serving) -> int:
     """Its main process sweeps, and each of its pool works."""
-    return 1 + connections(serves) * serves.jobs_at_once
+    return 1 + count_connections(serves) * serves.jobs_at_once
 
 
 def test_what_is_stated_is_what_processes_are_given() -> None:
     assert stated(API) == [TRANSACTION_THREADS + SINGLE_STATEMENTS]
-    assert stated(WAITS) == [connections(serving(WAITING)) + 1]
+    assert stated(WAITS) == [count_connections(plan_serving(WAITING)) + 1]
     for queue in (Queue.REQUEST, Queue.PHOTOS):
-        assert stated(ALONE) == [connections(serving([queue])) + 1]
-    two_cores = Serving(serving(COMPUTING).pool, {Queue.MEDIA: 2})
-    assert stated(CONVERTS) == [1, connections(two_cores), most_of_computing(two_cores)]
-    assert stated(COMPUTES) == [most_of_computing(serving([Queue.EXPORT, Queue.BULK]))]
+        assert stated(ALONE) == [count_connections(plan_serving([queue])) + 1]
+    two_cores = Serving(plan_serving(COMPUTING).pool, {Queue.MEDIA: 2})
+    assert stated(CONVERTS) == [1, count_connections(two_cores), most_of_computing(two_cores)]
+    assert stated(COMPUTES) == [most_of_computing(plan_serving([Queue.EXPORT, Queue.BULK]))]
 
 
 @dataclass
@@ -220,7 +220,7 @@ def test_a_computing_worker_under_load_has_no_more(
             )
         at_once(calls).shutdown()
         eventually(lambda: ended(bare, COMPUTING), within=60, what="the jobs")
-    most = most_of_computing(serving(COMPUTING))
+    most = most_of_computing(plan_serving(COMPUTING))
     assert 1 < most_at(count, Queue.EXPORT) + count.most["pressroom-sweep"] <= most
 
 

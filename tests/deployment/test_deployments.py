@@ -10,7 +10,7 @@ from core.settings.process_settings import settings_of
 from tests.command_line import options, require_accepted
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
-from workers.serving import serving
+from workers.serving import plan_serving
 
 pytestmark = pytest.mark.check
 
@@ -83,7 +83,9 @@ def test_every_command_is_one_that_pressroom_takes_and_each_queue_has_a_worker(
         queue
         for process in processes_of()
         if process.words[1] == "worker"
-        for queue in serving([Queue(name) for name in options(process.words, "--queue")]).limits
+        for queue in plan_serving(
+            [Queue(name) for name in options(process.words, "--queue")]
+        ).limits
     ]
     assert sorted(served) == sorted(Queue)
 

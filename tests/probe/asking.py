@@ -28,8 +28,8 @@ from services.jobs.kinds import register_request_kind
 from storage.redis import request_calls
 from storage.redis.request_work import RequestLease
 from storage.resources import Resources
-from workers.main import run
-from workers.serving import serving
+from workers.main import run_worker
+from workers.serving import plan_serving
 
 os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
@@ -83,7 +83,7 @@ request_calls.MAX_LINE_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", 
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":
-        run(serving([Queue.REQUEST], 2))
+        run_worker(plan_serving([Queue.REQUEST], 2))
     configure_logging(load_settings())
     app = create_app(load_settings())
     app.include_router(router)

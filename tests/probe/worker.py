@@ -6,8 +6,8 @@ import os
 from core.queues import Queue
 from tests.probe import kind  # noqa: F401 - its kinds
 from workers import held_work
-from workers.main import run
-from workers.serving import serving
+from workers.main import run_worker
+from workers.serving import plan_serving
 
 # As the command line does, before Celery is imported.
 os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
@@ -21,7 +21,7 @@ def main() -> None:
     wanted = words.parse_args()
     # A test waits for a stuck thread no longer than it must.
     held_work.MAX_STUCK_SECONDS = 2.0
-    run(serving(wanted.queue, wanted.concurrency))
+    run_worker(plan_serving(wanted.queue, wanted.concurrency))
 
 
 if __name__ == "__main__":

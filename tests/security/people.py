@@ -28,21 +28,21 @@ class Person:
     def subscribes(self) -> User:
         actor = Actor(ActorKind.USER, Via.LOGIN)
         person = accounts.find_or_create_person(self.uow, self.email)
-        sign_up.join(self.uow, self.list, person, actor)
+        sign_up.subscribe_person(self.uow, self.list, person, actor)
         return person
 
     def asks(self) -> None:
         self.list.confirm_required, before = True, self.list.confirm_required
-        sign_up.request(self.uow, self.list, self.email, STRANGER)
+        sign_up.request_subscription(self.uow, self.list, self.email, STRANGER)
         self.list.confirm_required = before
 
     def opts_out(self) -> None:
         actor = Actor(ActorKind.USER, Via.TRACE)
-        unsubscribe.leave(self.uow, self.list, self.subscribes(), actor)
+        unsubscribe.unsubscribe_member(self.uow, self.list, self.subscribes(), actor)
 
     def is_removed(self) -> None:
         actor = Actor(ActorKind.OWNER, Via.LOGIN)
-        members.remove(self.uow, self.list, self.subscribes().id, actor)
+        members.remove_member(self.uow, self.list, self.subscribes().id, actor)
 
     def owns_lists(self) -> None:
         owner = accounts.find_or_create_person(self.uow, self.email)

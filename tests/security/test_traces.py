@@ -81,6 +81,6 @@ def test_trace_ids_of_later_deliveries_and_other_lists_hold(
     keyring = stack.resources.keyring
     with stack.resources.unit_of_work() as uow:
         later = traces.new_delivery(uow)
-    fresh = traces.make(keyring, Trace(list_id, reader.user_id, later))
+    fresh = traces.make_trace_id(keyring, Trace(list_id, reader.user_id, later))
     for trace_id in (fresh, elsewhere):
         assert data(stranger.get(OPPONENT, params={"trace_id": trace_id}))["sub"]

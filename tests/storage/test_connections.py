@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from storage.connections import IN_USE_SECONDS
+from storage.connection_pool import IN_USE_SECONDS
 from storage.database import Database, Statement, open_database
 from tests.stack import Stack, eventually
 

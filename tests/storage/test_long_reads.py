@@ -183,7 +183,7 @@ def result(stack: Stack, lease: Lease) -> object:
 def test_export_reads_from_the_replica(
     whole: Stack, reading: Resources, replica: RunningReplica, export: Lease
 ) -> None:
-    exports.run(reading, export)
+    exports.write_export(reading, export)
     assert result(whole, export) == [("succeeded", "1")]
     assert "FROM subscriptions" in replica.log()
 
@@ -193,8 +193,8 @@ def test_export_that_the_replica_ends_is_tried_again_and_then_on_the_primary(
 ) -> None:
     for failures in range(FAILURES_OF_REPLICA):
         with pytest.raises(ReplicaFailed):
-            exports.run(broken(reading), replace(export, retries=failures))
-    exports.run(broken(reading), replace(export, retries=FAILURES_OF_REPLICA))
+            exports.write_export(broken(reading), replace(export, retries=failures))
+    exports.write_export(broken(reading), replace(export, retries=FAILURES_OF_REPLICA))
     assert result(whole, export) == [("succeeded", "1")]
 
 

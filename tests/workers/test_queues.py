@@ -10,7 +10,7 @@ from tests.faults.proxy import proxied
 from tests.ports import free_port
 from tests.probe.bench import Bench
 from tests.probe.kind import PROBES
-from workers.serving import QueuesDontMix, serving
+from workers.serving import QueuesDontMix, plan_serving
 
 WAITING = ("money", "mail", "maintenance")
 COMPUTING = ("media", "export", "bulk")
@@ -57,4 +57,4 @@ def test_a_worker_that_has_not_reached_its_broker_makes_no_queue_look_slow(bench
 
 def test_queues_that_wait_and_queues_that_compute_are_not_for_one_worker() -> None:
     with pytest.raises(QueuesDontMix, match="mail and bulk need different kinds of workers"):
-        serving([Queue.MAIL, Queue.BULK])
+        plan_serving([Queue.MAIL, Queue.BULK])

@@ -15,7 +15,7 @@ from services.jobs.kinds import list_kinds, list_request_work
 from tests.stack import Stack
 from workers import task_table
 from workers.context import ProcessContext
-from workers.serving import serving
+from workers.serving import plan_serving
 
 # All names that modules register, and those of them that the task table's own modules register.
 PRINTED = """
@@ -45,7 +45,9 @@ def test_the_table_loads_every_module_that_registers_a_kind_and_no_name_is_of_tw
 
 def test_each_registered_kind_has_a_task(stack: Stack) -> None:
     app = Celery()
-    task_table.bind(app, ProcessContext(stack.resources.settings, serving([Queue.BULK])))
+    task_table.register_tasks(
+        app, ProcessContext(stack.resources.settings, plan_serving([Queue.BULK]))
+    )
     names = {kind.name for kind in list_kinds()}
     names |= {kind.name for kind in maintenance.list_kinds()}
     names |= {kind.task for kind in list_request_work()}

@@ -12,17 +12,17 @@ from api.auth.logins import prove_password
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.browsers import KNOWN, browser_name, client_address
-from api.console.typed_forms import problem_form
-from api.console.visits import (
-    ConsoleVisit,
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
     EmptyForm,
-    FormVisit,
-    RecentFormVisit,
-    RecentVisit,
-    Visit,
+    RecentConsole,
+    RecentConsoleForm,
 )
+from api.console.typed_forms import problem_form
 from api.limits.bulkheads import PASSWORDS, RECORDS
-from api.pages.account.keys import ended_boxes, keys_to_ask
+from api.pages.account.keys import list_newest_keys, read_ticked_boxes
 from api.paging import Cursor
 from api.record_ids import parse_id
 from api.response_timing import pad_duration
@@ -124,133 +124,133 @@ EVENTS_ON_PAGE = 50
 
 
 @router.get(mailed_tokens.ACCOUNT_PATH, dependencies=[PUBLIC])
-def show_account(visit: Visit, uow: Transaction) -> Response:
-    person = accounts.get(uow, visit.user_id)
-    lately = security_events.page(uow, visit.user_id, PageRequest(EVENTS_ON_ACCOUNT))
-    return visit.page(
+def show_account(console: Console, uow: Transaction) -> Response:
+    person = accounts.get(uow, console.user_id)
+    lately = security_events.page(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
+    return console.page(
         "account.html",
         name=person.name,
         email=person.email,
-        sessions=sessions.list_of(uow, visit.user_id),
-        own_session=visit.caller.session_id,
+        sessions=sessions.list_of(uow, console.user_id),
+        own_session=console.caller.session_id,
         events=[event_line(each) for each in lately.rows],
     )
 
 
 @router.post(mailed_tokens.SESSIONS_PATH, dependencies=[PUBLIC])
-def end_sessions(visit: FormVisit, uow: Transaction) -> Response:
-    wanted = visit.form.get("session", "")
+def end_sessions(console: ConsoleForm, uow: Transaction) -> Response:
+    wanted = console.form.get("session", "")
     if wanted == "others":
-        sessions.end_all(uow, visit.user_id, but=visit.caller.session_id)
+        sessions.end_all(uow, console.user_id, but=console.caller.session_id)
     else:
-        sessions.end(uow, parse_id(wanted) or 0, user_id=visit.user_id)
+        sessions.end(uow, parse_id(wanted) or 0, user_id=console.user_id)
     words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
-    return visit.done(mailed_tokens.ACCOUNT_PATH, words)
+    return console.done(mailed_tokens.ACCOUNT_PATH, words)
 
 
 @router.get(mailed_tokens.PASSWORD_PATH, dependencies=[PUBLIC])
-def show_password(visit: RecentVisit, form: EmptyForm) -> Response:
-    with visit.unit_of_work() as uow:
-        keys, more = keys_to_ask(uow, visit.user_id)
-        given = grants.list_of(uow, visit.user_id).rows
-        own_passkeys = passkeys.list_of(uow, visit.user_id)
-        own_endpoints = webhook_endpoints.live_of(uow, visit.user_id)
-        email = accounts.get(uow, visit.user_id).email
-    return visit.form_page(
+def show_password(console: RecentConsole, form: EmptyForm) -> Response:
+    with console.unit_of_work() as uow:
+        keys, more = list_newest_keys(uow, console.user_id)
+        given = grants.list_of(uow, console.user_id).rows
+        own_passkeys = passkeys.list_of(uow, console.user_id)
+        own_endpoints = webhook_endpoints.live_of(uow, console.user_id)
+        email = accounts.get(uow, console.user_id).email
+    return console.form_page(
         "change_password.html",
         form,
         email=email,
         grants=given,
-        ends_grants="end_grants" in visit.form,
+        ends_grants="end_grants" in console.form,
         keys=keys,
         more_keys=more,
         passkeys=own_passkeys,
         endpoints=own_endpoints,
-        **ended_boxes(visit.form),
+        **read_ticked_boxes(console.form),
     )
 
 
 @router.post(mailed_tokens.PASSWORD_PATH, dependencies=[LOGIN])
-async def change_password(visit: RecentFormVisit) -> Response:
+async def change_password(console: RecentConsoleForm) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
-    form = visit.form
-    email, name = await RECORDS.run(_personal_words, visit)
-    ending = EndedAccess("end_grants" in form, *ended_boxes(form).values())
+    form = console.form
+    email, name = await RECORDS.run(_personal_words, console)
+    ending = EndedAccess("end_grants" in form, *read_ticked_boxes(form).values())
     try:
         passwords.require_allowed(form.get("password", ""), email, name)
-        attempt = await _proven(visit, email)
+        attempt = await _proven(console, email)
     except DomainError as error:
-        return await RECORDS.run(show_password, visit, problem_form(error, *_SHOWN))
+        return await RECORDS.run(show_password, console, problem_form(error, *_SHOWN))
     made = await PASSWORDS.run(passwords.make, form["password"])
-    await visit.state.in_unit_of_work(
+    await console.state.in_unit_of_work(
         recovery.change_password,
-        caller=visit.caller,
+        caller=console.caller,
         expected=attempt.password_hash,
         password_hash=made,
         ending=ending,
     )
     words = "Your password is changed, and you are logged out everywhere else."
-    return visit.done(mailed_tokens.ACCOUNT_PATH, words)
+    return console.done(mailed_tokens.ACCOUNT_PATH, words)
 
 
 @router.get(mailed_tokens.EMAIL_PATH, dependencies=[PUBLIC])
-def show_email(visit: RecentVisit, form: EmptyForm) -> Response:
-    current, _ = _personal_words(visit)
-    return visit.form_page(
+def show_email(console: RecentConsole, form: EmptyForm) -> Response:
+    current, _ = _personal_words(console)
+    return console.form_page(
         "change_email.html",
         form,
-        email=visit.form.get("email", "").strip(),
+        email=console.form.get("email", "").strip(),
         current_email=current,
     )
 
 
 @router.post(mailed_tokens.EMAIL_PATH, dependencies=[LOGIN])
-async def ask_for_address(visit: RecentFormVisit) -> Response:
+async def ask_for_address(console: RecentConsoleForm) -> Response:
     """Mail a link to the new address, also if it has an account: nobody learns that by asking."""
-    current, _ = await RECORDS.run(_personal_words, visit)
+    current, _ = await RECORDS.run(_personal_words, console)
     try:
-        email = email_addresses.normalise(visit.form.get("email", ""))
+        email = email_addresses.normalise(console.form.get("email", ""))
         async with pad_duration():
-            await _proven(visit, current)
-            await visit.state.in_unit_of_work(
+            await _proven(console, current)
+            await console.state.in_unit_of_work(
                 account_mails.request_mail,
                 MailKind.NEW_ADDRESS,
                 email,
-                user_id=visit.user_id,
+                user_id=console.user_id,
                 source=unsolicited_mail.source_digest(
-                    visit.state.resources.keyring, client_address(visit.request)
+                    console.state.resources.keyring, client_address(console.request)
                 ),
             )
     except DomainError as error:
-        return await RECORDS.run(show_email, visit, problem_form(error, *_SHOWN))
+        return await RECORDS.run(show_email, console, problem_form(error, *_SHOWN))
     words = "We’re mailing a link to the new address. Nothing is changed before it is opened."
-    return visit.done(mailed_tokens.ACCOUNT_PATH, words)
+    return console.done(mailed_tokens.ACCOUNT_PATH, words)
 
 
 @router.get(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
-def show_new_address(visit: RecentVisit, uow: Transaction, token: Token = "") -> Response:
+def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
     """Show the change to the person who asked for it; nobody else can be talked into it."""
-    new = recovery.read_new_address(uow, token, visit.user_id)
-    return visit.page(
+    new = recovery.read_new_address(uow, token, console.user_id)
+    return console.page(
         "confirm_email.html",
         token=token,
         email=new.email,
         has_record=new.has_record,
-        current_email=accounts.get(uow, visit.user_id).email,
+        current_email=accounts.get(uow, console.user_id).email,
     )
 
 
 @router.post(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
-def change_address(visit: RecentFormVisit, token: Token = "") -> Response:
-    keyring, secret = visit.state.resources.keyring, visit.form.get("token") or token
+def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
+    keyring, secret = console.state.resources.keyring, console.form.get("token") or token
     try:
-        with visit.unit_of_work() as uow:
+        with console.unit_of_work() as uow:
             person = recovery.change_address(
                 uow,
                 secret,
-                visit.caller,
-                erases="erase" in visit.form,
-                shown="show" in visit.form,
+                console.caller,
+                erases="erase" in console.form,
+                shown="show" in console.form,
             )
             known = logins.known_browser_token(keyring, person)
     except DomainError as error:
@@ -258,32 +258,32 @@ def change_address(visit: RecentFormVisit, token: Token = "") -> Response:
             raise
         # A record came since the page was shown, which now says so.
         path = f"{mailed_tokens.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
-        return redirect_to_path(visit.state, path)
-    reply = visit.done(mailed_tokens.ACCOUNT_PATH, "Your account has its new address.")
-    visit.state.cookies.keep(reply, KNOWN, known)
+        return redirect_to_path(console.state, path)
+    reply = console.done(mailed_tokens.ACCOUNT_PATH, "Your account has its new address.")
+    console.state.cookies.keep(reply, KNOWN, known)
     return reply
 
 
-async def _proven(visit: ConsoleVisit, email: str) -> Attempt:
+async def _proven(console: ConsoleRequest, email: str) -> Attempt:
     """Check the password that the person typed once more; failures count as at a login.
 
     Raises ``password.wrong`` and ``login.paused``.
     """
-    typed = visit.form.get("current", "")
-    attempt, _ = await prove_password(visit.request, visit.state, email, typed)
-    await visit.state.in_unit_of_work(logins.clear, attempt)
+    typed = console.form.get("current", "")
+    attempt, _ = await prove_password(console.request, console.state, email, typed)
+    await console.state.in_unit_of_work(logins.clear, attempt)
     return attempt
 
 
-def _personal_words(visit: ConsoleVisit) -> tuple[str, str | None]:
-    with visit.unit_of_work() as uow:
-        person = accounts.get(uow, visit.user_id)
+def _personal_words(console: ConsoleRequest) -> tuple[str, str | None]:
+    with console.unit_of_work() as uow:
+        person = accounts.get(uow, console.user_id)
         return person.email, person.name
 
 
 @router.get(mailed_tokens.EVENTS_PATH, dependencies=[PUBLIC])
-def show_events(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
+def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     wanted = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
-    found = security_events.page(uow, visit.user_id, wanted)
+    found = security_events.page(uow, console.user_id, wanted)
     events = [event_line(each) for each in found.rows]
-    return visit.page("account_events.html", events=events, next_cursor=found.next_cursor)
+    return console.page("account_events.html", events=events, next_cursor=found.next_cursor)

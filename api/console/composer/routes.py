@@ -13,8 +13,8 @@ from fastapi.responses import Response
 from api.composer_calls import ComposerCaller
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import credits_text
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, console_router
 from api.console.typed_forms import TypedForm, body_of_form
-from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.errors import STATUS_OF
 from api.limits.bulkheads import RECORDS, REQUESTS
 from api.schemas.composer import PostBody
@@ -83,19 +83,19 @@ class _Outcome:
 
 
 @router.get("")
-def show_composer(visit: Visit) -> Response:
-    return _page(visit, TypedForm(), None, is_of_photos=False)
+def show_composer(console: Console) -> Response:
+    return _page(console, TypedForm(), None, is_of_photos=False)
 
 
 @router.post("")
-async def compose(request: Request, visit: FormVisit) -> Response:
+async def compose(request: Request, console: ConsoleForm) -> Response:
     """Do what the button asks for, and show it with all that was typed."""
-    calls = ComposerCaller(request, visit.state, visit.caller)
-    typed = visit.form
+    calls = ComposerCaller(request, console.state, console.caller)
+    typed = console.form
     is_writing = "write" in typed
     outcome = await (_write if is_writing else _look_for_photos)(calls, typed)
-    finds = outcome.finds or await _found_before(visit.state, typed)
-    kept = replace(visit, form={**typed, **outcome.fields})
+    finds = outcome.finds or await _found_before(console.state, typed)
+    kept = replace(console, form={**typed, **outcome.fields})
     return await RECORDS.run(partial(_answer, kept, outcome, finds, is_of_photos=not is_writing))
 
 
@@ -210,35 +210,35 @@ async def _found_before(state: State, typed: Mapping[str, str]) -> PhotoFinds | 
 
 
 def _answer(
-    visit: ConsoleVisit, outcome: _Outcome, finds: PhotoFinds | None, *, is_of_photos: bool
+    console: ConsoleRequest, outcome: _Outcome, finds: PhotoFinds | None, *, is_of_photos: bool
 ) -> Response:
-    form, error = TypedForm(visit.form), outcome.error
+    form, error = TypedForm(console.form), outcome.error
     if outcome.wrong is not None:
-        form = replace(outcome.wrong, typed=visit.form)
+        form = replace(outcome.wrong, typed=console.form)
     elif error is not None and error.kind is Kind.NOT_FOUND:
         # A photo is gone: nothing that was typed is lost by it.
-        form = TypedForm(visit.form, problem=error.message, status=STATUS_OF[error.kind])
+        form = TypedForm(console.form, problem=error.message, status=STATUS_OF[error.kind])
     elif error is not None:
-        form = visit.refused(error)
+        form = console.refused(error)
         if error.code == CREDITS_INSUFFICIENT.code:
             cost, balance = (float(error.facts[name]) for name in ("needed", "balance_credit"))
             problem = (
                 f"This costs {credits_text(cost)} credits, and you have {credits_text(balance)}."
             )
             form = replace(form, problem=problem)
-    return _page(visit, form, finds, is_of_photos=is_of_photos)
+    return _page(console, form, finds, is_of_photos=is_of_photos)
 
 
 def _page(
-    visit: ConsoleVisit, form: TypedForm, finds: PhotoFinds | None, *, is_of_photos: bool
+    console: ConsoleRequest, form: TypedForm, finds: PhotoFinds | None, *, is_of_photos: bool
 ) -> Response:
-    price = call_charges.price_of_call(visit.state.resources.settings)
-    providers = visit.state.photos.providers
+    price = call_charges.price_of_call(console.state.resources.settings)
+    providers = console.state.photos.providers
     used, used_url = form.typed.get("used", ""), form.typed.get("used_url", "")
     photos = [] if finds is None else finds.photos
     used_photo = next((photo for photo in photos if photo.endpoint == used), None)
     origins = [] if finds is None else providers.named(finds.search.provider).image_origins
-    return visit.page(
+    return console.page(
         "composer.html",
         status=form.status,
         foreign={"img-src": " ".join(origins)} if photos else {},

@@ -16,8 +16,8 @@ from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import credits_text
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm
 from api.console.typed_forms import TypedForm, text_or_none, wrong_field
-from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit
 from api.limits.bulkheads import MONEY
 from api.paging import Cursor
 from api.record_ids import PathId
@@ -114,38 +114,38 @@ class ShownEntry:
 
 @router.get("")
 @MONEY.threaded
-def show_credits(visit: Visit, cursor: Cursor = None) -> Response:
-    return _credits_page(visit, cursor, None)
+def show_credits(console: Console, cursor: Cursor = None) -> Response:
+    return _credits_page(console, cursor, None)
 
 
 @router.post("/low-balance")
 @MONEY.threaded
-def set_low_balance(visit: FormVisit) -> Response:
+def set_low_balance(console: ConsoleForm) -> Response:
     """Set the balance below which the owner's events tell that the credits run low."""
     try:
-        below = _typed_amount(visit.form, BELOW)
+        below = _typed_amount(console.form, BELOW)
         if below is None:
             raise wrong_field(BELOW, "say a number; 0: nothing is told")
-        thresholds.set_threshold(visit.state.resources.database, visit.user_id, below)
+        thresholds.set_threshold(console.state.resources.database, console.user_id, below)
     except DomainError as error:
-        return _credits_page(visit, None, visit.refused(error))
-    return visit.done(PATH, "That is kept.")
+        return _credits_page(console, None, console.refused(error))
+    return console.done(PATH, "That is kept.")
 
 
-def _credits_page(visit: ConsoleVisit, cursor: str | None, low: TypedForm | None) -> Response:
-    sent = visit.request.query_params
+def _credits_page(console: ConsoleRequest, cursor: str | None, low: TypedForm | None) -> Response:
+    sent = console.request.query_params
     form = TypedForm({name: sent[name] for name in (ACTION, FIRST, LAST) if sent.get(name)})
-    database = visit.state.resources.database
+    database = console.state.resources.database
     found: PageOfRows[tuple[int, str]] = PageOfRows([], None)
     try:
         only, wanted = _ledger_filter(form.typed), PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        found = ledger_pages.list_entries(database, visit.user_id, wanted, only)
+        found = ledger_pages.list_entries(database, console.user_id, wanted, only)
     except DomainError as error:
         form = form.refused(error)
-    below = credits_text(Decimal(thresholds.read_threshold(database, visit.user_id)))
-    account = json.loads(ledger.read_account(database, visit.user_id), parse_float=Decimal)
+    below = credits_text(Decimal(thresholds.read_threshold(database, console.user_id)))
+    account = json.loads(ledger.read_account(database, console.user_id), parse_float=Decimal)
     debt = Decimal(account["debt_credit"])
-    return visit.page(
+    return console.page(
         "credits.html",
         status=(low or form).status,
         form=form,
@@ -194,8 +194,8 @@ WAIT_SECONDS = 15.0
 
 @router.get("/buy")
 @MONEY.threaded
-def show_buying(visit: Visit, form: EmptyForm) -> Response:
-    channels = visit.state.payments.configured
+def show_buying(console: Console, form: EmptyForm) -> Response:
+    channels = console.state.payments.configured
     prices = [
         {
             "currency": (currency := each["currency"]),
@@ -203,9 +203,9 @@ def show_buying(visit: Visit, form: EmptyForm) -> Response:
             "least": money_text(each["minimum"], currency),
             "most": money_text(each["maximum"], currency),
         }
-        for each in prices_of(visit.state.resources.settings, channels)["currencies"]
+        for each in prices_of(console.state.resources.settings, channels)["currencies"]
     ]
-    return visit.form_page(
+    return console.form_page(
         "buy_credits.html",
         form,
         prices=prices,
@@ -215,35 +215,35 @@ def show_buying(visit: Visit, form: EmptyForm) -> Response:
 
 
 @router.post("/buy")
-async def buy_credits(request: Request, visit: FormVisit) -> Response:
+async def buy_credits(request: Request, console: ConsoleForm) -> Response:
     """Order credits, and redirect to the order, whose page links to the payment.
 
     No redirect to the provider's page itself: our policy keeps forms from leading to other sites.
     """
-    state = visit.state
+    state = console.state
     try:
-        wanted = _order_request(visit)
+        wanted = _order_request(console)
         state.queue_ages.check(Queue.MONEY, waits=True)
         accepted = await MONEY.run(
             checkout.place_order,
             state.resources,
             state.payments,
             wanted,
-            user_id=visit.user_id,
+            user_id=console.user_id,
             key=None,
         )
         await wait_for_job(request, state, accepted.job_id, WAIT_SECONDS)
     except DomainError as error:
-        return await show_buying(visit, visit.refused(error, PLACES))
+        return await show_buying(console, console.refused(error, PLACES))
     return redirect_to_path(state, f"{PATH}/orders/{accepted.subject_id}")
 
 
-def _order_request(visit: ConsoleVisit) -> OrderRequest:
+def _order_request(console: ConsoleRequest) -> OrderRequest:
     """Return the order that the form asks for, of credits or of what an amount of money buys.
 
     Its payer comes back to the console. Raises ``body.invalid``.
     """
-    form = visit.form
+    form = console.form
     bought, paid = _typed_amount(form, CREDITS), _typed_amount(form, AMOUNT)
     if bought and paid:
         raise wrong_field(AMOUNT, "is for those who leave the number of credits empty")
@@ -254,7 +254,7 @@ def _order_request(visit: ConsoleVisit) -> OrderRequest:
         credit_amount=bought,
         currency=text_or_none(form, CURRENCY),
         channel=text_or_none(form, CHANNEL),
-        redirect_url=return_urls.console_url(visit.state.resources.settings),
+        redirect_url=return_urls.console_url(console.state.resources.settings),
     )
 
 
@@ -354,42 +354,42 @@ class ShownOrder:
 
 @router.get("/orders")
 @MONEY.threaded
-def show_orders(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
+def show_orders(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     """Show the owner's orders, those that they claimed too, newest first."""
     wanted = PageRequest(ORDERS_ON_PAGE, cursor=cursor)
-    found = orders.list_orders(uow, visit.user_id, wanted, status=None)
+    found = orders.list_orders(uow, console.user_id, wanted, status=None)
     shown = [ShownOrder(order) for order in found.rows]
-    return visit.page("orders.html", orders=shown, next_cursor=found.next_cursor)
+    return console.page("orders.html", orders=shown, next_cursor=found.next_cursor)
 
 
 @router.get("/orders/{order_id}")
 @MONEY.threaded
-def show_order(visit: Visit, uow: Transaction, order_id: PathId) -> Response:
-    return visit.page(
-        "order.html", order=ShownOrder(orders.get_order(uow, visit.user_id, order_id))
+def show_order(console: Console, uow: Transaction, order_id: PathId) -> Response:
+    return console.page(
+        "order.html", order=ShownOrder(orders.get_order(uow, console.user_id, order_id))
     )
 
 
 @router.get("/orders/{order_id}/receipt")
 @MONEY.threaded
-def show_receipt(visit: Visit, uow: Transaction, order_id: PathId) -> Response:
+def show_receipt(console: Console, uow: Transaction, order_id: PathId) -> Response:
     """Show what was bought and paid, as a page to print; raises where nothing was."""
-    order = ShownOrder(orders.get_order(uow, visit.user_id, order_id))
+    order = ShownOrder(orders.get_order(uow, console.user_id, order_id))
     if not order.has_receipt:
         raise ORDER_NOT_FOUND()
-    person = accounts.get(uow, visit.user_id)
-    return visit.page(
+    person = accounts.get(uow, console.user_id)
+    return console.page(
         "receipt.html",
         order=order,
         rate=credits_text(order.order.credits_per_usd),
         name=person.name,
         email=person.email,
-        host=visit.state.resources.settings.public_url.host,
+        host=console.state.resources.settings.public_url.host,
     )
 
 
 @router.get(return_urls.CONSOLE_RETURN_PATH.removeprefix(PATH))
-async def return_from_checkout(visit: Visit, order_id: PathId | None = None) -> Response:
+async def return_from_checkout(console: Console, order_id: PathId | None = None) -> Response:
     """Redirect to the order after its payment; the state in the URL is not believed."""
     path = ORDERS_PATH if order_id is None else f"{ORDERS_PATH}/{order_id}"
-    return redirect_to_path(visit.state, path)
+    return redirect_to_path(console.state, path)

@@ -8,16 +8,16 @@ from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.developers.views import WORDS, newest_events
-from api.console.typed_forms import TypedForm, wrong_field
-from api.console.visits import (
-    ConsoleVisit,
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
     EmptyForm,
-    FormVisit,
-    RecentFormVisit,
-    RecentVisit,
-    Visit,
+    RecentConsole,
+    RecentConsoleForm,
     console_router,
 )
+from api.console.typed_forms import TypedForm, wrong_field
 from api.record_ids import PathId
 from api.state import Transaction
 from core import clock
@@ -40,12 +40,12 @@ router = console_router(PATH)
 
 
 @router.get("")
-def show_developers(visit: Visit, uow: Transaction) -> Response:
-    endpoints = webhook_endpoints.list_endpoints(uow, visit.caller)
-    return visit.page(
+def show_developers(console: Console, uow: Transaction) -> Response:
+    endpoints = webhook_endpoints.list_endpoints(uow, console.caller)
+    return console.page(
         "developers.html",
-        keys=len(api_keys.live_of(uow, visit.user_id)),
-        grants=len(grants.list_of(uow, visit.user_id).rows),
+        keys=len(api_keys.live_of(uow, console.user_id)),
+        grants=len(grants.list_of(uow, console.user_id).rows),
         endpoints=len(endpoints),
         troubled=sum(
             each.failing_since is not None or each.state != EndpointState.ACTIVE
@@ -64,27 +64,27 @@ def _scope_words(scopes: Sequence[str]) -> Sequence[str]:
 
 
 @router.get("/access")
-def show_access(visit: Visit, uow: Transaction) -> Response:
-    given = grants.list_of(uow, visit.user_id).rows
+def show_access(console: Console, uow: Transaction) -> Response:
+    given = grants.list_of(uow, console.user_id).rows
     shown = [(each, _scope_words(each.scopes)) for each in given]
-    return visit.page("access.html", grants=shown)
+    return console.page("access.html", grants=shown)
 
 
 @router.get("/access/{grant_id}/end")
-def show_access_end(visit: Visit, uow: Transaction, grant_id: PathId) -> Response:
-    return visit.page("end_access.html", grant=_own_grant(uow, visit, grant_id))
+def show_access_end(console: Console, uow: Transaction, grant_id: PathId) -> Response:
+    return console.page("end_access.html", grant=_own_grant(uow, console, grant_id))
 
 
 @router.post("/access/{grant_id}/end")
-def end_access(visit: FormVisit, uow: Transaction, grant_id: PathId) -> Response:
-    grant = _own_grant(uow, visit, grant_id)
-    grants.revoke(uow, grant_id=grant.id, user_id=visit.user_id)
-    return visit.done(GRANTS_PATH, f"“{grant.client_name}” has no access any more.")
+def end_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
+    grant = _own_grant(uow, console, grant_id)
+    grants.revoke(uow, grant_id=grant.id, user_id=console.user_id)
+    return console.done(GRANTS_PATH, f"“{grant.client_name}” has no access any more.")
 
 
-def _own_grant(uow: UnitOfWork, visit: ConsoleVisit, grant_id: int) -> GrantSummary:
+def _own_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
     """Return a grant in force; raises ``grant.not_found``."""
-    for each in grants.list_of(uow, visit.user_id).rows:
+    for each in grants.list_of(uow, console.user_id).rows:
         if each.id == grant_id:
             return each
     raise GRANT_NOT_FOUND()
@@ -119,13 +119,13 @@ class ShownKey:
 
 
 @router.get("/keys")
-def show_keys(visit: Visit, uow: Transaction) -> Response:
-    return visit.page("keys.html", keys=_live(uow, visit))
+def show_keys(console: Console, uow: Transaction) -> Response:
+    return console.page("keys.html", keys=_live(uow, console))
 
 
 @router.get("/keys/new")
-def show_new_key(visit: RecentVisit, form: EmptyForm) -> Response:
-    return visit.form_page(
+def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
+    return console.form_page(
         "new_key.html",
         form.filled({"lifetime": "90", "reach": "chosen"}),
         scopes=[(_BOX + scope, words, str(scope)) for scope, words in KEY_EXPLANATIONS.items()],
@@ -134,9 +134,9 @@ def show_new_key(visit: RecentVisit, form: EmptyForm) -> Response:
 
 
 @router.post("/keys/new")
-def make_key(visit: RecentFormVisit) -> Response:
+def make_key(console: RecentConsoleForm) -> Response:
     """Create the key and show it, once: the answer is no redirect, since no URL may hold it."""
-    form = visit.form
+    form = console.form
     ticked = [scope for scope in KEY_EXPLANATIONS if _BOX + scope in form]
     reach, lifetime = form.get("reach"), form.get("lifetime", "")
     try:
@@ -147,41 +147,41 @@ def make_key(visit: RecentFormVisit) -> Response:
         if lifetime not in _LIFETIMES:
             raise wrong_field("lifetime", "must be one of those that the page offers")
         _, lasts = _LIFETIMES[lifetime]
-        with visit.unit_of_work() as uow:
+        with console.unit_of_work() as uow:
             key, secret = own_keys.make(
                 uow,
-                visit.caller,
+                console.caller,
                 name=form.get("name", ""),
                 scopes=None if reach == "all" else ticked,
                 expires_at=None if lasts is None else clock.now() + lasts,
             )
     except DomainError as error:
-        return show_new_key(visit, visit.refused(error, {API_KEY_NAME.code: "name"}))
-    return visit.page("key_made.html", each=ShownKey(key), secret=secret)
+        return show_new_key(console, console.refused(error, {API_KEY_NAME.code: "name"}))
+    return console.page("key_made.html", each=ShownKey(key), secret=secret)
 
 
 @router.get("/keys/{key_id}/end")
-def show_key_end(visit: Visit, uow: Transaction, key_id: PathId) -> Response:
-    each = _own_key(uow, visit, key_id)
+def show_key_end(console: Console, uow: Transaction, key_id: PathId) -> Response:
+    each = _own_key(uow, console, key_id)
     endpoints = endpoints_of_keys.live_of_key(uow, key_id)
-    return visit.form_page("end_key.html", TypedForm(), each=each, endpoints=endpoints)
+    return console.form_page("end_key.html", TypedForm(), each=each, endpoints=endpoints)
 
 
 @router.post("/keys/{key_id}/end")
-def end_key(visit: FormVisit, uow: Transaction, key_id: PathId) -> Response:
+def end_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
     """Revoke one key, and with it the keys that it made, and their endpoints unless they stay."""
-    label, kept = _own_key(uow, visit, key_id).label, KEEP_ENDPOINTS in visit.form
-    revoke_key(uow, key_id=key_id, user_id=visit.user_id, keep_endpoints=kept)
-    return visit.done(KEYS_PATH, f"The key “{label}” is revoked.")
+    label, kept = _own_key(uow, console, key_id).label, KEEP_ENDPOINTS in console.form
+    revoke_key(uow, key_id=key_id, user_id=console.user_id, keep_endpoints=kept)
+    return console.done(KEYS_PATH, f"The key “{label}” is revoked.")
 
 
-def _live(uow: UnitOfWork, visit: ConsoleVisit) -> list[ShownKey]:
-    return [ShownKey(key) for key in api_keys.live_of(uow, visit.user_id)]
+def _live(uow: UnitOfWork, console: ConsoleRequest) -> list[ShownKey]:
+    return [ShownKey(key) for key in api_keys.live_of(uow, console.user_id)]
 
 
-def _own_key(uow: UnitOfWork, visit: ConsoleVisit, key_id: int) -> ShownKey:
+def _own_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> ShownKey:
     """Return a key in force; raises ``api_key.not_found``."""
-    for each in _live(uow, visit):
+    for each in _live(uow, console):
         if each.key.id == key_id:
             return each
     raise API_KEY_NOT_FOUND()
@@ -194,13 +194,13 @@ _TYPE = "type"
 
 
 @router.get("/feed")
-def show_events(visit: Visit, uow: Transaction) -> Response:
-    sent = visit.request.query_params.get(_TYPE, "")
+def show_events(console: Console, uow: Transaction) -> Response:
+    sent = console.request.query_params.get(_TYPE, "")
     only = [kind for kind in FeedEventType if kind == sent]
-    return visit.form_page(
+    return console.form_page(
         "events.html",
         TypedForm({_TYPE: only[0].value} if only else {}),
-        events=newest_events(uow, visit.caller, only=only, limit=EVENTS_ON_PAGE),
+        events=newest_events(uow, console.caller, only=only, limit=EVENTS_ON_PAGE),
         types=[("", "All kinds"), *((str(each), words) for each, words in WORDS.items())],
         most=EVENTS_ON_PAGE,
     )

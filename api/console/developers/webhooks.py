@@ -9,16 +9,16 @@ from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.developers.views import TYPE_GROUPS, type_words
-from api.console.typed_forms import TypedForm, body_of_form, text_or_none, wrong_field
-from api.console.visits import (
-    ConsoleVisit,
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
     EmptyForm,
-    FormVisit,
-    RecentFormVisit,
-    RecentVisit,
-    Visit,
+    RecentConsole,
+    RecentConsoleForm,
     console_router,
 )
+from api.console.typed_forms import TypedForm, body_of_form, text_or_none, wrong_field
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
@@ -136,56 +136,56 @@ def _ticked(form: Mapping[str, str]) -> list[str]:
 
 
 @router.get("")
-def show_endpoints(visit: Visit, uow: Transaction) -> Response:
-    shown = _shown(uow, webhook_endpoints.list_endpoints(uow, visit.caller))
-    return visit.page("webhooks.html", endpoints=shown)
+def show_endpoints(console: Console, uow: Transaction) -> Response:
+    shown = _shown(uow, webhook_endpoints.list_endpoints(uow, console.caller))
+    return console.page("webhooks.html", endpoints=shown)
 
 
 @router.get("/new")
-def show_new_endpoint(visit: RecentVisit, form: EmptyForm) -> Response:
-    with visit.unit_of_work() as uow:
-        own = lists.choices(uow, visit.user_id)
+def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
+    with console.unit_of_work() as uow:
+        own = lists.list_choices(uow, console.user_id)
     choices = [("", "All of them"), *((str(each.id), each.title) for each in own)]
-    return visit.form_page(
+    return console.form_page(
         "new_webhook.html", form, groups=TYPE_GROUPS, box_name=BOX, lists=choices
     )
 
 
 @router.post("/new")
-async def make_endpoint(visit: RecentFormVisit) -> Response:
+async def make_endpoint(console: RecentConsoleForm) -> Response:
     """Create the endpoint and show its secret, once."""
     values = {
-        "url": visit.form.get("url", "").strip(),
-        "types": _ticked(visit.form),
-        "list_id": parse_id_or_text(text_or_none(visit.form, "list_id")),
+        "url": console.form.get("url", "").strip(),
+        "types": _ticked(console.form),
+        "list_id": parse_id_or_text(text_or_none(console.form, "list_id")),
     }
     try:
         body = body_of_form(NewWebhookEndpoint, values)
-        await visit.state.check_receiver(visit.user_id, body.url)
-        return await RECORDS.run(_made, visit, body)
+        await console.state.check_receiver(console.user_id, body.url)
+        return await RECORDS.run(_made, console, body)
     except DomainError as error:
-        form = await RECORDS.run(visit.refused, error, PLACES)
-        return await RECORDS.run(show_new_endpoint, visit, form)
+        form = await RECORDS.run(console.refused, error, PLACES)
+        return await RECORDS.run(show_new_endpoint, console, form)
 
 
-def _made(visit: ConsoleVisit, body: NewWebhookEndpoint) -> Response:
-    with visit.unit_of_work() as uow:
+def _made(console: ConsoleRequest, body: NewWebhookEndpoint) -> Response:
+    with console.unit_of_work() as uow:
         endpoint, secret = webhook_endpoints.create_endpoint(
-            uow, visit.caller, url=body.url, types=body.types, list_id=body.list_id
+            uow, console.caller, url=body.url, types=body.types, list_id=body.list_id
         )
         [shown] = _shown(uow, [endpoint])
-    return visit.page("webhook_secret.html", shown=shown, secret=secret, is_new=True)
+    return console.page("webhook_secret.html", shown=shown, secret=secret, is_new=True)
 
 
 @router.get("/{endpoint_id}")
 def show_endpoint(
-    visit: Visit, uow: Transaction, endpoint_id: PathId, cursor: Cursor = None
+    console: Console, uow: Transaction, endpoint_id: PathId, cursor: Cursor = None
 ) -> Response:
-    [shown] = _shown(uow, [webhook_endpoints.get_endpoint(uow, visit.caller, endpoint_id)])
+    [shown] = _shown(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
     wanted = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
-    found = deliveries.list_deliveries(uow, visit.caller, endpoint_id, wanted)
+    found = deliveries.list_deliveries(uow, console.caller, endpoint_id, wanted)
     sent = [ShownDelivery(each) for each in found.rows]
-    return visit.page(
+    return console.page(
         "webhook.html",
         shown=shown,
         deliveries=sent,
@@ -195,25 +195,25 @@ def show_endpoint(
 
 
 @router.post("/{endpoint_id}/test")
-def send_test_event(visit: FormVisit, uow: Transaction, endpoint_id: PathId) -> Response:
-    deliveries.send_test(uow, visit.caller, endpoint_id)
-    return visit.done(f"{PATH}/{endpoint_id}", "A test event is on its way.")
+def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+    deliveries.send_test(uow, console.caller, endpoint_id)
+    return console.done(f"{PATH}/{endpoint_id}", "A test event is on its way.")
 
 
 @router.post("/{endpoint_id}/deliveries/{delivery_id}/resend")
 def resend_event(
-    visit: FormVisit, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
+    console: ConsoleForm, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
 ) -> Response:
     """Send one event again, whatever became of it before."""
-    deliveries.resend_delivery(uow, visit.caller, endpoint_id, delivery_id)
-    return visit.done(f"{PATH}/{endpoint_id}", "The event is sent again.")
+    deliveries.resend_delivery(uow, console.caller, endpoint_id, delivery_id)
+    return console.done(f"{PATH}/{endpoint_id}", "The event is sent again.")
 
 
 @router.get("/{endpoint_id}/change")
-def show_change(visit: RecentVisit, endpoint_id: PathId, form: EmptyForm) -> Response:
-    shown = _own(visit, endpoint_id)
+def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) -> Response:
+    shown = _own(console, endpoint_id)
     boxes = {BOX + kind: "on" for kind in shown.endpoint.types}
-    return visit.form_page(
+    return console.form_page(
         "change_webhook.html",
         form.filled({"url": shown.endpoint.url, "state": shown.endpoint.state, **boxes}),
         shown=shown,
@@ -224,48 +224,48 @@ def show_change(visit: RecentVisit, endpoint_id: PathId, form: EmptyForm) -> Res
 
 
 @router.post("/{endpoint_id}/change")
-async def change_endpoint(visit: RecentFormVisit, endpoint_id: PathId) -> Response:
+async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
     """Change the URL, the types, and whether anything is sent."""
-    shown = await RECORDS.run(_own, visit, endpoint_id)
-    url, state = visit.form.get("url", "").strip(), visit.form.get("state", "")
+    shown = await RECORDS.run(_own, console, endpoint_id)
+    url, state = console.form.get("url", "").strip(), console.form.get("state", "")
     try:
         if state not in [value for value, *_ in _CHOICES]:
             raise wrong_field("state", "must be one of those that the page offers")
-        values = {"url": url, "types": _ticked(visit.form), "state": state}
+        values = {"url": url, "types": _ticked(console.form), "state": state}
         body = body_of_form(WebhookEndpointChange, values)
         if body.url is not None and body.url != shown.endpoint.url:
-            await visit.state.check_receiver(visit.user_id, body.url)
+            await console.state.check_receiver(console.user_id, body.url)
         to = EndpointChange(url=body.url, types=body.types, state=body.state)
-        await visit.state.in_unit_of_work(
-            webhook_endpoints.change_endpoint, visit.caller, endpoint_id, to
+        await console.state.in_unit_of_work(
+            webhook_endpoints.change_endpoint, console.caller, endpoint_id, to
         )
     except DomainError as error:
-        return await RECORDS.run(show_change, visit, endpoint_id, visit.refused(error, PLACES))
-    return visit.done(f"{PATH}/{endpoint_id}", "The webhook is changed.")
+        return await RECORDS.run(show_change, console, endpoint_id, console.refused(error, PLACES))
+    return console.done(f"{PATH}/{endpoint_id}", "The webhook is changed.")
 
 
 @router.get("/{endpoint_id}/rotate")
-def show_rotation(visit: RecentVisit, endpoint_id: PathId) -> Response:
-    return visit.page("rotate_webhook.html", shown=_own(visit, endpoint_id))
+def show_rotation(console: RecentConsole, endpoint_id: PathId) -> Response:
+    return console.page("rotate_webhook.html", shown=_own(console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/rotate")
-def rotate_secret(visit: RecentFormVisit, endpoint_id: PathId) -> Response:
-    shown = _own(visit, endpoint_id)
-    with visit.unit_of_work() as uow:
-        secret = webhook_endpoints.rotate_secret(uow, visit.caller, endpoint_id)
-    return visit.page("webhook_secret.html", shown=shown, secret=secret, is_new=False)
+def rotate_secret(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
+    shown = _own(console, endpoint_id)
+    with console.unit_of_work() as uow:
+        secret = webhook_endpoints.rotate_secret(uow, console.caller, endpoint_id)
+    return console.page("webhook_secret.html", shown=shown, secret=secret, is_new=False)
 
 
 @router.get("/{endpoint_id}/end")
-def show_endpoint_end(visit: Visit, endpoint_id: PathId) -> Response:
-    return visit.page("end_webhook.html", shown=_own(visit, endpoint_id))
+def show_endpoint_end(console: Console, endpoint_id: PathId) -> Response:
+    return console.page("end_webhook.html", shown=_own(console, endpoint_id))
 
 
 @router.post("/{endpoint_id}/end")
-def end_endpoint(visit: FormVisit, uow: Transaction, endpoint_id: PathId) -> Response:
-    webhook_endpoints.delete_endpoint(uow, visit.caller, endpoint_id)
-    return visit.done(PATH, "The webhook is deleted: nothing is sent to it any more.")
+def end_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
+    webhook_endpoints.delete_endpoint(uow, console.caller, endpoint_id)
+    return console.done(PATH, "The webhook is deleted: nothing is sent to it any more.")
 
 
 # The fields of the form, which are in the page's URL too.
@@ -273,19 +273,19 @@ DAY, TIME = "day", "time"
 
 
 @router.get("/{endpoint_id}/replay")
-def ask_to_replay(visit: Visit, endpoint_id: PathId, form: EmptyForm) -> Response:
+def ask_to_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Response:
     """Show the form, with the number of events once a moment was chosen."""
-    shown, found, since = _own(visit, endpoint_id), None, None
-    asked = dict(visit.request.query_params)
+    shown, found, since = _own(console, endpoint_id), None, None
+    asked = dict(console.request.query_params)
     if DAY in asked and not form.typed:
         form = TypedForm(asked)
         try:
             since = _moment(form.typed)
-            with visit.unit_of_work() as uow:
-                found = deliveries.count_since(uow, visit.caller, endpoint_id, since)
+            with console.unit_of_work() as uow:
+                found = deliveries.count_since(uow, console.caller, endpoint_id, since)
         except DomainError as error:
             form = form.refused(error)
-    return visit.form_page(
+    return console.form_page(
         "replay_webhook.html",
         form.filled({DAY: clock.now().date().isoformat(), TIME: "00:00"}),
         shown=shown,
@@ -296,15 +296,15 @@ def ask_to_replay(visit: Visit, endpoint_id: PathId, form: EmptyForm) -> Respons
 
 
 @router.post("/{endpoint_id}/replay")
-def replay_events(visit: FormVisit, endpoint_id: PathId) -> Response:
+def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
     try:
-        since = _moment(visit.form)
-        with visit.unit_of_work() as uow:
-            if not deliveries.replay_events(uow, visit.caller, endpoint_id, since):
+        since = _moment(console.form)
+        with console.unit_of_work() as uow:
+            if not deliveries.replay_events(uow, console.caller, endpoint_id, since):
                 raise wrong_field(DAY, "nothing of what it gets has happened since then")
     except DomainError as error:
-        return ask_to_replay(visit, endpoint_id, visit.refused(error))
-    return visit.done(f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first.")
+        return ask_to_replay(console, endpoint_id, console.refused(error))
+    return console.done(f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first.")
 
 
 def _moment(typed: Mapping[str, str]) -> datetime:
@@ -328,6 +328,6 @@ def _shown(uow: UnitOfWork, endpoints: Sequence[WebhookEndpoint]) -> list[ShownE
     return [ShownEndpoint(each, titles.get(each.list_id or 0)) for each in endpoints]
 
 
-def _own(visit: ConsoleVisit, endpoint_id: int) -> ShownEndpoint:
-    with visit.unit_of_work() as uow:
-        return ShownEndpoint(webhook_endpoints.get_endpoint(uow, visit.caller, endpoint_id))
+def _own(console: ConsoleRequest, endpoint_id: int) -> ShownEndpoint:
+    with console.unit_of_work() as uow:
+        return ShownEndpoint(webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id))

@@ -8,16 +8,16 @@ from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.part_streams import LivePart, part_stream
-from api.console.typed_forms import body_of_form
-from api.console.visits import (
-    ConsoleVisit,
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
     EmptyForm,
-    FormVisit,
-    RecentFormVisit,
-    RecentVisit,
-    Visit,
+    RecentConsole,
+    RecentConsoleForm,
     console_router,
 )
+from api.console.typed_forms import body_of_form
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
@@ -114,23 +114,23 @@ def lapses_at(export: MemberExport) -> datetime | None:
 
 
 @router.get("/exports")
-def show_exports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
-    found = exports.list_of(uow, visit.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
-    return visit.page(
+def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
+    found = exports.list_exports(uow, console.caller, PageRequest(EXPORTS_ON_PAGE, cursor=cursor))
+    return console.page(
         "exports.html",
         exports=[(each, lapses_at(each)) for each in found.rows],
         titles=lists.titles_of(uow, [export.list_id for export in found.rows]),
-        lists=lists.choices(uow, visit.user_id),
+        lists=lists.list_choices(uow, console.user_id),
         next_cursor=found.next_cursor,
     )
 
 
 @router.get("/lists/{list_id}/export")
-def show_new_export(visit: RecentVisit, list_id: ListId, form: EmptyForm) -> Response:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        kept = segments.list_of(uow, mailing_list, WHOLE).rows
-    return visit.form_page(
+def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) -> Response:
+    with console.unit_of_work() as uow:
+        mailing_list = console.own_list(uow, list_id)
+        kept = segments.list_segments(uow, mailing_list, WHOLE).rows
+    return console.form_page(
         "new_export.html",
         form.filled({"format": ExportFormat.CSV}),
         list=mailing_list,
@@ -141,8 +141,8 @@ def show_new_export(visit: RecentVisit, list_id: ListId, form: EmptyForm) -> Res
 
 
 @router.post("/lists/{list_id}/export")
-def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
-    form = visit.form
+def make_export(console: RecentConsoleForm, list_id: ListId) -> Response:
+    form = console.form
     statuses = [status.value for status in SubscriptionStatus if _BOX + status in form]
     values = {
         # A roster is for the app that sends.
@@ -157,53 +157,55 @@ def make_export(visit: RecentFormVisit, list_id: ListId) -> Response:
         body = body_of_form(NewExport, values)
         chosen = None if body.status is None else tuple(body.status)
         order = ExportOrder(body.kind, body.segment_id, None, chosen, body.format, body.bom)
-        visit.state.queue_ages.check(Queue.EXPORT, waits=False)
-        with visit.unit_of_work() as uow:
-            visit.own_list(uow, list_id)
-            job = exports.begin(uow, visit.caller, list_id, order)
+        console.state.queue_ages.check(Queue.EXPORT, waits=False)
+        with console.unit_of_work() as uow:
+            console.own_list(uow, list_id)
+            job = exports.begin_export(uow, console.caller, list_id, order)
     except DomainError as error:
-        return show_new_export(visit, list_id, visit.refused(error, PLACES))
-    return visit.done(f"{PATH}/{job.subject_id}", "The export has started.")
+        return show_new_export(console, list_id, console.refused(error, PLACES))
+    return console.done(f"{PATH}/{job.subject_id}", "The export has started.")
 
 
 @router.get("/exports/{export_id}")
-def show_export(visit: Visit, uow: Transaction, export_id: PathId) -> Response:
-    return visit.page("export.html", shown=_shown(uow, visit, export_id))
+def show_export(console: Console, uow: Transaction, export_id: PathId) -> Response:
+    return console.page("export.html", shown=_shown(uow, console, export_id))
 
 
 @router.get("/exports/{export_id}/events")
-async def stream_export(request: Request, visit: Visit, export_id: PathId) -> Response:
+async def stream_export(request: Request, console: Console, export_id: PathId) -> Response:
     """Send the part of the page that changes, until it changes no more."""
 
     def look() -> LivePart:
-        with visit.unit_of_work() as uow:
-            shown = _shown(uow, visit, export_id)
+        with console.unit_of_work() as uow:
+            shown = _shown(uow, console, export_id)
         job_ids = [] if shown.job is None else [shown.job.id]
-        return LivePart(visit.part("export_state.html", shown=shown), not shown.is_running, job_ids)
+        return LivePart(
+            console.part("export_state.html", shown=shown), not shown.is_running, job_ids
+        )
 
-    return part_stream(visit, await RECORDS.run(look), look)
+    return part_stream(console, await RECORDS.run(look), look)
 
 
 @router.post("/exports/{export_id}/cancel")
-def cancel_export(visit: FormVisit, uow: Transaction, export_id: PathId) -> Response:
-    job = _shown(uow, visit, export_id).job
-    cancelled = 0 if job is None else jobs.cancel_own_job(uow, visit.caller, job.id)
+def cancel_export(console: ConsoleForm, uow: Transaction, export_id: PathId) -> Response:
+    job = _shown(uow, console, export_id).job
+    cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
-    return visit.done(f"{PATH}/{export_id}", notice)
+    return console.done(f"{PATH}/{export_id}", notice)
 
 
 @router.get("/exports/{export_id}/file")
-def download_export_file(visit: RecentVisit, uow: Transaction, export_id: PathId) -> Response:
+def download_export_file(console: RecentConsole, uow: Transaction, export_id: PathId) -> Response:
     """Redirect to the file, by a link that is made now."""
-    export = exports.get(uow, visit.caller, export_id)
+    export = exports.get_export(uow, console.caller, export_id)
     if lapses_at(export) is None:
         raise EXPORT_NOT_FOUND()
-    return redirect(sign_export_url(visit.state, export.id, export.format))
+    return redirect(sign_export_url(console.state, export.id, export.format))
 
 
-def _shown(uow: UnitOfWork, visit: ConsoleVisit, export_id: int) -> ShownExport:
+def _shown(uow: UnitOfWork, console: ConsoleRequest, export_id: int) -> ShownExport:
     """Return the caller's export; raises ``export.not_found``."""
-    export = exports.get(uow, visit.caller, export_id)
+    export = exports.get_export(uow, console.caller, export_id)
     title = lists.titles_of(uow, [export.list_id])[export.list_id]
     job = None
     if export.size is None:

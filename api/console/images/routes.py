@@ -11,21 +11,21 @@ from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.bodies.forms import file_named, read_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import counted
+from api.console.requests import (
+    Console,
+    ConsoleForm,
+    ConsoleRequest,
+    EmptyForm,
+    RecentConsole,
+    RecentConsoleForm,
+    console_router,
+)
 from api.console.typed_forms import (
     TypedForm,
     body_of_form,
     lines_of,
     text_or_none,
     wrong_field,
-)
-from api.console.visits import (
-    ConsoleVisit,
-    EmptyForm,
-    FormVisit,
-    RecentFormVisit,
-    RecentVisit,
-    Visit,
-    console_router,
 )
 from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
@@ -129,53 +129,53 @@ class ShownImage:
 
 
 @router.get("")
-def show_images(visit: Visit, form: EmptyForm, cursor: Cursor = None) -> Response:
-    with visit.unit_of_work() as uow:
+def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Response:
+    with console.unit_of_work() as uow:
         found = records.list_attachments(
-            uow, visit.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor)
+            uow, console.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor)
         )
-    return visit.form_page(
+    return console.form_page(
         "images.html",
         form,
-        foreign=visit.media_sources(),
-        images=[_shown(visit, each) for each in found.rows],
+        foreign=console.media_sources(),
+        images=[_shown(console, each) for each in found.rows],
         next_cursor=found.next_cursor,
     )
 
 
 @router.post("")
-async def upload_image(request: Request, visit: Visit) -> Response:
-    state = visit.state
+async def upload_image(request: Request, console: Console) -> Response:
+    state = console.state
     typed: dict[str, str] = {}
     try:
-        state.admit(Queue.MEDIA, visit.user_id, WAIT_SECONDS)
-        accepted = await _accept(request, visit, typed)
-        ended = state.jobs.wait(job_topic(accepted.job_id), WAIT_SECONDS, owner_id=visit.user_id)
+        state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
+        accepted = await _accept(request, console, typed)
+        ended = state.jobs.wait(job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id)
         await run_while_connected(request.receive, ended)
-        image = await RECORDS.run(_outcome, visit, accepted)
+        image = await RECORDS.run(_outcome, console, accepted)
     except DomainError as error:
-        sent = replace(visit, form=typed)
+        sent = replace(console, form=typed)
         is_of_file = error.code.startswith(("attachment.", "image."))
         places = {error.code: "file"} if is_of_file else {}
         form = await RECORDS.run(sent.refused, error, places)
         return await RECORDS.run(show_images, sent, form)
     name = image.original_filename
     if image.status != AttachmentStatus.READY:
-        return visit.done(PATH, f"“{name}” is here, and will be ready soon.")
-    return visit.done(f"{PATH}/{image.hash_id}", f"“{name}” is ready.")
+        return console.done(PATH, f"“{name}” is here, and will be ready soon.")
+    return console.done(f"{PATH}/{image.hash_id}", f"“{name}” is ready.")
 
 
-async def _accept(request: Request, visit: ConsoleVisit, typed: dict[str, str]) -> AcceptedJob:
+async def _accept(request: Request, console: ConsoleRequest, typed: dict[str, str]) -> AcceptedJob:
     """Store the image. A function of its own, so that nothing holds its bytes during the wait."""
     form = await read_form(request)
     typed.update({name: value.decode(errors="replace") for name, value in form.fields})
-    require_csrf(request, visit.state, visit.member.cookie, typed.get(CSRF_FIELD))
+    require_csrf(request, console.state, console.member.cookie, typed.get(CSRF_FIELD))
     part = file_named(form, "file")
     accepted = await UPLOADS_BY_CALLER.run(
-        visit.user_id,
+        console.user_id,
         upload.accept_upload,
-        visit.state.resources,
-        visit.caller,
+        console.state.resources,
+        console.caller,
         # With renditions, of which pages show the smallest.
         Upload(clean_filename(part.filename), part.data, "encrypted" in typed, True),
         key=None,
@@ -184,9 +184,9 @@ async def _accept(request: Request, visit: ConsoleVisit, typed: dict[str, str]) 
     return accepted
 
 
-def _outcome(visit: ConsoleVisit, accepted: AcceptedJob) -> Attachment:
+def _outcome(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
     """Return the image, or raise why there is none."""
-    with visit.unit_of_work() as uow:
+    with console.unit_of_work() as uow:
         found = records.find_outcome(uow, accepted)
         if isinstance(found, DomainError):
             records.forget_failed(uow, accepted)
@@ -196,88 +196,88 @@ def _outcome(visit: ConsoleVisit, accepted: AcceptedJob) -> Attachment:
 
 
 @router.get("/{hash_id}")
-def show_image(visit: Visit, hash_id: str, form: EmptyForm) -> Response:
-    with visit.unit_of_work() as uow:
-        attachment = records.get_attachment(uow, visit.caller, hash_id)
-    image = _shown(visit, attachment)
+def show_image(console: Console, hash_id: str, form: EmptyForm) -> Response:
+    with console.unit_of_work() as uow:
+        attachment = records.get_attachment(uow, console.caller, hash_id)
+    image = _shown(console, attachment)
     typed = {
         "alt_text": image.record.alt_text or "",
         "title": image.record.title or "",
         "tags": "\n".join(image.record.tags),
     }
-    return visit.form_page(
+    return console.form_page(
         "image.html",
         form.filled(typed),
-        foreign=visit.media_sources(),
+        foreign=console.media_sources(),
         image=image,
     )
 
 
 @router.post("/{hash_id}")
-def change_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
+def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
     values = {
-        "alt_text": text_or_none(visit.form, "alt_text"),
-        "title": text_or_none(visit.form, "title"),
-        "tags": lines_of(visit.form, "tags"),
+        "alt_text": text_or_none(console.form, "alt_text"),
+        "title": text_or_none(console.form, "title"),
+        "tags": lines_of(console.form, "tags"),
     }
     try:
         changes = body_of_form(AttachmentChanges, values).sent()
     except DomainError as error:
-        return show_image(visit, hash_id, visit.refused(error))
-    records.change_attachment(uow, visit.caller, hash_id, changes)
-    return visit.done(f"{PATH}/{hash_id}", "The image is changed.")
+        return show_image(console, hash_id, console.refused(error))
+    records.change_attachment(uow, console.caller, hash_id, changes)
+    return console.done(f"{PATH}/{hash_id}", "The image is changed.")
 
 
 @router.get("/{hash_id}/link")
-def show_new_link(visit: RecentVisit, hash_id: str, form: EmptyForm) -> Response:
+def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Response:
     """Show the form that creates a link.
 
     If a login is required, the browser returns to this page after the login.
     """
-    return _link_page(visit, hash_id, form, None)
+    return _link_page(console, hash_id, form, None)
 
 
 @router.post("/{hash_id}/link")
-def make_link(visit: RecentFormVisit, hash_id: str) -> Response:
+def make_link(console: RecentConsoleForm, hash_id: str) -> Response:
     """Create a link to an encrypted image, and show it without a redirect.
 
     The URL of a redirect would reveal the link in logs.
     """
-    lasts = visit.form.get("lasts", "")
+    lasts = console.form.get("lasts", "")
     try:
         if lasts not in LINK_LIFETIMES:
             raise wrong_field("lasts", "must be one of those that the page offers")
-        with visit.unit_of_work() as uow:
-            link = records.sign_link(uow, visit.caller, hash_id, expires_in=int(lasts))
+        with console.unit_of_work() as uow:
+            link = records.sign_link(uow, console.caller, hash_id, expires_in=int(lasts))
     except DomainError as error:
-        return show_new_link(visit, hash_id, visit.refused(error))
-    return _link_page(visit, hash_id, TypedForm(visit.form), link)
+        return show_new_link(console, hash_id, console.refused(error))
+    return _link_page(console, hash_id, TypedForm(console.form), link)
 
 
 def _link_page(
-    visit: ConsoleVisit, hash_id: str, form: TypedForm, link: tuple[str, datetime] | None
+    console: ConsoleRequest, hash_id: str, form: TypedForm, link: tuple[str, datetime] | None
 ) -> Response:
     """Return the page that creates links to an encrypted image, with any new link."""
-    with visit.unit_of_work() as uow:
-        image = _shown(visit, records.get_attachment(uow, visit.caller, hash_id))
+    with console.unit_of_work() as uow:
+        image = _shown(console, records.get_attachment(uow, console.caller, hash_id))
     if not image.record.encrypted:
         raise SIGNED_LINK_NOT_ENCRYPTED()
     lifetimes = list(LINK_LIFETIMES.items())
-    return visit.form_page("image_link.html", form, image=image, link=link, lifetimes=lifetimes)
+    return console.form_page("image_link.html", form, image=image, link=link, lifetimes=lifetimes)
 
 
 @router.get("/{hash_id}/delete")
-def show_deletion(visit: Visit, uow: Transaction, hash_id: str) -> Response:
-    image = _shown(visit, records.get_attachment(uow, visit.caller, hash_id))
-    return visit.page("delete_image.html", foreign=visit.media_sources(), image=image)
+def show_deletion(console: Console, uow: Transaction, hash_id: str) -> Response:
+    image = _shown(console, records.get_attachment(uow, console.caller, hash_id))
+    return console.page("delete_image.html", foreign=console.media_sources(), image=image)
 
 
 @router.post("/{hash_id}/delete")
-def delete_image(visit: FormVisit, uow: Transaction, hash_id: str) -> Response:
-    image = _shown(visit, records.get_attachment(uow, visit.caller, hash_id))
-    records.delete_attachment(uow, visit.caller, hash_id)
-    return visit.done(PATH, f"“{image.name}” is deleted.")
+def delete_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Response:
+    image = _shown(console, records.get_attachment(uow, console.caller, hash_id))
+    records.delete_attachment(uow, console.caller, hash_id)
+    return console.done(PATH, f"“{image.name}” is deleted.")
 
 
-def _shown(visit: ConsoleVisit, attachment: Attachment) -> ShownImage:
-    return ShownImage(AttachmentRecord.of(attachment, visit.state.resources.settings))
+def _shown(console: ConsoleRequest, attachment: Attachment) -> ShownImage:
+    return ShownImage(AttachmentRecord.of(attachment, console.state.resources.settings))

@@ -29,15 +29,15 @@ from api.console.imports.views import (
 from api.console.members.bulk import words_of
 from api.console.navigation import list_path
 from api.console.part_streams import LivePart, part_stream
-from api.console.typed_forms import TypedForm, wrong_field
-from api.console.visits import (
+from api.console.requests import (
+    Console,
+    ConsoleForm,
     EmptyForm,
-    FormVisit,
-    RecentFormVisit,
-    RecentVisit,
-    Visit,
+    RecentConsole,
+    RecentConsoleForm,
     console_router,
 )
+from api.console.typed_forms import TypedForm, wrong_field
 from api.html.frame import redirect
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
@@ -91,69 +91,69 @@ UPDATE, START = "update", "start"
 
 
 @router.get("")
-def show_imports(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
+def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     wanted = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
-    found = records.list_imports(uow, visit.caller, wanted, list_id=None)
+    found = records.list_imports(uow, console.caller, wanted, list_id=None)
     titles = lists.titles_of(uow, [task.list_id for task in found.rows])
-    return visit.page(
+    return console.page(
         "imports.html", imports=found.rows, titles=titles, next_cursor=found.next_cursor
     )
 
 
 @router.get("/new")
-def show_new_import(visit: Visit, form: EmptyForm, list_id: str = "") -> Response:
+def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Response:
     """Show the form for a file, for the list that the query may name."""
-    with visit.unit_of_work() as uow:
-        found = lists.choices(uow, visit.user_id)
-        is_paid = accounts.get(uow, visit.user_id).plan == Plan.PAID
+    with console.unit_of_work() as uow:
+        found = lists.list_choices(uow, console.user_id)
+        is_paid = accounts.get(uow, console.user_id).plan == Plan.PAID
     own = [(str(each.id), each.title) for each in found]
     if len(own) > 1:
         own.insert(0, ("", "Choose a list"))
     form = form.filled({"list_id": list_id, "kind": ImportKind.MEMBERS.value})
-    return visit.form_page("new_import.html", form, lists=own, kinds=KINDS, is_paid=is_paid)
+    return console.form_page("new_import.html", form, lists=own, kinds=KINDS, is_paid=is_paid)
 
 
 @router.post("/new")
-async def upload_import(request: Request, visit: Visit) -> Response:
-    state, resources = visit.state, visit.state.resources
+async def upload_import(request: Request, console: Console) -> Response:
+    state, resources = console.state, console.state.resources
     # The fields of the form, which come before the file.
     typed: dict[str, str] = {}
     chosen: list[tuple[int, ImportOptions]] = []
 
     async def check(fields: Mapping[str, str]) -> None:
         typed.update(fields)
-        require_csrf(request, state, visit.member.cookie, fields.get(CSRF_FIELD))
+        require_csrf(request, state, console.member.cookie, fields.get(CSRF_FIELD))
         chosen.append(_upload_choice(fields))
         state.queue_ages.check(Queue.BULK, waits=False)
 
         def check_list(uow: UnitOfWork) -> None:
             list_id, _ = chosen[0]
-            visit.own_list(uow, list_id)
-            accepting.check_upload(uow, visit.caller, list_id, dry_run=True)
+            console.own_list(uow, list_id)
+            accepting.check_upload(uow, console.caller, list_id, dry_run=True)
 
         await state.in_unit_of_work(check_list)
 
     try:
         if media_type(request.headers.get("content-type", "")) != MULTIPART:
-            require_csrf(request, state, visit.member.cookie)
+            require_csrf(request, state, console.member.cookie)
             raise BODY_NOT_MULTIPART()
         file, forget = accepting.create_file(resources), partial(accepting.discard_file, resources)
         received = await store_upload(
-            request, file.writer, None, forget, caller_id=visit.user_id, check=check
+            request, file.writer, None, forget, caller_id=console.user_id, check=check
         )
         list_id, options = chosen[0]
         accepted = await RECORDS.run(
             accepting.accept_file,
             resources,
-            visit.user_id,
+            console.user_id,
             list_id,
             file=file,
             filename=received.filename,
             options=options,
         )
     except DomainError as error:
-        form = await RECORDS.run(replace(visit, form=typed).refused, error, PLACES)
-        return await RECORDS.run(show_new_import, visit, form)
+        form = await RECORDS.run(replace(console, form=typed).refused, error, PLACES)
+        return await RECORDS.run(show_new_import, console, form)
     return redirect_to_path(state, f"{PREFIX}/{accepted.subject_id}")
 
 
@@ -176,37 +176,39 @@ def _on_existing(form: Mapping[str, str]) -> str:
 
 
 @router.get("/{import_id}")
-def show_import(visit: Visit, import_id: PathId, columns: FirstColumn = 0) -> Response:
-    shown = shown_import(visit, import_id)
-    return visit.form_page("import.html", **_state_values(shown, reading_form(shown), columns))
+def show_import(console: Console, import_id: PathId, columns: FirstColumn = 0) -> Response:
+    shown = shown_import(console, import_id)
+    return console.form_page("import.html", **_state_values(shown, reading_form(shown), columns))
 
 
 @router.post("/{import_id}")
-def read_import_again(visit: FormVisit, import_id: PathId, columns: FirstColumn = 0) -> Response:
+def read_import_again(
+    console: ConsoleForm, import_id: PathId, columns: FirstColumn = 0
+) -> Response:
     """Read a dry run's file in another way, or import it as it was read.
 
     A file is imported only as its owner has seen it: another choice makes another dry run.
     """
-    shown = shown_import(visit, import_id)
+    shown = shown_import(console, import_id)
     path = f"{PREFIX}/{import_id}"
-    starts = visit.form.get("act") == START
+    starts = console.form.get("act") == START
     try:
-        options, differs = _reading_choice(shown, visit.form)
+        options, differs = _reading_choice(shown, console.form)
         dry_run = differs or not starts
-        visit.state.queue_ages.check(Queue.BULK, waits=False)
-        with visit.unit_of_work() as uow:
-            records.read_again(uow, visit.caller, import_id, replace(options, dry_run=dry_run))
+        console.state.queue_ages.check(Queue.BULK, waits=False)
+        with console.unit_of_work() as uow:
+            records.read_again(uow, console.caller, import_id, replace(options, dry_run=dry_run))
     except DomainError as error:
         if error.code == errors.IMPORT_RUNNING.code:
             # Another window was quicker.
-            return redirect_to_path(visit.state, path)
-        form = visit.refused(error)
-        return visit.form_page("import.html", **_state_values(shown, form, columns))
+            return redirect_to_path(console.state, path)
+        form = console.refused(error)
+        return console.form_page("import.html", **_state_values(shown, form, columns))
     if starts and differs:
-        return visit.done(path, "You chose something else: look at it once more, then import it.")
+        return console.done(path, "You chose something else: look at it once more, then import it.")
     if not dry_run:
-        return visit.done(path, "The import has started.")
-    return redirect_to_path(visit.state, path + (f"?columns={columns}" if columns else ""))
+        return console.done(path, "The import has started.")
+    return redirect_to_path(console.state, path + (f"?columns={columns}" if columns else ""))
 
 
 def reading_form(shown: ShownImport) -> TypedForm:
@@ -265,50 +267,52 @@ def _state_values(shown: ShownImport, form: TypedForm, first: int) -> dict[str, 
 
 
 @router.get("/{import_id}/events")
-async def stream_import(request: Request, visit: Visit, import_id: PathId) -> Response:
+async def stream_import(request: Request, console: Console, import_id: PathId) -> Response:
     """Send the part of the page that changes, until it changes no more."""
 
     def look() -> LivePart:
-        shown = shown_import(visit, import_id)
+        shown = shown_import(console, import_id)
         values = _state_values(shown, reading_form(shown), 0)
-        return LivePart(visit.part("import_state.html", **values), not shown.is_live, shown.job_ids)
+        return LivePart(
+            console.part("import_state.html", **values), not shown.is_live, shown.job_ids
+        )
 
-    return part_stream(visit, await RECORDS.run(look), look)
+    return part_stream(console, await RECORDS.run(look), look)
 
 
 @router.post("/{import_id}/cancel")
-def cancel_import(visit: FormVisit, import_id: PathId) -> Response:
+def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
     """Cancel the import, or its undo; finished work stays."""
-    shown = shown_import(visit, import_id)
+    shown = shown_import(console, import_id)
     worker = shown.undo if shown.is_undoing else shown.job
-    with visit.unit_of_work() as uow:
-        cancelled = 0 if worker is None else jobs.cancel_own_job(uow, visit.caller, worker.id)
+    with console.unit_of_work() as uow:
+        cancelled = 0 if worker is None else jobs.cancel_own_job(uow, console.caller, worker.id)
     notice = "It stops at its next step." if cancelled else "It had ended already."
-    return visit.done(f"{PREFIX}/{import_id}", notice)
+    return console.done(f"{PREFIX}/{import_id}", notice)
 
 
 @router.post("/{import_id}/retry")
-def retry_import(visit: FormVisit, uow: Transaction, import_id: PathId) -> Response:
+def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
     """Continue an import that broke, with the rows that are not done."""
-    records.retry_import(uow, visit.caller, import_id)
-    return visit.done(f"{PREFIX}/{import_id}", "The import goes on.")
+    records.retry_import(uow, console.caller, import_id)
+    return console.done(f"{PREFIX}/{import_id}", "The import goes on.")
 
 
 @router.get("/{import_id}/not-added")
-def download_rejects(visit: RecentVisit, uow: Transaction, import_id: PathId) -> Response:
+def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId) -> Response:
     """Redirect to the file of the rows that were not added, by a link that is made now."""
-    if records.get_import(uow, visit.caller, import_id).files_removed_at is not None:
+    if records.get_import(uow, console.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
-    return redirect(build_import_errors_url(visit.state, import_id))
+    return redirect(build_import_errors_url(console.state, import_id))
 
 
 @router.get("/{import_id}/undo")
-def show_undo(visit: RecentVisit, import_id: PathId, form: EmptyForm) -> Response:
+def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
     """Show whom the undo would take back, and links to what holds the others."""
-    with visit.unit_of_work() as uow:
-        preview = forecast_undo(uow, records.get_import(uow, visit.caller, import_id))
+    with console.unit_of_work() as uow:
+        preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))
         ids = [each.id for each in preview.held_by if each.kind == "bulk_action"]
-        bulks = {each.id: each for each in actions.find_bulk_actions(uow, visit.caller, ids)}
+        bulks = {each.id: each for each in actions.find_bulk_actions(uow, console.caller, ids)}
         names = tags.names_of(uow, (each.tag_id for each in bulks.values() if each.tag_id))
     holders = []
     for each in preview.held_by:
@@ -317,15 +321,17 @@ def show_undo(visit: RecentVisit, import_id: PathId, form: EmptyForm) -> Respons
             words = words_of(bulk, names)
             path = f"{list_path(bulk.list_id)}/bulk-actions/{bulk.id}"
         holders.append((words, path, each.members))
-    shown = shown_import(visit, import_id)
-    return visit.form_page("undo_import.html", form, shown=shown, preview=preview, holders=holders)
+    shown = shown_import(console, import_id)
+    return console.form_page(
+        "undo_import.html", form, shown=shown, preview=preview, holders=holders
+    )
 
 
 @router.post("/{import_id}/undo")
-def undo_import(visit: RecentFormVisit, import_id: PathId) -> Response:
+def undo_import(console: RecentConsoleForm, import_id: PathId) -> Response:
     try:
-        with visit.unit_of_work() as uow:
-            records.undo_import(uow, visit.caller, import_id)
+        with console.unit_of_work() as uow:
+            records.undo_import(uow, console.caller, import_id)
     except DomainError as error:
-        return show_undo(visit, import_id, visit.refused(error))
-    return redirect_to_path(visit.state, f"{PREFIX}/{import_id}")
+        return show_undo(console, import_id, console.refused(error))
+    return redirect_to_path(console.state, f"{PREFIX}/{import_id}")

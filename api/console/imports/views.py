@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from api.console.imports.status_values import StatusValue, status_values_of
+from api.console.requests import ConsoleRequest
 from api.console.typed_forms import wrong_field
-from api.console.visits import ConsoleVisit
 from core import clock
 from core.errors import DomainError
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
@@ -354,21 +354,21 @@ class ShownImport:
         return [each.id for each in (self.job, self.undo) if each is not None]
 
 
-def shown_import(visit: ConsoleVisit, import_id: int) -> ShownImport:
+def shown_import(console: ConsoleRequest, import_id: int) -> ShownImport:
     """Return one of the caller's imports, with rows and cells of its file as long as they are kept.
 
     Raises ``import.not_found``.
     """
-    resources = visit.state.resources
-    with visit.unit_of_work() as uow:
-        task = records.get_import(uow, visit.caller, import_id)
+    resources = console.state.resources
+    with console.unit_of_work() as uow:
+        task = records.get_import(uow, console.caller, import_id)
         title = lists.titles_of(uow, [task.list_id])[task.list_id]
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
         # A job and its effects end in one transaction: whoever has seen the job's end, and reads
         # the record after it, sees all of them.
         uow.session.refresh(task)
-        own = fields.list_of(uow, visit.user_id) if task.dry_run else []
+        own = fields.list_fields(uow, console.user_id) if task.dry_run else []
     shown = ShownImport(task, title, job, undo, fields=own)
     if shown.is_live:
         return shown

@@ -11,8 +11,8 @@ from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.lists.growth import growth_plot
 from api.console.navigation import list_path
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
-from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.html.frame import list_style_sources
 from api.limits.bulkheads import ACTS_BY_LIST
 from api.paging import Cursor
@@ -59,21 +59,21 @@ IMAGES_TO_CHOOSE = 100
 
 
 @router.get("")
-def show_lists(visit: Visit, uow: Transaction, cursor: Cursor = None) -> Response:
-    found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
-    shown = describe_lists(uow, visit.state, found.rows)
+def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
+    found = lists.list_of(uow, console.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
+    shown = describe_lists(uow, console.state, found.rows)
     net = daily_figures.list_growth(uow, [each.id for each in shown], DAYS_OF_NET)
-    return visit.page("lists.html", lists=shown, net=net, next_cursor=found.next_cursor)
+    return console.page("lists.html", lists=shown, net=net, next_cursor=found.next_cursor)
 
 
 @router.get("/new")
-def show_new_list(visit: Visit) -> Response:
-    return visit.form_page("new_list.html", TypedForm({_CONFIRMED: "on"}))
+def show_new_list(console: Console) -> Response:
+    return console.form_page("new_list.html", TypedForm({_CONFIRMED: "on"}))
 
 
 @router.post("/new")
-def make_list(visit: FormVisit) -> Response:
-    form = visit.form
+def make_list(console: ConsoleForm) -> Response:
+    form = console.form
     values = {
         "title": form.get("title", ""),
         "slug": form.get("slug", "").strip(),
@@ -82,34 +82,34 @@ def make_list(visit: FormVisit) -> Response:
     }
     try:
         body = body_of_form(NewList, values)
-        with visit.unit_of_work() as uow:
+        with console.unit_of_work() as uow:
             made = lists.create_own(
                 uow,
-                visit.caller,
+                console.caller,
                 title=body.title,
                 slug=body.slug,
                 fields=body.sent(),
-                providers=visit.state.challenges.configured,
+                providers=console.state.challenges.configured,
             )
             list_id, title = made.id, made.title
     except DomainError as error:
-        return visit.form_page("new_list.html", visit.refused(error, PLACES))
-    return visit.done(list_path(list_id), f"The list “{title}” is created.")
+        return console.form_page("new_list.html", console.refused(error, PLACES))
+    return console.done(list_path(list_id), f"The list “{title}” is created.")
 
 
 @router.get("/{list_id}")
 def show_list(
-    visit: Visit, uow: Transaction, list_id: ListId, days: str = _USUAL_PERIOD
+    console: Console, uow: Transaction, list_id: ListId, days: str = _USUAL_PERIOD
 ) -> Response:
     period = days if days in _PERIODS else _USUAL_PERIOD
     last = clock.now().date()
     wanted = DayRange(last - timedelta(days=int(period) - 1), last)
-    mailing_list = visit.own_list(uow, list_id)
+    mailing_list = console.own_list(uow, list_id)
     by_source = daily_figures.count_members(uow, mailing_list.id, FiguresBy.SOURCE)
     by_tier = daily_figures.count_members(uow, mailing_list.id, FiguresBy.TIER)
-    return visit.page(
+    return console.page(
         "list.html",
-        list=describe_list(uow, visit.state, mailing_list),
+        list=describe_list(uow, console.state, mailing_list),
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
         plot=growth_plot(daily_figures.read_figures(uow, mailing_list.id, wanted, FiguresBy.DAY)),
@@ -123,13 +123,13 @@ def show_list(
 
 
 @router.get("/{list_id}/public")
-def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = "") -> Response:
-    state, language = visit.state, reader_languages.chosen(language)
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
+def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str = "") -> Response:
+    state, language = console.state, reader_languages.chosen(language)
+    with console.unit_of_work() as uow:
+        mailing_list = console.own_list(uow, list_id)
         shown = describe_list(uow, state, mailing_list)
         sign_up_form = ListForm.read(uow, mailing_list, state.resources.settings)
-        images = records.list_attachments(uow, visit.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
+        images = records.list_attachments(uow, console.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
         mail = render_preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
         sign_up = render_preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
     logos = {
@@ -145,11 +145,11 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
         for name in reader_languages.languages()
     }
     typed = {name: getattr(shown, name) or "" for name in _LOOK}
-    return visit.form_page(
+    return console.form_page(
         "list_face.html",
         form.filled({**typed, "colour": shown.colour or USUAL_COLOUR}),
         # The picture of the sign-up page is inlined, and has the style of that page.
-        foreign={**visit.media_sources(), "style-src": list_style_sources(sign_up_form.look)},
+        foreign={**console.media_sources(), "style-src": list_style_sources(sign_up_form.look)},
         list=shown,
         contrast=colours.colour_contrast(shown.colour or USUAL_COLOUR, colours.LIGHT_GROUND),
         language=language,
@@ -165,33 +165,33 @@ def show_face(visit: Visit, list_id: ListId, form: EmptyForm, language: str = ""
 
 @router.post("/{list_id}/public")
 @ACTS_BY_LIST.threaded("list_id")
-def change_face(visit: FormVisit, list_id: ListId) -> Response:
-    values = {name: text_or_none(visit.form, name) for name in _LOOK}
-    if _USUAL in visit.form or values["colour"] == USUAL_COLOUR:
+def change_face(console: ConsoleForm, list_id: ListId) -> Response:
+    values = {name: text_or_none(console.form, name) for name in _LOOK}
+    if _USUAL in console.form or values["colour"] == USUAL_COLOUR:
         values["colour"] = None
     notice = "What readers see is changed."
-    return _change(visit, list_id, values, show_face, tab="public", notice=notice)
+    return _change(console, list_id, values, show_face, tab="public", notice=notice)
 
 
 # -- settings -------------------------------------------------------------------------------------
 
 
 @router.get("/{list_id}/settings")
-def show_settings(visit: Visit, list_id: ListId, form: EmptyForm) -> Response:
-    with visit.unit_of_work() as uow:
-        shown = describe_list(uow, visit.state, visit.own_list(uow, list_id))
-        public = [*fields.own(uow, visit.user_id).public().by_key.values()]
+def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Response:
+    with console.unit_of_work() as uow:
+        shown = describe_list(uow, console.state, console.own_list(uow, list_id))
+        public = [*fields.read_own_fields(uow, console.user_id).public().by_key.values()]
     texts = ("title", "slug", "challenge_provider", *_TEXTS)
     typed = {name: getattr(shown, name) or "" for name in texts}
     typed[_ORIGINS] = "\n".join(shown.redirect_origins)
     typed |= dict.fromkeys((name for name in _BOXES if getattr(shown, name)), "on")
     typed |= dict.fromkeys((_FIELD + key for key in shown.asked_fields or ()), _ASKED)
     typed |= dict.fromkeys((_FIELD + key for key in shown.required_fields), _REQUIRED)
-    able = visit.state.challenges.configured
+    able = console.state.challenges.configured
     # A provider that is not set up any more is shown as long as the list has it.
     names = [name for name in PROVIDERS if name in able or name == shown.challenge_provider]
     is_all = shown.asked_fields is None
-    return visit.form_page(
+    return console.form_page(
         "list_settings.html",
         form.filled(typed),
         list=shown,
@@ -205,8 +205,8 @@ def show_settings(visit: Visit, list_id: ListId, form: EmptyForm) -> Response:
 
 @router.post("/{list_id}/settings")
 @ACTS_BY_LIST.threaded("list_id")
-def change_settings(visit: FormVisit, list_id: ListId) -> Response:
-    form = visit.form
+def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
+    form = console.form
     kinds = {
         name.removeprefix(_FIELD): value for name, value in form.items() if name.startswith(_FIELD)
     }
@@ -220,14 +220,14 @@ def change_settings(visit: FormVisit, list_id: ListId) -> Response:
         _ORIGINS: lines_of(form, _ORIGINS),
     }
     notice = "The list is changed."
-    return _change(visit, list_id, values, show_settings, tab="settings", notice=notice)
+    return _change(console, list_id, values, show_settings, tab="settings", notice=notice)
 
 
 def _change(
-    visit: ConsoleVisit,
+    console: ConsoleRequest,
     list_id: int,
     values: Mapping[str, Any],
-    page: Callable[[ConsoleVisit, int, TypedForm], Response],
+    page: Callable[[ConsoleRequest, int, TypedForm], Response],
     *,
     tab: str,
     notice: str,
@@ -238,30 +238,30 @@ def _change(
     not keep the owner from changing the title.
     """
     try:
-        with visit.unit_of_work() as uow:
-            shown = describe_list(uow, visit.state, visit.own_list(uow, list_id))
+        with console.unit_of_work() as uow:
+            shown = describe_list(uow, console.state, console.own_list(uow, list_id))
         had = {name: getattr(shown, name) for name in values}
         differs = {name: value for name, value in values.items() if value != had[name]}
         sent = body_of_form(ListChanges, differs).sent()
-        changes = lists.validate_values(visit.state.resources.settings, sent)
-        with visit.unit_of_work() as uow:
-            mailing_list = visit.own_list(uow, list_id)
-            lists.change(uow, mailing_list, changes, visit.state.challenges.configured)
+        changes = lists.validate_values(console.state.resources.settings, sent)
+        with console.unit_of_work() as uow:
+            mailing_list = console.own_list(uow, list_id)
+            lists.change(uow, mailing_list, changes, console.state.challenges.configured)
     except DomainError as error:
-        return page(visit, list_id, visit.refused(error, PLACES))
+        return page(console, list_id, console.refused(error, PLACES))
     path = f"{list_path(list_id)}/{tab}"
-    return visit.done(path, notice if changes else "Nothing was to be changed.")
+    return console.done(path, notice if changes else "Nothing was to be changed.")
 
 
 @router.get("/{list_id}/archive")
-def show_archive(visit: Visit, uow: Transaction, list_id: ListId, form: EmptyForm) -> Response:
-    shown = describe_list(uow, visit.state, visit.own_list(uow, list_id))
-    return visit.form_page("archive_list.html", form, list=shown)
+def show_archive(console: Console, uow: Transaction, list_id: ListId, form: EmptyForm) -> Response:
+    shown = describe_list(uow, console.state, console.own_list(uow, list_id))
+    return console.form_page("archive_list.html", form, list=shown)
 
 
 @router.post("/{list_id}/archive")
 @ACTS_BY_LIST.threaded("list_id")
-def archive_list(visit: FormVisit, uow: Transaction, list_id: ListId) -> Response:
-    mailing_list = visit.own_list(uow, list_id)
+def archive_list(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
+    mailing_list = console.own_list(uow, list_id)
     lists.archive(uow, mailing_list)
-    return visit.done(f"{CONSOLE_PATH}/lists", f"The list “{mailing_list.title}” is archived.")
+    return console.done(f"{CONSOLE_PATH}/lists", f"The list “{mailing_list.title}” is archived.")

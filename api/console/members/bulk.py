@@ -21,8 +21,8 @@ from api.console.members.forms import (
     shown_count,
 )
 from api.console.navigation import list_path
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, console_router
 from api.console.typed_forms import TypedForm
-from api.console.visits import ConsoleVisit, FormVisit, Visit, console_router
 from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
@@ -92,69 +92,73 @@ class _Shown:
 
 
 @router.get("")
-def show_acts(visit: Visit, list_id: ListId, cursor: Cursor = None) -> Response:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
+def show_acts(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
+    with console.unit_of_work() as uow:
+        mailing_list = console.own_list(uow, list_id)
         wanted = PageRequest(ACTS_ON_PAGE, cursor=cursor)
-        found = actions.list_bulk_actions(uow, visit.caller, wanted, list_id=mailing_list.id)
+        found = actions.list_bulk_actions(uow, console.caller, wanted, list_id=mailing_list.id)
         bulks = _shown(uow, found.rows)
-    return visit.page(
+    return console.page(
         "bulk_actions.html", list=mailing_list, bulks=bulks, next_cursor=found.next_cursor
     )
 
 
 @router.get("/new")
 async def show_new_act(
-    visit: Visit, list_id: ListId, selection: SelectionOf, count: str = ""
+    console: Console, list_id: ListId, selection: SelectionOf, count: str = ""
 ) -> Response:
     form = TypedForm({"action": BulkActionKind.TAG})
-    work = partial(_new_act_page, visit, list_id, selection, form, count)
-    return await SEARCHES_BY_CALLER.run(visit.user_id, work)
+    work = partial(_new_act_page, console, list_id, selection, form, count)
+    return await SEARCHES_BY_CALLER.run(console.user_id, work)
 
 
 @router.post("/new")
-async def begin_act(visit: FormVisit, list_id: ListId) -> Response:
+async def begin_act(console: ConsoleForm, list_id: ListId) -> Response:
     """Begin the bulk action of the form, and redirect to the page that follows it."""
-    typed = visit.form.get("action", "")
+    typed = console.form.get("action", "")
     try:
         if typed not in [*BulkActionKind]:
             raise invalid_field("body.action", "choose what to do")
-        value = visit.form.get(_VALUES[typed], "") if typed in _VALUES else None
+        value = console.form.get(_VALUES[typed], "") if typed in _VALUES else None
         order = actions.check_order(BulkOrder(BulkActionKind(typed), value))
         # Work that would wait too long is refused before anything of it is stored.
-        visit.state.queue_ages.check(Queue.BULK, waits=False)
-        bulk_id = await RECORDS.run(_begin, visit, list_id, order)
+        console.state.queue_ages.check(Queue.BULK, waits=False)
+        bulk_id = await RECORDS.run(_begin, console, list_id, order)
     except DomainError as error:
         places = {BULK_VALUE.code: _VALUES.get(typed, "action")}
-        form = await RECORDS.run(visit.refused, error, places)
-        selection = MemberSelection({"filter": visit.form.get("filter", "")})
-        work = partial(_new_act_page, visit, list_id, selection, form)
-        return await SEARCHES_BY_CALLER.run(visit.user_id, work)
-    return visit.done(
+        form = await RECORDS.run(console.refused, error, places)
+        selection = MemberSelection({"filter": console.form.get("filter", "")})
+        work = partial(_new_act_page, console, list_id, selection, form)
+        return await SEARCHES_BY_CALLER.run(console.user_id, work)
+    return console.done(
         f"{list_path(list_id)}/bulk-actions/{bulk_id}", "The bulk action has started."
     )
 
 
-def _begin(visit: ConsoleVisit, list_id: int, order: BulkOrder) -> int | None:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        written = read_filter(visit.form.get("filter", "")) or ALL_ACTIVE
+def _begin(console: ConsoleRequest, list_id: int, order: BulkOrder) -> int | None:
+    with console.unit_of_work() as uow:
+        mailing_list = console.own_list(uow, list_id)
+        written = read_filter(console.form.get("filter", "")) or ALL_ACTIVE
         job = actions.begin_bulk_action(
             uow,
             mailing_list,
             member_filter.keep(uow, mailing_list, written),
             order,
-            caller=visit.caller,
+            caller=console.caller,
         )
         return job.subject_id
 
 
 def _new_act_page(
-    visit: ConsoleVisit, list_id: int, selection: MemberSelection, form: TypedForm, asked: str = ""
+    console: ConsoleRequest,
+    list_id: int,
+    selection: MemberSelection,
+    form: TypedForm,
+    asked: str = "",
 ) -> Response:
     counted = NOBODY
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
+    with console.unit_of_work() as uow:
+        mailing_list = console.own_list(uow, list_id)
         try:
             written = selection.written(uow, mailing_list) or ALL_ACTIVE
             wanted = member_filter.read(uow, mailing_list, written)
@@ -162,11 +166,11 @@ def _new_act_page(
             form, written, wanted = form.refused(error, SELECTION_PLACES), ALL_ACTIVE, None
         values = {
             "list": mailing_list,
-            "tags": tags.page(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
+            "tags": tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
         }
     if wanted is not None:
-        counted = shown_count(visit.state.resources, mailing_list, wanted, asked, selection.typed)
-    return visit.form_page(
+        counted = shown_count(console.state.resources, mailing_list, wanted, asked, selection.typed)
+    return console.form_page(
         "new_bulk_action.html",
         form,
         counted_now=counted,
@@ -179,13 +183,13 @@ def _new_act_page(
 
 
 @router.get("/{bulk_id}")
-def show_act(visit: Visit, list_id: ListId, bulk_id: PathId) -> Response:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        bulk = _owned(uow, visit, mailing_list.id, bulk_id)
+def show_act(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
+    with console.unit_of_work() as uow:
+        mailing_list = console.own_list(uow, list_id)
+        bulk = _owned(uow, console, mailing_list.id, bulk_id)
         [written] = member_filter.shown(uow, mailing_list, bulk.filter)
         [shown] = _shown(uow, [bulk])
-        return visit.page(
+        return console.page(
             "bulk_action.html",
             list=mailing_list,
             shown=shown,
@@ -195,30 +199,30 @@ def show_act(visit: Visit, list_id: ListId, bulk_id: PathId) -> Response:
 
 
 @router.post("/{bulk_id}/undo")
-def undo_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
+def undo_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
     """Begin the undo, or continue one that failed."""
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        _owned(uow, visit, mailing_list.id, bulk_id)
-        job_id = BULK_UNDO.start(uow, visit.caller, bulk_id)
+    with console.unit_of_work() as uow:
+        mailing_list = console.own_list(uow, list_id)
+        _owned(uow, console, mailing_list.id, bulk_id)
+        job_id = BULK_UNDO.start(uow, console.caller, bulk_id)
     notice = "It was undone before." if job_id is None else "The undo has started."
-    return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
+    return console.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
 @router.post("/{bulk_id}/cancel")
-def cancel_act(visit: FormVisit, list_id: ListId, bulk_id: PathId) -> Response:
+def cancel_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response:
     """Cancel the bulk action: its changes so far stay, and can be undone."""
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        job = actions.find_job(uow, _owned(uow, visit, mailing_list.id, bulk_id))
-        ended = 0 if job is None else records.cancel_own_job(uow, visit.caller, job.id)
+    with console.unit_of_work() as uow:
+        mailing_list = console.own_list(uow, list_id)
+        job = actions.find_job(uow, _owned(uow, console, mailing_list.id, bulk_id))
+        ended = 0 if job is None else records.cancel_own_job(uow, console.caller, job.id)
     notice = "The bulk action is cancelled." if ended else "The bulk action had ended before."
-    return visit.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
+    return console.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
 
-def _owned(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, bulk_id: int) -> BulkAction:
+def _owned(uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int) -> BulkAction:
     """Return the caller's bulk action on this list; raises ``bulk.not_found``."""
-    bulk = BULK_UNDO.find_row(uow, visit.caller, bulk_id)
+    bulk = BULK_UNDO.find_row(uow, console.caller, bulk_id)
     if bulk.list_id != list_id:
         raise BULK_NOT_FOUND()
     return bulk

@@ -390,9 +390,9 @@ def _row_of(name: str, operator: str, value: object, choices: Mapping[str, Choic
 
 def choices_of(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
     """Return what a row may be about on this list, by name."""
-    own = fields.own(uow, mailing_list.user_id).by_key.values()
+    own = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own}
-    listed = tags.page(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows
+    listed = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows
     return {
         name.name: _choice(name, by_key.get(name.name), tuple(tag.name for tag in listed))
         for name in known_names(own).values()

@@ -78,7 +78,7 @@ class MemberSelection:
         if since := typed.get("since"):
             parts.append({"field": "joined_at", "at_least": since})
         if "segment" in typed:
-            segment = segments.get(uow, mailing_list.id, self.segment_id or 0)
+            segment = segments.get_segment(uow, mailing_list.id, self.segment_id or 0)
             parts += member_filter.shown(uow, mailing_list, segment.filter)
         if "filter" in typed:
             parts.append(read_filter(typed["filter"]))
@@ -141,7 +141,7 @@ def shown_count(
         query: the inputs that chose the members on this page.
     """
     within = segments.MAX_EXACT_TIME if asked == EXACTLY else AT_ONCE
-    counted = segments.count(resources, mailing_list, wanted, within=within)
+    counted = segments.count_members(resources, mailing_list, wanted, within=within)
     may_differ = asked != EXACTLY and not counted.is_exact
     recount = f"?{urlencode({**query, 'count': EXACTLY})}" if may_differ else None
     return ShownCount(counted.count, counted.is_exact, recount)

@@ -26,8 +26,8 @@ from api.console.members.forms import (
 )
 from api.console.members.views import consent_words, history_line, others_words
 from api.console.navigation import list_path
+from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
-from api.console.visits import ConsoleVisit, EmptyForm, FormVisit, Visit, console_router
 from api.limits.bulkheads import ACTS_BY_LIST, RECORDS, SEARCHES_BY_CALLER
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
@@ -76,44 +76,44 @@ _OF_ADDRESS = {
 
 @router.get("")
 async def show_members(
-    visit: Visit, list_id: ListId, selection: SelectionOf, cursor: Cursor = None
+    console: Console, list_id: ListId, selection: SelectionOf, cursor: Cursor = None
 ) -> Response:
-    work = partial(_members_page, visit, list_id, selection, cursor)
+    work = partial(_members_page, console, list_id, selection, cursor)
     if selection.is_plain:
         return await RECORDS.run(work)
-    return await SEARCHES_BY_CALLER.run(visit.user_id, work)
+    return await SEARCHES_BY_CALLER.run(console.user_id, work)
 
 
 def _members_page(
-    visit: ConsoleVisit, list_id: int, selection: MemberSelection, cursor: str | None
+    console: ConsoleRequest, list_id: int, selection: MemberSelection, cursor: str | None
 ) -> Response:
     form, draft = TypedForm(selection.typed), selection.draft
     found: PageOfRows[dict[str, Any]] = PageOfRows([], None)
     total, written = None, None
     wanted = PageRequest(MEMBERS_ON_PAGE, cursor=cursor)
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-        kept = segments.list_of(uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)).rows
+    with console.unit_of_work() as uow:
+        mailing_list = console.own_list(uow, list_id)
+        kept = segments.list_segments(uow, mailing_list, PageRequest(SEGMENTS_TO_CHOOSE)).rows
         chosen = selection.segment_id
         if chosen is not None and chosen not in {each.id for each in kept}:
-            kept.append(segments.get(uow, mailing_list.id, chosen))
+            kept.append(segments.get_segment(uow, mailing_list.id, chosen))
         choices = filter_form.choices_of(uow, mailing_list)
-        own_fields = fields.own(uow, visit.user_id).by_key
+        own_fields = fields.read_own_fields(uow, console.user_id).by_key
         draft = filter_form.with_rows(draft, choices)
     segment_choices = [(str(each.id), each.name) for each in kept]
     try:
-        with visit.unit_of_work() as uow:
+        with console.unit_of_work() as uow:
             if (own := draft.written()) is not None:
                 # An error names its place in this filter, and a row has that place.
                 member_filter.read(uow, mailing_list, own)
             written = selection.written(uow, mailing_list)
-        found, total = _found(visit, mailing_list, selection, written, wanted)
-        count_members_page(visit.state, visit.caller)
+        found, total = _found(console, mailing_list, selection, written, wanted)
+        count_members_page(console.state, console.caller)
     except DomainError as error:
         form = form.refused(error, SELECTION_PLACES)
         if draft.mark(error):
             form = replace(form, wrong={})
-    return visit.form_page(
+    return console.form_page(
         "members.html",
         form,
         draft=draft,
@@ -165,7 +165,7 @@ def _without(typed: Mapping[str, str], name: str) -> str:
 
 
 def _found(
-    visit: ConsoleVisit,
+    console: ConsoleRequest,
     mailing_list: MailingList,
     selection: MemberSelection,
     written: dict[str, Any] | None,
@@ -177,42 +177,44 @@ def _found(
     """
     status = selection.typed.get("status", Status.ACTIVE)
     if selection.is_plain and status in [*Status]:
-        filters, database = MemberFilters(Status(status)), visit.state.resources.database
-        listed = member_pages.page(database, visit.caller, mailing_list.id, filters, wanted)
+        filters, database = MemberFilters(Status(status)), console.state.resources.database
+        listed = member_pages.read_member_page(
+            database, console.caller, mailing_list.id, filters, wanted
+        )
         return listed.page, listed.total
-    with visit.unit_of_work() as uow:
+    with console.unit_of_work() as uow:
         read = member_filter.read(uow, mailing_list, written)
         found = searching.search(uow, mailing_list.id, read, wanted)
     return found.page, found.total
 
 
 @router.get("/new")
-def show_new_member(visit: Visit, list_id: ListId, form: EmptyForm) -> Response:
-    with visit.unit_of_work() as uow:
-        mailing_list = visit.own_list(uow, list_id)
-    return visit.form_page("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
+def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Response:
+    with console.unit_of_work() as uow:
+        mailing_list = console.own_list(uow, list_id)
+    return console.form_page("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
 
 
 @router.post("/new")
 @ACTS_BY_LIST.threaded("list_id")
-def add_member(visit: FormVisit, list_id: ListId) -> Response:
+def add_member(console: ConsoleForm, list_id: ListId) -> Response:
     """Add one person, or change the member who has this address."""
-    form = visit.form
+    form = console.form
     try:
         email = email_addresses.normalise(form.get("email", ""))
         named = {"name": text_or_none(form, "name"), "type": form.get("type", "")}
         body = body_of_form(MemberUpsert, {key: value for key, value in named.items() if value})
-        with visit.unit_of_work() as uow:
-            mailing_list = visit.own_list(uow, list_id)
-            member = members.upsert(uow, mailing_list, email, body.edit(), _actor(visit))
+        with console.unit_of_work() as uow:
+            mailing_list = console.own_list(uow, list_id)
+            member = members.upsert_member(uow, mailing_list, email, body.edit(), _actor(console))
             user_id = member.user_id
     except DomainError as error:
-        return show_new_member(visit, list_id, visit.refused(error, _OF_ADDRESS))
-    return visit.done(_path(list_id, user_id), f"{email} is on the list.")
+        return show_new_member(console, list_id, console.refused(error, _OF_ADDRESS))
+    return console.done(_path(list_id, user_id), f"{email} is on the list.")
 
 
-def _actor(visit: ConsoleVisit) -> Actor:
-    return actors.owner_actor(visit.request, visit.caller)
+def _actor(console: ConsoleRequest) -> Actor:
+    return actors.owner_actor(console.request, console.caller)
 
 
 def _path(list_id: int, user_id: int) -> str:
@@ -236,10 +238,10 @@ class _Held:
     shown: SubscriptionRecord
 
 
-def _hold(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, user_id: int) -> _Held:
+def _hold(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Held:
     """Return the member; raises ``list.not_found``, ``member.not_found``."""
-    mailing_list = visit.own_list(uow, list_id)
-    record = members.get(uow, mailing_list, user_id)
+    mailing_list = console.own_list(uow, list_id)
+    record = members.get_member(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
     attributes = member_attributes.read_attributes(uow, mailing_list.user_id, [record.tag_ids])
     return _Held(mailing_list, record, member_record(record, person, attributes))
@@ -247,16 +249,16 @@ def _hold(uow: UnitOfWork, visit: ConsoleVisit, list_id: int, user_id: int) -> _
 
 @router.get("/{user_id}")
 def show_member(
-    visit: Visit, list_id: ListId, user_id: PathId, form: EmptyForm, cursor: Cursor = None
+    console: Console, list_id: ListId, user_id: PathId, form: EmptyForm, cursor: Cursor = None
 ) -> Response:
-    with visit.unit_of_work() as uow:
-        held = _hold(uow, visit, list_id, user_id)
-        own_fields = fields.list_of(uow, visit.user_id)
+    with console.unit_of_work() as uow:
+        held = _hold(uow, console, list_id, user_id)
+        own_fields = fields.list_fields(uow, console.user_id)
         wanted = PageRequest(ENTRIES_ON_PAGE, cursor=cursor)
-        history = members.history(uow, held.mailing_list, user_id, wanted)
+        history = members.list_history(uow, held.mailing_list, user_id, wanted)
         agreed = evidence.list_evidence(uow, held.record, PageRequest(ENTRIES_ON_PAGE))
         of_networks = networks.count_others(uow, held.record, agreed.rows)
-        others = lists.choices(uow, visit.user_id, LISTS_TO_CHOOSE)
+        others = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
     shown = held.shown
     typed = {
         "name": shown.name or "",
@@ -266,7 +268,7 @@ def show_member(
     }
     values = (shown.fields or {}).items()
     form = form.filled(typed | {f"{_OF_FIELD}{key}": fields.as_text(each) for key, each in values})
-    return visit.form_page(
+    return console.form_page(
         "member.html",
         form,
         list=held.mailing_list,
@@ -286,18 +288,18 @@ def show_member(
 
 @router.post("/{user_id}")
 @ACTS_BY_LIST.threaded("list_id")
-def change_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
+def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
     """Change what the form has other than the member."""
     try:
-        with visit.unit_of_work() as uow:
-            held = _hold(uow, visit, list_id, user_id)
-            own = fields.list_of(uow, visit.user_id)
-            changes = member_changes(visit.form, held.shown, own)
-            members.update(uow, held.mailing_list, user_id, changes.edit(), _actor(visit))
+        with console.unit_of_work() as uow:
+            held = _hold(uow, console, list_id, user_id)
+            own = fields.list_fields(uow, console.user_id)
+            changes = member_changes(console.form, held.shown, own)
+            members.update_member(uow, held.mailing_list, user_id, changes.edit(), _actor(console))
     except DomainError as error:
-        return show_member(visit, list_id, user_id, visit.refused(error, MEMBER_PLACES))
+        return show_member(console, list_id, user_id, console.refused(error, MEMBER_PLACES))
     notice = "The member is changed." if changes.sent() else "Nothing was to be changed."
-    return visit.done(_path(list_id, user_id), notice)
+    return console.done(_path(list_id, user_id), notice)
 
 
 def member_changes(
@@ -328,7 +330,7 @@ def _typed_fields(form: FormFields, own: Iterable[MemberField]) -> dict[str, Fie
         if name not in form:
             continue
         try:
-            found[field.key] = fields.stored_of_text(field, form[name])
+            found[field.key] = fields.parse_value(field, form[name])
         except ValueRefused as error:
             problems.append(FieldProblem(f"body.{name}", "field.value", str(error)))
     if problems:
@@ -343,33 +345,33 @@ def _day_of(moment: datetime | None) -> str:
 
 @router.post("/{user_id}/email")
 @ACTS_BY_LIST.threaded("list_id")
-def switch_mail(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
+def switch_mail(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
     """Switch the member's mail off, or on again where they did not opt out."""
-    enabled = visit.form.get("enabled") == "yes"
+    enabled = console.form.get("enabled") == "yes"
 
     def switch(uow: UnitOfWork, mailing_list: MailingList) -> tuple[int, str]:
-        actor = _actor(visit)
+        actor = _actor(console)
         members.set_email(uow, mailing_list, user_id, actor, enabled=enabled)
         return list_id, f"Mail is {'on' if enabled else 'off'}."
 
-    return _done_beside_form(visit, list_id, user_id, switch)
+    return _done_beside_form(console, list_id, user_id, switch)
 
 
 @router.post("/{user_id}/move")
 @ACTS_BY_LIST.threaded("list_id")
-def move_member(visit: FormVisit, list_id: ListId, user_id: PathId) -> Response:
+def move_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
 
     def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
-        target_id = lists.id_of(visit.form.get("list", ""))
-        target = visit.own_list(uow, target_id or 0)
-        members.transfer(uow, source, target, user_id, actor=_actor(visit))
+        target_id = lists.id_of(console.form.get("list", ""))
+        target = console.own_list(uow, target_id or 0)
+        members.transfer_member(uow, source, target, user_id, actor=_actor(console))
         return target.id, f"The member is on “{target.title}” now."
 
-    return _done_beside_form(visit, list_id, user_id, move)
+    return _done_beside_form(console, list_id, user_id, move)
 
 
 def _done_beside_form(
-    visit: ConsoleVisit,
+    console: ConsoleRequest,
     list_id: int,
     user_id: int,
     work: Callable[[UnitOfWork, MailingList], tuple[int, str]],
@@ -379,26 +381,28 @@ def _done_beside_form(
     ``work`` returns the list on whose page of the member the notice is shown, and the notice.
     """
     try:
-        with visit.unit_of_work() as uow:
-            shown_on, notice = work(uow, visit.own_list(uow, list_id))
+        with console.unit_of_work() as uow:
+            shown_on, notice = work(uow, console.own_list(uow, list_id))
     except DomainError as error:
-        refused = visit.refused(error)
+        refused = console.refused(error)
         form = TypedForm(problem=refused.problem, status=refused.status)
-        return show_member(visit, list_id, user_id, form)
-    return visit.done(_path(shown_on, user_id), notice)
+        return show_member(console, list_id, user_id, form)
+    return console.done(_path(shown_on, user_id), notice)
 
 
 @router.get("/{user_id}/remove")
-def ask_to_remove(visit: Visit, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
-    held = _hold(uow, visit, list_id, user_id)
-    return visit.page("remove_member.html", list=held.mailing_list, member=held.shown)
+def ask_to_remove(console: Console, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
+    held = _hold(uow, console, list_id, user_id)
+    return console.page("remove_member.html", list=held.mailing_list, member=held.shown)
 
 
 @router.post("/{user_id}/remove")
 @ACTS_BY_LIST.threaded("list_id")
-def remove_member(visit: FormVisit, uow: Transaction, list_id: ListId, user_id: PathId) -> Response:
-    members.remove(uow, visit.own_list(uow, list_id), user_id, _actor(visit))
-    return visit.done(_path(list_id, user_id), "The member is removed from the list.")
+def remove_member(
+    console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
+) -> Response:
+    members.remove_member(uow, console.own_list(uow, list_id), user_id, _actor(console))
+    return console.done(_path(list_id, user_id), "The member is removed from the list.")
 
 
 def _field_input(field: MemberField, form: TypedForm) -> dict[str, Any]:

@@ -9,8 +9,14 @@ from api.auth.page_sessions import Member, PageSession, depend_on_form, depend_o
 from api.auth.redirects import redirect_to_path
 from api.console.console_display import QUOTAS
 from api.console.navigation import OPERATORS
+from api.console.requests import (
+    ConsoleRequest,
+    EmptyForm,
+    console_router,
+    depend_on_console,
+    depend_on_console_form,
+)
 from api.console.typed_forms import TypedForm, wrong_field
-from api.console.visits import ConsoleVisit, EmptyForm, console_router, form_visit_of, visit_of
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
 from api.paging import Cursor
@@ -44,8 +50,8 @@ async def _operator(member: Member) -> PageSession:
 Operator = Annotated[PageSession, Depends(_operator)]
 # The forms of operators need a login of the last 15 minutes.
 FormOperator = Annotated[PageSession, depend_on_recent(depend_on_form(_operator))]
-OperatorVisit = Annotated[ConsoleVisit, visit_of(Operator)]
-OperatorFormVisit = Annotated[ConsoleVisit, form_visit_of(FormOperator)]
+OperatorConsole = Annotated[ConsoleRequest, depend_on_console(Operator)]
+OperatorConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormOperator)]
 
 
 router = console_router(OPERATORS.path)
@@ -56,9 +62,9 @@ _ORDERS = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
 
 
 @router.get("")
-def show_overdue_work(visit: OperatorVisit) -> Response:
-    work = overdue_work.read_overdue_work(visit.state.resources)
-    return visit.page(
+def show_overdue_work(console: OperatorConsole) -> Response:
+    work = overdue_work.read_overdue_work(console.state.resources)
+    return console.page(
         "operator_overview.html",
         work=work,
         late_queues=[
@@ -70,16 +76,16 @@ def show_overdue_work(visit: OperatorVisit) -> Response:
 
 
 @router.post("/texts")
-def review_texts(visit: OperatorFormVisit) -> Response:
+def review_texts(console: OperatorConsoleForm) -> Response:
     """Hide suspicious texts until they change."""
-    kind: text_reviews.Kind = "field" if visit.form.get("kind") == "field" else "list"
-    record_id, version = visit.form.get("id", ""), visit.form.get("version", "")
-    with visit.unit_of_work() as uow:
+    kind: text_reviews.Kind = "field" if console.form.get("kind") == "field" else "list"
+    record_id, version = console.form.get("id", ""), console.form.get("version", "")
+    with console.unit_of_work() as uow:
         is_reviewed = changes.review_texts(
-            uow, visit.caller, kind, parse_id(record_id) or 0, version
+            uow, console.caller, kind, parse_id(record_id) or 0, version
         )
     notice = "It is shown again once its texts change."
-    return visit.done(OPERATORS.path, notice if is_reviewed else _CHANGED)
+    return console.done(OPERATORS.path, notice if is_reviewed else _CHANGED)
 
 
 USERS_PATH = f"{OPERATORS.path}/users"
@@ -89,35 +95,37 @@ EVENTS_ON_PAGE = 20
 
 
 @router.get("/users")
-def show_users(visit: OperatorVisit, user: str | None = None, cursor: Cursor = None) -> Response:
+def show_users(
+    console: OperatorConsole, user: str | None = None, cursor: Cursor = None
+) -> Response:
     """Show the owners of lists, or redirect to the page of the user with an address or id."""
     form = TypedForm()
     if user is not None and user.strip():
         try:
-            with visit.unit_of_work() as uow:
+            with console.unit_of_work() as uow:
                 user_id = user_accounts.find_user(uow, user.strip()).id
-            return redirect_to_path(visit.state, f"{USERS_PATH}/{user_id}")
+            return redirect_to_path(console.state, f"{USERS_PATH}/{user_id}")
         except DomainError as error:
             form = TypedForm({"user": user})
             if error.kind is Kind.NOT_FOUND:
                 form = TypedForm(form.typed, {"user": error.message}, status=STATUS_OF[error.kind])
             else:
                 form = form.refused(error, {EMAIL_INVALID.code: "user"})
-    with visit.unit_of_work() as uow:
+    with console.unit_of_work() as uow:
         found = accounts.owners_of_lists(uow, PageRequest(USERS_ON_PAGE, cursor=cursor))
-    return visit.form_page(
+    return console.form_page(
         "operator_users.html", form, owners=found.rows, next_cursor=found.next_cursor
     )
 
 
 @router.get("/users/{user_id}")
-def show_user(visit: OperatorVisit, user_id: PathId, form: EmptyForm) -> Response:
-    with visit.unit_of_work() as uow:
+def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Response:
+    with console.unit_of_work() as uow:
         user = accounts.get(uow, user_id)
         account = user_accounts.read_account(uow, user)
         used = quotas.uses(uow, user)
         events = security_events.page(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
-    return visit.form_page(
+    return console.form_page(
         "operator_user.html",
         form.filled({"plan": account.user.plan}),
         account=account,
@@ -129,16 +137,16 @@ def show_user(visit: OperatorVisit, user_id: PathId, form: EmptyForm) -> Respons
 
 
 @router.post("/users/{user_id}")
-def change_plan(visit: OperatorFormVisit, user_id: PathId) -> Response:
-    typed = visit.form.get("plan")
+def change_plan(console: OperatorConsoleForm, user_id: PathId) -> Response:
+    typed = console.form.get("plan")
     if typed not in tuple(Plan):
         error = wrong_field("plan", "must be one of those that the page offers")
-        return show_user(visit, user_id, visit.refused(error))
+        return show_user(console, user_id, console.refused(error))
     plan = Plan(typed)
-    with visit.unit_of_work() as uow:
-        is_changed = changes.change_plan(uow, visit.caller, user_id, plan)
+    with console.unit_of_work() as uow:
+        is_changed = changes.change_plan(uow, console.caller, user_id, plan)
     notice = f"They are on the {plan} plan now." if is_changed else "They were on it already."
-    return visit.done(f"{USERS_PATH}/{user_id}", notice)
+    return console.done(f"{USERS_PATH}/{user_id}", notice)
 
 
 ORDERS_PATH = f"{OPERATORS.path}/orders"
@@ -155,7 +163,7 @@ _DONE = {
 @router.get("/orders")
 @MONEY.threaded
 def show_orders(
-    visit: OperatorVisit,
+    console: OperatorConsole,
     uow: Transaction,
     status: str = OrderStatus.REVIEW,
     cursor: Cursor = None,
@@ -163,7 +171,7 @@ def show_orders(
     """Show the orders of all users, newest first: those in review unless others are asked for."""
     chosen = next((each for each in OrderStatus if each == status), None)
     found = orders.list_all(uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=chosen)
-    return visit.page(
+    return console.page(
         "operator_orders.html",
         orders=found.rows,
         chosen=chosen or _ANY,
@@ -175,29 +183,31 @@ def show_orders(
 
 @router.get("/orders/{order_id}")
 @MONEY.threaded
-def show_order(visit: OperatorVisit, order_id: PathId) -> Response:
-    return _order_page(visit, order_id, TypedForm())
+def show_order(console: OperatorConsole, order_id: PathId) -> Response:
+    return _order_page(console, order_id, TypedForm())
 
 
 @router.post("/orders/{order_id}")
 @MONEY.threaded
-def resolve_order(visit: OperatorFormVisit, order_id: PathId) -> Response:
-    chosen = next((each for each in Resolution if each == visit.form.get("resolution")), None)
+def resolve_order(console: OperatorConsoleForm, order_id: PathId) -> Response:
+    chosen = next((each for each in Resolution if each == console.form.get("resolution")), None)
     if chosen is None:
-        return _order_page(visit, order_id, _UNDECIDED)
+        return _order_page(console, order_id, _UNDECIDED)
     try:
-        with visit.unit_of_work() as uow:
-            changes.resolve_order(uow, visit.caller, order_id, chosen)
+        with console.unit_of_work() as uow:
+            changes.resolve_order(uow, console.caller, order_id, chosen)
     except DomainError as error:
-        return _order_page(visit, order_id, visit.refused(error))
-    return visit.done(f"{ORDERS_PATH}/{order_id}", _DONE[chosen])
+        return _order_page(console, order_id, console.refused(error))
+    return console.done(f"{ORDERS_PATH}/{order_id}", _DONE[chosen])
 
 
-def _order_page(visit: ConsoleVisit, order_id: int, form: TypedForm) -> Response:
-    with visit.unit_of_work() as uow:
+def _order_page(console: ConsoleRequest, order_id: int, form: TypedForm) -> Response:
+    with console.unit_of_work() as uow:
         order = orders.get_any(uow, order_id)
         changes, events = orders.list_changes(uow, order_id), orders.list_events(uow, order_id)
-    return visit.form_page("operator_order.html", form, order=order, changes=changes, events=events)
+    return console.form_page(
+        "operator_order.html", form, order=order, changes=changes, events=events
+    )
 
 
 JOBS_PATH = f"{OPERATORS.path}/jobs"
@@ -211,7 +221,7 @@ _QUEUES = [(_ANY, "any"), *((each.value, each.value) for each in Queue)]
 
 @router.get("/jobs")
 def show_jobs(
-    visit: OperatorVisit,
+    console: OperatorConsole,
     status: str = JobStatus.FAILED,
     queue: str = _ANY,
     cursor: Cursor = None,
@@ -220,13 +230,13 @@ def show_jobs(
     of_status = next((each for each in JobStatus if each == status), None)
     of_queue = next((each for each in Queue if each == queue), None)
     wanted = PageRequest(JOBS_ON_PAGE, cursor=cursor)
-    with visit.unit_of_work() as uow:
+    with console.unit_of_work() as uow:
         found = records.list_all_jobs(
             uow, wanted, status=of_status, queue=of_queue, max_scanned=JOBS_LOOKED_AT
         )
-    figures = deployment_figures.read(visit.state.resources.database)
+    figures = deployment_figures.read(console.state.resources.database)
     chosen = {"status": of_status or _ANY, "queue": of_queue or _ANY}
-    return visit.page(
+    return console.page(
         "operator_jobs.html",
         jobs=found.rows,
         queues=overdue_work.list_queues(figures),
@@ -239,10 +249,10 @@ def show_jobs(
 
 
 @router.get("/jobs/{job_id}")
-def show_job(visit: OperatorVisit, job_id: PathId, form: EmptyForm) -> Response:
-    with visit.unit_of_work() as uow:
+def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Response:
+    with console.unit_of_work() as uow:
         job = records.get_any_job(uow, job_id)
-    return visit.form_page(
+    return console.form_page(
         "operator_job.html",
         form,
         job=job,
@@ -254,39 +264,39 @@ def show_job(visit: OperatorVisit, job_id: PathId, form: EmptyForm) -> Response:
 
 
 @router.post("/jobs/{job_id}")
-def act_on_job(visit: OperatorFormVisit, job_id: PathId) -> Response:
+def act_on_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
     """Retry a job that failed or was cancelled, or cancel one that has not ended."""
     try:
-        with visit.unit_of_work() as uow:
-            if visit.form.get("act") == "retry":
-                changes.retry_job(uow, visit.caller, job_id)
+        with console.unit_of_work() as uow:
+            if console.form.get("act") == "retry":
+                changes.retry_job(uow, console.caller, job_id)
                 notice = "The job starts again."
-            elif changes.cancel_job(uow, visit.caller, job_id):
+            elif changes.cancel_job(uow, console.caller, job_id):
                 notice = "It stops at its next step."
             else:
                 notice = "It had ended already."
     except DomainError as error:
-        return show_job(visit, job_id, visit.refused(error))
-    return visit.done(f"{JOBS_PATH}/{job_id}", notice)
+        return show_job(console, job_id, console.refused(error))
+    return console.done(f"{JOBS_PATH}/{job_id}", notice)
 
 
 MAINTENANCE_PATH = f"{OPERATORS.path}/maintenance"
 
 
 @router.get("/maintenance")
-def show_maintenance(visit: OperatorVisit, form: EmptyForm) -> Response:
-    with visit.unit_of_work() as uow:
+def show_maintenance(console: OperatorConsole, form: EmptyForm) -> Response:
+    with console.unit_of_work() as uow:
         runs = maintenance_runs.list_maintenance(uow)
-    return visit.form_page("operator_maintenance.html", form, runs=runs)
+    return console.form_page("operator_maintenance.html", form, runs=runs)
 
 
 @router.post("/maintenance")
-def begin_maintenance(visit: OperatorFormVisit) -> Response:
+def begin_maintenance(console: OperatorConsoleForm) -> Response:
     """Let a worker run one kind of maintenance now, though it is not due."""
-    name = visit.form.get("name", "")
+    name = console.form.get("name", "")
     try:
-        with visit.unit_of_work() as uow:
-            changes.begin_maintenance(uow, visit.caller, name)
+        with console.unit_of_work() as uow:
+            changes.begin_maintenance(uow, console.caller, name)
     except DomainError as error:
-        return show_maintenance(visit, visit.refused(error))
-    return visit.done(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")
+        return show_maintenance(console, console.refused(error))
+    return console.done(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")

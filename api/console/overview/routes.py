@@ -9,7 +9,7 @@ from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS, credits_text
 from api.console.developers.views import newest_events
 from api.console.navigation import list_path, pages_named
-from api.console.visits import Visit, console_router
+from api.console.requests import Console, console_router
 from api.responses.lists import describe_lists
 from api.schemas.lists import Channel
 from api.state import Transaction
@@ -42,18 +42,18 @@ LISTS_TO_SEARCH = 10
 
 
 @router.get("")
-def show_overview(visit: Visit) -> Response:
-    with visit.unit_of_work() as uow:
-        person = accounts.get(uow, visit.user_id)
+def show_overview(console: Console) -> Response:
+    with console.unit_of_work() as uow:
+        person = accounts.get(uow, console.user_id)
         used = quotas.uses(uow, person)
-        found = lists.list_of(uow, visit.user_id, PageRequest(LISTS_ON_OVERVIEW))
-        newest = describe_lists(uow, visit.state, found.rows)
+        found = lists.list_of(uow, console.user_id, PageRequest(LISTS_ON_OVERVIEW))
+        newest = describe_lists(uow, console.state, found.rows)
         name, plan = person.name, Plan(person.plan)
-        net = [(days, daily_figures.owner_growth(uow, visit.user_id, days)) for days in (7, 30)]
-        attention = _attention(uow, visit.user_id)
-        lately = newest_events(uow, visit.caller, only=_COMINGS_AND_GOINGS, limit=EVENTS_TO_FOLD)
-    account = json.loads(ledger.read_account(visit.state.resources.database, visit.user_id))
-    return visit.page(
+        net = [(days, daily_figures.owner_growth(uow, console.user_id, days)) for days in (7, 30)]
+        attention = _attention(uow, console.user_id)
+        lately = newest_events(uow, console.caller, only=_COMINGS_AND_GOINGS, limit=EVENTS_TO_FOLD)
+    account = json.loads(ledger.read_account(console.state.resources.database, console.user_id))
+    return console.page(
         "overview.html",
         name=name,
         plan=plan,
@@ -104,13 +104,13 @@ def _next_steps(
 
 
 @router.get("/find")
-def show_found(visit: Visit, uow: Transaction, q: str = "") -> Response:
+def show_found(console: Console, uow: Transaction, q: str = "") -> Response:
     sought = q.replace("\0", "")[: member_filter.MAX_SOUGHT_CHARACTERS]
-    found = member_filter.find(uow, visit.caller, sought)
-    some = lists.list_of(uow, visit.user_id, PageRequest(LISTS_TO_SEARCH)).rows
-    is_operator = accounts.get(uow, visit.user_id).is_operator
+    found = member_filter.find(uow, console.caller, sought)
+    some = lists.list_of(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
+    is_operator = accounts.get(uow, console.user_id).is_operator
     least = member_filter.MIN_SOUGHT_CHARACTERS
-    return visit.page(
+    return console.page(
         "find.html",
         q=sought,
         found=found,

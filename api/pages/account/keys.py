@@ -1,4 +1,4 @@
-"""The part of a form that asks which keys, passkeys and webhooks end with the old password."""
+"""The choice of the keys, passkeys and webhooks that end with the old password."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from services.access import api_keys
 from services.recovery import KeptAccess
 from storage.unit_of_work import UnitOfWork
 
-# Each is a field of the form, and a form has at most a hundred.
+# Each key is a field of the form, and a form has at most 100 fields.
 MAX_KEYS_ASKED = 50
-# The names that the page has for what is ticked: the prefix of the boxes, and the field that lists
-# all that the person saw.
+# By the kind of things that end: the prefix of the checkboxes, and the field with all ids that the
+# page showed.
 _BOXES = {
     "ended_keys": ("end.", "shown"),
     "ended_passkeys": ("end_passkey.", "shown_passkeys"),
@@ -19,30 +19,33 @@ _BOXES = {
 }
 
 
-def keys_to_ask(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
-    """Return the newest of the person's keys, and the number of the others."""
-    found = api_keys.live_of(uow, user_id)
-    return found[:MAX_KEYS_ASKED], len(found[MAX_KEYS_ASKED:])
+def list_newest_keys(uow: UnitOfWork, user_id: int) -> tuple[list[ApiKey], int]:
+    """Return the newest of the person's keys, and the number of older keys."""
+    keys = api_keys.live_of(uow, user_id)
+    return keys[:MAX_KEYS_ASKED], len(keys[MAX_KEYS_ASKED:])
 
 
-def ended_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
+def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
     """Return the ids of the keys, passkeys and endpoints that the person ticked."""
     return {
-        name: _numbers(field.removeprefix(prefix) for field in form if field.startswith(prefix))
-        for name, (prefix, _) in _BOXES.items()
+        kind: _parse_ids(field.removeprefix(prefix) for field in form if field.startswith(prefix))
+        for kind, (prefix, _) in _BOXES.items()
     }
 
 
-def unticked(form: dict[str, str]) -> KeptAccess:
-    """Return those that the person saw and wants to keep; newer ones are not among them."""
-    ended = ended_boxes(form)
+def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
+    """Return the ids that the page showed and the person didn't tick.
+
+    The result lacks keys, passkeys and endpoints that are newer than the page.
+    """
+    ticked = read_ticked_boxes(form)
     return KeptAccess(
         *(
-            _numbers(form.get(shown, "").split(",")) - ended[name]
-            for name, (_, shown) in _BOXES.items()
+            _parse_ids(form.get(field, "").split(",")) - ticked[kind]
+            for kind, (_, field) in _BOXES.items()
         )
     )
 
 
-def _numbers(words: Iterable[str]) -> frozenset[int]:
+def _parse_ids(words: Iterable[str]) -> frozenset[int]:
     return frozenset(filter(None, map(parse_id, words)))

@@ -1,6 +1,6 @@
-"""Pages for registering, and for a forgotten password: both continue by a mailed link.
+"""Pages of the account for people without a session, each of which continues by a mailed link.
 
-Opening a link changes nothing, since scanners follow links; sending its page's form does.
+Opening a link changes nothing, because scanners follow links. Submitting the page's form does.
 """
 
 import secrets
@@ -19,17 +19,17 @@ from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.auth.second_factors import (
     count_code,
-    is_problem,
-    note_wrong_code,
+    count_wrong_code,
+    is_factor_problem,
     problem_status,
-    shown_factor,
+    read_factor,
 )
 from api.bodies.page_forms import FormFields, FormOf
 from api.browsers import client_address
 from api.errors import STATUS_OF
 from api.html.frame import page, see_other
 from api.limits.bulkheads import PASSWORDS, RECORDS
-from api.pages.account.keys import ended_boxes, keys_to_ask, unticked
+from api.pages.account.keys import list_newest_keys, read_ticked_boxes, read_unticked_boxes
 from api.response_timing import pad_duration
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
@@ -62,8 +62,10 @@ Sent = Annotated[str | None, Query()]
 Token = Annotated[str, Query()]
 
 _Words = dict[str, Any]
-_Read = Callable[[UnitOfWork, str], str]
-_Finish = Callable[..., User]
+# Returns the address of the account that a mailed token is about.
+_ReadToken = Callable[[UnitOfWork, str], str]
+# Sets the password, and returns the person to log in.
+_SetPassword = Callable[..., User]
 
 _REGISTER: _Words = {
     "action": ChallengeAction.REGISTER,
@@ -90,49 +92,52 @@ _RESET: _Words = {
 
 @router.get(mailed_tokens.REGISTER_PATH, dependencies=[PUBLIC])
 def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
-    return page("mailed.html") if sent is not None else _ask_page(request, state, _REGISTER)
+    return page("mailed.html") if sent is not None else _render_request(request, state, _REGISTER)
 
 
 @router.post(mailed_tokens.REGISTER_PATH, dependencies=[LOGIN])
 async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Mail a link, or that the address has an account; the answer is the same."""
-    return await _ask(request, state, form, MailKind.REGISTER, _REGISTER)
+    """Mail a link, or the fact that the address has an account. The response is the same."""
+    return await _request_mail(request, state, form, MailKind.REGISTER, _REGISTER)
 
 
 @router.get(mailed_tokens.FORGOTTEN_PATH, dependencies=[PUBLIC])
 def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
-    return page("mailed.html") if sent is not None else _ask_page(request, state, _FORGOTTEN)
+    return page("mailed.html") if sent is not None else _render_request(request, state, _FORGOTTEN)
 
 
 @router.post(mailed_tokens.FORGOTTEN_PATH, dependencies=[LOGIN])
 async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Response:
-    return await _ask(request, state, form, MailKind.FORGOTTEN_PASSWORD, _FORGOTTEN)
+    return await _request_mail(request, state, form, MailKind.FORGOTTEN_PASSWORD, _FORGOTTEN)
 
 
 @router.get(mailed_tokens.REGISTRATION_PATH, dependencies=[PUBLIC])
 def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
-    return _choosing(request, state, service.read_registration, _REGISTRATION, token)
+    return _show_choice(request, state, service.read_registration, _REGISTRATION, token)
 
 
 @router.post(mailed_tokens.REGISTRATION_PATH, dependencies=[LOGIN])
 async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    name = form.get("name", "")
-    finish = partial(service.register, name=name)
+    register_person = partial(service.register, name=form.get("name", ""))
     read = service.read_registration
-    return await _choose(request, state, form, token, read, _REGISTRATION, finish)
+    return await _submit_choice(request, state, form, token, read, _REGISTRATION, register_person)
 
 
 @router.get(mailed_tokens.RESET_PATH, dependencies=[PUBLIC])
 def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
-    return _choosing(request, state, service.read_reset, _RESET, token)
+    return _show_choice(request, state, service.read_reset, _RESET, token)
 
 
 @router.post(mailed_tokens.RESET_PATH, dependencies=[LOGIN])
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
-    """Set the new password and log the person in, who has the mail to prove it, despite a pause."""
-    shown = shown_factor(request, state, form)
-    finish = partial(recovery.reset_password, shown=shown, keep=unticked(form))
-    return await _choose(request, state, form, token, service.read_reset, _RESET, finish, shown)
+    """Set the new password and log the person in, even while logins are paused.
+
+    The mailed token proves who the person is.
+    """
+    factor = read_factor(request, state, form)
+    set_password = partial(recovery.reset_password, shown=factor, keep=read_unticked_boxes(form))
+    read = service.read_reset
+    return await _submit_choice(request, state, form, token, read, _RESET, set_password, factor)
 
 
 @router.get(mailed_tokens.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
@@ -145,33 +150,37 @@ def show_undo(request: Request, state: StateOf, uow: Transaction, token: Token =
 async def undo_address(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
-    """Give the account back to the person with the earlier address, who chooses a password next."""
+    """Restore the account's earlier address. The person chooses a new password next."""
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
     await state.in_unit_of_work(lambda uow: service.read_undo(uow, secret))
-    unknown = await PASSWORDS.run(passwords.make, secrets.token_urlsafe(32))
-    made = await state.in_unit_of_work(recovery.undo_address_change, secret, password_hash=unknown)
-    query = urlencode({"token": made})
+    random_hash = await PASSWORDS.run(passwords.make, secrets.token_urlsafe(32))
+    reset_token = await state.in_unit_of_work(
+        recovery.undo_address_change, secret, password_hash=random_hash
+    )
+    query = urlencode({"token": reset_token})
     return redirect_to_path(state, f"{mailed_tokens.RESET_PATH}?{query}")
 
 
-def _ask_page(request: Request, state: State, words: _Words, **values: Any) -> Response:
+def _render_request(request: Request, state: State, words: _Words, **values: Any) -> Response:
     values = {"email": "", "problem": None, "widget": None, **values, **words}
     provider = state.challenges.for_accounts
     if provider is not None:
-        widget, site_key = WIDGETS[provider], state.challenges.challenge_for(provider).site_key
+        widget = WIDGETS[provider]
+        site_key = state.challenges.challenge_for(provider).site_key
         values |= {"widget": widget, "foreign": widget.policy, "site_key": site_key}
     return render_anonymous_page(request, state, "ask_mail.html", **values)
 
 
-async def _ask(
+async def _request_mail(
     request: Request, state: State, form: FormFields, kind: MailKind, words: _Words
 ) -> Response:
     require_form_csrf(request, state, form)
     typed = form.get("email", "").strip()
     try:
         email = email_addresses.normalise(typed)
-        # Nothing is looked up before: neither the answer nor its time tells of the address.
+        # No account is looked up before the challenge is passed, so that the response and its
+        # duration don't reveal whether the address has an account.
         provider = state.challenges.for_accounts
         if provider is not None:
             token = form.get(WIDGETS[provider].field, "")
@@ -180,90 +189,104 @@ async def _ask(
             answer = ChallengeResponse(token, words["action"], client_address(request))
             await state.challenges.challenge_for(provider).check(answer)
     except DomainError as error:
-        told = {"email": typed, "problem": error.message}
-        return _ask_page(request, state, words, status=STATUS_OF[error.kind], **told)
+        return _render_request(
+            request,
+            state,
+            words,
+            status=STATUS_OF[error.kind],
+            email=typed,
+            problem=error.message,
+        )
     async with pad_duration():
         source = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))
         await state.in_unit_of_work(account_mails.request_mail, kind, email, source=source)
     return see_other("sent=yes")
 
 
-def _choosing(request: Request, state: State, read: _Read, words: _Words, secret: str) -> Response:
+def _show_choice(
+    request: Request, state: State, read: _ReadToken, words: _Words, secret: str
+) -> Response:
     with state.resources.unit_of_work() as uow:
         email = read(uow, secret)
-    return _choice_page(request, state, words, token=secret, email=email)
+    return _render_choice(request, state, words, token=secret, email=email)
 
 
-def _choice_page(
+def _render_choice(
     request: Request, state: State, words: _Words, *, email: str, **values: Any
 ) -> Response:
-    asked: dict[str, Any] = {"keys": [], "more_keys": 0, "passkeys": [], "endpoints": []}
-    asked["asks_factor"] = False
-    ended: _Words = {"ended_keys": True, "ended_passkeys": True, "ended_endpoints": True}
-    form_cookie, options = obtain_form_cookie(request, state), None
+    credentials: dict[str, Any] = {
+        "keys": [],
+        "more_keys": 0,
+        "passkeys": [],
+        "endpoints": [],
+        "asks_factor": False,
+    }
+    ticked = {"ended_keys": True, "ended_passkeys": True, "ended_endpoints": True}
+    form_cookie = obtain_form_cookie(request, state)
+    passkey_options = None
     with state.resources.unit_of_work() as uow:
         person = accounts.find_by_email(uow, email)
         if person is not None:
-            asked["keys"], asked["more_keys"] = keys_to_ask(uow, person.id)
-            asked["passkeys"] = passkeys.list_of(uow, person.id)
-            asked["endpoints"] = webhook_endpoints.live_of(uow, person.id)
-            asked["asks_factor"] = sessions.is_asked(uow, person.id)
-            options = passkeys.options_of_person(uow, person.id, form_cookie)
+            credentials["keys"], credentials["more_keys"] = list_newest_keys(uow, person.id)
+            credentials["passkeys"] = passkeys.list_of(uow, person.id)
+            credentials["endpoints"] = webhook_endpoints.live_of(uow, person.id)
+            credentials["asks_factor"] = sessions.is_asked(uow, person.id)
+            passkey_options = passkeys.options_of_person(uow, person.id, form_cookie)
     return render_anonymous_page(
         request,
         state,
         "new_password.html",
         form_cookie=form_cookie,
-        scripted=options is not None,
-        passkey_options=options,
-        **{"email": email, "name": "", "problem": None, **asked, **ended, **values, **words},
+        scripted=passkey_options is not None,
+        passkey_options=passkey_options,
+        **{"email": email, "name": "", "problem": None, **credentials, **ticked, **values, **words},
     )
 
 
-async def _choose(
+async def _submit_choice(
     request: Request,
     state: State,
     form: FormFields,
     token: str,
-    read: _Read,
+    read: _ReadToken,
     words: _Words,
-    finish: _Finish,
-    shown: ShownFactor | None = None,
+    set_password: _SetPassword,
+    factor: ShownFactor | None = None,
 ) -> Response:
-    """Log in the person whom ``finish`` gives the chosen password, or show the page again.
+    """Set the chosen password and log the person in, or show the page again with the error.
 
-    ``shown``: the second factor, if ``finish`` asks for it.
+    ``factor``: the second factor, if ``set_password`` checks it.
     """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
 
-    def find(uow: UnitOfWork) -> tuple[str, str | None]:
+    def find_account(uow: UnitOfWork) -> tuple[str, str | None]:
         email = read(uow, secret)
         person = accounts.find_by_email(uow, email)
         return email, None if person is None else person.name
 
-    email, name = await state.in_unit_of_work(find)
-    make = partial(passwords.make, form.get("password", ""), email, name, form.get("name"))
+    email, name = await state.in_unit_of_work(find_account)
+    make_hash = partial(passwords.make, form.get("password", ""), email, name, form.get("name"))
     attempt = None
     try:
-        made = await PASSWORDS.run(make)
-        attempt = await count_code(request, state, email, shown)
+        password_hash = await PASSWORDS.run(make_hash)
+        attempt = await count_code(request, state, email, factor)
 
         def prove(uow: UnitOfWork) -> User:
-            person = finish(uow, secret=secret, password_hash=made)
+            person = set_password(uow, secret=secret, password_hash=password_hash)
             logins.reset_attempts(uow, email=person.email, client=client_address(request))
             if attempt is not None:
                 logins.clear(uow, attempt)
             return person
 
-        path, factor_shown = mailed_tokens.ACCOUNT_PATH, shown is not None
-        return await begin_session(request, state, path, prove, factor_shown=factor_shown)
+        path = mailed_tokens.ACCOUNT_PATH
+        return await begin_session(request, state, path, prove, factor_shown=factor is not None)
     except DomainError as error:
-        if error.kind is not Kind.INVALID and not is_problem(error):
+        if error.kind is not Kind.INVALID and not is_factor_problem(error):
             raise
-        await note_wrong_code(state, attempt, error)
-        again = partial(
-            _choice_page,
+        await count_wrong_code(state, attempt, error)
+        render_again = partial(
+            _render_choice,
             request,
             state,
             words,
@@ -272,9 +295,9 @@ async def _choose(
             name=form.get("name", ""),
             status=problem_status(error),
             problem=error.message,
-            **ended_boxes(form),
+            **read_ticked_boxes(form),
         )
-        reply = await RECORDS.run(again)
+        response = await RECORDS.run(render_again)
         if error.retry_after is not None:
-            reply.headers["Retry-After"] = str(error.retry_after)
-        return reply
+            response.headers["Retry-After"] = str(error.retry_after)
+        return response

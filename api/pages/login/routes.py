@@ -35,9 +35,9 @@ def show_login(
     next: Annotated[str | None, Query()] = None,  # noqa: A002
     again: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Show the form, or redirect a person who is logged in already to their page.
+    """Show the form, or redirect a person with a session to the page ``next``.
 
-    ``again``: they are asked once more, since their page needs a recent login.
+    ``again``: set if the page ``next`` needs a more recent login.
     """
     member = find_page_session(request, state)
     fields = {"next": next or ""}
@@ -47,14 +47,15 @@ def show_login(
         with state.resources.unit_of_work() as uow:
             fields["email"] = accounts.get(uow, member.user_id).email
         fields["again"] = again
-    return _form(request, state, fields)
+    return _render_login(request, state, fields)
 
 
 @router.post(mailed_tokens.LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Begin a session. Answer and duration are the same for an address without an account."""
+    """Begin a session. The response and its duration are the same without an account."""
     require_form_csrf(request, state, form)
-    email, password = form.get("email", ""), form.get("password", "")
+    email = form.get("email", "")
+    password = form.get("password", "")
     path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     try:
         async with pad_duration():
@@ -69,7 +70,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     except DomainError as error:
         if error.code == people.PASSWORD_WRONG.code:
             problem = "This address and this password don’t belong together."
-            return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
+            return _render_login(request, state, form, problem, HTTPStatus.FORBIDDEN)
         if error.kind is not Kind.RATE_LIMITED:
             raise
         seconds = error.retry_after or 1
@@ -78,14 +79,14 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
             f"Too many logins failed. Wait {wait}, or ask for a new password, "
             "which lets you in at once."
         )
-        reply = _form(request, state, form, problem, HTTPStatus.TOO_MANY_REQUESTS)
-        reply.headers["Retry-After"] = str(seconds)
-        return reply
+        response = _render_login(request, state, form, problem, HTTPStatus.TOO_MANY_REQUESTS)
+        response.headers["Retry-After"] = str(seconds)
+        return response
 
 
 @router.post(mailed_tokens.PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
 async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Begin a session for the person of a passkey whose device verified them: no password."""
+    """Begin a session by a passkey. The device verified the person, so no password is needed."""
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     prove = partial(
@@ -100,7 +101,7 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
         if error.code != people.PASSKEY_INVALID.code:
             raise
         problem = "No account here has this passkey. Log in with your password."
-        return _form(request, state, form, problem, HTTPStatus.FORBIDDEN)
+        return _render_login(request, state, form, problem, HTTPStatus.FORBIDDEN)
 
 
 @router.post(mailed_tokens.LOGOUT_PATH, dependencies=[PUBLIC])
@@ -108,12 +109,12 @@ def log_out(request: Request, state: StateOf, uow: Transaction, form: FormOf) ->
     member = find_form_session(request, state, form)
     if member is not None and member.caller.session_id is not None:
         sessions.end(uow, member.caller.session_id)
-    reply = redirect_to_path(state, mailed_tokens.LOGIN_PATH)
-    state.cookies.drop(reply, SESSION)
-    return reply
+    response = redirect_to_path(state, mailed_tokens.LOGIN_PATH)
+    state.cookies.drop(response, SESSION)
+    return response
 
 
-def _form(
+def _render_login(
     request: Request, state: State, form: FormFields, problem: str | None = None, status: int = 200
 ) -> Response:
     form_cookie = obtain_form_cookie(request, state)
@@ -138,46 +139,49 @@ def show_second_step(
     state: StateOf,
     next: Annotated[str | None, Query()] = None,  # noqa: A002
 ) -> Response:
-    return _page(request, state, {"next": next or ""})
+    return _render_second_step(request, state, {"next": next or ""})
 
 
 @router.post(mailed_tokens.SECOND_STEP_PATH, dependencies=[LOGIN])
 async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
-    """Begin the session of a person whose password was right, and who shows their second factor."""
+    """Begin a session by the second factor, after a correct password."""
     require_form_csrf(request, state, form)
     path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
-    shown = second_factors.shown_factor(request, state, form)
-    first_step = _first_step(request, state)
+    factor = second_factors.read_factor(request, state, form)
+    first_step = _read_first_step(request, state)
     attempt = None
     try:
         email = await state.in_unit_of_work(
-            lambda uow: second_steps.read(uow, first_step, shown.form_cookie).email
+            lambda uow: second_steps.read(uow, first_step, factor.form_cookie).email
         )
-        attempt = await second_factors.count_code(request, state, email, shown)
+        attempt = await second_factors.count_code(request, state, email, factor)
         prove = partial(
             second_steps.finish,
             first_step=first_step,
-            shown=shown,
+            shown=factor,
             attempt=attempt,
             browser=identify_browser(request, state),
         )
         return await begin_session(request, state, path, prove, factor_shown=True)
     except DomainError as error:
-        if not second_factors.is_problem(error):
+        if not second_factors.is_factor_problem(error):
             raise
-        await second_factors.note_wrong_code(state, attempt, error)
-        return await RECORDS.run(_page, request, state, form, error)
+        await second_factors.count_wrong_code(state, attempt, error)
+        return await RECORDS.run(_render_second_step, request, state, form, error)
 
 
-def _page(
+def _render_second_step(
     request: Request, state: State, form: FormFields, error: DomainError | None = None
 ) -> Response:
-    """Show the page of a login with a right password; without one redirect to the login page."""
+    """Render the page that asks for the second factor.
+
+    Without a correct password, redirect to the login page.
+    """
     path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
     form_cookie = state.cookies.read(request, FORM) or ""
     try:
         with state.resources.unit_of_work() as uow:
-            first_step = _first_step(request, state)
+            first_step = _read_first_step(request, state)
             person = second_steps.read(uow, first_step, form_cookie)
             options = passkeys.options_of_person(uow, person.id, form_cookie)
     except DomainError as problem:
@@ -190,5 +194,5 @@ def _page(
     )
 
 
-def _first_step(request: Request, state: State) -> str:
+def _read_first_step(request: Request, state: State) -> str:
     return state.cookies.read(request, FIRST_STEP) or ""

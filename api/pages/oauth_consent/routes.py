@@ -32,24 +32,25 @@ router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=T
 
 @router.get(AUTHORIZE_PATH)
 def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response:
-    """Ask the person for consent. The client and its redirect URI are checked before all else."""
-    # Before the transaction begins: a thread has one connection at a time.
-    logged_in = find_page_session(request, state)
-    asked = _ask(request, state, uow)
-    if isinstance(asked, OAuthResponse):
-        return _sent_back(asked)
-    member = require_member(logged_in)
+    """Ask the person for consent, after a check of the client and its redirect URI."""
+    # A thread has one connection at a time, so this call precedes the transaction.
+    session = find_page_session(request, state)
+    authorization = _read_authorization(request, state, uow)
+    if isinstance(authorization, OAuthResponse):
+        return _redirect_to_client(authorization)
+    member = require_member(session)
     require_recent_session(uow, member)
-    target = urlsplit(asked.redirect_uri)
+    target = urlsplit(authorization.redirect_uri)
     return render_form_page(
         state,
         member.cookie,
         "consent.html",
-        # Browsers hold the redirects after a form to the same rule, and a client may redirect on.
+        # The policy names only the scheme. Browsers apply the policy to every redirect after the
+        # form, and the client may redirect to other hosts.
         form_targets=f"{target.scheme}:",
-        client_name=asked.client_name,
+        client_name=authorization.client_name,
         address=accounts.get(uow, member.user_id).email,
-        scopes=asked.scopes,
+        scopes=authorization.scopes,
         explanations=EXPLANATIONS,
         destination=target.netloc or f"{target.scheme}, an app on this device",
     )
@@ -57,26 +58,27 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 
 @router.post(AUTHORIZE_PATH)
 def decide(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    """Allow or deny, as pressed on the page. The request in the URL is checked once more."""
-    sent_by = find_form_session(request, state, form)
-    member = require_member(sent_by)
-    asked = _ask(request, state, uow)
-    if isinstance(asked, OAuthResponse):
-        return _sent_back(asked)
+    """Allow or deny the request, which is in the URL and is checked again."""
+    member = require_member(find_form_session(request, state, form))
+    authorization = _read_authorization(request, state, uow)
+    if isinstance(authorization, OAuthResponse):
+        return _redirect_to_client(authorization)
     require_recent_session(uow, member)
     decision = form.get("decision")
     if decision not in {"allow", "deny"}:
         raise BODY_INVALID(place="body.decision", rule="allow or deny")
-    chosen = [each for each in Scope if f"scope.{each}" in form]
-    return _sent_back(asked.answer(member.caller, chosen if decision == "allow" else []))
+    scopes = [scope for scope in Scope if decision == "allow" and f"scope.{scope}" in form]
+    return _redirect_to_client(authorization.answer(member.caller, scopes))
 
 
-def _ask(request: Request, state: State, uow: UnitOfWork) -> AuthorizationRequest | OAuthResponse:
+def _read_authorization(
+    request: Request, state: State, uow: UnitOfWork
+) -> AuthorizationRequest | OAuthResponse:
     server = OAuthServer(uow, state.resources.settings.public_base)
     return server.ask(oauth_request_of_query(request))
 
 
-def _sent_back(reply: OAuthResponse) -> Response:
-    # By 303, so that no browser posts this page's form to the client.
+def _redirect_to_client(reply: OAuthResponse) -> Response:
+    # With status 303, browsers don't post this page's form to the client.
     assert reply.location
     return redirect(reply.location)

@@ -38,7 +38,7 @@ def show_report(
     trace = require_trace(state, submission)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.get(uow, trace.user_id)
-    address = members.read(uow, mailing_list, person).email
+    address = members.read_own_subscription(uow, mailing_list, person).email
     return list_page(
         "report.html",
         branding.read_look(uow, mailing_list),
@@ -59,7 +59,7 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
         person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = actors.actor_of_principal(request, principal)
-        lists.report(state.resources, mailing_list, person, actor)
+        lists.report_list(state.resources, mailing_list, person, actor)
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 

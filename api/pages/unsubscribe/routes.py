@@ -17,7 +17,13 @@ from api.bodies.forms import FormOrJsonBodyOf
 from api.html.frame import list_page, see_other, short_answer
 from api.html.problems import reader_language
 from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
-from api.pages.preferences.words import OPT_OUTS, REASONS, RETURNS, shown_reasons, unknown_action
+from api.pages.preferences.actions import (
+    OPT_OUTS,
+    REASONS,
+    RETURNS,
+    translate_reasons,
+    unknown_action_error,
+)
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
 from core.languages.reader_languages import marked, translated
@@ -38,7 +44,7 @@ def show_subscription(
     language = reader_language(request)
     mailing_list = lists.get(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
-    subscription = members.read(uow, mailing_list, person)
+    subscription = members.read_own_subscription(uow, mailing_list, person)
     is_revoked = traces.is_revoked(mailing_list, trace.delivery)
     if is_revoked:
         subscription = members.without_what_identifies(subscription)
@@ -54,7 +60,7 @@ def show_subscription(
         own=subscription,
         address=None if subscription.email is None else email_addresses.masked(subscription.email),
         trace_query=urlencode({"trace_id": submission.trace_id}),
-        reasons=shown_reasons(language),
+        reasons=translate_reasons(language),
         asks_more=person is not None and person.erased_at is None and not is_revoked,
     )
 
@@ -81,7 +87,7 @@ async def change_subscription(
     elif isinstance(action, str) and action in RETURNS:
         await ACTS_BY_LIST.run(trace.list_id, _subscribe_again, request, state, trace, action)
     else:
-        raise unknown_action()
+        raise unknown_action_error()
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 

@@ -224,7 +224,7 @@ def _selected(
     uow: UnitOfWork, caller: Caller, list_id: int, body: NewBulkAction
 ) -> tuple[MailingList, dict[str, Any]]:
     mailing_list = lists.owned(uow, caller, list_id)
-    kept = segments.selected(uow, mailing_list, body.segment_id, body.filter)
+    kept = segments.choose_filter(uow, mailing_list, body.segment_id, body.filter)
     if kept is None:
         raise mailing.SELECTION_UNCLEAR()
     return mailing_list, kept
@@ -234,7 +234,7 @@ def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) ->
     with state.resources.unit_of_work() as uow:
         mailing_list, kept = _selected(uow, caller, list_id, body)
         wanted = member_filter.read_stored(uow, mailing_list, kept)
-    counted = segments.count(state.resources, mailing_list, wanted)
+    counted = segments.count_members(state.resources, mailing_list, wanted)
     return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
 
 

@@ -54,7 +54,7 @@ def transfer_member(
     """
     source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
     actor = actors.owner_actor(request, caller)
-    moved = members.transfer(uow, source, target, user_id, actor=actor)
+    moved = members.transfer_member(uow, source, target, user_id, actor=actor)
     return envelope(moved)
 
 
@@ -66,7 +66,7 @@ def remove_member(
     """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
     mailing_list = lists.owned(uow, caller, list_id)
     actor = actors.owner_actor(request, caller)
-    return envelope(members.remove(uow, mailing_list, user_id, actor))
+    return envelope(members.remove_member(uow, mailing_list, user_id, actor))
 
 
 @router.put(
@@ -121,7 +121,7 @@ def read_member(
 ) -> Envelope[schemas.SubscriptionRecord]:
     """Return one member of the list, in any status, by the user id or the address."""
     mailing_list = lists.owned(uow, caller, list_id)
-    return envelope(_shown(uow, mailing_list, members.get(uow, mailing_list, user_id)))
+    return envelope(_shown(uow, mailing_list, members.get_member(uow, mailing_list, user_id)))
 
 
 @router.patch(_MEMBER, responses=refuses(*_EDITING))
@@ -140,7 +140,7 @@ def change_member(
     """
     mailing_list = lists.owned(uow, caller, list_id)
     actor = actors.owner_actor(request, caller)
-    member = members.update(uow, mailing_list, user_id, body.edit(), actor)
+    member = members.update_member(uow, mailing_list, user_id, body.edit(), actor)
     return envelope(_shown(uow, mailing_list, member))
 
 
@@ -171,7 +171,7 @@ def put_member(
     """
     mailing_list = lists.owned(uow, caller, list_id)
     actor = actors.owner_actor(request, caller)
-    member = members.upsert(uow, mailing_list, user_id, body.edit(), actor)
+    member = members.upsert_member(uow, mailing_list, user_id, body.edit(), actor)
     return envelope(_shown(uow, mailing_list, member))
 
 
@@ -193,7 +193,7 @@ def read_member_history(
     """The events of a member's subscription: who caused each, when and from where; newest first."""
     mailing_list = lists.owned(uow, caller, list_id)
     entry = schemas.HistoryEntry.model_validate
-    read = partial(members.history, uow, mailing_list, user_id)
+    read = partial(members.list_history, uow, mailing_list, user_id)
     return envelope(page(paging, read, lambda rows: [*map(entry, rows)]))
 
 
@@ -210,7 +210,7 @@ def read_member_consent(
     of the person takes all.
     """
     mailing_list = lists.owned(uow, caller, list_id)
-    member = members.get(uow, mailing_list, user_id)
+    member = members.get_member(uow, mailing_list, user_id)
     read = partial(evidence.list_evidence, uow, member)
 
     def show(rows: list[ConsentEvidence]) -> list[MemberConsent]:

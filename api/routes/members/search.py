@@ -75,14 +75,16 @@ async def list_members(
     Active ones, unless `status` or the filter names others. With a filter or a segment a page may
     have fewer items than `limit`, or none, and still lead on: `next_cursor` alone tells where the
     end is. A session gets 200 at a time at most; more than 100 pages an hour are an event of the
-    account, `members.read`.
+    account, `members.read_own_subscription`.
     """
     paging = limit_members_page(caller, paging)
     if filter is None and segment_id is None:
         wanted = MemberFilters(status or SubscriptionStatus.ACTIVE, email, premium)
 
         def listed() -> Response:
-            found = member_pages.page(state.resources.database, caller, list_id, wanted, paging)
+            found = member_pages.read_member_page(
+                state.resources.database, caller, list_id, wanted, paging
+            )
             count_members_page(state, caller)
             return _members_page(paging, found.page, found.total)
 

@@ -56,7 +56,7 @@ def check_order(order: BulkOrder) -> BulkOrder:
     """Return the order with its value as it is stored; raises ``bulk.value``."""
     if order.action in _TAG_ACTIONS:
         try:
-            return BulkOrder(order.action, tags.read(order.value or ""))
+            return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
         except ValueRefused as error:
             raise BULK_VALUE(rule=f"the name of a tag {error}") from None
     if order.action is BulkActionKind.SET_TYPE:
@@ -168,7 +168,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
         raise JobCancelled
     members = member_filter.read_begun(uow, lists.get(uow, bulk.list_id), bulk.filter)
     if bulk.action == BulkActionKind.TAG:
-        tags.get(uow, bulk.list_id, bulk.tag_id or 0)
+        tags.get_tag(uow, bulk.list_id, bulk.tag_id or 0)
     locks.lock_list(uow, bulk.list_id)
     statuses = members.statuses()
     batch = batches.next_batch(uow, bulk, statuses)

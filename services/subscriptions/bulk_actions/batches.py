@@ -385,7 +385,7 @@ def restore_batch(
     values["most"] = most or MAX_BATCH_MEMBERS
     if bulk.action == BulkActionKind.REMOVE:
         addresses = uow.session.scalars(text(REMOVED_ADDRESSES), values).all()
-        values["denied"] = sorted(deny_lists.denied_of(uow, bulk.user_id, addresses))
+        values["denied"] = sorted(deny_lists.find_denied(uow, bulk.user_id, addresses))
     restored, made_active, last = uow.session.execute(text(statement), values).one()
     return Counts(restored, made_active), last
 

@@ -82,7 +82,7 @@ class MemberFilter:
 
 def read(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberFilter:
     """The filter that is written as JSON. Raises ``filter.invalid``."""
-    own = fields.own(uow, mailing_list.user_id)
+    own = fields.read_own_fields(uow, mailing_list.user_id)
     node = grammar.parse(written, known_names(own.by_key.values()))
     named = [each.values for each in node.comparisons() if each.name == TAG]
     # A tag that the list does not have is on no member.
@@ -166,7 +166,7 @@ def keep(
         tag_ids = tags.tag_ids_of(uow, mailing_list.id, names, make=make_tags, hold=True)
     field_ids = {each.key: str(each.id) for each in living}
     kept: dict[str, Any] = _rewritten(
-        written, field_ids.__getitem__, lambda name: tag_ids.get(tags.read(name), name)
+        written, field_ids.__getitem__, lambda name: tag_ids.get(tags.normalise_tag(name), name)
     )
     return kept
 

@@ -177,7 +177,7 @@ def _text(value: object) -> str:
 
 def _tag(value: object) -> str:
     try:
-        return tags.read(_text(value))
+        return tags.normalise_tag(_text(value))
     except ValueRefused as error:
         raise WrongValue(str(error)) from None
 

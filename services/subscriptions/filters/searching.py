@@ -40,7 +40,7 @@ from services.paging import PageOfRows, PageRequest, newest_first
 from services.subscriptions.filters.conditions import Condition
 from services.subscriptions.filters.member_filter import MemberFilter
 from services.subscriptions.members import member_pages
-from storage.connections import unless
+from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
 # 10 to 20 ms of work.
@@ -86,7 +86,7 @@ def search(
     statuses = wanted.statuses(None if status is None else (status,))
     if not statuses:
         return FoundMembers(PageOfRows([], None), 0 if before is None else None)
-    with unless(psycopg2.errors.QueryCanceled, FILTER_TOO_SLOW()):
+    with raise_instead(psycopg2.errors.QueryCanceled, FILTER_TOO_SLOW()):
         return _Search(uow, list_id, wanted, statuses, asked.limit).page(before)
 
 

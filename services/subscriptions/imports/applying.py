@@ -50,8 +50,8 @@ from services.subscriptions.imports.verdicts import (
     VERDICTS,
 )
 from services.subscriptions.members import locks
-from storage.connections import constraint_of
 from storage.encryption import seal
+from storage.expected_errors import get_constraint
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -136,7 +136,7 @@ def commit_chunk(
                 ImportChunk(import_id=task.id, number=chunk.number, not_added=not_added)
             )
     except IntegrityError as error:
-        constraint = constraint_of(error)
+        constraint = get_constraint(error)
         if constraint in _PASSING_CONSTRAINTS:
             raise TransientError("another act on the list came between") from error
         log.exception("import.chunk_broke", number=chunk.number, constraint=constraint)
@@ -204,7 +204,7 @@ def _deny_rows(
     added = {
         chunk.rows[place].email: place for place, verdict in enumerate(verdicts) if verdict == ADDED
     }
-    denied = deny_lists.denied_of(uow, task.user_id, added) if added else set[str]()
+    denied = deny_lists.find_denied(uow, task.user_id, added) if added else set[str]()
     if places := [added[address] for address in denied]:
         _write(uow, judge_statements.PUT_DENIED, {"numbers": places})
     for place in places:
@@ -263,7 +263,7 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
         with uow.session.begin_nested():
             _write(uow, write_statements.ADD_PEOPLE)
     except IntegrityError as error:
-        if constraint_of(error) not in _PEOPLE_CONSTRAINTS:
+        if get_constraint(error) not in _PEOPLE_CONSTRAINTS:
             raise
         # Another transaction just inserted some of these people, and may have erased them again.
         added = _write(uow, write_statements.ADD_MISSING_PEOPLE)

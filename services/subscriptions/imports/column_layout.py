@@ -34,7 +34,7 @@ _SHARED_ROLES = (
 )
 _INDEXES = frozenset(map(str, range(10_000)))
 # Maps each role that only one column may have to the roles that exclude it. If the owner's mapping
-# uses a role that excludes another role, no column gets the excluded role because of its header.
+# uses an excluding role, no column gets the excluded role because of its header.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),
@@ -46,8 +46,7 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# Maps each role that any number of columns may have to the role that excludes it. If the owner's
-# mapping uses the second role, no column gets the first role because of its header.
+# Maps each role that any number of columns may have to the role that excludes it, in the same way.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps a role in the API to internal roles that the API reports as this role.

@@ -99,7 +99,7 @@ class ColumnPlan:
         A dry run doesn't create them.
         """
         columns = range(first, len(layout.header))
-        existing = fields.list_of(uow, task.user_id)
+        existing = fields.list_fields(uow, task.user_id)
         field_columns.match_fields(layout, columns, existing)
         if not task.create_fields:
             for index, (key, _) in layout.mapped_fields.items():
@@ -118,7 +118,9 @@ class ColumnPlan:
         if not task.dry_run:
             for index, field in new.items():
                 names = {"key": field.key, "label": field.label}
-                new[index] = fields.create(uow, task.user_id, type=FieldType(field.type), **names)
+                new[index] = fields.create_field(
+                    uow, task.user_id, type=FieldType(field.type), **names
+                )
         layout.fields.update(new)
         return new
 

@@ -95,7 +95,7 @@ _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {
 
 
 class StatusValues:
-    """Maps each status value in the file to the status that the owner assigned to the value.
+    """The statuses that the owner assigned to values in the file.
 
     Differences in case, accents and extra spaces are ignored when values are compared.
     """
@@ -141,7 +141,8 @@ def find_status(
 ) -> Answer:
     """Return the strictest status in a cell, which may hold a list of values.
 
-    ``product``: the product that exported the file, if it was recognised.
+    ``product``: the product that exported the file, if it was recognised. ``values``: the statuses
+    that the owner assigned.
     """
     product_statuses: Mapping[str, SuppressionStatus] = {}
     if column.subject is ConsentSubject.STATUS:

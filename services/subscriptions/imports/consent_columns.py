@@ -86,7 +86,7 @@ _MAX_PART_CHARACTERS = max(map(len, _PARTS))
 
 
 class Unclear(Enum):
-    """Marks a header that is about consent, but doesn't state what "yes" means."""
+    """The result for a header that is about consent, but doesn't state what "yes" means."""
 
     HEADER = "header"
 

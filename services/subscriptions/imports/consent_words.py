@@ -23,8 +23,8 @@ _NEGATIONS = normalise_words(_WORDS["cell_phrases"]["negations"])
 _SOFT = normalise_words(_WORDS["cell_phrases"]["soft"])
 _EXACT = normalise_words(_WORDS["cell_phrases"]["exact"])
 _GENERIC = normalise_words(_WORDS["cell_phrases"]["generic"])
-# The maximum length of an answer such as "no" after an opt-out word, in words. A longer text after
-# the opt-out word doesn't contradict the opt-out, even if the text contains "no".
+# The maximum number of words in an answer, such as "no" in "unsubscribed: no". If more words follow
+# an opt-out word, "no" in these words doesn't contradict the opt-out.
 _MAX_SHORT_ANSWER = 2
 _ZERO_DATE = re.compile(r"0{1,4}[-/.]0{1,2}[-/.]0{1,4}(?:[t ][0:.]+z?)?\Z")
 _NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?\Z", re.ASCII)
@@ -150,7 +150,7 @@ def is_number(text: str) -> bool:
 
 
 def _sign(text: str) -> Meaning | None:
-    """Return the meaning of a text without words, such as a number, or ``None`` for other texts."""
+    """Return the meaning of a number or a sign, or ``None`` for a text with words."""
     if not text or text in _SIGNS:
         return _SIGNS.get(text, Meaning.EMPTY)
     if _is_dash(text) or _ZERO_DATE.match(text):
@@ -194,7 +194,7 @@ def _phrase(text: str, words: list[str]) -> Meaning:
 
 
 def _longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
-    """Return the meaning of the longest known term that begins the text, and the other words."""
+    """Return the meaning of the longest known term at the start, and the words after the term."""
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])
         meaning = _MEANINGS.get(word)

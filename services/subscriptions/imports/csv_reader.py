@@ -49,7 +49,7 @@ class CsvRecords:
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # Lines that must be parsed again. The last group comes first.
+        # Lines that must be parsed again. The last list of lines is parsed first.
         self._unparsed: list[list[str]] = []
         # The lines that the csv module has read since the start of the current record.
         self._buffer: deque[_LineGroup] = deque()
@@ -66,7 +66,7 @@ class CsvRecords:
             yield from self._segment()
 
     def _segment(self) -> Iterator[Record | RejectedRecord]:
-        """Yield the records before the next stray quote, too long line, or end of the file."""
+        """Yield the records up to a stray quote, a line that is too long, or the end."""
         self._next = self._start
         self._has_ended = False
         self._buffer.clear()

@@ -18,7 +18,7 @@ MAX_TITLE_LINES = 10
 # No address is longer (RFC 5321), so longer cells need not be searched.
 MAX_ADDRESS_CHARACTERS = 254
 
-# The first line with which a file declares its delimiter, as Excel reads it.
+# The first line of a file may declare the delimiter for Excel.
 _DECLARATION = re.compile(r"\ufeff?\"?sep=(.)\"?(?:\r\n?|\n)", re.IGNORECASE)
 _ADDRESS = re.compile(r"'?[^\s@,;|<>\"]+@[^\s@,;|<>\"]+\.[^\s@,;|<>\"]+\Z")
 
@@ -54,7 +54,7 @@ def detect_csv_dialect(
     """
     declaration = _DECLARATION.match(text)
     usual_delimiter = "\t" if (filename or "").lower().endswith((".tsv", ".tab")) else ","
-    # The records by their lines, for each delimiter.
+    # For each delimiter, the first records by the lines where they begin.
     candidates = {
         delimiter: _parse_sample(text, delimiter, is_complete=is_complete)
         for delimiter in ([declaration[1]] if declaration else DELIMITERS)

@@ -47,7 +47,8 @@ _INSIDE_A_WORD = frozenset("’‘·´ʼ・ー々〇")
 # The Unicode categories of control characters, unassigned characters, private characters and
 # surrogates.
 _NO_CHARACTERS = frozenset({"Cc", "Cn", "Co", "Cs"})
-# In a wrong encoding, the share of plausible words is usually smaller than this.
+# If cells are decoded with a wrong encoding, the share of plausible words is usually below this
+# limit.
 _MIN_PLAUSIBLE_SHARE = 0.9
 # An encoding remains possible if its share of plausible words is at most this much below the best
 # share.
@@ -70,8 +71,8 @@ _MANY = 20
 _FACTOR_FOR_FEW = 3.0
 _FACTOR = 2.0
 _FACTOR_FOR_MANY = 1.2
-# An East Asian encoding can be chosen if at least the first share of its characters is frequent in
-# names. It remains possible if at least the second share is frequent.
+# An East Asian encoding can be chosen if at least the first share of the characters is frequent in
+# names. With at least the second share, the encoding remains possible.
 _MIN_NAME_SHARE = 0.34
 _RIVAL_NAME_SHARE = 0.25
 _EAST_ASIAN_FACTOR = 1.5

@@ -33,12 +33,12 @@ def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -
         return None
     if field.type == FieldType.DATE:
         moment = forms.parse_date(index, text)
-        return None if moment is None else fields.stored(field, moment.date().isoformat())
+        return None if moment is None else fields.normalise_value(field, moment.date().isoformat())
     if field.type == FieldType.NUMBER:
         text = forms.normalise_number(index, text)
     elif field.type == FieldType.BOOLEAN and (word := normalise_word(text)) in BOOLEANS:
         return BOOLEANS[word]
-    return fields.stored_of_text(field, text)
+    return fields.parse_value(field, text)
 
 
 def abbreviate_cell(cell: str) -> str:

@@ -1,4 +1,4 @@
-"""Opens an imported file in any supported format, and returns its rows.
+"""Opens an imported file of any supported format as a sequence of rows.
 
     file → container → encoding → blocks of lines → dialect → records → rows
 

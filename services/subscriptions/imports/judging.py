@@ -80,7 +80,7 @@ def _judge_batch(
             end = None if expiry is None else clock.iso(expiry)
             if clears_expiry:
                 end = CLEARED
-            opt_out = suppression.value if row.left else None
+            opt_out = suppression.value if row.is_opt_out else None
             # Positional arguments take half the time of keywords, for each row of a file.
             yield JudgedRow(line, result, name, tier, end, opt_out, None, None, cells, extras)
 

@@ -1,4 +1,4 @@
-"""Normalises headers and cells, so that they can be compared with lists of known words."""
+"""Normalises the words of a file, so that they can be compared with lists of known words."""
 
 import re
 import tomllib

@@ -18,7 +18,7 @@ _LINE_END = re.compile(r"\r\n?|\n")
 
 
 class SkippedLine(Enum):
-    """Takes the place of one line that is too long."""
+    """The placeholder for one line that is too long."""
 
     LINE = "line"
 
@@ -29,7 +29,7 @@ Block = str | SkippedLine
 
 
 def cut_blocks(texts: Iterable[str], limit: int = MAX_LINE_CHARACTERS) -> Iterator[Block]:
-    """Yield the text in blocks that end with a line end, except perhaps the last block.
+    """Yield the text in blocks of whole lines. Only the last line may lack a line end.
 
     ``SKIPPED`` takes the place of each line that is longer than ``limit``.
     """

@@ -85,12 +85,12 @@ class RowExtrasReader:
             problem: LeftOut | None = None
             for text in split_tags(cells[index]):
                 try:
-                    name = tags.read(text)
+                    name = tags.normalise_tag(text)
                 except ValueRefused as error:
                     problem = problem or self._leave_out(index, f"each {error}", text)
                     continue
-                if tags.folded(name) in names or len(names) < MAX_TAGS_OF_MEMBER:
-                    names.setdefault(tags.folded(name), name)
+                if tags.fold_tag(name) in names or len(names) < MAX_TAGS_OF_MEMBER:
+                    names.setdefault(tags.fold_tag(name), name)
                 else:
                     rule = f"a member has at most {MAX_TAGS_OF_MEMBER} tags"
                     problem = problem or self._leave_out(index, rule)

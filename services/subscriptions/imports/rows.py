@@ -124,8 +124,7 @@ class MemberRow(NamedTuple):
     clears_expiry: bool = False
 
     @property
-    def left(self) -> bool:
-        """Return whether the row is an opt-out."""
+    def is_opt_out(self) -> bool:
         return self.suppression in OPT_OUTS
 
 

@@ -237,7 +237,9 @@ def _preview(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[dict[s
                 "name": row.name or None,
                 "type": row.tier or Tier.FREE.value,
                 "paid_expiry": None if row.paid_expiry is None else clock.iso(row.paid_expiry),
-                "status": row.suppression.value if row.left else SubscriptionStatus.ACTIVE.value,
+                "status": row.suppression.value
+                if row.is_opt_out
+                else SubscriptionStatus.ACTIVE.value,
                 "joined_at": extras.joined_at,
                 "tags": extras.tags,
                 "fields": {keys[id_]: each for id_, each in extras.fields.items() if id_ in keys},

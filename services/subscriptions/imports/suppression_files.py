@@ -36,13 +36,14 @@ _DEFAULT_STATUSES = {
     ImportKind.COMPLAINTS: SuppressionStatus.COMPLAINED,
 }
 _WORDS = load_words("suppression_files.toml")
-# The words of the headers of columns with reasons: at least one subject, and otherwise only words
-# of ``_HEADER_WORDS``.
+# A column contains reasons if all words of its header are in ``_HEADER_WORDS``, and at least one of
+# them is in ``_SUBJECTS``.
 _SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
 _HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
 # The headers of columns with the responses of mail servers.
 _RESPONSES = normalise_words(_WORDS["headers"]["answers"])
-# For columns that contain numbers for reasons: the status of each number, by the header.
+# Some columns contain numbers as reasons. Maps the header of such a column to the status of each
+# number.
 _NUMBERS = {
     header: {
         str(number): SuppressionStatus(status)
@@ -60,7 +61,7 @@ _MEANINGS = {
 # The statuses in the order of the TOML file. If several reasons apply, the first one is used.
 _RANKED_STATUSES = [SuppressionStatus(status) for status in _WORDS["words"]]
 _MAY_PASS = SuppressionStatus.MAY_PASS
-# Words that count only if no other word follows them.
+# Words that are recognised only if no other word follows them.
 _EXACT = normalise_words(_WORDS["exact"]["words"])
 # SMTP status codes such as 550 and 5.1.1. "smtp;" may precede the code, and text may follow it.
 _CODE = re.compile(
@@ -78,7 +79,7 @@ _KIND_UNKNOWN = RowProblem(
 
 
 class SuppressionReader:
-    """Adds to each row of a file the reason why the person gets no mail.
+    """A reader that adds to each row of a file the reason why the person gets no mail.
 
     Args:
         sample: some records of the file.

@@ -85,7 +85,7 @@ _ELIDED = frozenset(
 _ENDINGS = frozenset({"s", "t", "ll", "re", "ve"})
 _MIN_OWNER_CHARACTERS = 3
 _MIN_ELIDED_CHARACTERS = 4
-# Prefixes of names. The next letter of the name is a capital letter, as in McÉvoy.
+# Prefixes before a capital letter in a name, as in McÉvoy.
 _PREFIX = re.compile(r"(?:Ma?c|D[eiua]|L[aeo]|Van|Von|Fitz|Saint|O)\Z")
 # Letters that may be lower case in a name in capitals: ß, and letters that Caps Lock doesn't affect
 # on a French keyboard.

@@ -69,20 +69,20 @@ class Actor:
     reason: str | None = None
 
 
-def find(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
+def find_record(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription | None:
     pair = Subscription.list_id == list_id, Subscription.user_id == user_id
     query = select(Subscription).where(*pair).execution_options(populate_existing=True)
     return uow.session.scalar(query)
 
 
-def find_named(uow: UnitOfWork, list_id: int, named: int | str) -> Subscription | None:
+def find_named_record(uow: UnitOfWork, list_id: int, named: int | str) -> Subscription | None:
     """The list's record of a user id or of a normalised address, in any status.
 
     By an address, that of the person who has it comes first. People who changed theirs since are
     found by an active record alone.
     """
     if isinstance(named, int):
-        return find(uow, list_id, named)
+        return find_record(uow, list_id, named)
     query = select(Subscription).where(Subscription.list_id == list_id, Subscription.email == named)
     query = query.execution_options(populate_existing=True)
     person = select(User.id).where(User.email == named).scalar_subquery()
@@ -92,15 +92,17 @@ def find_named(uow: UnitOfWork, list_id: int, named: int | str) -> Subscription 
     return found or uow.session.scalar(query.where(Subscription.user_id == person))
 
 
-def add(uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor) -> Subscription:
+def add_record(
+    uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor
+) -> Subscription:
     """Store a new record of a person on a list, and note it."""
     uow.session.add(subscription)
     uow.session.flush()
-    note(uow, subscription, action, actor)
+    record_event(uow, subscription, action, actor)
     return subscription
 
 
-def change(
+def change_record(
     uow: UnitOfWork, subscription: Subscription, action: str, actor: Actor, **values: Any
 ) -> bool:
     """Set the columns that differ, and note the change. False when none differs.
@@ -128,11 +130,11 @@ def change(
     changed = uow.session.scalar(statement)
     if changed is None:
         raise SUBSCRIPTION_CHANGED()
-    note(uow, changed, action, actor, names, status=status, email_enabled=email_enabled)
+    record_event(uow, changed, action, actor, names, status=status, email_enabled=email_enabled)
     return True
 
 
-def affirm(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
+def affirm_record(uow: UnitOfWork, subscription: Subscription, actor: Actor) -> None:
     """The person themselves asks for what an import brought them: its undo leaves that alone.
 
     The record stays as it is, and so nothing is noted but their consent.
@@ -167,10 +169,10 @@ def switch_mail(
 ) -> bool:
     """Switch the list's mail on or off, and note it. False when it was so already."""
     action = "email_enabled" if enabled else "email_disabled"
-    return change(uow, subscription, action, actor, email_enabled=enabled)
+    return change_record(uow, subscription, action, actor, email_enabled=enabled)
 
 
-def note(
+def record_event(
     uow: UnitOfWork,
     subscription: Subscription,
     action: str,

@@ -37,7 +37,7 @@ from core.errors import TransientError
 from core.errors.mailing import LIST_BUSY
 from models import MailingList, Subscription, SubscriptionStatus, User
 from services.subscriptions.members import changes, opt_outs
-from storage.connections import unless
+from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
 # List ids are positive and below 2**53; the hashes of pairs take the negative numbers.
@@ -117,7 +117,7 @@ def waiting_briefly(uow: UnitOfWork) -> Iterator[None]:
     # Pending writes wait for the block.
     with uow.session.no_autoflush:
         uow.session.execute(_WAIT_BRIEFLY)
-    with unless(psycopg2.errors.LockNotAvailable, LIST_BUSY()):
+    with raise_instead(psycopg2.errors.LockNotAvailable, LIST_BUSY()):
         yield
 
 
@@ -143,7 +143,7 @@ def share_lists(uow: UnitOfWork, *list_ids: int) -> None:
 
 def _unless_busy() -> AbstractContextManager[None]:
     """Let a job that gets no lock in time be tried again."""
-    return unless(psycopg2.errors.LockNotAvailable, TransientError("A list is busy."))
+    return raise_instead(psycopg2.errors.LockNotAvailable, TransientError("A list is busy."))
 
 
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
@@ -178,9 +178,9 @@ def lock_subscription(
     """
     if not lock_pair(uow, person.id, mailing_list.id):
         return None
-    record = changes.find(uow, mailing_list.id, person.id)
+    record = changes.find_record(uow, mailing_list.id, person.id)
     if record is not None:
-        opt_outs.settle(uow, record)
+        opt_outs.settle_opt_outs(uow, record)
     return LockedSubscription(mailing_list, person, record)
 
 

@@ -73,7 +73,7 @@ def _decide(resources: Resources, record_id: int, due_at: datetime) -> bool:
                     next_at = later if later < record.confirmation_asked_at + lifetime else None
             _set_next(uow, record, due_at, next_at)
             if is_ordered:
-                order(uow, MAIL_REMINDER, record)
+                enqueue_mail(uow, MAIL_REMINDER, record)
             return is_ordered
     except DomainError:
         # Another transaction changed the record, or holds it: the next run decides.
@@ -92,7 +92,7 @@ def is_wanted(uow: UnitOfWork, resources: Resources, record: Subscription) -> bo
         _request_of(uow, record) is None
         or opt_outs.kinds_of(uow, mailing_list.id, person)
         or lists.is_reported(uow, mailing_list, person)
-        or deny_lists.denied_of(uow, owner_id, [person.email])
+        or deny_lists.find_denied(uow, owner_id, [person.email])
     )
 
 
@@ -125,7 +125,7 @@ def _set_next(
             raise SUBSCRIPTION_CHANGED()
 
 
-def order(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
+def enqueue_mail(uow: UnitOfWork, kind: JobKind, record: Subscription) -> None:
     """Have a mail of this kind sent to the subscriber, by a job that no user may see."""
     enqueue_job(
         uow,
@@ -245,7 +245,7 @@ MAIL_WELCOME = mail_kind("subscription.mail_welcome", send_welcome)
 
 def _trace_id(resources: Resources, lease: Lease, record: Subscription) -> str:
     trace = Trace(record.list_id, record.user_id, delivery=lease.job_id)
-    return traces.make(resources.keyring, trace)
+    return traces.make_trace_id(resources.keyring, trace)
 
 
 def _member(

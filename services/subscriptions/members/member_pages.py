@@ -83,7 +83,7 @@ class MemberPage:
     page: PageOfRows[_Row]
 
 
-def page(
+def read_member_page(
     database: Database, caller: Caller, list_id: int, filters: MemberFilters, wanted: PageRequest
 ) -> MemberPage:
     """Return one page of the caller's own list, newest first, in three or four round trips.
@@ -130,7 +130,9 @@ def _size_of(row: _Row) -> int:
 def of_ids(
     uow: UnitOfWork, list_id: int, own: OwnFields, subscription_ids: Sequence[int]
 ) -> PageOfRows[_Row]:
-    """These subscriptions of the list as ``page`` has them; their ids fall.
+    """Return these subscriptions of the list, in the form of ``read_member_page``.
+
+    The ids have to be in falling order.
 
     Args:
         own: the fields of the list's owner.

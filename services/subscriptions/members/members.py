@@ -38,18 +38,20 @@ from storage.unit_of_work import UnitOfWork
 BY_OWNER = "owner"
 
 
-def get(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> Subscription:
+def get_member(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> Subscription:
     """The member of a user id, or of a normalised address; raises ``member.not_found``."""
-    found = changes.find_named(uow, mailing_list.id, named)
+    found = changes.find_named_record(uow, mailing_list.id, named)
     if found is None:
         raise errors.MEMBER_NOT_FOUND()
     return found
 
 
-def remove(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
+def remove_member(uow: UnitOfWork, mailing_list: MailingList, user_id: int, actor: Actor) -> int:
     """Take the member off the list: 1, or 0 when they were off already. Opt-outs stay."""
     member = _hold(uow, mailing_list, user_id)
-    return int(changes.change(uow, member, "removed", actor, status=SubscriptionStatus.REMOVED))
+    return int(
+        changes.change_record(uow, member, "removed", actor, status=SubscriptionStatus.REMOVED)
+    )
 
 
 def set_email(
@@ -82,25 +84,28 @@ class MemberEdit:
         return {**self.columns, **given}
 
 
-def update(
+def update_member(
     uow: UnitOfWork, mailing_list: MailingList, named: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
     """Set the list's own name for the member, the tier and its expiry, fields and tags.
 
     Raises ``member.not_found`` and what ``member_attributes.columns`` raises.
     """
-    member = _hold(uow, mailing_list, get(uow, mailing_list, named).user_id)
-    changes.change(uow, member, "edited", actor, **edit.all_columns(uow, mailing_list, member))
+    member = _hold(uow, mailing_list, get_member(uow, mailing_list, named).user_id)
+    changes.change_record(
+        uow, member, "edited", actor, **edit.all_columns(uow, mailing_list, member)
+    )
     return member
 
 
-def upsert(
+def upsert_member(
     uow: UnitOfWork, mailing_list: MailingList, named: int | str, edit: MemberEdit, actor: Actor
 ) -> Subscription:
-    """Change the member of this address, or make them one: an owner's act, without a confirmation.
+    """Change the member who has this address, or add the person without a confirmation.
 
-    A pending member stays pending. Raises ``subscription.opted_out``, for a person who is no member
-    ``member.denied``, ``plan.required`` and ``quota.exceeded``, and what ``update`` raises.
+    A pending member stays pending. Raises ``subscription.opted_out``, and the errors of
+    ``update_member``. For a new member, it also raises ``member.denied``, ``plan.required`` and
+    ``quota.exceeded``.
     """
     locked = _lock_named(uow, mailing_list, named)
     record = locked.record
@@ -110,7 +115,7 @@ def upsert(
         raise errors.SUBSCRIPTION_OPTED_OUT()
     columns = edit.all_columns(uow, mailing_list, record)
     if record is not None and record.status != SubscriptionStatus.REMOVED:
-        changes.change(uow, record, "edited", actor, **columns)
+        changes.change_record(uow, record, "edited", actor, **columns)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     if accounts.get(uow, mailing_list.user_id).plan != Plan.PAID:
@@ -123,17 +128,17 @@ def upsert(
     has_mail = OptOutKind.EMAIL not in refused and (record is None or record.email_enabled)
     columns |= {"status": SubscriptionStatus.ACTIVE, "email_enabled": has_mail}
     if record is not None:
-        changes.change(uow, record, "added", actor, **columns)
+        changes.change_record(uow, record, "added", actor, **columns)
         return record
     of_person = {"user_id": locked.person.id, "email": locked.person.email, "source": BY_OWNER}
     made = Subscription(list_id=mailing_list.id, **of_person, **columns)
-    return changes.add(uow, made, "added", actor)
+    return changes.add_record(uow, made, "added", actor)
 
 
 def _lock_named(uow: UnitOfWork, mailing_list: MailingList, named: int | str) -> LockedSubscription:
     locks.lock_list_shared(uow, mailing_list.id)
     while True:
-        record = changes.find_named(uow, mailing_list.id, named)
+        record = changes.find_named_record(uow, mailing_list.id, named)
         person = None if record is None else accounts.get(uow, record.user_id)
         # A record whose person was erased just now may still have the address, which is free.
         if person is None or person.erased_at is not None:
@@ -151,7 +156,7 @@ def _hold(uow: UnitOfWork, mailing_list: MailingList, user_id: int) -> Subscript
     """The member, under the pair's lock; raises ``member.not_found``, also for an erased person."""
     if not locks.lock_pair(uow, user_id, mailing_list.id):
         raise errors.MEMBER_NOT_FOUND()
-    return get(uow, mailing_list, user_id)
+    return get_member(uow, mailing_list, user_id)
 
 
 def subscriptions_to_owner(
@@ -161,12 +166,12 @@ def subscriptions_to_owner(
 
     Raises ``member.not_found``, ``cursor.invalid``.
     """
-    get(uow, mailing_list, user_id)
+    get_member(uow, mailing_list, user_id)
     of_owner = MailingList.user_id == mailing_list.user_id
     return find_with_lists(uow, wanted, Subscription.user_id == user_id, of_owner)
 
 
-def history(
+def list_history(
     uow: UnitOfWork, mailing_list: MailingList, user_id: int, wanted: PageRequest
 ) -> PageOfRows[SubscriptionEvent]:
     """The events of the member's subscription, newest first. Raises ``cursor.invalid``.
@@ -174,7 +179,7 @@ def history(
     For a member who came by an import the last event is that import. Imports store no event for
     each new member, so this one is made up here and has no id.
     """
-    member = get(uow, mailing_list, user_id)
+    member = get_member(uow, mailing_list, user_id)
     own = (SubscriptionEvent.list_id == mailing_list.id, SubscriptionEvent.user_id == user_id)
     query = paging.by_id(select(SubscriptionEvent).where(*own), SubscriptionEvent.id, wanted)
     events = list(uow.session.scalars(query))
@@ -207,7 +212,7 @@ def history(
 _COPIED = ("user_id", "name", "email", "confirmation_asked_at", "submitted", "language")
 
 
-def transfer(
+def transfer_member(
     uow: UnitOfWork,
     source: MailingList,
     target: MailingList,
@@ -226,21 +231,21 @@ def transfer(
         raise errors.TRANSFER_SAME_LIST()
     if not locks.lock_pair(uow, user_id, source.id, target.id):
         raise errors.MEMBER_NOT_FOUND()
-    leaving = get(uow, source, user_id)
+    leaving = get_member(uow, source, user_id)
     if leaving.status == SubscriptionStatus.REMOVED:
         return 0
     person = accounts.get(uow, user_id)
-    there = changes.find(uow, target.id, person.id)
+    there = changes.find_record(uow, target.id, person.id)
     if there is None or there.status != SubscriptionStatus.ACTIVE:
         addresses = locks.addresses_of(person, leaving) | locks.addresses_of(person, there)
         deny_lists.require_allowed(uow, target.user_id, addresses)
     for kind in sorted(opt_outs.kinds_of(uow, source.id, person)):
-        opt_outs.record(uow, target.id, person, kind=kind, source="transfer")
-    merged = merge(leaving, there, opt_outs.kinds_of(uow, target.id, person))
+        opt_outs.record_opt_out(uow, target.id, person, kind=kind, source="transfer")
+    merged = merge_records(leaving, there, opt_outs.kinds_of(uow, target.id, person))
     merged |= member_attributes.merged(uow, leaving, there, target.id)
     there = _arrive(uow, leaving, there, actor, {"list_id": target.id, **merged})
     removed = SubscriptionStatus.REMOVED
-    changes.change(uow, leaving, changes.TRANSFERRED_AWAY, actor, status=removed)
+    changes.change_record(uow, leaving, changes.TRANSFERRED_AWAY, actor, status=removed)
     both = {"from_list_id": leaving.list_id, "to_list_id": there.list_id}
     event = FeedEventType.SUBSCRIPTION_TRANSFERRED
     # Both records have an event, so that a follower of one list alone learns of it.
@@ -260,16 +265,16 @@ def _arrive(
     if there is None:
         copied = {name: getattr(leaving, name) for name in _COPIED}
         there = Subscription(source="transfer", **copied, **merged)
-        changes.add(uow, there, changes.TRANSFERRED_IN, actor)
+        changes.add_record(uow, there, changes.TRANSFERRED_IN, actor)
     else:
-        changes.change(uow, there, changes.TRANSFERRED_IN, actor, **merged)
+        changes.change_record(uow, there, changes.TRANSFERRED_IN, actor, **merged)
     copy_history(uow, leaving, there)
     if leaving.status == SubscriptionStatus.PENDING:
         sign_up.move_confirmation(uow, leaving, there, actor)
     return there
 
 
-def merge(
+def merge_records(
     leaving: Subscription, there: Subscription | None, opted_out: set[OptOutKind]
 ) -> dict[str, Any]:
     """The values of both records in one: the better status and tier, and mail only if both have it.
@@ -320,11 +325,13 @@ class OwnSubscription:
     email: str | None
 
 
-def read(uow: UnitOfWork, mailing_list: MailingList, person: User | None) -> OwnSubscription:
+def read_own_subscription(
+    uow: UnitOfWork, mailing_list: MailingList, person: User | None
+) -> OwnSubscription:
     """The person's state on the list; ``None`` stands for a person who was purged."""
     if person is None:
         return OwnSubscription(OwnSubscriptionState.ABSENT, None)
-    record = changes.find(uow, mailing_list.id, person.id)
+    record = changes.find_record(uow, mailing_list.id, person.id)
     refused = opt_outs.kinds_of(uow, mailing_list.id, person)
     if record is not None:
         _show_settled(uow, record)
@@ -352,7 +359,7 @@ def without_what_identifies(subscription: OwnSubscription) -> OwnSubscription:
 
 def get_own(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
     """The person's record on a list, in any status; raises ``subscription.not_found``."""
-    found = changes.find(uow, list_id, user_id)
+    found = changes.find_record(uow, list_id, user_id)
     if found is None:
         raise errors.SUBSCRIPTION_NOT_FOUND()
     _show_settled(uow, found)
@@ -361,7 +368,7 @@ def get_own(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
 
 def _show_settled(uow: UnitOfWork, record: Subscription) -> None:
     """Show the person what they decided, though the record itself is not settled yet."""
-    values = opt_outs.unsettled(uow, record)
+    values = opt_outs.list_unsettled(uow, record)
     # Nothing may write this back.
     uow.session.expunge(record)
     for name, value in values.items():

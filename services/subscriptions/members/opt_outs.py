@@ -50,7 +50,9 @@ def kinds_of(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
     return {OptOutKind(kind) for kind in uow.session.scalars(query)}
 
 
-def record(uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str) -> None:
+def record_opt_out(
+    uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
+) -> None:
     """Store the person's opt-out; nothing changes if it is stored already."""
     digest = _digest(uow.settings.keyring, person.email)
     _make_way(uow, list_id, person.id, address_digests(uow.settings.keyring, person.email))
@@ -76,13 +78,15 @@ def record(uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, sou
 def record_again(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> int | None:
-    """``record``, and say that the person refused just now, whatever they refused before.
+    """Store the person's opt-out with the current time, even if it is stored already.
 
-    Returns the opt-out's id.
+    Returns the id of the opt-out.
     """
-    record(uow, list_id, person, kind=kind, source=source)
-    theirs = OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id
-    again = update(OptOut).where(*theirs).values(created_at=func.clock_timestamp(), source=source)
+    record_opt_out(uow, list_id, person, kind=kind, source=source)
+    is_opt_out = and_(OptOut.list_id == list_id, OptOut.kind == kind, OptOut.user_id == person.id)
+    again = (
+        update(OptOut).where(is_opt_out).values(created_at=func.clock_timestamp(), source=source)
+    )
     return uow.session.scalar(again.returning(OptOut.id))
 
 
@@ -108,9 +112,9 @@ def record_past(
     stored = statement.on_conflict_do_nothing().returning(OptOut.id)
     if uow.session.scalar(stored) is None:
         return False
-    found = None if person is None else changes.find(uow, list_id, person.id)
+    found = None if person is None else changes.find_record(uow, list_id, person.id)
     if found is not None:
-        settle(uow, found, Actor(ActorKind.OPERATOR, Via.COMMAND))
+        settle_opt_outs(uow, found, Actor(ActorKind.OPERATOR, Via.COMMAND))
     return True
 
 
@@ -136,7 +140,7 @@ HAS_LEFT = or_(
 HAS_NO_MAIL = and_(Subscription.email_enabled, _of_record(OptOutKind.EMAIL))
 
 
-def unsettled(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
+def list_unsettled(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
     """The values that the record should have by its person's opt-outs, and has not yet."""
     query = select(HAS_LEFT, HAS_NO_MAIL).where(Subscription.id == record.id)
     has_left, has_no_mail = uow.session.execute(query).one()
@@ -144,16 +148,16 @@ def unsettled(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
     return status | ({"email_enabled": False} if has_no_mail else {})
 
 
-def settle(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
+def settle_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
     """Bring the record up to its person's opt-outs; call it under the pair's lock."""
-    values = unsettled(uow, record)
+    values = list_unsettled(uow, record)
     if values:
         actor = actor or Actor(ActorKind.USER, Via.TRACE, record.user_id)
         action = "unsubscribed" if "status" in values else "email_disabled"
-        changes.change(uow, record, action, actor, **values)
+        changes.change_record(uow, record, action, actor, **values)
 
 
-def lift(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKind) -> None:
+def lift_opt_outs(uow: UnitOfWork, list_id: int, person: User, *kinds: OptOutKind) -> None:
     """Delete the person's opt-outs. Call it only for an act of that person.
 
     An opt-out of somebody else who had the address before stays.

@@ -47,7 +47,7 @@ def new_delivery(uow: UnitOfWork) -> int:
     return int(uow.session.execute(_NEXT_DELIVERY).scalar_one())
 
 
-def revoke(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
+def revoke_traces(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
     """Revoke all mailed trace ids. After that, people can use them only to leave the list.
 
     Raises ``auth.login_again``.
@@ -61,7 +61,7 @@ def is_revoked(mailing_list: MailingList, delivery: int) -> bool:
     return last is not None and delivery <= last
 
 
-def make(keyring: Keyring, trace: Trace) -> str:
+def make_trace_id(keyring: Keyring, trace: Trace) -> str:
     return trace_id_factory(keyring, trace.list_id, trace.delivery)(trace.user_id)
 
 
@@ -79,8 +79,11 @@ def trace_id_factory(keyring: Keyring, list_id: int, delivery: int) -> Callable[
     return make_for
 
 
-def read(keyring: Keyring, token: str) -> Trace:
-    """Raises ``trace.invalid`` unless ``make`` made the token with a key still in the ring."""
+def read_trace_id(keyring: Keyring, token: str) -> Trace:
+    """Return the contents of a trace id; raises ``trace.invalid``.
+
+    A trace id is invalid once its key was removed from the keyring.
+    """
     signed, _, signature = token.partition(".")
     if len(token) > MAX_TRACE_ID_CHARACTERS or len(signed) != len(_VERSION) + _PAYLOAD_CHARACTERS:
         raise TRACE_INVALID()

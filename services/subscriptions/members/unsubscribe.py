@@ -46,7 +46,7 @@ def opt_out(
     try:
         with resources.unit_of_work() as uow:
             if kind is OptOutKind.LIST:
-                leave(uow, mailing_list, person, actor, wait=False)
+                unsubscribe_member(uow, mailing_list, person, actor, wait=False)
             else:
                 set_email(uow, mailing_list, person, actor, enabled=False, wait=False)
     except DomainError as error:
@@ -71,7 +71,7 @@ def follow_all(uow: UnitOfWork, user_id: int) -> None:
         enqueue_job(uow, FOLLOW_OPT_OUT, user_id=None, subject_id=found)
 
 
-def follow(resources: Resources, lease: Lease) -> None:
+def follow_opt_outs(resources: Resources, lease: Lease) -> None:
     """Settle the record of an opt-out, unless its person has taken it back or was erased."""
     with resources.unit_of_work() as uow:
         found = uow.session.get(OptOut, lease.subject_id)
@@ -83,9 +83,9 @@ def follow(resources: Resources, lease: Lease) -> None:
                 locks.lock_pair(uow, found.user_id, found.list_id)
             except DomainError as error:
                 raise TransientError(error.code) from error
-            record = changes.find(uow, found.list_id, found.user_id)
+            record = changes.find_record(uow, found.list_id, found.user_id)
             if record is not None:
-                opt_outs.settle(uow, record, actor)
+                opt_outs.settle_opt_outs(uow, record, actor)
         complete_job(uow, lease, {})
 
 
@@ -96,14 +96,14 @@ FOLLOW_OPT_OUT = register_kind(
         Queue.MAINTENANCE,  # not behind the bulk work that holds the list
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        run=follow,
+        run=follow_opt_outs,
         # No outage is longer: a person's no is not given up.
         patience=timedelta(days=365),
     )
 )
 
 
-def leave(
+def unsubscribe_member(
     uow: UnitOfWork,
     mailing_list: MailingList,
     person: User,
@@ -114,10 +114,12 @@ def leave(
     """Unsubscribe the person; only they themselves can bring them back. Raises ``list.busy``."""
     if not locks.lock_pair(uow, person.id, mailing_list.id, wait_for_lists=wait):
         return
-    opt_outs.record(uow, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
-    record = changes.find(uow, mailing_list.id, person.id)
+    opt_outs.record_opt_out(uow, mailing_list.id, person, kind=OptOutKind.LIST, source=actor.via)
+    record = changes.find_record(uow, mailing_list.id, person.id)
     if record is not None and record.status in _CAN_LEAVE:
-        changes.change(uow, record, "unsubscribed", actor, status=SubscriptionStatus.UNSUBSCRIBED)
+        changes.change_record(
+            uow, record, "unsubscribed", actor, status=SubscriptionStatus.UNSUBSCRIBED
+        )
 
 
 def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: Actor) -> None:
@@ -127,8 +129,8 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
     """
     if not locks.lock_pair(uow, person.id, mailing_list.id):
         return
-    opt_outs.lift(uow, mailing_list.id, person, OptOutKind.LIST)
-    record = changes.find(uow, mailing_list.id, person.id)
+    opt_outs.lift_opt_outs(uow, mailing_list.id, person, OptOutKind.LIST)
+    record = changes.find_record(uow, mailing_list.id, person.id)
     if record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED:
         addresses = locks.addresses_of(person, record)
         deny_lists.require_allowed(uow, mailing_list.user_id, addresses)
@@ -139,7 +141,7 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
         was_pending = uow.session.scalar(leaving.limit(1)) == SubscriptionStatus.PENDING
         # A person who left another list and was transferred here has no earlier status on this one.
         before = SubscriptionStatus.PENDING if was_pending else SubscriptionStatus.ACTIVE
-        changes.change(uow, record, "unsubscribing_undone", actor, status=before)
+        changes.change_record(uow, record, "unsubscribing_undone", actor, status=before)
 
 
 def set_email(
@@ -159,9 +161,9 @@ def set_email(
         return
     kind = OptOutKind.EMAIL
     if enabled:
-        opt_outs.lift(uow, mailing_list.id, person, kind)
+        opt_outs.lift_opt_outs(uow, mailing_list.id, person, kind)
     else:
-        opt_outs.record(uow, mailing_list.id, person, kind=kind, source=actor.via)
-    record = changes.find(uow, mailing_list.id, person.id)
+        opt_outs.record_opt_out(uow, mailing_list.id, person, kind=kind, source=actor.via)
+    record = changes.find_record(uow, mailing_list.id, person.id)
     if record is not None:
         changes.switch_mail(uow, record, actor, enabled=enabled)

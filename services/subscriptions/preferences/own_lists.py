@@ -45,13 +45,16 @@ def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
         .limit(MAX_SHOWN_LISTS)
     )
     mailing_lists = uow.session.scalars(query).all()
-    return [OwnList(each, members.read(uow, each, visit.person)) for each in mailing_lists]
+    return [
+        OwnList(each, members.read_own_subscription(uow, each, visit.person))
+        for each in mailing_lists
+    ]
 
 
 def find_list(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:
     """Return one of the person's lists, with their record; raises ``list.not_found``."""
     mailing_list = uow.session.get(MailingList, list_id)
-    record = changes.find(uow, list_id, visit.person.id)
+    record = changes.find_record(uow, list_id, visit.person.id)
     is_own = mailing_list is not None and mailing_list.user_id == visit.owner_id
     if mailing_list is None or record is None or not is_own:
         raise LIST_NOT_FOUND()
@@ -82,6 +85,6 @@ def change_answers(
             "body.name", FIELD_VALUE.code, f"has at most {MAX_NAME_CHARACTERS} characters"
         )
         raise FIELD_VALUE(rules=f"body.name: {problem.message}", problems=(problem,))
-    public = fields.own(uow, mailing_list.user_id).public()
-    after = fields.merged(record.fields, public.read(values, is_text=True))
-    changes.change(uow, record, "edited", actor, name=name.strip() or None, fields=after)
+    public = fields.read_own_fields(uow, mailing_list.user_id).public()
+    after = fields.merge_values(record.fields, public.read(values, is_text=True))
+    changes.change_record(uow, record, "edited", actor, name=name.strip() or None, fields=after)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from api.app import run_in_background
-from api.waiting import streams
+from api.waiting import slow_downloads
 from api.waiting import waiters as waiting
 from api.waiting.disconnects import CallerDisconnected, run_while_connected
-from api.waiting.streams import SlowDownloads
+from api.waiting.slow_downloads import SlowDownloads
 from api.waiting.waiters import Waiters
 from core.errors import DomainError
 
@@ -155,8 +155,8 @@ ANNA, BERT = "192.0.2.1", "192.0.2.2"
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> SlowDownloads:
     """Where each reader counts as slow after its first piece."""
-    monkeypatch.setattr(streams, "MAX_SLOW_DOWNLOADS_OF_A_CALLER", 2)
-    monkeypatch.setattr(streams, "MAX_QUICK_SECONDS", 0.0)
+    monkeypatch.setattr(slow_downloads, "MAX_SLOW_DOWNLOADS_OF_A_CALLER", 2)
+    monkeypatch.setattr(slow_downloads, "MAX_QUICK_SECONDS", 0.0)
     return SlowDownloads()
 
 
@@ -167,19 +167,19 @@ async def pieces() -> AsyncIterator[bytes]:
 
 
 async def test_a_caller_reads_few_files_slowly_at_a_time(slow: SlowDownloads) -> None:
-    held = [slow.watched(ANNA, pieces()) for _ in range(2)]
+    held = [slow.limit(ANNA, pieces()) for _ in range(2)]
     for each in held:
         await anext(each)
     with pytest.raises(CallerDisconnected):
-        await anext(slow.watched(ANNA, pieces()))
-    await anext(slow.watched(BERT, pieces()))
+        await anext(slow.limit(ANNA, pieces()))
+    await anext(slow.limit(BERT, pieces()))
     await held[0].aclose()
-    assert [each async for each in slow.watched(ANNA, pieces())] == [b"piece"] * 3
+    assert [each async for each in slow.limit(ANNA, pieces())] == [b"piece"] * 3
 
 
 async def test_quick_readers_are_not_counted(
     slow: SlowDownloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "MAX_QUICK_SECONDS", 60.0)
-    held = [slow.watched(ANNA, pieces()) for _ in range(20)]
+    monkeypatch.setattr(slow_downloads, "MAX_QUICK_SECONDS", 60.0)
+    held = [slow.limit(ANNA, pieces()) for _ in range(20)]
     assert [await anext(each) for each in held] == [b"piece"] * 20

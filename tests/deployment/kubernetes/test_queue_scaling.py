@@ -13,7 +13,7 @@ from storage.task_messages import queue_name
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
 from tests.stack import Stack
-from workers.serving import serving
+from workers.serving import plan_serving
 
 PASSWORD = "word-of-the-scaler"
 # What a queue has: due and in line, sent, running; not due yet; ended.
@@ -78,7 +78,7 @@ def test_a_process_is_not_added_before_the_others_have_all_that_they_do_at_once(
     metadata = (triggers("redis") | triggers("postgresql"))[queue]["metadata"]
     target = metadata.get("targetQueryValue") or metadata["listLength"]
     [process] = [each for each in pods.processes() if queue in each.queues]
-    at_once = serving(process.queues).limits[queue]
+    at_once = plan_serving(process.queues).limits[queue]
     if queue == Queue.MEDIA:
         at_once = int(process.container["resources"]["limits"]["cpu"])
     assert int(target) >= at_once

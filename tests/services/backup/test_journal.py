@@ -27,7 +27,10 @@ PENDING = "SELECT kind, user_id, list_id FROM departures ORDER BY id"
 
 
 def leave(
-    stack: Stack, list_id: int, user_id: int, act: Callable[..., object] = unsubscribe.leave
+    stack: Stack,
+    list_id: int,
+    user_id: int,
+    act: Callable[..., object] = unsubscribe.unsubscribe_member,
 ) -> None:
     actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
     with stack.resources.unit_of_work() as uow:

@@ -54,7 +54,7 @@ def list_id(quiet: Importing, keeper: Owner) -> int:
 def join(quiet: Importing, list_id: int, user_id: int) -> None:
     with quiet.resources.unit_of_work() as uow:
         person, of = uow.session.get_one(User, user_id), lists.get(uow, list_id)
-        sign_up.join(uow, of, person, READER)
+        sign_up.subscribe_person(uow, of, person, READER)
 
 
 def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,13 +146,13 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
     with quiet.resources.unit_of_work() as uow:
         found, _ = records.find_media(uow, f"{name}.webp")
         assert found.user_id == user_id
-        assert exports.get_finished(uow, export_id or 0)
+        assert exports.get_finished_export(uow, export_id or 0)
     assert rejected_rows.stream_rejected_rows(quiet.resources, task.id)
     erasure.begin_erasure(quiet.resources, address)
     with quiet.resources.unit_of_work() as uow:
         for refused, look in (
             ("media.not_found", lambda: records.find_media(uow, f"{name}.webp")),
-            ("export.not_found", lambda: exports.get_finished(uow, export_id or 0)),
+            ("export.not_found", lambda: exports.get_finished_export(uow, export_id or 0)),
             (
                 "import.errors_gone",
                 lambda: rejected_rows.stream_rejected_rows(quiet.resources, task.id),
@@ -186,7 +186,7 @@ def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
     def put(named: int | str) -> int:
         with quiet.resources.unit_of_work() as uow:
             of = lists.get(uow, list_id)
-            return members.upsert(uow, of, named, edit, OWNER).user_id
+            return members.upsert_member(uow, of, named, edit, OWNER).user_id
 
     with pytest.raises(DomainError, match="no such member"):
         put(user_id)
@@ -203,7 +203,7 @@ def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
     with quiet.resources.unit_of_work() as uow:
         of = lists.get(uow, list_id)
         of.confirm_required = True
-        sign_up.request(uow, of, address, asking)
+        sign_up.request_subscription(uow, of, address, asking)
     erasure.begin_erasure(quiet.resources, address)
     [(job_id,)] = quiet.stack.query(
         "SELECT j.id FROM jobs j JOIN subscriptions s ON s.id = j.subject_id"
@@ -221,14 +221,14 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
     join(quiet, list_id, user_id)
     with quiet.resources.unit_of_work() as uow:
         person, of = uow.session.get_one(User, user_id), lists.get(uow, list_id)
-        unsubscribe.leave(uow, of, person, READER)
+        unsubscribe.unsubscribe_member(uow, of, person, READER)
     job_id = erasure.begin_erasure(quiet.resources, address)
     task = quiet.bring(keeper, list_id, csv_of([[address, ""]]))
     assert (task.opted_out, task.added) == (1, 0)
     # What the next person of the address says in the middle of the erasure is theirs.
     with quiet.resources.unit_of_work() as uow:
         again, of = accounts.find_or_create_person(uow, address), lists.get(uow, list_id)
-        unsubscribe.leave(uow, of, again, READER)
+        unsubscribe.unsubscribe_member(uow, of, again, READER)
     finish(quiet.resources, job_id)
     kept = quiet.stack.query("SELECT user_id, kind FROM opt_outs WHERE list_id = %s", list_id)
     assert kept == [(again.id, OptOutKind.LIST)]
@@ -311,7 +311,7 @@ def test_an_undo_waits_for_the_erasure_of_one_of_its_people(
     quiet.bring(keeper, list_id, before)
     task = quiet.bring(keeper, list_id, after, on_existing="update")
     job_id = quiet.begin_undo(keeper, task.id)
-    earlier, change = deadlocks(quiet.stack), changes.change
+    earlier, change = deadlocks(quiet.stack), changes.change_record
     waits = (
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
         " AND wait_event_type = 'Lock'"
@@ -325,7 +325,7 @@ def test_an_undo_waits_for_the_erasure_of_one_of_its_people(
             eventually(lambda: quiet.stack.query(waits), what="the undo's wait")
             return change(*args, **values)
 
-        monkeypatch.setattr(changes, "change", change_while_undone)
+        monkeypatch.setattr(changes, "change_record", change_while_undone)
         erase(quiet.resources, people[0])
         assert undoing[0].result(60).status == "succeeded"
     assert deadlocks(quiet.stack) == earlier

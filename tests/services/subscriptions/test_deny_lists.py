@@ -40,8 +40,8 @@ def test_an_address_is_denied_as_the_entries_say(
 ) -> None:
     with_list = stack.settings().model_copy(update={"deny_list": tuple(of_operator)})
     with replace(stack.resources, settings=with_list).unit_of_work() as uow:
-        deny_lists.replace(uow, owner_id, own)
-        found = deny_lists.denied_of(uow, owner_id, addresses)
+        deny_lists.replace_entries(uow, owner_id, own)
+        found = deny_lists.find_denied(uow, owner_id, addresses)
     assert found == {each for each in addresses if is_denied(each, own | of_operator)}
 
 
@@ -51,7 +51,7 @@ def test_the_operators_entries_are_spelled_as_addresses_are(stack: Stack, owner:
     addresses = ["ada@example.org", "ben@example.org", "x@bücher.example", "x@a.example.net"]
     assert email_addresses.normalise_all(addresses) == addresses
     with replace(stack.resources, settings=with_list).unit_of_work() as uow:
-        found = deny_lists.denied_of(uow, owner.user_id, addresses)
+        found = deny_lists.find_denied(uow, owner.user_id, addresses)
     assert found == {addresses[0], addresses[2], addresses[3]}
 
 
@@ -65,9 +65,9 @@ def test_the_denial_of_an_erased_person_holds_under_each_key_of_the_ring(
     # Discard the cached keyring, which the copy took over from the original settings.
     swapped.__dict__.pop("keyring", None)
     with replace(stack.resources, settings=swapped).unit_of_work() as uow:
-        deny_lists.change(uow, owner.user_id, add=[address], remove=[])
+        deny_lists.change_entries(uow, owner.user_id, add=[address], remove=[])
         deny_lists.keep_for_erasure(uow, address)
     with stack.resources.unit_of_work() as uow:
-        assert deny_lists.denied_of(uow, owner.user_id, [address]) == {address}
-        assert deny_lists.change(uow, owner.user_id, add=[], remove=[address]) == 1
-        assert deny_lists.denied_of(uow, owner.user_id, [address]) == set()
+        assert deny_lists.find_denied(uow, owner.user_id, [address]) == {address}
+        assert deny_lists.change_entries(uow, owner.user_id, add=[], remove=[address]) == 1
+        assert deny_lists.find_denied(uow, owner.user_id, [address]) == set()

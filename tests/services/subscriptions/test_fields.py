@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import FieldType, MemberField
-from services.subscriptions.fields import MAX_NUMBER, as_text, stored, stored_of_text
+from services.subscriptions.fields import MAX_NUMBER, as_text, normalise_value, parse_value
 
 CHOICES = ["Red", "red", "Dark blue"]
 
@@ -26,8 +26,8 @@ def test_a_file_brings_back_the_value_that_it_was_written_with(
 ) -> None:
     choices = CHOICES if type_ is FieldType.CHOICE else []
     field = MemberField(key="thing", type=type_, choices=choices)
-    kept = stored(field, data.draw(VALUES[type_]))
+    kept = normalise_value(field, data.draw(VALUES[type_]))
     if kept is not None:
-        again = stored_of_text(field, as_text(kept))
+        again = parse_value(field, as_text(kept))
         assert (again, type(again)) == (kept, type(kept))
-        assert stored(field, kept) == kept
+        assert normalise_value(field, kept) == kept

@@ -41,7 +41,7 @@ def counted(
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
         wanted = member_filter.read(uow, mailing_list, written)
-    return segments.count(stack.resources, mailing_list, wanted, within=within)
+    return segments.count_members(stack.resources, mailing_list, wanted, within=within)
 
 
 def test_a_count_is_exact_where_all_can_be_looked_at(large: tuple[Stack, int]) -> None:

@@ -37,18 +37,18 @@ def test_members_lose_deleted_tags_in_batches_and_nothing_else(
     monkeypatch.setattr(tags, "MAX_BATCH_MEMBERS", 5)
     first, second, third = tag_ids
     before = records(bare, list_id)
-    assert tags.take_off(bare.resources) == 0
+    assert tags.remove_deleted_tags(bare.resources) == 0
     with bare.resources.unit_of_work() as uow:
         for tag_id in (first, third):
-            tags.delete(uow, list_id, tag_id)
-    assert tags.take_off(bare.resources) == MEMBERS
+            tags.delete_tag(uow, list_id, tag_id)
+    assert tags.remove_deleted_tags(bare.resources) == MEMBERS
     assert records(bare, list_id) == [(updated_at, [second]) for updated_at, _ in before]
     # An import had looked the tag up before, and gives it to a member now.
     bare.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
-    assert tags.take_off(bare.resources) == MEMBERS
+    assert tags.remove_deleted_tags(bare.resources) == MEMBERS
     assert records(bare, list_id) == [(updated_at, [second]) for updated_at, _ in before]
     bare.query("UPDATE deleted_tags SET created_at = now() - interval '61 minutes'")
-    assert tags.take_off(bare.resources) == 0
+    assert tags.remove_deleted_tags(bare.resources) == 0
     assert bare.query("SELECT * FROM deleted_tags") == []
 
 
@@ -56,8 +56,8 @@ def test_a_list_that_is_busy_is_left_to_the_next_run(
     bare: Stack, list_id: int, tag_ids: list[int]
 ) -> None:
     with bare.resources.unit_of_work() as uow:
-        tags.delete(uow, list_id, tag_ids[0])
+        tags.delete_tag(uow, list_id, tag_ids[0])
     with bare.resources.unit_of_work() as uow:
         locks.lock_list(uow, list_id)
-        assert tags.take_off(bare.resources) == 0
-    assert tags.take_off(bare.resources) == MEMBERS
+        assert tags.remove_deleted_tags(bare.resources) == 0
+    assert tags.remove_deleted_tags(bare.resources) == MEMBERS

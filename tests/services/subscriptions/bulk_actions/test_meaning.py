@@ -37,18 +37,20 @@ def give(bulk: BulkActions, emails: list[str], tag: str, town_id: int | None = N
 
 def new_town(bulk: BulkActions) -> int:
     with bulk.resources.unit_of_work() as uow:
-        made = fields.create(uow, bulk.owner.user_id, type=FieldType.TEXT, key="town", label="Town")
+        made = fields.create_field(
+            uow, bulk.owner.user_id, type=FieldType.TEXT, key="town", label="Town"
+        )
         return made.id
 
 
 def rename(bulk: BulkActions, tag_id: int, name: str) -> None:
     with bulk.resources.unit_of_work() as uow:
-        tags.rename(uow, bulk.list_id, tag_id, name)
+        tags.rename_tag(uow, bulk.list_id, tag_id, name)
 
 
 def delete(bulk: BulkActions, tag_id: int) -> None:
     with bulk.resources.unit_of_work() as uow:
-        tags.delete(uow, bulk.list_id, tag_id)
+        tags.delete_tag(uow, bulk.list_id, tag_id)
 
 
 def uses_of(bulk: BulkActions, tag_id: int) -> list[dict[str, Any]]:
@@ -73,9 +75,9 @@ def begin_segment(
     """A new segment, and the job of a bulk action on its members."""
     with bulk.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, bulk.list_id)
-        segment_id = segments.create(uow, mailing_list, "A segment", written).id
+        segment_id = segments.create_segment(uow, mailing_list, "A segment", written).id
     with bulk.resources.unit_of_work() as uow:
-        kept = segments.selected(uow, lists.get(uow, bulk.list_id), segment_id, None)
+        kept = segments.choose_filter(uow, lists.get(uow, bulk.list_id), segment_id, None)
         [shown] = member_filter.shown(uow, lists.get(uow, bulk.list_id), kept or {})
     return segment_id, bulk.begin(action, value, shown)
 
@@ -98,12 +100,12 @@ def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
     rename(bulk, greeted, "welcomed")
     give(bulk, members[5:], "vip")
     with bulk.resources.unit_of_work() as uow:
-        fields.retire(uow, bulk.owner.user_id, town)
+        fields.retire_field(uow, bulk.owner.user_id, town)
     new_town(bulk)
     with bulk.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, bulk.list_id)
-        segments.change(uow, mailing_list, segment_id, {"filter": VIP})
-        segments.remove(uow, mailing_list, segment_id)
+        segments.change_segment(uow, mailing_list, segment_id, {"filter": VIP})
+        segments.delete_segment(uow, mailing_list, segment_id)
     for tag_id in (vip, greeted):
         [use] = uses_of(bulk, tag_id)
         assert (use["kind"], use["name"]) == ("bulk_action", "tag")
@@ -155,7 +157,7 @@ def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk: BulkActions) -> N
 def test_nobody_deletes_a_tag_while_another_begins_to_use_it(bulk: BulkActions) -> None:
     vip = give(bulk, bulk.add(1), "vip")
     with bulk.resources.unit_of_work() as uow:
-        segments.create(uow, lists.get(uow, bulk.list_id), "VIPs", {"any": [VIP]})
+        segments.create_segment(uow, lists.get(uow, bulk.list_id), "VIPs", {"any": [VIP]})
         with pytest.raises(DomainError) as caught:
             delete(bulk, vip)
         assert caught.value.code == "list.busy"
@@ -169,12 +171,12 @@ def test_nobody_begins_to_use_a_tag_while_another_deletes_it(bulk: BulkActions) 
 
     def make() -> None:
         with bulk.resources.unit_of_work() as uow:
-            kept = segments.create(uow, lists.get(uow, bulk.list_id), "VIPs", VIP).filter
+            kept = segments.create_segment(uow, lists.get(uow, bulk.list_id), "VIPs", VIP).filter
             made.append(kept["is"])
 
     maker = threading.Thread(target=make)
     with bulk.resources.unit_of_work() as uow:
-        tags.delete(uow, bulk.list_id, vip)
+        tags.delete_tag(uow, bulk.list_id, vip)
         maker.start()
         waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         eventually(lambda: bool(bulk.stack.query(waiting)), what="a transaction that waits")

@@ -103,7 +103,7 @@ def test_a_member_who_left_while_the_list_was_held_counts_as_gone(bulk: BulkActi
     assert (result["matched"], result["changed"]) == (1, 1)
     with bulk.resources.unit_of_work() as uow:
         found = uow.session.query(Subscription).filter_by(user_id=person.id).one()
-        assert opt_outs.unsettled(uow, found)["status"] == "unsubscribed"
+        assert opt_outs.list_unsettled(uow, found)["status"] == "unsubscribed"
 
 
 def test_a_member_has_a_hundred_tags_at_most(bulk: BulkActions) -> None:
@@ -123,7 +123,7 @@ def test_a_member_has_a_hundred_tags_at_most(bulk: BulkActions) -> None:
 
     def delete(name: str) -> None:
         with bulk.resources.unit_of_work() as uow:
-            tags.delete(uow, bulk.list_id, ids[name])
+            tags.delete_tag(uow, bulk.list_id, ids[name])
 
     assert tag("vip") == (2, 1)
     # A deleted tag frees its place at once, and so it does for an undo.

@@ -49,7 +49,7 @@ def _fill(stack: Stack) -> Filled:
         slug = random_hash_id()
         list_id = lists.create(uow, owner_id=owner.user_id, title="A list", slug=slug).id
         made = {
-            key: fields.create(
+            key: fields.create_field(
                 uow,
                 owner.user_id,
                 type=kind,
@@ -74,7 +74,7 @@ def _fill(stack: Stack) -> Filled:
             uow.session.flush()
         members = [_plain(record, values, made, tag_ids) for record, _, values in pairs]
         # Its id stays with the members, and stands for nothing.
-        tags.delete(uow, list_id, tag_ids["old"])
+        tags.delete_tag(uow, list_id, tag_ids["old"])
     return Filled(stack, owner, list_id, import_ids, members)
 
 

@@ -53,7 +53,7 @@ def claim(
 
 def consent_of(importing: Importing, list_id: int, address: str) -> list[ConsentEvidence]:
     with importing.person(list_id, address) as (uow, _, person):
-        member = changes.find(uow, list_id, person.id)
+        member = changes.find_record(uow, list_id, person.id)
         assert member is not None
         return evidence.list_evidence(uow, member, WHOLE).rows
 
@@ -124,7 +124,7 @@ def test_claims_are_kept_about_active_members_of_the_imports_list_alone(
     task = bring(importing, owner, list_id, [left])
     bring(importing, owner, importing.new_list(owner), [elsewhere])
     with importing.person(list_id, left) as (uow, of, person):
-        unsubscribe.leave(uow, of, person, READER)
+        unsubscribe.unsubscribe_member(uow, of, person, READER)
     claims = [ClaimedConsent(each, ConsentHow.FORM, THEN) for each in (left, elsewhere, stranger)]
     assert claim(importing, task.id, *claims) == 0
     assert claim(importing, task.id) == 0
@@ -175,9 +175,9 @@ def test_an_undo_takes_the_claims_back_and_no_others(
     both = [*each_of, *(ClaimedConsent(each, ConsentHow.CONFIRMATION, THEN) for each in people)]
     assert claim(importing, second.id, *both) == 10
     with importing.person(list_id, kept) as (uow, _, person):
-        member = changes.find(uow, list_id, person.id)
+        member = changes.find_record(uow, list_id, person.id)
         assert member is not None
-        changes.change(uow, member, "edited", OWNER, name="Edited")
+        changes.change_record(uow, member, "edited", OWNER, name="Edited")
     assert importing.take_back(owner, second.id)["undone"] == 2
     assert (claims_of(importing, first.id), claims_of(importing, second.id)) == (3, 0)
     assert [each.import_id for each in consent_of(importing, list_id, kept)] == [first.id] * 2
@@ -193,7 +193,7 @@ def test_a_claim_goes_with_a_transfer_and_back_with_the_undo(
     claim(importing, task.id, ClaimedConsent(people[0], ConsentHow.FORM, THEN))
     with importing.person(list_id, people[0]) as (uow, of, person):
         target = lists.get(uow, other)
-        members.transfer(uow, of, target, person.id, actor=OWNER)
+        members.transfer_member(uow, of, target, person.id, actor=OWNER)
     there = consent_of(importing, other, people[0])
     assert [(each.how, each.claimed_by, each.list_id) for each in there] == [
         ("transfer", "owner", other),
@@ -236,7 +236,7 @@ def test_the_applications_role_takes_nothing_of_a_person_and_an_import_that_are_
     task = bring(importing, owner, list_id, people[:1])
     claim(importing, task.id, ClaimedConsent(people[0], ConsentHow.FORM, THEN, ip="192.0.2.1"))
     with importing.person(importing.new_list(owner), people[0]) as (uow, of, person):
-        sign_up.join(uow, of, person, READER)
+        sign_up.subscribe_person(uow, of, person, READER)
         user_id = person.id
     before = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
     assert len(before) == 1
@@ -262,8 +262,8 @@ def test_an_export_gets_the_consent_of_many_members_at_once(
     claimed = ClaimedConsent(people[0], ConsentHow.FORM, THEN, ip="192.0.2.7", wording=wording)
     claim(importing, task.id, claimed)
     with importing.person(list_id, people[1]) as (uow, of, person):
-        unsubscribe.leave(uow, of, person, READER)
-        sign_up.join(uow, of, person, READER)
+        unsubscribe.unsubscribe_member(uow, of, person, READER)
+        sign_up.subscribe_person(uow, of, person, READER)
     rows = importing.stack.query(
         "SELECT email, id FROM subscriptions WHERE list_id = %s ORDER BY email", list_id
     )

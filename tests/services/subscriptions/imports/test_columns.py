@@ -139,7 +139,7 @@ def test_mapped_status_and_expiry_are_read() -> None:
 
     (row,) = rows(file, mapping={"s": "status", "until": "paid_expiry"})
 
-    assert row.left
+    assert row.is_opt_out
     assert row.paid_expiry == datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -202,7 +202,7 @@ def test_key_that_comes_late_in_json_lines_is_heeded() -> None:
     last = [*opened(many + late)][-1]
 
     assert isinstance(last, MemberRow)
-    assert (last.line, last.name, last.left) == (3001, "Z", True)
+    assert (last.line, last.name, last.is_opt_out) == (3001, "Z", True)
 
 
 def test_values_of_json_are_read_whatever_their_type() -> None:
@@ -210,7 +210,7 @@ def test_values_of_json_are_read_whatever_their_type() -> None:
 
     (row,) = rows(file)
 
-    assert (row.name, row.left) == ("", True)
+    assert (row.name, row.is_opt_out) == ("", True)
     assert row.cells == ["a@example.com", "", "false", "1.5", '["x"]']
 
 

@@ -26,9 +26,9 @@ def test_composition_makes_no_difference_to_an_update_or_a_filter(
     stored, brought = forms
     choices = [normalize(stored, VALUES[2])]
     with importing.resources.unit_of_work() as uow:
-        fields.create(uow, owner.user_id, type=FieldType.TEXT, key="city", label="City")
+        fields.create_field(uow, owner.user_id, type=FieldType.TEXT, key="city", label="City")
         named = {"key": "size", "label": "Size", "choices": choices}
-        fields.create(uow, owner.user_id, type=FieldType.CHOICE, **named)
+        fields.create_field(uow, owner.user_id, type=FieldType.CHOICE, **named)
 
     def bring(form: Literal["NFC", "NFD"]) -> int:
         row = [people[0], *(normalize(form, each) for each in VALUES)]

@@ -100,7 +100,7 @@ def test_unclear_column_is_refused_by_its_name_until_it_is_mapped(header: str) -
     assert error.value.code == "import.column_ambiguous"
     assert repr(header) in error.value.message
     [row] = rows(file, mapping={header: "unsubscribed"})
-    assert row.left
+    assert row.is_opt_out
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_path_in_nested_json_is_a_header_and_a_late_one_counts_too() -> None:
     )
     found = [*opened(many + late)]
     assert isinstance(found[-1], MemberRow)
-    assert found[-1].left
+    assert found[-1].is_opt_out
 
 
 def test_file_without_a_header_has_its_status_in_the_second_column() -> None:
     found = rows("a@example.com,unsubscribed\nb@example.com,active\n")
-    assert [(row.name, row.left) for row in found] == [("", True), ("", False)]
+    assert [(row.name, row.is_opt_out) for row in found] == [("", True), ("", False)]

@@ -75,6 +75,6 @@ def test_an_entry_has_the_wording_that_held_when_it_was_written(
             lists.change(other, lists.get(other, list_id), wording, ())
         person = uow.session.get_one(User, user_id)
         actor = Actor(ActorKind.USER, Via.LOGIN, ip="unix:")
-        sign_up.join(uow, of, person, actor)
+        sign_up.subscribe_person(uow, of, person, actor)
     entries = "SELECT wording_version, ip FROM consent_entries WHERE user_id = %s"
     assert importing.stack.query(entries, user_id) == [(1, None)]

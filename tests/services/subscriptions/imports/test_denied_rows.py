@@ -12,7 +12,7 @@ from tests.stack import Owner
 
 def deny(importing: Importing, owner: Owner, *entries: str) -> None:
     with importing.resources.unit_of_work() as uow:
-        deny_lists.change(uow, owner.user_id, add=entries, remove=[])
+        deny_lists.change_entries(uow, owner.user_id, add=entries, remove=[])
 
 
 def test_the_operators_deny_list_is_that_of_all_lists(

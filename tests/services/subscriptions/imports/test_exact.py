@@ -213,7 +213,7 @@ def _require(importing: Importing, owner: Owner, list_id: int, whole: Whole) -> 
     with importing.resources.unit_of_work() as uow:
         of_list = select(Subscription).where(Subscription.list_id == list_id)
         found = uow.session.scalars(of_list).all()
-        own = fields.own(uow, owner.user_id)
+        own = fields.read_own_fields(uow, owner.user_id)
         names = tags.names_of(uow, [tag_id for each in found for tag_id in each.tag_ids])
     shown = {
         str(each.email): Member(

@@ -20,7 +20,7 @@ def make_fields(importing: Importing, owner: Owner) -> dict[str, int]:
     kinds = {"company": FieldType.TEXT, "age": FieldType.NUMBER}
     with importing.resources.unit_of_work() as uow:
         return {
-            key: fields.create(uow, owner.user_id, type=kind, key=key, label=key).id
+            key: fields.create_field(uow, owner.user_id, type=kind, key=key, label=key).id
             for key, kind in kinds.items()
         }
 
@@ -33,7 +33,7 @@ def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[st
         list_id,
     )
     with importing.resources.unit_of_work() as uow:
-        own = fields.own(uow, owner.user_id)
+        own = fields.read_own_fields(uow, owner.user_id)
         names = tags.names_of(uow, [each for row in rows for each in row[3]])  # type: ignore[attr-defined]
     return {
         str(email): {
@@ -72,7 +72,7 @@ def test_tags_beyond_a_hundred_living_ones_change_nothing(
     assert edits() == 1
     with importing.resources.unit_of_work() as uow:
         ids = tags.tag_ids_of(uow, list_id, names[:1], make=False)
-        tags.delete(uow, list_id, ids[names[0]])
+        tags.delete_tag(uow, list_id, ids[names[0]])
     assert bring("one more") == (1, 1, 0)
     assert shown(importing, owner, list_id)[ada]["tags"] == {*names[1:], "one more"}
 
@@ -161,7 +161,7 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
     assert counts_of(task)["added"] == len(people)
     assert len(applied) > len(set(applied))
     with importing.resources.unit_of_work() as uow:
-        made = {each.key: each.type for each in fields.list_of(uow, owner.user_id)}
+        made = {each.key: each.type for each in fields.list_fields(uow, owner.user_id)}
     assert made == {"company": "text", "shoe_size": "number"}
     found = shown(importing, owner, list_id)
     for place, each in enumerate(people):
@@ -187,7 +187,7 @@ def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
     assert job.error["code"] == "import.too_many_fields"
     assert "'Column 0'" in job.error["message"]
     with importing.resources.unit_of_work() as uow:
-        assert fields.list_of(uow, owner.user_id) == []
+        assert fields.list_fields(uow, owner.user_id) == []
     task = importing.bring(owner, list_id, file)
     assert task.columns is not None
     assert len(task.columns["ignored_columns"]) == 60

@@ -151,7 +151,7 @@ def _erase(importing: Importing, _: int, address: str) -> None:
 def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
         of = lists.get(uow, list_id)
-        sign_up.request(uow, of, address, OWNER)
+        sign_up.request_subscription(uow, of, address, OWNER)
     importing.remove(list_id, address)
 
 

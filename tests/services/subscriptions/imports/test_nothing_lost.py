@@ -77,7 +77,7 @@ def kept(importing: Importing, owner: Owner, list_id: int, email: str) -> dict[s
         subscription_id,
     )
     with importing.resources.unit_of_work() as uow:
-        own = fields.own(uow, owner.user_id)
+        own = fields.read_own_fields(uow, owner.user_id)
     shown = own.shown(values)  # type: ignore[arg-type]
     return {
         "email": email,

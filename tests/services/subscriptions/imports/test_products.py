@@ -224,4 +224,4 @@ def test_column_that_marks_who_left(column: str, cell: str, found: SuppressionSt
 
     assert isinstance(one, MemberRow)
     assert one.suppression is found
-    assert one.left is (found is not WANTED)
+    assert one.is_opt_out is (found is not WANTED)

@@ -51,14 +51,14 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
     for first in (0, 6):
         edited, left, silent, moved, erased = people[first : first + 5]
         with importing.person(list_id, edited) as (uow, of, person):
-            members.update(uow, of, person.id, EDIT, OWNER)
+            members.update_member(uow, of, person.id, EDIT, OWNER)
         with importing.person(list_id, left) as (uow, of, person):
-            unsubscribe.leave(uow, of, person, READER)
+            unsubscribe.unsubscribe_member(uow, of, person, READER)
         with importing.person(list_id, silent) as (uow, of, person):
             unsubscribe.set_email(uow, of, person, READER, enabled=False)
         with importing.person(list_id, moved) as (uow, of, person):
             target = lists.get(uow, elsewhere)
-            members.transfer(uow, of, target, person.id, actor=OWNER)
+            members.transfer_member(uow, of, target, person.id, actor=OWNER)
         erase(importing.resources, erased)
     result = importing.take_back(owner, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}

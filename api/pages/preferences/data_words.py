@@ -1,45 +1,13 @@
-"""The choices of a reader on the pages of a subscription, and words for their data."""
+"""Words for the data about a reader, in the reader's language."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from babel.dates import format_datetime
 
-from core.errors import DomainError, requests
+from api.pages.preferences.actions import REASONS
 from core.languages.reader_languages import marked, translated
-from models import OptOutKind
-from services.subscriptions.members import unsubscribe
-
-# The values of the buttons, by which a person leaves and comes back.
-OPT_OUTS = {"leave": OptOutKind.LIST, "stop_mail": OptOutKind.EMAIL}
-RETURNS: dict[str, Callable[..., None]] = {
-    "undo": unsubscribe.undo_leave,
-    "resume_mail": partial(unsubscribe.set_email, enabled=True),
-}
-
-
-def unknown_action() -> DomainError:
-    rule = f"one of {', '.join((*OPT_OUTS, *RETURNS))}"
-    return requests.BODY_INVALID(place="body.action", rule=rule)
-
-
-# Reasons for an unsubscribe, from which readers may choose one. In their own words it would be a
-# letter to the owner, and no owner reads the letters of a hundred thousand. The names are in rows:
-# they never change.
-REASONS = {
-    "too_many": marked("It comes too often."),
-    "other_topics": marked("It is not, or no more, about what interests me."),
-    "never_asked": marked("I never asked for it."),
-    "elsewhere": marked("I read it elsewhere."),
-    "other": marked("Something else."),
-}
-
-
-def shown_reasons(language: str) -> dict[str, str]:
-    return {name: translated(language, text) for name, text in REASONS.items()}
-
 
 _NAMES = {
     "action": marked("What"),
@@ -121,18 +89,19 @@ _WAYS = {
     "transfer": marked("another list"),
     "owner": marked("the owner"),
 }
+_OF_WAYS = ("source", "via", "how", "claimed_by")
 _YES_AND_NO = {True: marked("Yes"), False: marked("No")}
 
 
-def known_words(language: str) -> dict[str, str]:
+def translate_names(language: str) -> dict[str, str]:
     return {name: translated(language, text) for name, text in _NAMES.items()}
 
 
-def shown_value(language: str) -> Callable[[str, Any], str]:
-    """Return a function that writes the value of a name for people."""
+def make_value_formatter(language: str) -> Callable[[str, Any], str]:
+    """Return a function that formats the value with this name for the reader."""
     locale = language.replace("-", "_")
 
-    def shown(name: str, value: Any) -> str:
+    def format_value(name: str, value: Any) -> str:
         if isinstance(value, list):
             return ", ".join(str(each) for each in value)
         if isinstance(value, bool):
@@ -142,7 +111,4 @@ def shown_value(language: str) -> Callable[[str, Any], str]:
         text = _CODES.get(name, _WAYS if name in _OF_WAYS else {}).get(value)
         return str(value) if text is None else translated(language, text)
 
-    return shown
-
-
-_OF_WAYS = ("source", "via", "how", "claimed_by")
+    return format_value

@@ -1,4 +1,4 @@
-"""An owner's request for a page of the console, and its answers."""
+"""The request of a person for a page of the console, with the responses to it."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -49,11 +49,11 @@ def console_router(prefix: str) -> APIRouter:
 
 
 @dataclass(frozen=True)
-class ConsoleVisit:
+class ConsoleRequest:
     """A request of a person who is logged in.
 
     Attributes:
-        form: the fields that the person sent, if the request is a form's; its CSRF token is right.
+        form: the fields of a submitted form, whose CSRF token is valid.
     """
 
     request: Request
@@ -73,7 +73,7 @@ class ConsoleVisit:
         return self.state.resources.unit_of_work()
 
     def own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
-        """Return the caller's list; another owner's is ``list.not_found``, as if there was none."""
+        """Return the caller's list; raises ``list.not_found``, even for another owner's list."""
         try:
             return lists.owned(uow, self.caller, list_id)
         except DomainError as error:
@@ -82,7 +82,7 @@ class ConsoleVisit:
             raise LIST_NOT_FOUND() from None
 
     def media_sources(self) -> dict[str, str]:
-        """Return where the images of a page come from, for its policy."""
+        """Return the origin of a page's images for the page's Content-Security-Policy."""
         scheme, _, rest = self.state.resources.settings.media_base.partition("://")
         return {"img-src": f"{scheme}://{rest.partition('/')[0]}"}
 
@@ -94,30 +94,30 @@ class ConsoleVisit:
         foreign: Mapping[str, str] = _NOTHING,
         **values: Any,
     ) -> Response:
-        """Return a page of the console, with the notice of the action before it.
+        """Render a page of the console, with the notice of the last action.
 
-        ``foreign``: the other origins of which the page shows something, by directive.
+        ``foreign``: other origins from which the page loads content, by directive.
         """
         cookies = self.state.cookies
-        kept = cookies.read(self.request, NOTICE)
-        notice = unquote(kept)[:MAX_NOTICE_CHARACTERS] if kept else None
-        shown = {**self._frame(), "notice": notice, **values}
-        reply = console_page(template, shown, status=status, foreign=foreign)
-        if kept:
-            cookies.drop(reply, NOTICE)
-        return reply
+        cookie = cookies.read(self.request, NOTICE)
+        notice = unquote(cookie)[:MAX_NOTICE_CHARACTERS] if cookie else None
+        page_values = {**self._frame(), "notice": notice, **values}
+        response = console_page(template, page_values, status=status, foreign=foreign)
+        if cookie:
+            cookies.drop(response, NOTICE)
+        return response
 
     def part(self, template: str, **values: Any) -> str:
-        """Return a part of a page, as markup that a script puts into the page."""
+        """Render a part of a page as markup, which a script inserts into the page."""
         return console_part(template, {**self._frame(), **values})
 
     def _frame(self) -> dict[str, Any]:
-        keyring, settings = self.state.resources.keyring, self.state.resources.settings
+        resources = self.state.resources
         return {
-            "base": settings.public_base,
-            "csrf_token": sessions.csrf_token(keyring, self.member.cookie),
+            "base": resources.settings.public_base,
+            "csrf_token": sessions.csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
-            # Only the first page of a list has none.
+            # The first page of a list has no cursor.
             "cursor": self.request.query_params.get("cursor"),
             "navigation": ()
             if self.member.lacks_factor
@@ -128,62 +128,63 @@ class ConsoleVisit:
         return self.page(template, status=form.status, form=form, **values)
 
     def refused(self, error: DomainError, places: Mapping[str, str] = _NOTHING) -> TypedForm:
-        """Return the form that was sent, with its error; raises an error that no form corrects.
+        """Return the submitted form with its error; raises an error that the form can't correct.
 
-        ``places``: the fields at which errors that name no field are shown, by their codes.
+        ``places``: the fields that show an error without a field of its own, by the error's code.
         """
         if is_plan_error(error.code):
-            # An event of the account, as in a request of a program.
+            # The API records this event too.
             with self.unit_of_work() as uow:
                 record_error(uow, self.user_id, error.code)
         return TypedForm(self.form).refused(error, places)
 
     def done(self, path: str, notice: str) -> Response:
-        """Redirect by GET, so that a reload repeats nothing; the page there shows the notice."""
-        reply = redirect_to_path(self.state, path)
-        # A cookie holds no spaces and no letters beyond ASCII.
-        self.state.cookies.keep(reply, NOTICE, quote(notice[:MAX_NOTICE_CHARACTERS]))
-        return reply
+        """Redirect to a page that shows the notice, so that a reload doesn't repeat the action."""
+        response = redirect_to_path(self.state, path)
+        # A cookie can't hold spaces or letters outside of ASCII.
+        self.state.cookies.keep(response, NOTICE, quote(notice[:MAX_NOTICE_CHARACTERS]))
+        return response
 
 
-def visit_of(member: Any) -> Any:
-    """Depend on a visit of the person whom ``member`` finds."""
+def depend_on_console(member: Any) -> Any:
+    """Depend on a request of the person that the dependency ``member`` finds."""
 
-    async def visit(
+    async def build_request(
         request: Request,
         state: StateOf,
         member: member,
-    ) -> ConsoleVisit:
-        return ConsoleVisit(request, state, member)
+    ) -> ConsoleRequest:
+        return ConsoleRequest(request, state, member)
 
-    return Depends(visit)
+    return Depends(build_request)
 
 
-def form_visit_of(member: Any) -> Any:
-    async def visit(
+def depend_on_console_form(member: Any) -> Any:
+    async def build_request(
         request: Request,
         state: StateOf,
         member: member,
         form: FormOf,
-    ) -> ConsoleVisit:
-        return ConsoleVisit(request, state, member, form)
+    ) -> ConsoleRequest:
+        return ConsoleRequest(request, state, member, form)
 
-    return Depends(visit)
+    return Depends(build_request)
 
 
 async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# The form of a page that is opened. A form's handler calls that of the page with what was sent.
+# The form of a page that is opened. After an error, the handler of the form calls the handler of
+# the page with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
-Visit = Annotated[ConsoleVisit, visit_of(Member)]
-FormVisit = Annotated[ConsoleVisit, form_visit_of(FormMember)]
-# Visits with a login of the last 15 minutes: others are redirected to the login page and back.
-RecentVisit = Annotated[ConsoleVisit, visit_of(RecentMember)]
-RecentFormVisit = Annotated[ConsoleVisit, form_visit_of(RecentFormMember)]
-# Visits of people who may lack the second factor that they need.
-StarterVisit = Annotated[ConsoleVisit, visit_of(Starter)]
-RecentStarterVisit = Annotated[ConsoleVisit, visit_of(RecentStarter)]
-RecentFormStarterVisit = Annotated[ConsoleVisit, form_visit_of(RecentFormStarter)]
+Console = Annotated[ConsoleRequest, depend_on_console(Member)]
+ConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(FormMember)]
+# Requests with a login of the last 15 minutes. Other requests are redirected to the login page.
+RecentConsole = Annotated[ConsoleRequest, depend_on_console(RecentMember)]
+RecentConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormMember)]
+# Requests of people who may lack the second factor that they need.
+StarterConsole = Annotated[ConsoleRequest, depend_on_console(Starter)]
+RecentStarterConsole = Annotated[ConsoleRequest, depend_on_console(RecentStarter)]
+RecentStarterConsoleForm = Annotated[ConsoleRequest, depend_on_console_form(RecentFormStarter)]

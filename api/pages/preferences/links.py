@@ -1,0 +1,141 @@
+"""The pages that mail a reader the link to their preferences, and begin or end the visit.
+
+A trace id can only request the link, because each mail has a trace id and mails are forwarded.
+Opening the link changes nothing, because scanners follow links. The button begins a visit.
+"""
+
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+
+from api.auth.csrf import require_form_csrf
+from api.auth.form_pages import render_anonymous_page
+from api.auth.requirements import LOGIN, PUBLIC
+from api.bodies.page_forms import FormOf
+from api.browsers import VISIT, client_address
+from api.html.frame import list_page, page, redirect
+from api.html.problems import reader_language
+from api.pages.preferences.visits import (
+    redirect_to_preferences,
+    render_last_page,
+    require_visit_form,
+)
+from api.record_ids import find_list
+from api.response_timing import pad_duration
+from api.route_classes import ThreadedRoute
+from api.sign_up.inputs import EMPTY_ADDRESS, build_inputs
+from api.state import StateOf, Transaction
+from core.errors import DomainError, mailing
+from core.languages.reader_languages import translated
+from models import MailingList
+from services.accounts import accounts, email_addresses, unsolicited_mail
+from services.subscriptions import branding, lists, page_urls
+from services.subscriptions.branding import Look
+from services.subscriptions.members import traces
+from services.subscriptions.preferences import link_mails, visits
+from storage.unit_of_work import UnitOfWork
+
+router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
+
+
+@router.get(page_urls.ASK_PREFERENCES_PATH, dependencies=[PUBLIC])
+def show_link_request(
+    request: Request,
+    uow: Transaction,
+    list_name: Annotated[str, Query(alias="list")] = "",
+    sent: Annotated[str | None, Query()] = None,
+) -> Response:
+    if sent is not None:
+        return page("asked_preferences.html", language=reader_language(request))
+    mailing_list = find_list(uow, list_name, archived=True)
+    look = branding.read_look(uow, mailing_list)
+    return _render_request(request, look, mailing_list)
+
+
+@router.post(page_urls.ASK_PREFERENCES_PATH, dependencies=[LOGIN])
+async def request_link(
+    request: Request,
+    state: StateOf,
+    form: FormOf,
+    list_name: Annotated[str, Query(alias="list")] = "",
+    trace_id: Annotated[str | None, Query()] = None,
+) -> Response:
+    """Mail the link to the person of the trace id, or else to the address in the form.
+
+    The response and its duration are the same for every address.
+    """
+    async with pad_duration():
+        if trace_id is not None:
+            mailing_list, email = await state.in_unit_of_work(_find_recipient, trace_id)
+        else:
+            mailing_list = await state.in_unit_of_work(find_list, list_name, archived=True)
+            try:
+                email = email_addresses.normalise(form.get("email", ""))
+            except DomainError:
+                look = await state.in_unit_of_work(branding.read_look, mailing_list)
+                return _render_request(request, look, mailing_list, form.get("email", ""))
+        await state.in_unit_of_work(
+            link_mails.request_link,
+            mailing_list=mailing_list,
+            email=email,
+            language=reader_language(request),
+            source=unsolicited_mail.source_digest(state.resources.keyring, client_address(request)),
+        )
+    return redirect(f"?{urlencode({'sent': 'yes'})}")
+
+
+def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
+    """Return the list and the address of a trace id; raises ``trace.invalid``."""
+    trace = traces.read_trace_id(uow.settings.keyring, trace_id)
+    mailing_list = lists.get(uow, trace.list_id, archived=True)
+    person = accounts.find(uow, trace.user_id)
+    if person is None or traces.is_revoked(mailing_list, trace.delivery):
+        raise mailing.TRACE_INVALID()
+    return mailing_list, person.email
+
+
+def _render_request(
+    request: Request, look: Look, mailing_list: MailingList, invalid_address: str | None = None
+) -> Response:
+    language = reader_language(request)
+    errors = {} if invalid_address is None else {"email": translated(language, EMPTY_ADDRESS)}
+    email, *_ = build_inputs(language, (), {"email": invalid_address or ""}, errors)
+    return list_page(
+        "ask_preferences.html",
+        look,
+        language=language,
+        status=200 if invalid_address is None else 422,
+        list_title=mailing_list.title,
+        email=email,
+    )
+
+
+@router.get(page_urls.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
+def show_link(
+    request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
+) -> Response:
+    visits.read_link(uow, token)
+    language = reader_language(request)
+    return render_anonymous_page(request, state, "open_preferences.html", language=language)
+
+
+@router.post(page_urls.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])
+def begin_visit(
+    request: Request,
+    state: StateOf,
+    uow: Transaction,
+    form: FormOf,
+    token: Annotated[str, Query()] = "",
+) -> Response:
+    # Otherwise another site's form could put a reader into a visit of somebody else.
+    require_form_csrf(request, state, form)
+    response = redirect_to_preferences(state)
+    state.cookies.keep(response, VISIT, visits.begin_visit(uow, token))
+    return response
+
+
+@router.post(page_urls.END_VISIT_PATH, dependencies=[PUBLIC])
+def end_visit(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
+    visits.end_visit(uow, require_visit_form(request, state, form))
+    return render_last_page(request, state, is_erased=False)

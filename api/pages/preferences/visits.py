@@ -1,0 +1,58 @@
+"""A reader's visit to their preferences, which a cookie identifies."""
+
+from typing import Any
+
+from fastapi import Request, Response
+
+from api.auth.csrf import CSRF_FIELD
+from api.bodies.page_forms import FormFields
+from api.browsers import VISIT
+from api.html.frame import page, redirect
+from api.html.problems import reader_language
+from api.state import State
+from core.errors import access
+from services.access import sessions
+from services.subscriptions import page_urls
+from services.subscriptions.preferences import visits
+from services.subscriptions.preferences.visits import Visit
+from storage.unit_of_work import UnitOfWork
+
+
+def read_visit_secret(request: Request, state: State) -> str | None:
+    return state.cookies.read(request, VISIT)
+
+
+def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
+    """Return the visit; raises ``visit.over``, even for a browser without a visit."""
+    return visits.read_visit(uow, read_visit_secret(request, state))
+
+
+def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
+    """Return the secret of the visit; raises ``auth.csrf`` if another site sent the form."""
+    secret = read_visit_secret(request, state)
+    token = form.get(CSRF_FIELD, "")
+    if secret and not sessions.is_csrf_token(state.resources.keyring, secret, token):
+        raise access.AUTH_CSRF(header=CSRF_FIELD)
+    return secret
+
+
+def render_visit_page(request: Request, state: State, template: str, **values: Any) -> Response:
+    token = sessions.csrf_token(state.resources.keyring, read_visit_secret(request, state) or "")
+    return page(
+        template,
+        language=reader_language(request),
+        base=state.resources.settings.pages_base,
+        csrf_token=token,
+        **values,
+    )
+
+
+def redirect_to_preferences(state: State) -> Response:
+    return redirect(state.resources.settings.pages_base + page_urls.PREFERENCES_PATH)
+
+
+def render_last_page(request: Request, state: State, *, is_erased: bool) -> Response:
+    """Render the last page of a visit, and delete the cookie of the visit."""
+    response = page("visit_ended.html", language=reader_language(request), is_erased=is_erased)
+    state.cookies.drop(response, VISIT)
+    return response

@@ -1,0 +1,52 @@
+"""Streams of server-sent events, bounded per user and per process."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterable, Iterable, Iterator
+from contextlib import contextmanager
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from api.limits.bulkheads import counted
+from core.errors import jobs, requests
+
+MAX_STREAMS_PER_USER = 10
+MAX_STREAMS = 500
+
+
+class StreamCounter:
+    """Counts the event streams that each user has open on this process."""
+
+    def __init__(self) -> None:
+        self._open: Counter[int] = Counter()
+        # Set when the process shuts down. All streams then end, and their clients reconnect.
+        self.closing = asyncio.Event()
+
+    @contextmanager
+    def counted(self, user_id: int) -> Iterator[None]:
+        """Count one more stream until the block ends.
+
+        Raises ``jobs.too_many_streams``, or ``service.busy`` if the process has too many streams.
+        """
+        if self._open.total() >= MAX_STREAMS:
+            raise requests.SERVICE_BUSY()
+        if self._open[user_id] >= MAX_STREAMS_PER_USER:
+            raise jobs.JOBS_TOO_MANY_STREAMS(most=MAX_STREAMS_PER_USER)
+        with counted(self._open, user_id):
+            yield
+
+
+class EventStream(StreamingResponse):
+    """A response with server-sent events, which counts as a stream until the connection ends."""
+
+    def __init__(
+        self, streams: StreamCounter, user_id: int, events: AsyncIterable[str] | Iterable[str]
+    ) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, headers=headers, media_type="text/event-stream")
+        self._counted = streams.counted(user_id)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._counted:
+            await super().__call__(scope, receive, send)

@@ -1,0 +1,97 @@
+"""Records the failure of a job's work: the job is retried, cancelled or failed."""
+
+import time
+import traceback
+from datetime import timedelta
+
+import psycopg2
+from celery.exceptions import SoftTimeLimitExceeded
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from core.calls import time_limits
+from core.errors import DomainError, TransientError
+from core.errors.jobs import JOB_BROKE, JOB_TOO_SLOW
+from core.logging import get_logger
+from services.jobs.lease import JobCancelled, Lease, LeaseLost
+from services.jobs.retries import record_crash, retry_or_fail_job
+from services.jobs.transitions import cancel_job, fail_job
+from storage.resources import Resources
+
+log = get_logger(__name__)
+
+# The job is not at fault if the database restarts or has no free connection.
+_DATABASE_FAILURES = (
+    OperationalError,
+    InterfaceError,
+    PoolTimeoutError,
+    # Single statements don't use SQLAlchemy.
+    psycopg2.OperationalError,
+    psycopg2.InterfaceError,
+)
+_MAX_OUTAGE_SECONDS = 30.0
+_OUTAGE_PAUSE_SECONDS = 0.5
+_SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__})
+
+
+def record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
+    """Record the failure, and retry for a few seconds while the database is unreachable.
+
+    Otherwise the lease would expire, which counts as a crash. Raises ``LeaseLost``.
+    """
+    deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
+    while True:
+        try:
+            _record_failure_once(resources, lease, error)
+        except SQLAlchemyError as failure:
+            if not _is_database_unreachable(failure) or time.monotonic() > deadline:
+                raise
+            time.sleep(_OUTAGE_PAUSE_SECONDS)
+        else:
+            return
+
+
+def _record_failure_once(resources: Resources, lease: Lease, error: Exception) -> None:
+    temporary_reason = _find_temporary_reason(error)
+    with resources.unit_of_work() as uow:
+        match error:
+            case LeaseLost():
+                raise error
+            case JobCancelled():
+                cancel_job(uow, lease)
+            case DomainError():
+                fail_job(uow, lease, error)
+            case _ if temporary_reason is not None:
+                log.warning("job.retried", reason=str(error))
+                patience = timedelta(seconds=resources.settings.patience)
+                retry_or_fail_job(uow, lease, reason=temporary_reason, patience=patience)
+            case SoftTimeLimitExceeded():
+                log.warning("job.too_slow")
+                record_crash(uow, lease, JOB_TOO_SLOW())
+            case _:
+                log.error("job.broke", exc_info=error)
+                fail_job(uow, lease, JOB_BROKE())
+
+
+def _find_temporary_reason(error: Exception) -> str | None:
+    """Return why the work failed, in words for the job's owner, if the reason is temporary."""
+    if _is_database_unreachable(error):
+        return "The database does not answer."
+    if isinstance(error, TransientError):
+        return str(error)
+    if isinstance(error, SoftTimeLimitExceeded) and _has_interrupted_socket(error):
+        return "A server answers too slowly."
+    return None
+
+
+def _is_database_unreachable(error: Exception) -> bool:
+    # psycopg2 has several exceptions for a broken connection. SQLAlchemy knows all of them.
+    is_disconnected = isinstance(error, DBAPIError) and error.connection_invalidated
+    return is_disconnected or isinstance(error, _DATABASE_FAILURES)
+
+
+def _has_interrupted_socket(error: Exception) -> bool:
+    """Return whether the time limit interrupted a call on a socket."""
+    # The last frame belongs to the handler of the signal.
+    last_frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-2:]
+    return any(frame.f_globals.get("__name__") in _SOCKET_MODULES for frame in last_frames)
