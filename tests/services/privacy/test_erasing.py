@@ -148,13 +148,16 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
         found, _ = records.find_media(uow, f"{name}.webp")
         assert found.user_id == user_id
         assert exports.get_finished_export(uow, export_id or 0)
-    assert rejected_rows.stream_rejects(quiet.resources, task.id)
+    assert rejected_rows.stream_rejected_rows(quiet.resources, task.id)
     erasure.begin_erasure(quiet.resources, address)
     with quiet.resources.unit_of_work() as uow:
         for refused, look in (
             ("media.not_found", lambda: records.find_media(uow, f"{name}.webp")),
             ("export.not_found", lambda: exports.get_finished_export(uow, export_id or 0)),
-            ("import.errors_gone", lambda: rejected_rows.stream_rejects(quiet.resources, task.id)),
+            (
+                "import.errors_gone",
+                lambda: rejected_rows.stream_rejected_rows(quiet.resources, task.id),
+            ),
             ("user.not_found", lambda: accounts.get_by_email(uow, address)),
             ("user.not_found", lambda: new_list(quiet, uow, user_id)),
         ):
