@@ -43,7 +43,7 @@ def create(
     with connected() as resources, resources.unit_of_work() as uow:
         owner = accounts.get_by_email(uow, owner_email)
         own = {"confirm_required": not no_confirm}
-        made = lists.create(uow, owner_id=owner.id, title=title, slug=slug, fields=own)
+        made = lists.create_list(uow, owner_id=owner.id, title=title, slug=slug, fields=own)
         show(fields(made, "id slug title user_id"), as_json=as_json)
 
 
@@ -90,7 +90,7 @@ def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> Non
     confirm(f"Archive {list_name}?", yes=yes, as_json=as_json)
     with connected() as resources, resources.unit_of_work() as uow:
         found = lists.get_named(uow, list_name, archived=True)
-        archived = lists.archive(uow, found)
+        archived = lists.archive_list(uow, found)
         show({"id": found.id, "slug": found.slug, "archived": archived}, as_json=as_json)
 
 
