@@ -43,7 +43,9 @@ def create(
     with connected() as resources, resources.unit_of_work() as uow:
         owner = accounts.get_by_email(uow, owner_email)
         values = {"confirm_required": not no_confirm}
-        mailing_list = lists.create(uow, owner_id=owner.id, title=title, slug=slug, fields=values)
+        mailing_list = lists.create_list(
+            uow, owner_id=owner.id, title=title, slug=slug, fields=values
+        )
         show(fields(mailing_list, "id slug title user_id"), as_json=as_json)
 
 
@@ -95,7 +97,7 @@ def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> Non
     confirm(f"Archive {list_name}?", yes=yes, as_json=as_json)
     with connected() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
-        archived = lists.archive(uow, mailing_list)
+        archived = lists.archive_list(uow, mailing_list)
         show(
             {"id": mailing_list.id, "slug": mailing_list.slug, "archived": archived},
             as_json=as_json,

@@ -78,7 +78,7 @@ def import_members(
         if errors is not None:
             assert job.subject_id is not None
             with written(errors) as out:
-                out.writelines(rejected_rows.stream_rejects(resources, job.subject_id))
+                out.writelines(rejected_rows.stream_rejected_rows(resources, job.subject_id))
         result = add_samples(resources, result_of(job))
     row = {"job_id": job.id, **result}
     if not as_json and "columns" in result:
@@ -93,7 +93,7 @@ def import_members(
 def _begin(resources: Resources, list_name: str, file: Path, options: ImportOptions) -> int:
     with resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name)
-    stored = accepting.new_file(resources)
+    stored = accepting.create_file(resources)
     is_stdin = str(file) == "-"
     try:
         source: BinaryIO = sys.stdin.buffer if is_stdin else file.open("rb")

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,30 +14,32 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from models import FINISHED, Job, MailingList, MemberImport, User
 from services.access.caller import Caller
+from services.jobs.kinds import JobWork
 from services.jobs.lease import Lease
 from services.jobs.transitions import claim_job, fail_job, hand_back_job
 from services.subscriptions import lists, subscriber_counts
 from services.subscriptions.bulk_actions import actions
+from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.imports import (
     accepting,
     helper_jobs,
     import_job,
     records,
     rejected_rows,
-    undo,
     verdicts,
 )
 from services.subscriptions.imports.import_options import ImportOptions
+from services.subscriptions.imports.undo import IMPORT_UNDO
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 Rows = list[tuple[object, ...]]
-_RUNS: dict[str, Callable[[Resources, Lease], bool | None]] = {
-    undo.UNDO_IMPORT.name: undo.run,
+_RUNS: dict[str, JobWork] = {
+    IMPORT_UNDO.job_name: IMPORT_UNDO.run,
     actions.CHANGE_MEMBERS.name: actions.change_members,
-    actions.UNDO_BULK_ACTION.name: actions.undo_changes,
+    BULK_UNDO.job_name: BULK_UNDO.run,
 }
 _MOST_TURNS = 1000
 
@@ -52,7 +54,7 @@ class Importing:
 
     def new_list(self, owner: Owner) -> int:
         with self.resources.unit_of_work() as uow:
-            return lists.create(
+            return lists.create_list(
                 uow,
                 owner_id=owner.user_id,
                 title="A list",
@@ -71,7 +73,7 @@ class Importing:
         **options: Any,
     ) -> int:
         """Store the file and enqueue its import; returns the job."""
-        stored = accepting.new_file(self.resources)
+        stored = accepting.create_file(self.resources)
         stored.writer.write(file)
         stored.writer.close()
         return accepting.accept_file(
@@ -90,13 +92,13 @@ class Importing:
     def begin_undo(self, owner: Owner, import_id: int) -> int:
         """The job of an undo that is not done yet."""
         with self.resources.unit_of_work() as uow:
-            job_id = records.undo(uow, self.caller(owner), import_id)
+            job_id = records.undo_import(uow, self.caller(owner), import_id)
         assert job_id is not None
         return job_id
 
     def is_undone(self, owner: Owner, import_id: int) -> bool:
         with self.resources.unit_of_work() as uow:
-            return records.undo(uow, self.caller(owner), import_id) is None
+            return records.undo_import(uow, self.caller(owner), import_id) is None
 
     @contextmanager
     def person(self, list_id: int, address: str) -> Iterator[tuple[UnitOfWork, MailingList, User]]:
@@ -123,13 +125,12 @@ class Importing:
     def work(self, job_id: int) -> Job:
         """Take turns at the job until it has ended, as a worker does."""
         job = self.job(job_id)
-        run = _RUNS.get(job.kind, import_job.run)
+        run = _RUNS.get(job.kind, import_job.run_import)
         for _ in range(_MOST_TURNS):
             lease = self.claim(job_id)
             if lease is None:
                 break
-            while self._take_turn(run, lease):
-                pass
+            self._run(run, lease)
         self.help(job_id)
         job = self.job(job_id)
         assert job.status in FINISHED
@@ -144,7 +145,7 @@ class Importing:
             for helper_id in waiting:
                 lease = self.claim(helper_id)
                 if lease is not None:
-                    self._take_turn(helper_jobs.run, lease)
+                    self._run(helper_jobs.run_helper, lease)
 
     def helpers(self, job_id: int) -> list[int]:
         """The job's helpers that have not ended."""
@@ -164,19 +165,19 @@ class Importing:
                 assert isinstance(job_id, int)
                 lease = self.claim(job_id)
                 if lease is not None:
-                    self._take_turn(unsubscribe.follow_opt_outs, lease)
+                    self._run(unsubscribe.follow_opt_outs, lease)
 
-    def _take_turn(self, run: Callable[[Resources, Lease], bool | None], lease: Lease) -> bool:
-        """Whether the next turn is this process's too."""
+    def _run(self, run: JobWork, lease: Lease) -> None:
+        """Take all turns that must be in this process."""
         try:
-            return bool(run(self.resources, lease))
+            for _ in run(self.resources, lease) or ():
+                pass
         except DomainError as error:
             with self.resources.unit_of_work() as uow:
                 fail_job(uow, lease, error)
         except TransientError:
             with self.resources.unit_of_work() as uow:
                 hand_back_job(uow, lease)
-        return False
 
     def bring(self, owner: Owner, list_id: int, file: bytes, **options: Any) -> MemberImport:
         job = self.work(self.begin(owner, list_id, file, **options))
@@ -232,7 +233,7 @@ class Importing:
 
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""
-        text = b"".join(rejected_rows.stream_rejects(self.resources, import_id)).decode()
+        text = b"".join(rejected_rows.stream_rejected_rows(self.resources, import_id)).decode()
         return list(csv.reader(io.StringIO(text)))[1:]
 
 

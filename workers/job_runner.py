@@ -1,15 +1,16 @@
 """Runs jobs in a worker process.
 
 Some jobs must run all their turns in one process, for example because they read one file from start
-to end. Between two turns of such a job, the process runs one turn of the next queued job. Other
-owners therefore wait for one turn only, and the job keeps its files open.
+to end. Such a job stays in the process: its ``run`` is a generator that yields between its turns.
+Between two turns of such a job, the process runs one turn of the next queued job. Other owners
+therefore wait for one turn only, and the job keeps its files open.
 """
 
 import os
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 
 import structlog
@@ -37,6 +38,9 @@ log = get_logger(__name__)
 
 # If a turn hasn't ended this long after its deadline, SIGKILL ends the process.
 KILL_AFTER_SECONDS = 15.0
+# The jobs that stay in a process. Each of them may keep a file and a set of addresses open.
+MAX_STAYING_JOBS = 4
+_HAS_ENDED = True
 
 
 class JobAttempt:
@@ -52,11 +56,17 @@ class JobAttempt:
         self._context = context
         self._has_own_limits = has_own_limits
         self._item: WorkItem | None = None
+        self._turns: Generator[None, None, None] | None = None
         self._heart = ExitStack()
         self._heart.enter_context(run_heartbeat(self._renew))
 
     def close(self) -> None:
-        self._heart.close()
+        """Stop renewing the lease, and close what the job keeps open between its turns."""
+        try:
+            if self._turns is not None:
+                self._turns.close()
+        finally:
+            self._heart.close()
 
     def hand_back(self) -> None:
         """Requeue the job, so that another worker continues it."""
@@ -98,8 +108,7 @@ class JobAttempt:
         try:
             try:
                 self.lease.check_cancelled()
-                work = get_kind(self.lease.kind).run
-                stays = bool(work(self._context.resources, self.lease))
+                stays = self._continue_work()
             except Exception as error:  # noqa: BLE001 - every failure is recorded in the job
                 spans.note_failure(error)
                 record_failure(self._context.resources, self.lease, error)
@@ -110,6 +119,11 @@ class JobAttempt:
         if not stays:
             log.info("job.ended")
         return stays
+
+    def _continue_work(self) -> bool:
+        if self._turns is None:
+            self._turns = get_kind(self.lease.kind).run(self._context.resources, self.lease)
+        return self._turns is not None and not next(self._turns, _HAS_ENDED)
 
     def _renew(self) -> None:
         item = self._item
@@ -165,16 +179,16 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
     if lease is None:
         log.debug("job.not_claimed", job_id=job_id)
         return
-    rotation = _Rotation(context, get_kind(lease.kind))
+    jobs = _StayingJobs(context, get_kind(lease.kind))
     began_at = time.monotonic()
-    with closing(rotation):
+    with closing(jobs):
         try:
-            rotation.run(lease)
+            jobs.run(lease)
         except SystemExit:
             # The pool ends a process when the worker's grace is over, or when the task exceeded its
             # hard time limit. Only the latter counts as a crash.
             if time.monotonic() - began_at < current_task.time_limit:
-                rotation.hand_back()
+                jobs.hand_back()
             raise
     if lease.failed_by is not None:
         raise TaskFailed(lease.failed_by)
@@ -182,8 +196,11 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
         raise Retry("The job is queued again, for later.")
 
 
-class _Rotation:
-    """The jobs that take turns in this process, while the first of them stays or others do."""
+class _StayingJobs:
+    """The jobs that take turns in this process, for at most ``max_stay_seconds`` of the first one.
+
+    The job that the message names is one of them. If it doesn't stay, no other job is claimed.
+    """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:
         self._context = context
@@ -196,25 +213,38 @@ class _Rotation:
         while self._attempts:
             attempt = self._attempts[0]
             stays = attempt.take_turn()
-            if stays and time.monotonic() < self._ends:
+            if stays and self._may_stay():
                 self._attempts.rotate(-1)
             else:
+                self._attempts.popleft()
                 if stays:
                     attempt.hand_back()
-                self._attempts.popleft().close()
-            if self._attempts and (waiting := self._claim_next()) is not None:
-                self._add(waiting)
+                attempt.close()
+                if stays:
+                    # The next job in the queue may be this one. The jobs that stay come first.
+                    continue
+            if self._attempts and (next_lease := self._claim_next()) is not None:
+                self._add(next_lease)
 
     def hand_back(self) -> None:
         for attempt in self._attempts:
             attempt.hand_back()
 
     def close(self) -> None:
-        for attempt in self._attempts:
-            attempt.close()
+        with ExitStack() as closing_all:
+            for attempt in self._attempts:
+                closing_all.callback(attempt.close)
+
+    def _may_stay(self) -> bool:
+        """Return whether the job that just had its turn may stay in this process.
+
+        A new job can't replace one that stays. Otherwise many jobs would replace each other for
+        ever, and each would start at its beginning again.
+        """
+        return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._ends
 
     def _add(self, lease: Lease) -> None:
-        """Before the others: each of those has had a turn since."""
+        """Put the job before the others, which have all had a turn since the last new job."""
         own_limits = bool(self._first.max_stay_seconds)
         self._attempts.appendleft(JobAttempt(self._context, lease, has_own_limits=own_limits))
 

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.auth.requirements import UNLIMITED, ListEditor, ListReader
-from api.bodies.forms import MULTIPART
+from api.bodies.multipart import MULTIPART
 from api.bodies.unknown_names import refuse_parts
 from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS
@@ -35,6 +35,8 @@ from services.subscriptions.imports import (
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.import_options import ImportOptions
+from services.subscriptions.imports.undo import IMPORT_UNDO
+from services.subscriptions.imports.undo_preview import forecast_undo
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -176,12 +178,12 @@ async def import_members(
     )
     state.queue_ages.check(Queue.BULK, waits=False)
     await state.in_unit_of_work(accepting.check_upload, caller, list_id, dry_run=dry_run)
-    file = accepting.new_file(state.resources)
+    file = accepting.create_file(state.resources)
     received = await store_upload(
         request,
         file.writer,
         filename,
-        partial(accepting.forget_file, state.resources),
+        partial(accepting.discard_file, state.resources),
         caller_id=caller.user_id,
         check_part=lambda name: refuse_parts(request, [name]),
     )
@@ -217,7 +219,7 @@ def list_imports(
     def show(rows: list[MemberImport]) -> list[ImportRecord]:
         return [_record(state, task, has_recent_login=is_recent) for task in rows]
 
-    return envelope(page(paging, partial(records.list_of, uow, caller, list_id=list_id), show))
+    return envelope(page(paging, partial(records.list_imports, uow, caller, list_id=list_id), show))
 
 
 @router.get("/imports/{import_id}", responses=refuses(imports.IMPORT_NOT_FOUND))
@@ -229,7 +231,7 @@ def read_import(
     If the login of a session is older than 15 minutes, `errors_url` lacks its signature, so it
     can't be opened.
     """
-    task = records.get(uow, caller, import_id)
+    task = records.get_import(uow, caller, import_id)
     return envelope(_record(state, task, has_recent_login=has_recent_login(uow, caller)))
 
 
@@ -255,7 +257,7 @@ def download_import_errors(
     """The rows that were not added, each with its line, code and reason; by a signed URL."""
     require_signed_url(request)
     headers = build_download_headers(f"import-{import_id}-not-added.csv")
-    lines = rejected_rows.stream_rejects(state.resources, import_id)
+    lines = rejected_rows.stream_rejected_rows(state.resources, import_id)
     return stream_file(request, RECORDS, lines, headers, "text/csv; charset=utf-8")
 
 
@@ -265,7 +267,7 @@ def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Env
 
     Looks at no more than 100,000 of the import's members.
     """
-    found = records.undo_preview(uow, caller, import_id)
+    found = forecast_undo(uow, records.get_import(uow, caller, import_id))
     return envelope(UndoPreview.model_validate(found, from_attributes=True))
 
 
@@ -295,7 +297,7 @@ async def undo_import(
     before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
     otherwise; a 202 has the job's id. A session needs a login of the last 15 minutes.
     """
-    undo = partial(records.undo, caller=caller, import_id=import_id)
+    undo = partial(records.undo_import, caller=caller, import_id=import_id)
     return await answer_undo(request, state, preference, undo)
 
 
@@ -304,5 +306,5 @@ def _record(state: State, task: MemberImport, *, has_recent_login: bool) -> Impo
         task,
         **endings.columns_of(task),
         errors_url=build_import_errors_url(state, task.id, has_recent_login=has_recent_login),
-        undo_until=records.undo_until(task),
+        undo_until=IMPORT_UNDO.available_until(task),
     )

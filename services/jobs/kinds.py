@@ -1,6 +1,6 @@
 """The kinds of durable and request-only work, each registered by the module that does the work."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from storage.redis.request_work import RequestLease
 
 Subject = TypeVar("Subject")
-# Returns true if the job's next turn must run in the same process.
-JobWork = Callable[[Resources, Lease], bool | None]
+# Returns a generator if the job may take several turns that must run in the same process. It yields
+# after each turn except the last one.
+JobWork = Callable[[Resources, Lease], Generator[None, None, None] | None]
 # Turns the caller's payload, which is in the lease, into the result.
 RequestWork = Callable[[Resources, "RequestLease"], dict[str, Any]]
 

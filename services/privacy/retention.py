@@ -19,8 +19,8 @@ from services.accounts.account_mails import ACCOUNT_MAIL_RETENTION
 from services.accounts.logins import ATTEMPT_RETENTION
 from services.credits.orders import ABANDONED_ORDER_RETENTION
 from services.feed.reading import FEED_RETENTION
-from services.subscriptions.bulk_actions.actions import BULK_UNDO_TIME
 from services.subscriptions.bulk_files import BULK_FILE_RETENTION
+from services.subscriptions.undo import UNDO_TIME
 from storage.purge import select_first_places
 
 # The maintenance that shortens the addresses of events stores its progress in this bookmark.
@@ -131,7 +131,7 @@ RULES = (
     _rule_for_full_ip(models.ConsentClaim.occurred_at, models.ConsentClaim.ip),
     _rule(models.RecordedEvent.occurred_at, Retained.EVENTS),
     _rule_by_key(models.ImportChange.applied_at, Retained.IMPORT_CHANGES, longer=_UNDO_LASTS),
-    _rule_by_key(models.BulkChange.applied_at, BULK_UNDO_TIME, longer=_UNDO_LASTS),
+    _rule_by_key(models.BulkChange.applied_at, UNDO_TIME, longer=_UNDO_LASTS),
     # Bulk actions are kept longer than their changes.
     _rule(models.BulkAction.finished_at, timedelta(days=365)),
     _rule_by_key(models.FeedEvent.occurred_at, FEED_RETENTION),

@@ -136,7 +136,7 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
     before, emails = objects(quiet), addresses(35)
     job = data(upload(quiet_client, list_id, of_addresses(*emails), prefer=None), 202)
     importing = Importing(quiet)
-    apply, shown, one_by_one = applying.apply, dict[str, Any](), Lock()
+    apply, shown, one_by_one = applying.apply_chunk, dict[str, Any](), Lock()
 
     def apply_and_cancel(
         uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
@@ -151,7 +151,7 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
         return apply(uow, task, chunk, tag_ids)
 
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 10)
-    monkeypatch.setattr(applying, "apply", apply_and_cancel)
+    monkeypatch.setattr(applying, "apply_chunk", apply_and_cancel)
     assert importing.work(job["id"]).status == "cancelled"
     assert importing.helpers(job["id"]) == []
     assert (shown["status"], shown["progress"]["done"]) == ("running", 20)
@@ -163,10 +163,10 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
 
 
 def test_a_name_is_kept_without_folders_and_within_bounds() -> None:
-    assert accepting.display_filename("C:\\lists\\mine.csv") == "mine.csv"
-    assert accepting.display_filename("../a\0\nb.csv") == "ab.csv"
-    assert accepting.display_filename("x" * 300 + ".csv") == ("x" * 251) + ".csv"
-    assert accepting.display_filename("") is accepting.display_filename(None) is None
+    assert accepting.tidy_filename("C:\\lists\\mine.csv") == "mine.csv"
+    assert accepting.tidy_filename("../a\0\nb.csv") == "ab.csv"
+    assert accepting.tidy_filename("x" * 300 + ".csv") == ("x" * 251) + ".csv"
+    assert accepting.tidy_filename("") is accepting.tidy_filename(None) is None
 
 
 DATED = ["Email", "created_at"]

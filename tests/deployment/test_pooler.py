@@ -271,7 +271,7 @@ def test_tables_that_another_release_left_do_no_harm(
     with sessions_of(pooled) as sessions:
         for session in sessions:
             for name in ("staged", "staged_digests", "judged"):
-                for table in (name, staging.name_of(name, "other columns")):
+                for table in (name, staging.name_table(name, "other columns")):
                     session.execute(f"CREATE TEMP TABLE IF NOT EXISTS {table} (other int)")
     with stack.client(payer.key) as client:
         file = of_addresses(*addresses(10))

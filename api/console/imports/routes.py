@@ -10,8 +10,8 @@ from fastapi.responses import Response
 
 from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.auth.redirects import redirect_to_path
-from api.bodies.forms import MULTIPART
 from api.bodies.json_bodies import media_type
+from api.bodies.multipart import MULTIPART
 from api.bodies.upload_stream import store_upload
 from api.console.assets import CONSOLE_PATH
 from api.console.imports.status_values import STATUS_CHOICES, read_choices
@@ -58,6 +58,7 @@ from services.subscriptions.imports import accepting, records
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.import_options import ImportOptions
+from services.subscriptions.imports.undo_preview import forecast_undo
 from storage.unit_of_work import UnitOfWork
 
 PREFIX = f"{CONSOLE_PATH}/imports"
@@ -92,7 +93,7 @@ UPDATE, START = "update", "start"
 @router.get("")
 def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     wanted = PageRequest(IMPORTS_ON_PAGE, cursor=cursor)
-    found = records.list_of(uow, console.caller, wanted, list_id=None)
+    found = records.list_imports(uow, console.caller, wanted, list_id=None)
     titles = lists.titles_of(uow, [task.list_id for task in found.rows])
     return console.page(
         "imports.html", imports=found.rows, titles=titles, next_cursor=found.next_cursor
@@ -136,7 +137,7 @@ async def upload_import(request: Request, console: Console) -> Response:
         if media_type(request.headers.get("content-type", "")) != MULTIPART:
             require_csrf(request, state, console.member.cookie)
             raise BODY_NOT_MULTIPART()
-        file, forget = accepting.new_file(resources), partial(accepting.forget_file, resources)
+        file, forget = accepting.create_file(resources), partial(accepting.discard_file, resources)
         received = await store_upload(
             request, file.writer, None, forget, caller_id=console.user_id, check=check
         )
@@ -293,14 +294,14 @@ def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
 @router.post("/{import_id}/retry")
 def retry_import(console: ConsoleForm, uow: Transaction, import_id: PathId) -> Response:
     """Continue an import that broke, with the rows that are not done."""
-    records.retry(uow, console.caller, import_id)
+    records.retry_import(uow, console.caller, import_id)
     return console.done(f"{PREFIX}/{import_id}", "The import goes on.")
 
 
 @router.get("/{import_id}/not-added")
 def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId) -> Response:
     """Redirect to the file of the rows that were not added, by a link that is made now."""
-    if records.get(uow, console.caller, import_id).files_removed_at is not None:
+    if records.get_import(uow, console.caller, import_id).files_removed_at is not None:
         raise errors.IMPORT_ERRORS_GONE()
     return redirect(build_import_errors_url(console.state, import_id))
 
@@ -309,9 +310,9 @@ def download_rejects(console: RecentConsole, uow: Transaction, import_id: PathId
 def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Response:
     """Show whom the undo would take back, and links to what holds the others."""
     with console.unit_of_work() as uow:
-        preview = records.undo_preview(uow, console.caller, import_id)
+        preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))
         ids = [each.id for each in preview.held_by if each.kind == "bulk_action"]
-        bulks = {each.id: each for each in actions.of_ids(uow, console.caller, ids)}
+        bulks = {each.id: each for each in actions.find_bulk_actions(uow, console.caller, ids)}
         names = tags.find_tag_names(uow, (each.tag_id for each in bulks.values() if each.tag_id))
     holders = []
     for each in preview.held_by:
@@ -330,7 +331,7 @@ def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Res
 def undo_import(console: RecentConsoleForm, import_id: PathId) -> Response:
     try:
         with console.unit_of_work() as uow:
-            records.undo(uow, console.caller, import_id)
+            records.undo_import(uow, console.caller, import_id)
     except DomainError as error:
         return show_undo(console, import_id, console.refused(error))
     return redirect_to_path(console.state, f"{PREFIX}/{import_id}")

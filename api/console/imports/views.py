@@ -26,6 +26,7 @@ from services.subscriptions.imports.column_layout import (
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.samples import add_samples
+from services.subscriptions.imports.undo import IMPORT_UNDO
 
 COLUMNS_ON_PAGE = 20
 MAX_NAME_CHARACTERS_SHOWN = 80
@@ -288,7 +289,7 @@ class ShownImport:
     @property
     def can_be_undone(self) -> bool:
         over = self.task.status != "running" and not self.task.dry_run
-        return over and not self.is_undoing and records.undo_until(self.task) is not None
+        return over and not self.is_undoing and IMPORT_UNDO.available_until(self.task) is not None
 
     @property
     def date_order_matters(self) -> bool:
@@ -360,10 +361,10 @@ def shown_import(console: ConsoleRequest, import_id: int) -> ShownImport:
     """
     resources = console.state.resources
     with console.unit_of_work() as uow:
-        task = records.get(uow, console.caller, import_id)
+        task = records.get_import(uow, console.caller, import_id)
         title = lists.titles_of(uow, [task.list_id])[task.list_id]
-        job = records.job_of(uow, task) if task.status == "running" else None
-        undo = records.undo_job_of(uow, task)
+        job = records.find_job(uow, task) if task.status == "running" else None
+        undo = records.find_undo_job(uow, task)
         # A job and its effects end in one transaction: whoever has seen the job's end, and reads
         # the record after it, sees all of them.
         uow.session.refresh(task)

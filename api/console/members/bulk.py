@@ -37,6 +37,7 @@ from services.paging import PageRequest
 from services.subscriptions import tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
+from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.filters import member_filter
 from storage.unit_of_work import UnitOfWork
 
@@ -96,7 +97,7 @@ def show_acts(console: Console, list_id: ListId, cursor: Cursor = None) -> Respo
     with console.unit_of_work() as uow:
         mailing_list = console.own_list(uow, list_id)
         wanted = PageRequest(ACTS_ON_PAGE, cursor=cursor)
-        found = actions.list_of(uow, console.caller, wanted, list_id=mailing_list.id)
+        found = actions.list_bulk_actions(uow, console.caller, wanted, list_id=mailing_list.id)
         bulks = _shown(uow, found.rows)
     return console.page(
         "bulk_actions.html", list=mailing_list, bulks=bulks, next_cursor=found.next_cursor
@@ -120,7 +121,7 @@ async def begin_act(console: ConsoleForm, list_id: ListId) -> Response:
         if typed not in [*BulkActionKind]:
             raise invalid_field("body.action", "choose what to do")
         value = console.form.get(_VALUES[typed], "") if typed in _VALUES else None
-        order = actions.check(BulkOrder(BulkActionKind(typed), value))
+        order = actions.check_order(BulkOrder(BulkActionKind(typed), value))
         # Work that would wait too long is refused before anything of it is stored.
         console.state.queue_ages.check(Queue.BULK, waits=False)
         bulk_id = await RECORDS.run(_begin, console, list_id, order)
@@ -139,7 +140,7 @@ def _begin(console: ConsoleRequest, list_id: int, order: BulkOrder) -> int | Non
     with console.unit_of_work() as uow:
         mailing_list = console.own_list(uow, list_id)
         written = read_filter(console.form.get("filter", "")) or ALL_ACTIVE
-        job = actions.begin(
+        job = actions.begin_bulk_action(
             uow,
             mailing_list,
             member_filter.keep(uow, mailing_list, written),
@@ -193,7 +194,7 @@ def show_act(console: Console, list_id: ListId, bulk_id: PathId) -> Response:
             "bulk_action.html",
             list=mailing_list,
             shown=shown,
-            job=actions.job_of(uow, bulk),
+            job=actions.find_job(uow, bulk),
             written_text=as_json(written),
         )
 
@@ -204,7 +205,7 @@ def undo_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Response
     with console.unit_of_work() as uow:
         mailing_list = console.own_list(uow, list_id)
         _owned(uow, console, mailing_list.id, bulk_id)
-        job_id = actions.undo(uow, console.caller, bulk_id)
+        job_id = BULK_UNDO.start(uow, console.caller, bulk_id)
     notice = "It was undone before." if job_id is None else "The undo has started."
     return console.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
 
@@ -214,7 +215,7 @@ def cancel_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Respon
     """Cancel the bulk action: its changes so far stay, and can be undone."""
     with console.unit_of_work() as uow:
         mailing_list = console.own_list(uow, list_id)
-        job = actions.job_of(uow, _owned(uow, console, mailing_list.id, bulk_id))
+        job = actions.find_job(uow, _owned(uow, console, mailing_list.id, bulk_id))
         ended = 0 if job is None else records.cancel_own_job(uow, console.caller, job.id)
     notice = "The bulk action is cancelled." if ended else "The bulk action had ended before."
     return console.done(f"{list_path(list_id)}/bulk-actions/{bulk_id}", notice)
@@ -222,7 +223,7 @@ def cancel_act(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> Respon
 
 def _owned(uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int) -> BulkAction:
     """Return the caller's bulk action on this list; raises ``bulk.not_found``."""
-    bulk = actions.get(uow, console.caller, bulk_id)
+    bulk = BULK_UNDO.find_row(uow, console.caller, bulk_id)
     if bulk.list_id != list_id:
         raise BULK_NOT_FOUND()
     return bulk
@@ -238,7 +239,7 @@ def _shown(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_Shown]:
             # reads the record after it, sees all of them.
             uow.session.refresh(bulk)
         words = words_of(bulk, names)
-        shown.append(_Shown(bulk, words, actions.undo_until(bulk), _state(bulk, undo_job)))
+        shown.append(_Shown(bulk, words, BULK_UNDO.available_until(bulk), _state(bulk, undo_job)))
     return shown
 
 

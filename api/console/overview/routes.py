@@ -78,7 +78,7 @@ def _attention(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
             is_paused = each.state == EndpointState.PAUSED
             words = f"The webhook to {host} {'is paused' if is_paused else 'fails'}."
             found.append((words, f"{CONSOLE_PATH}/developers/webhooks/{each.id}"))
-    for task in records.failed_lately(uow, user_id):
+    for task in records.list_recent_failures(uow, user_id):
         words = f"The import of {task.filename or 'members'} failed."
         found.append((words, f"{CONSOLE_PATH}/imports/{task.id}"))
     return found[:MAX_ATTENTION]

@@ -42,6 +42,7 @@ from services.jobs.idempotency import AcceptedJob
 from services.subscriptions import lists, segments
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
+from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.filters import member_counts, member_filter
 from services.subscriptions.imports import accepting
 from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
@@ -206,7 +207,7 @@ async def change_members(
     a removal a session needs a login of the last 15 minutes.
     """
     refuse_options(request, await request.json())
-    order = actions.check(BulkOrder(body.action, body.value))
+    order = actions.check_order(BulkOrder(body.action, body.value))
     if dry_run:
         counted = await SEARCHES_BY_CALLER.run(
             caller.user_id, _preview, state, caller, list_id, body
@@ -247,7 +248,7 @@ def _begin(
 ) -> Job:
     with state.resources.unit_of_work() as uow:
         mailing_list, kept = _selected(uow, caller, list_id, body)
-        job = actions.begin(uow, mailing_list, kept, order, caller=caller)
+        job = actions.begin_bulk_action(uow, mailing_list, kept, order, caller=caller)
         uow.session.refresh(job)
         return job
 
@@ -273,5 +274,5 @@ async def undo_bulk_action(
     so does what people said themselves. 0: it was undone before. It can be undone for 90 days.
     Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
     """
-    undo = partial(actions.undo, caller=caller, bulk_id=bulk_id)
+    undo = partial(BULK_UNDO.start, caller=caller, row_id=bulk_id)
     return await answer_undo(request, state, preference, undo)

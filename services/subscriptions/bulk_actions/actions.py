@@ -1,20 +1,18 @@
-"""Bulk actions: one change to all members of a list who fit a filter, and its undo.
+"""Bulk actions: one change to all members of a list who match a filter.
 
 An action is a row and a job. The job goes through the list in batches, in the order of the members'
-ids. A batch is one transaction under the list's lock: it writes the earlier values of each member
-that it changes, and how far it came. The undo goes through what was written. It brings no person
-back who left, and switches no mail on that its reader switched off, whenever that was.
+ids. A batch is one transaction under the list's lock. It stores the earlier values of each member
+that it changes, and where the next batch starts.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from sqlalchemy import func, select
 
-from core.errors.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER, BULK_VALUE
+from core.errors.mailing import BULK_VALUE
 from core.queues import Queue
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
@@ -39,197 +37,7 @@ from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-
-def _end(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str) -> None:
-    bulk.status, bulk.finished_at = status, func.now()
-    _announce(uow, bulk, job_id, status, bulk.action, of=bulk.matched, changed=bulk.changed)
-
-
-def _end_undo(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str) -> None:
-    _announce(uow, bulk, job_id, status, "undo_bulk", of=bulk.changed, changed=bulk.undone)
-
-
-def _announce(
-    uow: UnitOfWork,
-    bulk: BulkAction,
-    job_id: int,
-    status: str,
-    action: str,
-    *,
-    of: int,
-    changed: int,
-) -> None:
-    announce(
-        uow,
-        bulk.user_id,
-        FeedEventType.BULK_ENDED,
-        list_id=bulk.list_id,
-        status=status,
-        job_id=job_id,
-        action=action,
-        bulk_id=bulk.id,
-        changed=changed,
-        kept=of - changed,
-    )
-
-
-def _go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Go on with a bulk action that failed, unless its undo was asked for."""
-    # Locked, as by who asks for its undo: of the two at the same time one finds the other.
-    bulk = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)
-    if bulk is None or bulk.undo_job_id is not None:
-        return False
-    bulk.status, bulk.finished_at = JobStatus.RUNNING, None
-    return True
-
-
-def change_members(resources: Resources, lease: Lease) -> None:
-    """Change batches of members for one turn.
-
-    Raises ``list.not_found`` for a list that was archived; for a bulk action that had failed and
-    goes on, ``segment.tag_deleted`` and ``tag.not_found`` if its tags were deleted meanwhile.
-    """
-    work_in_turns(resources, lease, partial(_change_batch, lease=lease))
-
-
-CHANGE_MEMBERS = register_kind(
-    JobKind(
-        "members.bulk",
-        Queue.BULK,
-        Scope.SUBSCRIPTION_FULL,
-        retryable=True,
-        run=change_members,
-        # A bulk action may remove members, which needs a recent login.
-        needs_recent_login=True,
-        # Its changes stay, and can be undone.
-        on_abandoned=call_with_subject(BulkAction, _end),
-        on_restarted=_go_on_with_job,
-    )
-)
-
-
-def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    bulk = uow.session.get(BulkAction, lease.subject_id)
-    if bulk is None:
-        raise JobCancelled
-    wanted = member_filter.read_begun(uow, lists.get(uow, bulk.list_id), bulk.filter)
-    if bulk.action == BulkActionKind.TAG:
-        tags.get_tag(uow, bulk.list_id, bulk.tag_id or 0)
-    locks.lock_list(uow, bulk.list_id)
-    statuses = wanted.statuses()
-    batch = batches.next_batch(uow, bulk, statuses)
-    if batch is None:
-        counts = {"bulk_id": bulk.id, "matched": bulk.matched, "changed": bulk.changed}
-        complete_job(uow, lease, counts)
-        _end(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
-        return True
-    total = None
-    if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
-        total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
-    matched, changed = batches.apply(uow, bulk, batch, wanted.condition())
-    # The job first, then the action: the order in which a transaction that ends both locks them.
-    record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
-    bulk.reached_status, bulk.reached_id = batch.status, batch.last
-    bulk.seen += batch.seen
-    bulk.matched += matched
-    bulk.changed += changed
-    return False
-
-
-def undo_changes(resources: Resources, lease: Lease) -> None:
-    """Undo batches of changes for one turn.
-
-    Raises ``quota.exceeded`` if the plan has no room for members who would come back.
-    """
-    work_in_turns(resources, lease, partial(_undo_batch, lease=lease))
-
-
-UNDO_BULK_ACTION = register_kind(
-    JobKind(
-        "members.bulk_undo",
-        Queue.BULK,
-        Scope.SUBSCRIPTION_FULL,
-        retryable=True,
-        run=undo_changes,
-        # An undo that ended early is not taken back, and asking again goes on.
-        on_abandoned=call_with_subject(BulkAction, _end_undo),
-    )
-)
-
-
-def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    bulk = uow.session.get(BulkAction, lease.subject_id)
-    if bulk is None:
-        raise JobCancelled
-    locks.lock_list(uow, bulk.list_id)
-    room, owner_id = None, bulk.user_id
-    if bulk.action == BulkActionKind.REMOVE:
-        room = quotas.hold(uow, owner_id, PlanQuota.MEMBERS)
-    with uow.session.begin_nested() as tried:
-        (restored, made_active), last = batches.take_back(uow, bulk)
-        is_too_many = room is not None and made_active > max(room, 0)
-        if is_too_many:
-            tried.rollback()
-    if is_too_many:
-        if not room or room < 0:
-            raise quotas.exceeded(uow, owner_id, PlanQuota.MEMBERS)
-        # As many as there is room for.
-        (restored, _), last = batches.take_back(uow, bulk, most=room)
-    if last is None:
-        kept = bulk.changed - bulk.undone
-        complete_job(uow, lease, {"bulk_id": bulk.id, "undone": bulk.undone, "kept": kept})
-        bulk.undone_at = func.now()
-        _end_undo(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
-        return True
-    # The job first, then the action: the order in which a transaction that ends a job locks them.
-    record_progress(uow, lease, done=bulk.undone + restored, total=bulk.changed)
-    bulk.undone += restored
-    bulk.undo_reached_id = last
-    return False
-
-
-# The earlier values are kept for this long after they were written, which is after `created_at`.
-BULK_UNDO_TIME = timedelta(days=90)
-
-
-def get(uow: UnitOfWork, caller: Caller, bulk_id: int, *, lock: bool = False) -> BulkAction:
-    """Return a bulk action of the caller; raises ``bulk.not_found``."""
-    query = select(BulkAction).where(BulkAction.id == bulk_id, BulkAction.user_id == caller.user_id)
-    locked = query.with_for_update().execution_options(populate_existing=True)
-    found = uow.session.scalar(locked if lock else query)
-    if found is None:
-        raise BULK_NOT_FOUND()
-    return found
-
-
-def of_ids(uow: UnitOfWork, caller: Caller, ids: Sequence[int]) -> Sequence[BulkAction]:
-    """Return those of these bulk actions that are the caller's."""
-    query = select(BulkAction).where(BulkAction.user_id == caller.user_id, BulkAction.id.in_(ids))
-    return uow.session.scalars(query).all()
-
-
-def list_of(
-    uow: UnitOfWork, caller: Caller, wanted: PageRequest, *, list_id: int
-) -> PageOfRows[BulkAction]:
-    """The caller's acts on one list, newest first. Raises ``cursor.invalid``."""
-    own = BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
-    query = paging.by_id(select(BulkAction).where(*own), BulkAction.id, wanted)
-    return paging.read(uow, query, wanted)
-
-
-def job_of(uow: UnitOfWork, bulk: BulkAction) -> Job | None:
-    """The job that does the action; ``None`` once it has ended."""
-    return records.find_unfinished_job(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
-
-
-def undo_until(bulk: BulkAction) -> datetime | None:
-    """Until when the action can be undone; ``None`` while it runs, and after its undo."""
-    if bulk.finished_at is None or bulk.undone_at is not None:
-        return None
-    return bulk.created_at + BULK_UNDO_TIME
-
-
-_OF_TAG = (BulkActionKind.TAG, BulkActionKind.UNTAG)
+_TAG_ACTIONS = (BulkActionKind.TAG, BulkActionKind.UNTAG)
 
 
 @dataclass(frozen=True)
@@ -237,16 +45,16 @@ class BulkOrder:
     """An action on members, and its value.
 
     Attributes:
-        value: the tag's name, or the tier; other actions have none.
+        value: the name of the tag, or the tier. Other actions have no value.
     """
 
     action: BulkActionKind
     value: str | None = None
 
 
-def check(order: BulkOrder) -> BulkOrder:
-    """The order with its value as it is stored; raises ``bulk.value``."""
-    if order.action in _OF_TAG:
+def check_order(order: BulkOrder) -> BulkOrder:
+    """Return the order with its value as it is stored; raises ``bulk.value``."""
+    if order.action in _TAG_ACTIONS:
         try:
             return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
         except ValueRefused as error:
@@ -259,72 +67,166 @@ def check(order: BulkOrder) -> BulkOrder:
     return order
 
 
-def begin(
+def begin_bulk_action(
     uow: UnitOfWork,
     mailing_list: MailingList,
-    kept: Mapping[str, Any],
+    stored_filter: Mapping[str, Any],
     order: BulkOrder,
     *,
     caller: Caller,
 ) -> Job:
-    """Have the members changed who fit the filter; ``check`` gives the order.
+    """Enqueue the change of all members who match the filter.
 
-    Raises ``quota.exceeded``; for a removal ``auth.login_again``; for a new tag ``tag.too_many``
-    and ``list.busy``.
+    ``order``: the result of ``check_order``. Raises ``quota.exceeded``. Raises ``auth.login_again``
+    for a removal, and ``tag.too_many`` and ``list.busy`` for a new tag.
     """
     if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
     owner_id = mailing_list.user_id
     quotas.require(uow, owner_id, PlanQuota.UNFINISHED_JOBS)
-    quotas.require(uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
+    quotas.require(uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(stored_filter))
     bulk = BulkAction(
-        list_id=mailing_list.id, user_id=owner_id, filter=dict(kept), action=order.action
+        list_id=mailing_list.id, user_id=owner_id, filter=dict(stored_filter), action=order.action
     )
     if order.action is BulkActionKind.SET_TYPE:
         bulk.type = order.value
     elif order.value is not None:
-        makes = order.action is BulkActionKind.TAG
-        # Another transaction may make or delete the same tag just now.
+        creates_tag = order.action is BulkActionKind.TAG
+        # Another transaction may be creating or deleting the same tag.
         with locks.waiting_briefly(uow):
-            found = tags.find_tag_ids(uow, mailing_list.id, [order.value], make=makes, hold=True)
-        # No tag has the id 0, so nothing is taken off where the list has no such tag.
-        bulk.tag_id = found.get(order.value, 0)
+            tag_ids = tags.find_tag_ids(
+                uow, mailing_list.id, [order.value], make=creates_tag, hold=True
+            )
+        # No tag has the id 0. If the list doesn't have the tag, the action removes nothing.
+        bulk.tag_id = tag_ids.get(order.value, 0)
     uow.session.add(bulk)
     uow.session.flush()
     return enqueue_job(uow, CHANGE_MEMBERS, user_id=owner_id, subject_id=bulk.id)
 
 
-def undo(uow: UnitOfWork, caller: Caller, bulk_id: int) -> int | None:
-    """The job that undoes a bulk action: one job until the undo is done, then ``None``.
+def list_bulk_actions(
+    uow: UnitOfWork, caller: Caller, page: PageRequest, *, list_id: int
+) -> PageOfRows[BulkAction]:
+    """Return the caller's bulk actions on one list, newest first. Raises ``cursor.invalid``."""
+    is_owned = BulkAction.list_id == list_id, BulkAction.user_id == caller.user_id
+    query = paging.by_id(select(BulkAction).where(*is_owned), BulkAction.id, page)
+    return paging.read(uow, query, page)
 
-    A failed or cancelled job is started again. Raises ``bulk.not_found``, ``bulk.running``,
-    ``bulk.undo_over``.
+
+def find_bulk_actions(uow: UnitOfWork, caller: Caller, ids: Sequence[int]) -> Sequence[BulkAction]:
+    """Return the bulk actions with these ids that belong to the caller."""
+    query = select(BulkAction).where(BulkAction.user_id == caller.user_id, BulkAction.id.in_(ids))
+    return uow.session.scalars(query).all()
+
+
+def find_job(uow: UnitOfWork, bulk: BulkAction) -> Job | None:
+    """Return the job of the action, or ``None`` after the job has ended."""
+    return records.find_unfinished_job(uow, bulk.user_id, [CHANGE_MEMBERS], bulk.id)
+
+
+def change_members(resources: Resources, lease: Lease) -> None:
+    """Change batches of members for one turn.
+
+    Raises ``list.not_found`` for a list that was archived. A restarted action raises
+    ``segment.tag_deleted`` or ``tag.not_found`` if its tags have been deleted.
     """
-    # The job before the action, as a transaction that takes a batch back locks them.
-    job_id = get(uow, caller, bulk_id).undo_job_id
-    job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
-    bulk = get(uow, caller, bulk_id, lock=True)
-    if bulk.status == JobStatus.RUNNING:
-        raise BULK_RUNNING()
-    if bulk.undone_at is not None:
-        return None
-    if bulk.undo_job_id != job_id:
-        # Another call began the undo just now.
-        return bulk.undo_job_id
-    goes_on = job is not None and job.finished_at is None
-    # By the database's clock, as what an undo needs is deleted by it.
-    is_offered = select(BulkAction.created_at > func.now() - BULK_UNDO_TIME)
-    if not (goes_on or uow.session.scalar(is_offered.where(BulkAction.id == bulk.id))):
-        raise BULK_UNDO_OVER(days=BULK_UNDO_TIME.days)
-    if job is None:
-        job = enqueue_job(
-            uow,
-            UNDO_BULK_ACTION,
-            user_id=caller.user_id,
-            subject_id=bulk.id,
-            total=bulk.changed,
-        )
-        bulk.undo_job_id = job.id
-    elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
-        records.retry_locked_job(uow, job)
-    return job.id
+    work_in_turns(resources, lease, partial(_change_batch, lease=lease))
+
+
+def announce_end(
+    uow: UnitOfWork,
+    bulk: BulkAction,
+    job_id: int,
+    status: str,
+    *,
+    action: str,
+    total: int,
+    changed: int,
+) -> None:
+    """Announce the end of a bulk action or of its undo.
+
+    ``total``: the number of members that could have been changed.
+    """
+    announce(
+        uow,
+        bulk.user_id,
+        FeedEventType.BULK_ENDED,
+        list_id=bulk.list_id,
+        status=status,
+        job_id=job_id,
+        action=action,
+        bulk_id=bulk.id,
+        changed=changed,
+        kept=total - changed,
+    )
+
+
+def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
+    """Change the next batch. Return whether no batch is left."""
+    bulk = uow.session.get(BulkAction, lease.subject_id)
+    if bulk is None:
+        raise JobCancelled
+    members = member_filter.read_begun(uow, lists.get(uow, bulk.list_id), bulk.filter)
+    if bulk.action == BulkActionKind.TAG:
+        tags.get_tag(uow, bulk.list_id, bulk.tag_id or 0)
+    locks.lock_list(uow, bulk.list_id)
+    statuses = members.statuses()
+    batch = batches.next_batch(uow, bulk, statuses)
+    if batch is None:
+        counts = {"bulk_id": bulk.id, "matched": bulk.matched, "changed": bulk.changed}
+        complete_job(uow, lease, counts)
+        _end(uow, bulk, lease.job_id, JobStatus.SUCCEEDED)
+        return True
+    total = None
+    if not bulk.seen and statuses == (SubscriptionStatus.ACTIVE,):
+        total = subscriber_counts.count_subscribers(uow, [bulk.list_id])[bulk.list_id]
+    matched, changed = batches.change_batch(uow, bulk, batch, members.condition())
+    # Write the job before the action, because a transaction that ends both locks the job first.
+    record_progress(uow, lease, done=bulk.seen + batch.seen, total=total)
+    bulk.reached_status = batch.status
+    bulk.reached_id = batch.last
+    bulk.seen += batch.seen
+    bulk.matched += matched
+    bulk.changed += changed
+    return False
+
+
+def _end(uow: UnitOfWork, bulk: BulkAction, job_id: int, status: str) -> None:
+    bulk.status = status
+    bulk.finished_at = func.now()
+    announce_end(
+        uow,
+        bulk,
+        job_id,
+        status,
+        action=bulk.action,
+        total=bulk.matched,
+        changed=bulk.changed,
+    )
+
+
+def _restart_with_job(uow: UnitOfWork, job: Job) -> bool:
+    """Restart a failed bulk action, unless its undo was started."""
+    # The lock makes sure that a restart and the start of an undo see each other.
+    bulk = uow.session.get(BulkAction, job.subject_id, with_for_update=True, populate_existing=True)
+    if bulk is None or bulk.undo_job_id is not None:
+        return False
+    bulk.status = JobStatus.RUNNING
+    bulk.finished_at = None
+    return True
+
+
+CHANGE_MEMBERS = register_kind(
+    JobKind(
+        "members.bulk",
+        Queue.BULK,
+        Scope.SUBSCRIPTION_FULL,
+        retryable=True,
+        run=change_members,
+        # A bulk action may remove members, which needs a recent login.
+        needs_recent_login=True,
+        # Changed members stay changed, and the action can be undone.
+        on_abandoned=call_with_subject(BulkAction, _end),
+        on_restarted=_restart_with_job,
+    )
+)

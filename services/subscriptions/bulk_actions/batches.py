@@ -1,4 +1,4 @@
-"""Batches of members: the next of a list to be changed, and the next to be changed back."""
+"""The batches of members that a bulk action changes, or that its undo restores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,38 +36,16 @@ from services.subscriptions.members import opt_outs
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
-
-@dataclass(frozen=True)
-class Words:
-    """The parts of the statements that differ from action to action.
-
-    Attributes:
-        event: the action in the member's history.
-        names: what changed beside status and mail, for the history.
-        sets, restores: columns of the subscription ``m``; ``c`` is the row of ``bulk_changes``.
-        is_still: whether the undo concerns what the action set.
-        also: what the undo does beside it, as one more part of the statement.
-        mail_before, mail_undone: whether the member got mail before the action, and its undo.
-    """
-
-    event: str
-    sets: str
-    restores: str
-    is_still: str
-    also: str = ""
-    names: str = "CAST(NULL AS text[])"
-    mail_before: str = "m.email_enabled"
-    mail_undone: str = "m.email_enabled"
-
-
-# An array of ids is sorted, and has each once.
+# A batch of this size locks its list for a fraction of a second.
+MAX_BATCH_MEMBERS = 10_000
+# An array of ids is sorted and has no duplicates.
 _WITH_TAG = (
     "tag_ids = ARRAY(SELECT DISTINCT each FROM unnest(m.tag_ids || CAST(:tag_id AS bigint)) AS each"
     " ORDER BY each)"
 )
 _WITHOUT_TAG = "tag_ids = array_remove(m.tag_ids, CAST(:tag_id AS bigint))"
 _HAS_TAG = "CAST(:tag_id AS bigint) = ANY (m.tag_ids)"
-# The ids of deleted tags take none.
+# Deleted tags may be in the array, but don't count.
 _LIVING_TAGS = "(SELECT count(*) FROM tags WHERE tags.id = ANY (m.tag_ids))"
 _HAS_ROOM = (
     f"(cardinality(m.tag_ids) < {MAX_TAGS_OF_MEMBER} OR {_LIVING_TAGS} < {MAX_TAGS_OF_MEMBER})"
@@ -77,14 +55,15 @@ _TYPE = (
     "CASE WHEN c.paid_expiry_before IS DISTINCT FROM c.paid_expiry_after"
     " THEN ARRAY['type', 'paid_expiry'] ELSE ARRAY['type'] END"
 )
-# The newest event that changed the column is the action's. Each change has an event, and those of
-# one member come in their order: they are written under the pair's lock or the list's.
+# The condition that the action wrote the newest event that changed the column. Each change has an
+# event. The events of one member are in order, because a lock on the member or list protects them.
 _IS_THE_LAST = """(m.updated_at = c.applied_at OR c.applied_at = (
         SELECT e.created_at FROM subscription_events AS e
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# A later bulk action keeps the tier of this one for its own undo, by which it must not come back.
+# A later bulk action stores this action's tier as the earlier value. The undo of the later action
+# must not restore this tier.
 _FORGET_TYPE = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -99,9 +78,37 @@ _FORGET_TYPE = """, later AS (
 )"""
 _SAID_NO = """NOT EXISTS (
         SELECT FROM opt_outs AS o WHERE o.list_id = m.list_id AND o.user_id = m.user_id"""
-# A person who left gets no mail, whatever they said about the mail itself.
+# A person who left gets no mail, even if they had not disabled it.
 _NO_OPT_OUT = f"{_SAID_NO})"
 _HAS_NOT_LEFT = f"{_SAID_NO} AND o.kind = 'list')"
+
+
+@dataclass(frozen=True)
+class Words:
+    """The parts of the SQL statements that differ between actions.
+
+    ``m`` is the subscription, and ``c`` is the row of ``bulk_changes``.
+
+    Attributes:
+        event: the name of the action in the member's history.
+        sets: the columns that the action sets.
+        restores: the columns that the undo sets.
+        is_still: the condition that the member still has the value that the action set.
+        also: a further part of the undo's statement.
+        names: the names of the changed values in the history, except status and mail.
+        mail_before: whether the member got mail before the action.
+        mail_undone: whether the member got mail before the undo.
+    """
+
+    event: str
+    sets: str
+    restores: str
+    is_still: str
+    also: str = ""
+    names: str = "CAST(NULL AS text[])"
+    mail_before: str = "m.email_enabled"
+    mail_undone: str = "m.email_enabled"
+
 
 WORDS: Mapping[BulkActionKind, Words] = {
     BulkActionKind.TAG: Words(
@@ -144,8 +151,8 @@ WORDS: Mapping[BulkActionKind, Words] = {
     ),
 }
 
-# In the order of the list's own index: by the primary key alone Postgres might read all that other
-# lists have in between.
+# ORDER BY matches the index of the list. With the primary key, Postgres might read all members of
+# other lists in between.
 NEXT = """
 SELECT max(id), count(*), clock_timestamp() FROM (
     SELECT id FROM subscriptions
@@ -154,9 +161,9 @@ SELECT max(id), count(*), clock_timestamp() FROM (
 ) AS next
 """
 
-# OFFSET 0 makes Postgres look up one row at a time: its statistics know nothing of a bulk action
-# that was begun just now.
-APPLY = """
+# OFFSET 0 makes Postgres look up one row at a time. Its statistics don't include a bulk action that
+# has just begun.
+CHANGE = """
 WITH changed AS (
     UPDATE subscriptions AS m SET {sets}, updated_at = c.applied_at
     FROM bulk_changes AS c CROSS JOIN LATERAL (
@@ -188,7 +195,7 @@ SELECT m.email FROM (
 WHERE m.email IS NOT NULL
 """
 
-TAKE_BACK = """
+RESTORE = """
 WITH first AS (
     SELECT subscription_id FROM bulk_changes
     WHERE bulk_id = :bulk_id AND subscription_id > :after
@@ -220,17 +227,14 @@ SELECT (SELECT count(*) FROM restored),
 """
 
 
-# A batch keeps its list for a fraction of a second.
-MAX_BATCH_MEMBERS = 10_000
-
-
 class MemberBatch(NamedTuple):
-    """The next members of a list in one status, whether they fit the filter or not.
+    """The next members of a list in one status. Some of them may not match the filter.
 
     Attributes:
-        after, last: their ids are above the first and not above the second.
-        seen: how many they are.
-        at: a moment since the list was locked: earlier changes are older, later ones younger.
+        after: the last id of the previous batch.
+        last: the last id of this batch.
+        seen: the number of members in the batch.
+        at: a time after the list was locked. All earlier changes are older.
     """
 
     status: SubscriptionStatus
@@ -248,112 +252,135 @@ class Counts(NamedTuple):
 def next_batch(
     uow: UnitOfWork, bulk: BulkAction, statuses: Sequence[SubscriptionStatus]
 ) -> MemberBatch | None:
-    """The members after those that were looked at; ``None`` at the end of the list.
+    """Return the next batch of a bulk action, or ``None`` at the end of the list.
 
-    Call it, and what comes after it, under the list's lock.
+    The caller must hold the list's lock until the batch is committed.
     """
-    status, after = bulk.reached_status, bulk.reached_id or 0
-    left = statuses if status is None else statuses[statuses.index(SubscriptionStatus(status)) :]
-    for each in left:
-        values = {"list_id": bulk.list_id, "status": each, "after": after}
+    after = bulk.reached_id or 0
+    if bulk.reached_status is not None:
+        reached_status = SubscriptionStatus(bulk.reached_status)
+        statuses = statuses[statuses.index(reached_status) :]
+    for status in statuses:
+        values = {"list_id": bulk.list_id, "status": status, "after": after}
         values["most"] = MAX_BATCH_MEMBERS
         last, seen, at = uow.session.execute(text(NEXT), values).one()
         if seen:
-            return MemberBatch(each, after, last, seen, at)
+            return MemberBatch(status, after, last, seen, at)
         after = 0
     return None
 
 
-def apply(
+def change_batch(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> Counts:
-    """Change those of the batch that fit the condition."""
-    matched, kept = _keep(uow, bulk, batch, condition)
-    if not kept:
+    """Change the members of the batch that match the condition."""
+    matched, stored = _store_changes(uow, bulk, batch, condition)
+    if not stored:
         return Counts(matched, 0)
     words = WORDS[BulkActionKind(bulk.action)]
     values = _values(bulk) | batch._asdict() | {"event": words.event}
-    changed = uow.session.scalar(text(APPLY.format(**vars(words))), values)
+    changed = uow.session.scalar(text(CHANGE.format(**vars(words))), values)
     return Counts(matched, changed or 0)
 
 
-def _keep(
+def _store_changes(
     uow: UnitOfWork, bulk: BulkAction, batch: MemberBatch, condition: ColumnElement[bool]
 ) -> tuple[int, int]:
-    """Write what is before, of those who will change; how many fit, and how many were written."""
-    s, change = Subscription, cast("Table", BulkChange.__table__)
-    own = [s.list_id == bulk.list_id, s.status == batch.status.value, s.id > batch.after]
+    """Store the earlier values of members that will change.
+
+    Return how many members match the condition, and how many of them will change.
+    """
+    member = Subscription
+    change = cast("Table", BulkChange.__table__)
+    conditions = [
+        member.list_id == bulk.list_id,
+        member.status == batch.status.value,
+        member.id > batch.after,
+        member.id <= batch.last,
+        # Erased people aren't members. Their records have no address.
+        member.email.is_not(None),
+        condition,
+    ]
     if batch.status is SubscriptionStatus.PENDING:
-        # By the moment of the last change is told who left since they asked to come.
-        own.append(not_(opt_outs.HAS_LEFT))
+        # Skip people who opted out after they signed up.
+        conditions.append(not_(opt_outs.HAS_LEFT))
     if batch.status is SubscriptionStatus.REMOVED and bulk.action == BulkActionKind.REMOVE:
         # The members whom this action removed have this status now; skip them.
-        met = change.c.bulk_id == bulk.id, change.c.subscription_id == s.id
-        own.append(~exists().where(*met))
+        is_changed = change.c.bulk_id == bulk.id, change.c.subscription_id == member.id
+        conditions.append(~exists().where(*is_changed))
     expiry = _expiry_after(bulk).label("paid_expiry_after")
-    fitting = (
-        select(s.id, s.updated_at, s.status, s.type, s.paid_expiry, expiry)
-        .add_columns(_differs(bulk).label("differs"))
-        # An erased person is nobody's member, in whatever status their record is.
-        .where(*own, s.id <= batch.last, s.email.is_not(None), condition)
+    matching = (
+        select(
+            *(member.id, member.updated_at, member.status, member.type, member.paid_expiry),
+            *(expiry, _differs(bulk).label("differs")),
+        )
+        .where(*conditions)
         .cte("fitting")
     )
     columns = ("subscription_id", "updated_at_before", "status_before", "type_before")
     names = ["bulk_id", "applied_at", *columns, "paid_expiry_before", "paid_expiry_after"]
-    values: list[ColumnElement[Any]] = [literal(bulk.id), literal(batch.at), *fitting.c[:6]]
-    kept = (
+    values: list[ColumnElement[Any]] = [literal(bulk.id), literal(batch.at), *matching.c[:6]]
+    stored = (
         insert(change)
-        .from_select(names, select(*values).where(fitting.c.differs))
-        # A member who got another status meanwhile may be met twice.
+        .from_select(names, select(*values).where(matching.c.differs))
+        # A member whose status changes during the action may be in two batches.
         .on_conflict_do_nothing()
         .returning(change.c.subscription_id)
         .cte("kept")
     )
-    counts = (select(func.count()).select_from(each).scalar_subquery() for each in (fitting, kept))
-    matched, written = uow.session.execute(select(*counts)).one()
-    return matched, written
+    counts = (
+        select(func.count()).select_from(each).scalar_subquery() for each in (matching, stored)
+    )
+    matched_count, stored_count = uow.session.execute(select(*counts)).one()
+    return matched_count, stored_count
 
 
 def _differs(bulk: BulkAction) -> ColumnElement[bool]:
-    """Return whether the action changes the member."""
-    s = Subscription
-    has_tag = literal(bulk.tag_id) == any_(s.tag_ids)
+    """The SQL condition that the action changes the member."""
+    member = Subscription
+    has_tag = literal(bulk.tag_id) == any_(member.tag_ids)
     action = BulkActionKind(bulk.action)
     match action:
         case BulkActionKind.TAG:
-            of_member = MemberTag.id == any_(s.tag_ids)
-            living = select(func.count()).select_from(MemberTag).where(of_member).scalar_subquery()
-            # The second is looked at where the first is false: ids of deleted tags may be there.
-            most = MAX_TAGS_OF_MEMBER
-            return ~has_tag & or_(func.cardinality(s.tag_ids) < most, living < most)
+            of_member = MemberTag.id == any_(member.tag_ids)
+            count = select(func.count()).select_from(MemberTag).where(of_member).scalar_subquery()
+            # Tags are only counted if the array may contain the ids of deleted tags.
+            has_room = or_(
+                func.cardinality(member.tag_ids) < MAX_TAGS_OF_MEMBER, count < MAX_TAGS_OF_MEMBER
+            )
+            return ~has_tag & has_room
         case BulkActionKind.UNTAG:
             return has_tag
         case BulkActionKind.REMOVE:
-            return s.status != SubscriptionStatus.REMOVED.value
+            return member.status != SubscriptionStatus.REMOVED.value
         case BulkActionKind.SET_TYPE:
-            return or_(s.type != bulk.type, s.paid_expiry.is_distinct_from(_expiry_after(bulk)))
+            expiry = _expiry_after(bulk)
+            return or_(member.type != bulk.type, member.paid_expiry.is_distinct_from(expiry))
         case BulkActionKind.EMAIL_OFF:
-            return s.email_enabled.is_(True)
+            return member.email_enabled.is_(True)
 
 
 def _expiry_after(bulk: BulkAction) -> ColumnElement[Any]:
-    """A tier that is given holds: an end that has passed goes. The free tier has none."""
+    """Return the end of the member's tier after the action.
+
+    If the action sets a paid tier, an end in the past is removed. The free tier has no end.
+    """
     expiry = Subscription.paid_expiry
     if bulk.action != BulkActionKind.SET_TYPE:
         return expiry.expression
-    # A bare NULL of a common table expression is a text.
+    # Without the cast, NULL has the type text in a common table expression.
     none = sqlalchemy.cast(null(), expiry.type)
     return none if bulk.type == Tier.FREE else case((expiry > func.now(), expiry), else_=none)
 
 
-def take_back(
+def restore_batch(
     uow: UnitOfWork, bulk: BulkAction, most: int | None = None
 ) -> tuple[Counts, int | None]:
-    """Undo the next batch of changes; its counts and its last member, ``None`` if there is none.
+    """Undo the next batch of changes. Return its counts, and its last member or ``None``.
 
-    ``matched`` is how many are as before, and ``changed`` how many of them are active by that.
+    ``matched`` is the number of restored members. ``changed`` is how many of them became active.
     """
-    statement = TAKE_BACK.format(**vars(WORDS[BulkActionKind(bulk.action)]))
+    statement = RESTORE.format(**vars(WORDS[BulkActionKind(bulk.action)]))
     values = _values(bulk) | {"after": bulk.undo_reached_id or 0}
     values["most"] = most or MAX_BATCH_MEMBERS
     if bulk.action == BulkActionKind.REMOVE:

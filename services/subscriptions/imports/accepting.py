@@ -27,10 +27,10 @@ MAX_IMPORT_FILENAME_CHARACTERS = 255
 
 
 def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool) -> None:
-    """Refuse before a file is read what would be refused after it.
+    """Check before a file is uploaded whether its import would be refused.
 
-    The quota of members does not count yet: the opt-outs of the file are to be kept. Raises what
-    ``check_owner`` raises, and ``quota.exceeded``.
+    The quota of members isn't checked, because the opt-outs in the file must be stored anyway.
+    Raises what ``check_owner`` raises, and ``quota.exceeded``.
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
@@ -38,19 +38,22 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
 
 
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
-    """Raises ``list.not_found``, ``list.not_owner`` and, but for a dry run, ``plan.required``."""
+    """Check that the caller may import into the list.
+
+    Raises ``list.not_found``, ``list.not_owner`` and, except for a dry run, ``plan.required``.
+    """
     lists.owned(uow, caller, list_id)
     if not dry_run and accounts.get(uow, caller.user_id).plan != Plan.PAID:
         raise PLAN_REQUIRED()
 
 
-def new_file(resources: Resources) -> NewFile:
-    """Where the file of a new import is stored."""
+def create_file(resources: Resources) -> NewFile:
+    """Create the place where the file of a new import is stored."""
     return bulk_files.create_file(resources, IMPORTS)
 
 
-def forget_file(resources: Resources, prefix: str) -> None:
-    """Have the objects of an import removed that was not accepted."""
+def discard_file(resources: Resources, prefix: str) -> None:
+    """Remove the stored file of an import that wasn't accepted."""
     with resources.unit_of_work() as uow:
         removals.forget(uow, f"{prefix}/")
 
@@ -58,17 +61,16 @@ def forget_file(resources: Resources, prefix: str) -> None:
 def accept_members(
     resources: Resources, caller: Caller, list_id: int, body: bytes, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Accept the members of one request, whose body has been checked.
+    """Accept the members of one request. ``body`` must have been checked.
 
     Raises what ``check_owner`` and ``services.jobs.idempotency`` raise, and ``quota.exceeded``.
     """
     with resources.unit_of_work() as uow:
         check_owner(uow, caller, list_id)
-
     earlier = idempotency.find_accepted(resources, key)
     if earlier is not None:
         return earlier
-    file = new_file(resources)
+    file = create_file(resources)
     file.writer.write(body)
     file.writer.close()
     return _accept(
@@ -76,7 +78,7 @@ def accept_members(
         file,
         {"list_id": list_id, "user_id": caller.user_id, "source": "members", "size": len(body)},
         ADD_MEMBERS,
-        takes={PlanQuota.STORAGE_MB: len(body)},
+        usage={PlanQuota.STORAGE_MB: len(body)},
         key=key,
     )
 
@@ -91,22 +93,22 @@ def accept_file(
     options: ImportOptions,
     by_operator: bool = False,
 ) -> AcceptedJob:
-    """Accept a file that was written, for a user whose rights were checked.
+    """Accept a file that has been stored. The user's rights must have been checked.
 
-    Raises ``quota.exceeded`` unless it comes ``by_operator``; the file is forgotten then.
+    Raises ``quota.exceeded``, except for an operator's import. The file is then removed.
     """
     size = file.writer.size
     values = {
         "list_id": list_id,
         "user_id": user_id,
         "source": "file",
-        "filename": display_filename(filename),
+        "filename": tidy_filename(filename),
         "size": size,
         "by_operator": by_operator,
-        **options.columns,
+        **options.stored_values,
     }
-    takes = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: size}
-    return _accept(resources, file, values, options.job_kind, takes=takes)
+    usage = {} if by_operator else {PlanQuota.UNFINISHED_JOBS: 1, PlanQuota.STORAGE_MB: size}
+    return _accept(resources, file, values, options.job_kind, usage=usage)
 
 
 def _accept(
@@ -115,13 +117,13 @@ def _accept(
     values: Mapping[str, Any],
     kind: JobKind,
     *,
-    takes: Mapping[PlanQuota, int],
+    usage: Mapping[PlanQuota, int],
     key: IdempotencyKey | None = None,
 ) -> AcceptedJob:
-    """Store the import with its job. If the import isn't accepted, its file is forgotten."""
+    """Store the import with its job. If the import isn't accepted, its file is removed."""
 
     def store_import(uow: UnitOfWork) -> Job:
-        for quota, more in takes.items():
+        for quota, more in usage.items():
             quotas.require(uow, values["user_id"], quota, more=more)
         task = MemberImport(**values)
         file.assign_to(task)
@@ -132,14 +134,14 @@ def _accept(
     try:
         accepted = idempotency.accept_once(resources, key, store_import)
     except DomainError:
-        forget_file(resources, file.prefix)
+        discard_file(resources, file.prefix)
         raise
     if accepted.replayed:
-        forget_file(resources, file.prefix)
+        discard_file(resources, file.prefix)
     return accepted
 
 
-def display_filename(filename: str | None) -> str | None:
-    """The file's name as it is stored: bounded, without folders and unprintable characters."""
+def tidy_filename(filename: str | None) -> str | None:
+    """Return the name of a file without folders and unprintable characters, and not too long."""
     name = (filename or "").replace("\\", "/").rpartition("/")[2]
     return "".join(filter(str.isprintable, name))[-MAX_IMPORT_FILENAME_CHARACTERS:] or None

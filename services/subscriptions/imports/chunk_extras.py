@@ -26,24 +26,17 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 TagIds = Mapping[str, int]
-# Names who says so, where the file is of no product that we know.
-_ANY_FILE = "file"
-
-
-def of_rows(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
-    """The extras of rows that may be applied, by the rows' numbers."""
-    for number, row in enumerate(rows):
-        if row.extras is not None and row.code is None and row.left is None:
-            yield number, row.extras
+# The source of a consent claim, if the file isn't the export of a known product.
+_UNKNOWN_PRODUCT = "file"
 
 
 def make_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow]) -> TagIds:
-    """The ids of the rows' tags; those that the list has no room for are left out.
+    """Create the tags in the rows, and return their ids. A tag is missing if the list has no room.
 
-    In a transaction of its own: others who make one of them wait for it.
+    This is a transaction of its own, because other transactions wait to create the same tags.
     """
-    # A new tag is spelt as the first row does.
-    names = dict.fromkeys(name for _, extras in of_rows(rows) for name in extras.tags)
+    # The first row decides how a new tag is spelt.
+    names = dict.fromkeys(name for _, extras in _extras_of(rows) for name in extras.tags)
     if not names:
         return {}
     with suppress(DomainError), resources.unit_of_work() as uow:
@@ -54,14 +47,14 @@ def make_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow
 
 def copy_extras(uow: UnitOfWork, rows: Sequence[JudgedRow], tag_ids: TagIds) -> None:
     lines = []
-    for number, extras in of_rows(rows):
+    for number, extras in _extras_of(rows):
         if extras.fields or extras.tags or extras.joined_at:
-            fields = staging.escaped(orjson.dumps(extras.fields).decode())
-            own = sorted({tag_ids[name] for name in extras.tags if name in tag_ids})
-            ids = ",".join(map(str, own))
+            fields = staging.escape_value(orjson.dumps(extras.fields).decode())
+            ids = sorted({tag_ids[name] for name in extras.tags if name in tag_ids})
+            ids_text = ",".join(map(str, ids))
             joined_at = extras.joined_at or staging.NULL
-            lines.append(f"{number}\t{fields}\t{{{ids}}}\t{joined_at}\n")
-    staging.copy(uow, STAGED_EXTRAS, "".join(lines))
+            lines.append(f"{number}\t{fields}\t{{{ids_text}}}\t{joined_at}\n")
+    staging.copy_lines(uow, STAGED_EXTRAS, "".join(lines))
 
 
 _DROP_TAGS = f"""
@@ -75,63 +68,74 @@ RETURNING e.number
 """  # noqa: S608
 
 
-def left_out(
+def find_left_out(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], tag_ids: TagIds
 ) -> dict[int, list[str]]:
-    """Sentences on the values that rows are taken over without, by the rows' numbers.
+    """Return sentences about the values that rows are imported without, by row number.
 
-    Call it once the rows are judged: it takes tags off rows whose members would have too many.
+    Call this after the rows have been judged. If a member would have too many tags, this function
+    removes the tags from the row.
     """
-    found: dict[int, list[str]] = {}
-    for number, extras in of_rows(rows):
-        told = [str(each) for each in extras.left_out]
+    sentences: dict[int, list[str]] = {}
+    for number, extras in _extras_of(rows):
+        reasons = [str(value) for value in extras.left_out]
         missing = [name for name in extras.tags if name not in tag_ids]
         if missing and not task.dry_run:
-            told.append(f"The list has no room for more tags, such as {missing[0]!r}.")
-        if told:
-            found[number] = told
+            reasons.append(f"The list has no room for more tags, such as {missing[0]!r}.")
+        if reasons:
+            sentences[number] = reasons
     if tag_ids:
         dropped = uow.session.scalars(text(_DROP_TAGS), {"most": MAX_TAGS_OF_MEMBER}).all()
         for number in dropped:
-            found.setdefault(number, []).append(f"A member has at most {MAX_TAGS_OF_MEMBER} tags.")
+            reason = f"A member has at most {MAX_TAGS_OF_MEMBER} tags."
+            sentences.setdefault(number, []).append(reason)
         if dropped:
             values = {"numbers": dropped, "update": task.on_existing == "update"}
             uow.session.execute(text(JUDGE_AGAIN), values)
-    return found
+    return sentences
 
 
 _PEOPLE = f"SELECT email, user_id FROM {JUDGED} WHERE number = ANY(:numbers)"  # noqa: S608
 
 
-def keep_claims(
-    uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], found: Sequence[str]
+def add_claims(
+    uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow], verdicts: Sequence[str]
 ) -> None:
-    """Keep the claims about rows' members, who were written before.
-
-    ``found``: each row's verdict.
-    """
-    claiming = {
-        number: [*_claimed(rows[number].email, extras.claim)]
-        for number, extras in of_rows(rows)
-        if extras.claim and found[number] in (ADDED, ALREADY)
+    """Store what the file claims about the consent of members. The members must have been added."""
+    claims_by_row = {
+        number: [*_claims_of(rows[number].email, extras.claim)]
+        for number, extras in _extras_of(rows)
+        if extras.claim and verdicts[number] in (ADDED, ALREADY)
     }
-    claims = [claimed for each in claiming.values() for claimed in each]
+    claims = [claim for row_claims in claims_by_row.values() for claim in row_claims]
     if claims:
-        judged = uow.session.execute(text(_PEOPLE), {"numbers": list(claiming)})
+        judged = uow.session.execute(text(_PEOPLE), {"numbers": list(claims_by_row)})
         people = {row.email: row.user_id for row in judged}
-        product = (task.description or {}).get("product") or _ANY_FILE
+        product = (task.description or {}).get("product") or _UNKNOWN_PRODUCT
         record_claims(uow, task.id, claims, people=people, claimed_by=product)
 
 
-def _claimed(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
-    """The first asking and its confirmation are claims of their own."""
+def _claims_of(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
+    """Yield a claim for the consent and another claim for its confirmation.
+
+    ``claim``: maps the name of each part to its cell.
+    """
     get = claim.get
-    at, confirmed_at = (
-        None if (text := get(part)) is None else datetime.fromisoformat(text)
-        for part in ("at", "confirmed_at")
-    )
     if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
         how = ConsentHow(get("how", ConsentHow.FORM))
+        at = _moment_of(get("at"))
         yield ClaimedConsent(email, how, at, get("ip"), get("url"), get("wording"))
+    confirmed_at = _moment_of(get("confirmed_at"))
     if confirmed_at or get("confirmed_ip"):
         yield ClaimedConsent(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))
+
+
+def _moment_of(cell: str | None) -> datetime | None:
+    return None if cell is None else datetime.fromisoformat(cell)
+
+
+def _extras_of(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
+    """Yield the number and the extras of each row that may be applied."""
+    for number, row in enumerate(rows):
+        if row.extras is not None and row.code is None and row.left is None:
+            yield number, row.extras

@@ -1,32 +1,54 @@
 """A chunk of an import: rows that are stored as one object and applied in one transaction."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from models import MemberImport
-from services.subscriptions import bulk_files
 from services.subscriptions.imports import staging
-from services.subscriptions.imports.judged_rows import DUPLICATE_CODE, JudgedRow, decode
+from services.subscriptions.imports.judged_rows import DUPLICATE_CODE, JudgedRow
 from services.subscriptions.imports.judging import MAX_BATCH_ROWS
 from services.subscriptions.imports.verdicts import ALREADY, DUPLICATE, INVALID
-from storage.encryption import unseal
-from storage.resources import Resources
 
 ROWS_PER_CHUNK = 10_000
-# A chunk of long rows has fewer of them.
+# A chunk of long rows has fewer rows.
 MAX_CHUNK_CHARACTERS = 8_000_000
+
+
+class Chunk(NamedTuple):
+    """The next rows of a file or of a request.
+
+    Attributes:
+        number: the position of the chunk in the import, from 0.
+        has_opt_outs: whether the chunk must be applied before the chunks without opt-outs.
+    """
+
+    number: int
+    rows: list[JudgedRow]
+    has_opt_outs: bool = False
 
 
 @dataclass
 class PendingChunk:
-    """A chunk that is still being filled with rows, and isn't stored yet."""
+    """A chunk that is still being filled with rows."""
 
     rows: list[JudgedRow] = field(default_factory=list)
     characters: int = 0
 
+    def add(self, rows: Sequence[JudgedRow], characters: int) -> None:
+        self.rows += rows
+        self.characters += characters
+
     def is_full(self) -> bool:
         """Return whether the chunk could exceed its maximum size with the next batch of rows."""
-        has_no_room = len(self.rows) + min(MAX_BATCH_ROWS, ROWS_PER_CHUNK) > ROWS_PER_CHUNK
+        has_no_room = len(self.rows) + rows_per_batch() > ROWS_PER_CHUNK
         return has_no_room or self.characters >= MAX_CHUNK_CHARACTERS
+
+    def take_rows(self) -> list[JudgedRow]:
+        """Return the rows, and start an empty chunk."""
+        rows = self.rows
+        self.rows = []
+        self.characters = 0
+        return rows
 
 
 @dataclass(frozen=True)
@@ -43,26 +65,19 @@ class PreparedChunk:
     lines: str
     has_extras: bool
 
-
-def chunk_key(prefix: str, number: int) -> str:
-    """The key of one chunk among the objects of its import."""
-    return f"{prefix}/chunks/{number:06}"
-
-
-def fetch(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:
-    """A stored chunk, ready to be applied."""
-    name = chunk_key(task.object_prefix, number)
-    key = bulk_files.data_key(resources, task)
-    return prepare(number, decode(unseal(resources.objects.get(name), key, name)))
+    @property
+    def first_and_last_line(self) -> tuple[int, int]:
+        """The lines of the file on which the first and the last row of the chunk begin."""
+        return self.rows[0].line, self.rows[-1].line
 
 
-def prepare(number: int, rows: list[JudgedRow]) -> PreparedChunk:
-    by_code = {None: ALREADY, DUPLICATE_CODE: DUPLICATE}
-    found = [by_code.get(row.code, INVALID) for row in rows]
+def rows_per_batch() -> int:
+    """Return how many rows are judged together. A batch is never larger than a chunk."""
+    return min(MAX_BATCH_ROWS, ROWS_PER_CHUNK)
+
+
+def prepare_chunk(number: int, rows: list[JudgedRow]) -> PreparedChunk:
+    verdict_of_code = {None: ALREADY, DUPLICATE_CODE: DUPLICATE}
+    verdicts = [verdict_of_code.get(row.code, INVALID) for row in rows]
     has_extras = any(row.extras is not None for row in rows)
-    return PreparedChunk(number, rows, found, staging.copy_lines(rows), has_extras)
-
-
-def lines_of(chunk: PreparedChunk) -> tuple[int, int]:
-    """The lines of the file on which the chunk's first and last row begin."""
-    return chunk.rows[0].line, chunk.rows[-1].line
+    return PreparedChunk(number, rows, verdicts, staging.format_rows(rows), has_extras)

@@ -1,4 +1,4 @@
-"""Chunks that one process applies at the same time."""
+"""The chunks that one process commits at the same time, each in a thread."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -8,39 +8,39 @@ from contextvars import copy_context
 
 from services.subscriptions.imports.applying import NotInTurn
 
-# How many chunks one process commits at the same time. The database writes a chunk by one core.
+# The database uses one core for each chunk.
 MAX_CHUNKS_AT_ONCE = 2
 
 
 class ChunksAtOnce:
     """Chunks that threads commit at the same time.
 
-    When the owner's plan is nearly full, chunks go in their order: one that was not in turn is
-    committed again after those before it.
+    If the owner's plan is nearly full, chunks must be committed in their order. A chunk that came
+    too early is committed again after the earlier chunks.
     """
 
-    def __init__(self, threads: ThreadPoolExecutor, most: int) -> None:
+    def __init__(self, threads: ThreadPoolExecutor, max_chunks: int) -> None:
         self._threads = threads
-        self._most = most
-        self._under_way: deque[tuple[Callable[[], None], Future[None]]] = deque()
+        self._max_chunks = max_chunks
+        self._running: deque[tuple[Callable[[], None], Future[None]]] = deque()
 
     def make_room(self) -> None:
-        """Wait for the oldest chunk if there are as many as may be, and raise its error."""
-        if len(self._under_way) == self._most:
+        """Wait for the oldest chunk if no other chunk may be started. Raise its error."""
+        if len(self._running) == self._max_chunks:
             self._end_oldest()
 
     def start(self, commit: Callable[[], None]) -> None:
-        self._under_way.append((commit, self._threads.submit(copy_context().run, commit)))
+        self._running.append((commit, self._threads.submit(copy_context().run, commit)))
 
     def end_all(self) -> bool:
         """Wait until all started chunks are finished. Return whether any chunk had been started."""
-        had_some = bool(self._under_way)
-        while self._under_way:
+        was_running = bool(self._running)
+        while self._running:
             self._end_oldest()
-        return had_some
+        return was_running
 
     def _end_oldest(self) -> None:
-        commit, result = self._under_way.popleft()
+        commit, result = self._running.popleft()
         try:
             result.result()
         except NotInTurn:
@@ -48,9 +48,9 @@ class ChunksAtOnce:
 
 
 @contextmanager
-def chunks_at_once(most: int) -> Iterator[ChunksAtOnce]:
-    """Wait at the end for all chunks that were started, and raise the first error."""
-    with ThreadPoolExecutor(most, thread_name_prefix="chunk") as threads:
-        chunks = ChunksAtOnce(threads, most)
+def chunks_at_once(max_chunks: int) -> Iterator[ChunksAtOnce]:
+    """Wait for all started chunks at the end of the block, and raise the first error."""
+    with ThreadPoolExecutor(max_chunks, thread_name_prefix="chunk") as threads:
+        chunks = ChunksAtOnce(threads, max_chunks)
         yield chunks
         chunks.end_all()

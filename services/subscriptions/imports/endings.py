@@ -1,11 +1,15 @@
-"""The end of an import: its status, its result, and what becomes of its file."""
+"""The end of an import: status, result, mail to the owner, and removal of the file."""
 
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import delete, func, select
 
-from core.errors.imports import IMPORT_ENCODING_NEEDED, IMPORT_NO_ROWS, MEMBERS_ALL_INVALID
+from core.errors.imports import (
+    IMPORT_ENCODING_NEEDED,
+    IMPORT_NO_ROWS,
+    MEMBERS_ALL_INVALID,
+)
 from core.settings.notations import PlanQuota
 from models import AccountMail, Job, MailingList, MemberImport, User, WaitingChunk
 from services import removals
@@ -19,20 +23,20 @@ from services.jobs.transitions import complete_job, fail_job
 from services.subscriptions.imports.verdicts import COUNTS
 from storage.unit_of_work import UnitOfWork
 
-# The file of a dry run stays for as long, so that its owner can look again, or import it.
+# The file of a dry run is kept for this time, so that the owner can look again or import it.
 DRY_RUN_FILE_KEPT = timedelta(days=1)
-# For each owner: no plan bounds what they take.
+# Per owner, because no plan limits the size of these files.
 MAX_DRY_RUN_FILES = 3
-_LATEST = 100
+_MAX_RECENT_IMPORTS = 100
 NOTICE_WINDOW = timedelta(hours=1)
-# A program may import all day; its owner gets no more mails than they read.
+# A program may import all day, and its owner would not read all those mails.
 MAX_NOTICES_PER_WINDOW = 20
 MAX_TITLE_CHARACTERS = 60
-_UNNAMED = "a file"
+_NO_FILENAME = "a file"
 
 
-def end(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    """End an import whose chunks are all applied, and its job; raises ``LeaseLost``."""
+def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
+    """End an import whose chunks have all been applied, with its job. Raises ``LeaseLost``."""
     if not task.received:
         fail_job(uow, lease, IMPORT_NO_ROWS())
     elif task.source == "members" and task.received == task.invalid:
@@ -47,10 +51,12 @@ def end(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
 
 
 def end_with_job(uow: UnitOfWork, job: Job) -> None:
-    """End the import with its job. Applied chunks stay, and can be undone."""
+    """End the import of a failed or cancelled job. Applied chunks stay, and can be undone."""
     task = uow.session.get(MemberImport, job.subject_id)
     if task is not None:
-        task.status, task.error, task.side_by_side = job.status, describe_error(job), False
+        task.status = job.status
+        task.error = describe_error(job)
+        task.side_by_side = False
         keep_for = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
         if task.error is not None and task.error["code"] == IMPORT_ENCODING_NEEDED.code:
             # Keep the file, because the owner must see some rows of the file to choose the
@@ -62,7 +68,7 @@ def end_with_job(uow: UnitOfWork, job: Job) -> None:
 def _finish(
     uow: UnitOfWork, task: MemberImport, job_id: int, *, keep_for: timedelta = timedelta(0)
 ) -> None:
-    """Announce the end, and remove the file: the verdicts on its rows are in the database."""
+    """Announce the end, and remove the file. The verdicts on its rows are in the database."""
     announce(
         uow,
         task.user_id,
@@ -72,97 +78,114 @@ def _finish(
         **{name: getattr(task, name) for name in ("list_id", "status", "source", "dry_run")},
         **{name: getattr(task, name) for name in COUNTS},
     )
-    tell_owner(uow, task)
+    _mail_owner(uow, task)
     task.finished_at = func.now()
-    # Chunks that are left are found anew when its job is started again.
+    # If the job is restarted, it finds the remaining chunks by itself.
     uow.session.execute(delete(WaitingChunk).where(WaitingChunk.import_id == task.id))
     if task.dry_run and task.source == "file" and not task.by_operator:
-        own, id_ = MemberImport.user_id == task.user_id, MemberImport.id
-        lately = select(MemberImport).where(own, id_ != task.id).order_by(id_.desc()).limit(_LATEST)
-        kept = [each for each in uow.session.scalars(lately) if each.dry_run and each.finished_at]
-        for each in kept[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
-            key = f"{each.object_prefix}/"
-            # Brought forward: one removal that is left would pass for a file that is there.
-            if removals.keep(uow, key):
-                removals.forget(uow, key)
+        _remove_older_dry_runs(uow, task)
         if task.status != "cancelled":
             keep_for = max(keep_for, DRY_RUN_FILE_KEPT)
     removals.forget(uow, f"{task.object_prefix}/", after=keep_for)
 
 
-def go_on_with_job(uow: UnitOfWork, job: Job) -> bool:
-    """Go on with an import that failed; not once it is undone: what it adds would stay."""
-    task = _held_before_undo(uow, job.subject_id)
+def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
+    """Remove the files of the owner's older dry runs, except the newest of them."""
+    others = MemberImport.user_id == task.user_id, MemberImport.id != task.id
+    recent = select(MemberImport).where(*others).order_by(MemberImport.id.desc())
+    dry_runs = [
+        other
+        for other in uow.session.scalars(recent.limit(_MAX_RECENT_IMPORTS))
+        if other.dry_run and other.finished_at
+    ]
+    for dry_run in dry_runs[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
+        key = f"{dry_run.object_prefix}/"
+        # Schedule the removal for now. A later removal would mean that the file can still be used.
+        if removals.keep(uow, key):
+            removals.forget(uow, key)
+
+
+def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
+    """Restart a failed import with its job. Return false if the import can't be restarted.
+
+    It can't if it was undone, because the undo wouldn't include the members that it adds now.
+    """
+    task = _lock_unless_being_undone(uow, job.subject_id)
     if task is None or task.files_removed_at is not None or task.undone_at is not None:
         return False
     if not removals.keep(uow, f"{task.object_prefix}/"):
         return False
-    task.status, task.error, task.finished_at = "running", None, None
-    # An undo takes back what it adds from now on too.
-    task.undo_restored = task.undo_removed = None
+    task.status = "running"
+    task.error = None
+    task.finished_at = None
+    # A later undo starts at the first member again, because the import may add members before that.
+    task.undo_restored = None
+    task.undo_removed = None
     return True
 
 
-def _held_before_undo(uow: UnitOfWork, import_id: int | None) -> MemberImport | None:
-    """The import, locked, unless its undo is under way; no undo begins or goes on meanwhile."""
+def _lock_unless_being_undone(uow: UnitOfWork, import_id: int | None) -> MemberImport | None:
+    """Lock an import, and prevent its undo until the transaction ends.
+
+    Return ``None`` if its undo is in progress.
+    """
     task = uow.session.get(MemberImport, import_id)
     if task is None:
         return None
-    # The undo's job before the import, as who asks for an undo locks them.
+    # Lock the undo's job before the import, as the start of an undo does.
     undo_id = task.undo_job_id
     undo = uow.session.get(Job, undo_id, with_for_update=True) if undo_id else None
-    own = select(MemberImport).where(MemberImport.id == import_id)
-    held = own.with_for_update(key_share=True).execution_options(populate_existing=True)
-    task = uow.session.scalars(held).one()
-    is_under_way = undo is not None and undo.finished_at is None
-    # Or was begun just now.
-    return None if is_under_way or task.undo_job_id != undo_id else task
+    query = select(MemberImport).where(MemberImport.id == import_id)
+    query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
+    task = uow.session.scalars(query).one()
+    is_in_progress = undo is not None and undo.finished_at is None
+    has_just_begun = task.undo_job_id != undo_id
+    return None if is_in_progress or has_just_begun else task
 
 
 def result_of(task: MemberImport) -> dict[str, Any]:
-    """The result of the import's job: the counts, and which import it was."""
+    """Return the result of the import's job: the counts and the columns."""
     counts = {name: getattr(task, name) for name in COUNTS}
     result = {**counts, "import_id": task.id, "dry_run": task.dry_run}
     if task.columns is None:
         return result
-    left_out, unknown_status = task.left_out, task.unknown_status
     return {
         **result,
-        "left_out": left_out,
-        "unknown_status": unknown_status,
+        "left_out": task.left_out,
+        "unknown_status": task.unknown_status,
         **columns_of(task),
     }
 
 
 def columns_of(task: MemberImport) -> dict[str, Any]:
     """Return the meanings of the columns of the file, and the ignored columns."""
-    found = task.columns or {}
-    return {name: found.get(name, []) for name in ("columns", "ignored_columns")}
+    columns = task.columns or {}
+    return {name: columns.get(name, []) for name in ("columns", "ignored_columns")}
 
 
-def tell_owner(uow: UnitOfWork, task: MemberImport) -> None:
-    """Mail the owner how the import of a file ended, unless they want no such mails.
+def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
+    """Mail the owner how the import of a file ended, unless they disabled these mails.
 
-    A program waits for members of a request, and the operator sees what a command did.
+    A request needs no mail because its caller waits, and a command because the operator does.
     """
-    is_told = task.source == "file" and not (task.dry_run or task.by_operator)
-    if not is_told or task.status == "cancelled":
+    needs_mail = task.source == "file" and not (task.dry_run or task.by_operator)
+    if not needs_mail or task.status == "cancelled":
         return
     owner = uow.session.get_one(User, task.user_id)
     if not owner.import_mails or owner.erased_at is not None:
         return
-    lately = select(func.count()).where(
+    recent_mails = select(func.count()).where(
         AccountMail.email == owner.email,
         AccountMail.kind == MailKind.IMPORT_ENDED,
         AccountMail.created_at > func.now() - NOTICE_WINDOW,
     )
-    if (uow.session.scalar(lately) or 0) >= MAX_NOTICES_PER_WINDOW:
+    if (uow.session.scalar(recent_mails) or 0) >= MAX_NOTICES_PER_WINDOW:
         return
     title = uow.session.get_one(MailingList, task.list_id).title
-    file, into = _short(task.filename or _UNNAMED), _short(title)
+    file = _shorten(task.filename or _NO_FILENAME)
     end = "has ended." if task.error is None else f"failed: {task.error['message']}"
     sentences = [
-        f"The import of {file} into {into} {end}",
+        f"The import of {file} into {_shorten(title)} {end}",
         (
             f"Of {task.received:,} rows {task.added:,} were added, {task.already:,} were members "
             f"already ({task.updated:,} of them got something new), {task.opted_out:,} said no, "
@@ -178,6 +201,8 @@ def tell_owner(uow: UnitOfWork, task: MemberImport) -> None:
     account_mails.mail_person(uow, MailKind.IMPORT_ENDED, owner, " ".join(sentences))
 
 
-def _short(text: str) -> str:
-    cut = text if len(text) <= MAX_TITLE_CHARACTERS else text[: MAX_TITLE_CHARACTERS - 1] + "…"
-    return f"“{cut}”"
+def _shorten(text: str) -> str:
+    """Shorten a title or filename, and quote it."""
+    if len(text) > MAX_TITLE_CHARACTERS:
+        text = text[: MAX_TITLE_CHARACTERS - 1] + "…"
+    return f"“{text}”"

@@ -1,26 +1,34 @@
-"""The helpers of an import: jobs that apply its chunks at the same time, in as many processes.
+"""The helpers of an import: jobs that apply its chunks, in several processes at the same time.
 
-Once a file is split, its job leaves the rest to a first helper. A helper that has its turn takes
-the first chunk that no other has, and enqueues one more helper while chunks are left and none
-waits. A helper beside which no other runs applies two chunks at a time. A helper that finds no
-chunk ends; the last one ends the import.
+    import job    Stores the chunks. Adds a row to waiting_chunks for each chunk. Enqueues a helper.
+        |         The import job then has no worker, and its lease never expires.
+        v
+    first helper  Claims a chunk by writing its own job and attempt into the row of the chunk.
+        |         Enqueues one more helper if more chunks are waiting and no helper is queued.
+        v
+    each helper   Applies the chunk in one transaction. The transaction checks the leases of the
+        |         helper and of the import job. It deletes the row of the chunk.
+        v
+    last helper   Finds no waiting chunk and no other helper. Ends the import job and the import.
 
-A helper's claim on a chunk counts for as long as that attempt at its job runs. Each chunk is
-written under both fences, the helper's and that of the import's job: when the import was cancelled
-or a helper lost its lease, the chunk is rolled back. Chunks of one file have no address in common.
-An import that meets another one on its list has one helper, and they take turns.
+A helper that finds no chunk ends. If no other helper is running, a helper applies two chunks at the
+same time. A helper's claim on a chunk is valid while the same attempt of the helper's job is
+running. If the import was cancelled, or if the helper lost its lease, the chunk is rolled back.
+
+Chunks of one file have no address in common. If two imports into a list run at the same time, one
+of them has only one helper, and the two take turns on the lock of the list.
 
 Chunks with opt-outs are applied first. The other chunks wait until all chunks with opt-outs have
 been applied.
 
-A chunk that kills its process is tried three times. From the second try on it is alone in its
-turn, so that another chunk loses at most one try. A chunk that was tried often enough, or that the
-database refuses, fails the import once all others are applied.
+A chunk that kills its process is tried three times. From the second try on, the helper takes no
+other chunk in this turn, so that another chunk loses at most one try. The import fails after the
+third try, or if the database refuses the chunk. But all other chunks are applied before that.
 """
 
-import gc
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 import psycopg2
@@ -28,7 +36,13 @@ from sqlalchemy import delete, exists, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from core.errors import DomainError, TransientError
-from core.errors.jobs import JOB_OPT_OUTS_FAILED, JOB_ROWS_FAILED, JOB_TOO_SLOW, JOB_WORKER_LOST
+from core.errors.jobs import (
+    JOB_OPT_OUTS_FAILED,
+    JOB_ROWS_FAILED,
+    JOB_TOO_SLOW,
+    JOB_WORKER_LOST,
+)
+from core.process.garbage_collection import paused_collection
 from core.queues import Queue
 from core.scopes import Scope
 from models import Job, JobStatus, MemberImport, WaitingChunk
@@ -47,9 +61,14 @@ from services.jobs.transitions import (
     lock_shared_lease,
     record_progress,
 )
-from services.subscriptions.imports import applying, chunks, chunks_at_once, endings
+from services.subscriptions.imports import applying, endings
 from services.subscriptions.imports.applying import ChunkBroke, NotInTurn
 from services.subscriptions.imports.chunks import PreparedChunk
+from services.subscriptions.imports.chunks_at_once import (
+    MAX_CHUNKS_AT_ONCE,
+    chunks_at_once,
+)
+from services.subscriptions.imports.stored_chunks import fetch_chunk
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -58,7 +77,28 @@ MAX_TRIES = 3
 
 
 class ImportEnded(Exception):
-    """The import has no use for its helpers any more, or for those of its earlier attempt."""
+    """The import has ended, or was restarted, and doesn't need this helper."""
+
+
+# No chunk causes these errors, and the process of the helper survives them.
+_ERRORS_OF_NO_CHUNK = (
+    *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
+    *(ImportEnded, JobCancelled, LeaseLost, NotInTurn),
+)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The import that a helper works on.
+
+    Attributes:
+        import_lease: the lease of the import's job, which all helpers share.
+        max_chunks: how many chunks the helper may apply at the same time.
+    """
+
+    import_lease: Lease
+    task: MemberImport
+    max_chunks: int
 
 
 _MISSING = """
@@ -68,7 +108,7 @@ EXCEPT SELECT number FROM import_chunks WHERE import_id = :import_id ORDER BY nu
 
 
 def missing_chunks(uow: UnitOfWork, task: MemberImport) -> list[int]:
-    """The numbers of the stored chunks that are not applied."""
+    """Return the numbers of the chunks that haven't been applied."""
     return list(uow.session.scalars(text(_MISSING), {"import_id": task.id, "chunks": task.chunks}))
 
 
@@ -79,60 +119,62 @@ SELECT :import_id, number FROM ({_MISSING}) AS missing ON CONFLICT DO NOTHING
 
 
 def hand_over(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    """Leave an import whose file is split to its helpers; raises ``LeaseLost``."""
+    """Leave the chunks of an import to helpers. Raises ``LeaseLost``.
+
+    ``lease``: the lease of the import's job. All chunks of the import must have been stored.
+    """
     leave_to_helpers(uow, lease)
     let_chunks_in_together(uow, task)
     uow.session.flush()
     uow.session.execute(text(_WAIT), {"import_id": task.id, "chunks": task.chunks})
-    _enqueue(uow, lease.job_id, task)
+    _enqueue_helper(uow, lease.job_id, task)
 
 
-_ALONE = text("SELECT pg_advisory_xact_lock(hashtext('imports.side_by_side'), hashint8(:list_id))")
+_LOCK_CHOICE = text(
+    "SELECT pg_advisory_xact_lock(hashtext('imports.side_by_side'), hashint8(:list_id))"
+)
 
 
 def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
-    """Let chunks of this import be applied at the same time, unless those of another one are.
+    """Allow several chunks of this import at the same time, unless another import was allowed that.
 
-    Chunks of two imports may concern the same people.
+    The chunks of two imports may contain the same people.
     """
-    # When two imports into one list come here at the same time, the second finds the first.
-    uow.session.execute(_ALONE, {"list_id": task.list_id})
+    # If two imports into one list come here at the same time, the second import sees the first.
+    uow.session.execute(_LOCK_CHOICE, {"list_id": task.list_id})
     others = MemberImport.list_id == task.list_id, MemberImport.id != task.id
-    are_applied = MemberImport.status == "running", MemberImport.side_by_side
-    task.side_by_side = not uow.session.scalar(select(exists().where(*others, *are_applied)))
+    are_allowed = MemberImport.status == "running", MemberImport.side_by_side
+    task.side_by_side = not uow.session.scalar(select(exists().where(*others, *are_allowed)))
 
 
-def _enqueue(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
-    enqueue_job(uow, APPLY_CHUNKS, user_id=None, on_behalf_of=task.user_id, subject_id=job_id)
-
-
-def run(resources: Resources, lease: Lease) -> None:
-    """Apply chunks for one turn; raises what ``applying.commit`` does."""
-    gc.disable()  # as for the split
-    try:
+def run_helper(resources: Resources, lease: Lease) -> None:
+    """Apply chunks for one turn. Raises what ``applying.commit_chunk`` raises."""
+    with paused_collection():
         try:
-            found = _begin(resources, lease)
-            if found is not None and not _apply(resources, lease, *found):
+            work = _start_turn(resources, lease)
+            if work is not None and not _apply_chunks(resources, lease, work):
                 return
         except (ImportEnded, NotInTurn):
             pass
-        _leave(resources, lease)
-    finally:
-        gc.enable()
+        _end_helper(resources, lease)
 
 
-def _fail_import(uow: UnitOfWork, job: Job) -> None:
-    """End the import as its helper ended, unless a chunk may have ended the helper."""
-    whole = lock_shared_lease(uow, job.subject_id)
-    if whole is None or job.error is None:
+def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
+    """Fail the import because its helper failed. If a chunk may have killed it, replace the helper.
+
+    The chunk is then tried again, up to ``MAX_TRIES`` times.
+    """
+    import_lease = lock_shared_lease(uow, job.subject_id)
+    if import_lease is None or job.error is None:
         return
-    own = WaitingChunk.import_id == whole.subject_id, WaitingChunk.job_id == job.id
+    import_id = import_lease.subject_id
+    claims = WaitingChunk.import_id == import_id, WaitingChunk.job_id == job.id
     was_lost = job.error["code"] in (JOB_WORKER_LOST.code, JOB_TOO_SLOW.code)
-    if was_lost and uow.session.scalar(select(exists().where(*own))):
-        task = uow.session.get_one(MemberImport, whole.subject_id)
-        _enqueue(uow, whole.job_id, task)
+    if was_lost and uow.session.scalar(select(exists().where(*claims))):
+        task = uow.session.get_one(MemberImport, import_id)
+        _enqueue_helper(uow, import_lease.job_id, task)
         return
-    fail_job(uow, whole, records.restore_error(job))
+    fail_job(uow, import_lease, records.restore_error(job))
 
 
 APPLY_CHUNKS = register_kind(
@@ -141,34 +183,35 @@ APPLY_CHUNKS = register_kind(
         Queue.BULK,
         Scope.SUBSCRIPTION_FULL,
         retryable=False,
-        run=run,
-        on_abandoned=_fail_import,
+        run=run_helper,
+        on_abandoned=_end_import_with_helper,
     )
 )
 
 
-def _begin(resources: Resources, lease: Lease) -> tuple[Lease, MemberImport, int] | None:
-    """Return the hold on the import's job, the import, and how many chunks to apply at a time.
+def _enqueue_helper(uow: UnitOfWork, job_id: int, task: MemberImport) -> None:
+    enqueue_job(uow, APPLY_CHUNKS, user_id=None, on_behalf_of=task.user_id, subject_id=job_id)
 
-    ``None`` when the import has ended. Enqueues one more helper if there is work for it.
-    """
+
+def _start_turn(resources: Resources, lease: Lease) -> _Work | None:
+    """Enqueue one more helper if there is work for it. Return ``None`` if the import has ended."""
     with resources.unit_of_work() as uow:
-        # Its own row first, as every transaction that locks both.
+        # Lock the helper's own job first, as every transaction that locks both jobs.
         renew_lease(uow, lease)
-        whole = lock_shared_lease(uow, lease.subject_id)
-        if whole is None:
+        import_lease = lock_shared_lease(uow, lease.subject_id)
+        if import_lease is None:
             return None
-        task = uow.session.get_one(MemberImport, whole.subject_id)
-        if whole.cancelled.is_set():  # by an API of another release, which does not know the kind
-            cancel_job(uow, whole)
+        task = uow.session.get_one(MemberImport, import_lease.subject_id)
+        if import_lease.cancelled.is_set():  # by an API of another release without this job kind
+            cancel_job(uow, import_lease)
             return None
-        left = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
-        others = _others(uow, lease, task)
-        most = MAX_SHARES if task.side_by_side else 1
-        if JobStatus.QUEUED not in others and len(others) + 1 < min(left, most):
-            _enqueue(uow, whole.job_id, task)
-        is_alone = task.side_by_side and JobStatus.RUNNING not in others
-    return whole, task, chunks_at_once.MAX_CHUNKS_AT_ONCE if is_alone else 1
+        waiting = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
+        statuses = _other_helpers(uow, lease, task)
+        max_helpers = MAX_SHARES if task.side_by_side else 1
+        if JobStatus.QUEUED not in statuses and len(statuses) + 1 < min(waiting, max_helpers):
+            _enqueue_helper(uow, import_lease.job_id, task)
+        is_alone = task.side_by_side and JobStatus.RUNNING not in statuses
+    return _Work(import_lease, task, MAX_CHUNKS_AT_ONCE if is_alone else 1)
 
 
 def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
@@ -179,10 +222,10 @@ def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
     return [chunk for chunk in waiting if chunk.number in opt_outs] or waiting
 
 
-def _others(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
-    """The statuses of the other helpers that have not ended."""
-    theirs = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
-    return uow.session.scalars(select(Job.status).where(theirs, Job.id != lease.job_id)).all()
+def _other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Sequence[str]:
+    """Return the statuses of the import's other helpers that have not ended."""
+    helpers = records.is_working_on(lease.subject_id, [APPLY_CHUNKS], task.user_id)
+    return uow.session.scalars(select(Job.status).where(helpers, Job.id != lease.job_id)).all()
 
 
 # Claims the first chunk that no helper has claimed. Chunks without opt-outs wait until all chunks
@@ -203,101 +246,95 @@ _TAKE = Statement("""
         ORDER BY number LIMIT 1 FOR UPDATE OF w SKIP LOCKED
     ) RETURNING number, tries
     """)
-_OWN = "import_id = :import_id AND job_id = :job_id AND attempt = :attempt"
+_CLAIMED = "import_id = :import_id AND job_id = :job_id AND attempt = :attempt"
 _GIVE_BACK = Statement(f"""
-    UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = tries - 1 WHERE {_OWN}
+    UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = tries - 1 WHERE {_CLAIMED}
     RETURNING number
     """)  # noqa: S608
 _GIVE_UP = Statement(f"""
     UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = :most
-    WHERE {_OWN} AND number = :number RETURNING number
+    WHERE {_CLAIMED} AND number = :number RETURNING number
     """)  # noqa: S608
 
 
-def _apply(resources: Resources, lease: Lease, whole: Lease, task: MemberImport, most: int) -> bool:
-    """Apply chunks until none is left that no other helper has, or the turn is over.
+def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
+    """Apply chunks until the turn is over or no chunk is free.
 
-    ``most``: how many at the same time.
-
-    False when it was the turn that was over.
+    Return whether no chunk is free. Otherwise the helper's job is queued again.
     """
-    turn, tries = Turn(), 0
-    mine = {"import_id": task.id, "job_id": lease.job_id, "attempt": lease.attempt}
-    may_take = {**mine, "most": MAX_TRIES, "opt_outs": task.opt_out_chunks}
+    task = work.task
+    turn = Turn()
+    tries = 0
+    claim = {"import_id": task.id, "job_id": lease.job_id, "attempt": lease.attempt}
+    candidates = {**claim, "most": MAX_TRIES, "opt_outs": task.opt_out_chunks}
 
     def commit(chunk: PreparedChunk) -> None:
         try:
-            hold = partial(_hold, lease=lease, whole=whole, number=chunk.number)
-            applying.commit(resources, task.id, chunk, hold)
+            lock_job = partial(_lock_import_job, lease=lease, work=work, number=chunk.number)
+            applying.commit_chunk(resources, task.id, chunk, lock_job)
         except ChunkBroke:
-            resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=chunk.number, **mine)
+            resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=chunk.number, **claim)
 
     try:
-        with chunks_at_once.chunks_at_once(most) as under_way:
+        with chunks_at_once(work.max_chunks) as commits:
             while True:
-                under_way.make_room()
+                commits.make_room()
                 lease.check_cancelled()
-                found = resources.database.rows(_TAKE, is_first=tries == 0, **may_take)
-                if not found and under_way.end_all():
+                claims = resources.database.rows(_TAKE, is_first=tries == 0, **candidates)
+                if not claims and commits.end_all():
                     # The chunks that were just applied may have contained opt-outs. Other chunks
                     # waited for these opt-outs.
                     continue
-                if not found:
+                if not claims:
                     break
-                [(number, tries)] = found
-                under_way.start(partial(commit, chunks.fetch(resources, task, number)))
+                [(number, tries)] = claims
+                commits.start(partial(commit, fetch_chunk(resources, task, number)))
                 if turn.is_over() or tries > 1:
                     break
-        if not found:
+        if not claims:
             return True
-    except _NO_FAULT_OF_A_CHUNK:
-        # A database that is away tells so by the first error.
+    except _ERRORS_OF_NO_CHUNK:
+        # If the database is unreachable, the first error already says so.
         with suppress(psycopg2.Error):
-            resources.database.rows(_GIVE_BACK, **mine)
+            resources.database.rows(_GIVE_BACK, **claim)
         raise
     with resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
     return False
 
 
-# Errors that end the turn of a helper, whose process goes on.
-_NO_FAULT_OF_A_CHUNK = (
-    *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
-    *(ImportEnded, JobCancelled, LeaseLost, NotInTurn),
-)
+def _lock_import_job(uow: UnitOfWork, *, lease: Lease, work: _Work, number: int) -> Lease:
+    """Lock the import's job until the transaction ends, and return its lease.
 
-
-def _hold(uow: UnitOfWork, *, lease: Lease, whole: Lease, number: int) -> Lease:
-    """The hold on the import's job, by a helper that still has this chunk.
-
-    Raises ``LeaseLost``, ``ImportEnded``.
+    The helper's claim on the chunk is deleted. Raises ``LeaseLost`` if the helper has no claim, and
+    ``ImportEnded``.
     """
     record_progress(uow, lease, done=0)
-    now = lock_shared_lease(uow, whole.job_id)
-    if now is None or now.attempt != whole.attempt:
+    import_lease = lock_shared_lease(uow, work.import_lease.job_id)
+    if import_lease is None or import_lease.attempt != work.import_lease.attempt:
         raise ImportEnded
-    w = WaitingChunk
-    has_it = w.job_id == lease.job_id, w.attempt == lease.attempt
-    mine = delete(w).where(w.import_id == whole.subject_id, w.number == number, *has_it)
-    if uow.session.scalar(mine.returning(w.number)) is None:
+    chunk = WaitingChunk.import_id == work.task.id, WaitingChunk.number == number
+    claim = WaitingChunk.job_id == lease.job_id, WaitingChunk.attempt == lease.attempt
+    deleted = delete(WaitingChunk).where(*chunk, *claim).returning(WaitingChunk.number)
+    if uow.session.scalar(deleted) is None:
         raise LeaseLost(lease.job_id)
-    return now
+    return import_lease
 
 
-def _leave(resources: Resources, lease: Lease) -> None:
-    """End the helper that finds no chunk, and the import too when no other helper has one."""
+def _end_helper(resources: Resources, lease: Lease) -> None:
+    """End a helper that finds no chunk. If no other helper has a chunk, end the import too."""
     failed = _failed_chunk(resources, lease)
     with resources.unit_of_work() as uow:
         renew_lease(uow, lease)
-        whole = lock_shared_lease(uow, lease.subject_id)
-        if whole is not None:
-            task = uow.session.get_one(MemberImport, whole.subject_id)
+        import_lease = lock_shared_lease(uow, lease.subject_id)
+        if import_lease is not None:
+            task = uow.session.get_one(MemberImport, import_lease.subject_id)
             if task.applied == task.chunks:
-                endings.end(uow, whole, task)
+                endings.end_import(uow, import_lease, task)
             elif failed is not None:
-                fail_job(uow, whole, failed)
-            elif not _others(uow, lease, task):
-                # The chunk that it gave back is its own to apply.
+                fail_job(uow, import_lease, failed)
+            elif not _other_helpers(uow, lease, task):
+                # This helper gave a chunk back, and no other helper will apply it.
                 hand_back_job(uow, lease)
                 return
         complete_job(uow, lease, {})
@@ -306,23 +343,23 @@ def _leave(resources: Resources, lease: Lease) -> None:
 def _failed_chunk(resources: Resources, lease: Lease) -> DomainError | None:
     """Return the error of a failed chunk, or ``None`` while other chunks may still be applied."""
     with resources.unit_of_work() as uow:
-        of_import = select(Job.subject_id).where(Job.id == lease.subject_id)
-        task = uow.session.get(MemberImport, uow.session.scalar(of_import))
+        import_id = uow.session.scalar(select(Job.subject_id).where(Job.id == lease.subject_id))
+        task = uow.session.get(MemberImport, import_id)
         if task is None:
             return None
         waiting = _next_chunks(uow, task)
-        if not waiting or any(_can_go_on(uow, chunk) for chunk in waiting):
+        if not waiting or any(_can_be_applied(uow, chunk) for chunk in waiting):
             return None
     number = waiting[0].number
-    first, last = chunks.lines_of(chunks.fetch(resources, task, number))
+    first, last = fetch_chunk(resources, task, number).first_and_last_line
     error = JOB_OPT_OUTS_FAILED if number in task.opt_out_chunks else JOB_ROWS_FAILED
     return error(first=first, last=last)
 
 
-def _can_go_on(uow: UnitOfWork, chunk: WaitingChunk) -> bool:
+def _can_be_applied(uow: UnitOfWork, chunk: WaitingChunk) -> bool:
     """Return whether a helper is applying this chunk, or may still try to apply the chunk."""
     if chunk.tries < MAX_TRIES:
         return True
-    is_held = Job.attempt == chunk.attempt, Job.status == JobStatus.RUNNING
-    query = select(exists().where(Job.id == chunk.job_id, *is_held))
+    is_running = Job.attempt == chunk.attempt, Job.status == JobStatus.RUNNING
+    query = select(exists().where(Job.id == chunk.job_id, *is_running))
     return chunk.job_id is not None and bool(uow.session.scalar(query))

@@ -1,15 +1,21 @@
-"""The job of an import: it reads the file in turns, and leaves the chunks to helper jobs.
+"""The job of an import: reads the rows, and adds the members or leaves that to helpers.
 
-It adds the members of one request while it reads them: the API has checked the body, so its first
-rows need not wait for its last, as those of a file do, of which any part may be damaged.
+Any part of a file may be damaged. Therefore the job stores the whole file as chunks before a member
+is added. The API has checked the members of a request. Therefore the job adds them while it reads.
+
+The job reads in turns of a few seconds. All turns take place in one process, because an open file
+can't be moved to another process. If the process crashes or has too many open files, another
+process starts at the first row again. ``helper_jobs`` describes how chunks are applied.
 """
 
-import gc
+from collections.abc import Generator
+from contextlib import closing
 from functools import partial
 
 from sqlalchemy import select
 
 from core.errors.jobs import JOB_ROWS_FAILED
+from core.process.garbage_collection import paused_collection
 from core.queues import Queue
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
@@ -18,47 +24,45 @@ from services.access import quotas
 from services.jobs.batches import Turn
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import JobCancelled, Lease, renew_lease
-from services.jobs.transitions import hand_back_job, record_progress, set_total
-from services.subscriptions.imports import applying, chunks, chunks_at_once, endings, helper_jobs
-from services.subscriptions.imports import split as splitting
+from services.jobs.transitions import record_progress, set_total
+from services.subscriptions.imports import applying, endings, helper_jobs
 from services.subscriptions.imports.applying import ChunkBroke
-from services.subscriptions.imports.chunks import ROWS_PER_CHUNK, PreparedChunk
+from services.subscriptions.imports.chunks import (
+    ROWS_PER_CHUNK,
+    PreparedChunk,
+    prepare_chunk,
+)
+from services.subscriptions.imports.chunks_at_once import (
+    MAX_CHUNKS_AT_ONCE,
+    chunks_at_once,
+)
+from services.subscriptions.imports.file_rows import FileFacts, FileRows
+from services.subscriptions.imports.request_rows import REQUEST_DESCRIPTION, RequestRows
 from services.subscriptions.imports.samples import store_samples
-from services.subscriptions.imports.split import FileSplit
+from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chunk
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A file of so long a reading is read anew by another process.
+# After this time another process reads the file from the start.
 MAX_STAY_SECONDS = 3600.0
+_IS_OVER = True
 
 
-def run(resources: Resources, lease: Lease) -> bool:
-    """Take one turn; true when the next one must be in this process, which keeps the file open.
+def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
+    """Do the job. Yield after each turn while the next turn must be in this process.
 
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read,
     ``list.not_found`` for a list that was archived, and ``quota.exceeded`` for the chunks.
     """
-    # Rows make no reference cycles, and the search for cycles among millions of rows takes a
-    # quarter of the time.
-    gc.disable()
-    try:
-        with resources.unit_of_work() as uow:
-            task = uow.session.get(MemberImport, lease.subject_id)
-        if task is None:
-            raise JobCancelled
-        if not task.is_split:
-            read = _add if task.source == "members" else _split
-            task, is_kept = read(resources, lease, task)
-            if is_kept:
-                return True
-        if task.is_split:
-            _finish(resources, lease, task)
-            return False
-        with resources.unit_of_work() as uow:
-            hand_back_job(uow, lease)
-        return False
-    finally:
-        gc.enable()
+    with closing(_take_turns(resources, lease)) as turns:
+        while True:
+            # Rows make no reference cycles. The search for cycles among millions of rows would take
+            # a quarter of the time.
+            with paused_collection():
+                is_over = next(turns, _IS_OVER)
+            if is_over:
+                return
+            yield
 
 
 def _register(name: str) -> JobKind:
@@ -68,9 +72,9 @@ def _register(name: str) -> JobKind:
             Queue.BULK,
             Scope.SUBSCRIPTION_FULL,
             retryable=True,
-            run=run,
+            run=run_import,
             on_abandoned=endings.end_with_job,
-            on_restarted=endings.go_on_with_job,
+            on_restarted=endings.restart_with_job,
             max_stay_seconds=MAX_STAY_SECONDS,
         )
     )
@@ -81,113 +85,169 @@ IMPORT_FILE = _register("members.import")
 IMPORT_SUPPRESSIONS = _register("members.suppress")
 
 
-def _add(resources: Resources, lease: Lease, task: MemberImport) -> tuple[MemberImport, bool]:
-    """Add the members of a request for one turn; whether this process keeps the request.
+def _take_turns(resources: Resources, lease: Lease) -> Generator[None, None, None]:
+    with resources.unit_of_work() as uow:
+        task = uow.session.get(MemberImport, lease.subject_id)
+    if task is None:
+        raise JobCancelled
+    if not task.is_split:
+        read_rows = _add_members if task.source == "members" else _store_file
+        task = yield from read_rows(resources, lease, task)
+    _finish(resources, lease, task)
 
-    Two chunks are written at the same time while the next one is read.
+
+def _add_members(
+    resources: Resources, lease: Lease, task: MemberImport
+) -> Generator[None, None, MemberImport]:
+    """Add the members of a request. Yield after each turn, and return the import at the end."""
+    with closing(RequestRows(resources, task)) as rows:
+        while True:
+            task = _begin_turn(resources, lease, task, rows)
+            is_complete = _add_chunks(resources, lease, task, rows)
+            with resources.unit_of_work() as uow:
+                renew_lease(uow, lease)
+                task = uow.session.get_one(MemberImport, task.id)
+                # Not after each chunk, because a later chunk may be finished first.
+                task.chunks = max(task.chunks, rows.count)
+                task.received = max(task.received, rows.received)
+                task.is_split = is_complete
+            if is_complete:
+                return task
+            yield
+
+
+def _begin_turn(
+    resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows
+) -> MemberImport:
+    with resources.unit_of_work() as uow:
+        # The total doesn't count as progress. Otherwise a chunk could kill processes without limit.
+        set_total(uow, lease, total=rows.total)
+        task = uow.session.get_one(MemberImport, task.id)
+        task.description = {**REQUEST_DESCRIPTION}
+        if rows.total > ROWS_PER_CHUNK:
+            helper_jobs.let_chunks_in_together(uow, task)
+    return task
+
+
+def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows) -> bool:
+    """Add members for one turn. Return whether all chunks of the request have been applied.
+
+    While the next chunk is read, two other chunks are written at the same time.
     """
     turn = Turn()
-    split = splitting.take_split(resources, task)
     with resources.unit_of_work() as uow:
-        # No progress yet: a chunk that kills its process does so three times.
-        set_total(uow, lease, total=split.total)
-        task = uow.session.get_one(MemberImport, task.id)
-        task.description = {**split.description, "header": split.header}
-        if (split.total or 0) > ROWS_PER_CHUNK:
-            helper_jobs.let_chunks_in_together(uow, task)
-        query = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
-        applied = set(uow.session.scalars(query))
-    with chunks_at_once.chunks_at_once(chunks_at_once.MAX_CHUNKS_AT_ONCE) as under_way:
-        while not split.is_complete:
+        numbers = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
+        applied = set(uow.session.scalars(numbers))
+    with chunks_at_once(MAX_CHUNKS_AT_ONCE) as commits:
+        while not rows.is_complete:
             lease.check_cancelled()
-            number = split.number
-            # After a restart it passes over the chunks before in less than a second.
-            if split.read_next() and number not in applied:
-                under_way.make_room()
-                chunk = chunks.prepare(number, split.rows)
-                under_way.start(partial(_commit, resources, lease, task.id, chunk))
+            chunk = rows.next_chunk()
+            # An earlier process may have applied chunks. To skip them takes less than a second.
+            if chunk is not None and chunk.number not in applied:
+                commits.make_room()
+                prepared = prepare_chunk(chunk.number, chunk.rows)
+                commits.start(partial(_commit_chunk, resources, lease, task.id, prepared))
                 if turn.is_over():
                     break
-    with resources.unit_of_work() as uow:
-        renew_lease(uow, lease)
-        task = uow.session.get_one(MemberImport, task.id)
-        # Not with each chunk, of which a later one may be the first to end.
-        task.chunks = max(task.chunks, split.number)
-        task.received = max(task.received, split.received)
-        task.is_split = split.is_complete
-    return task, _is_kept(resources, task, split)
+    return rows.is_complete
 
 
-def _commit(resources: Resources, lease: Lease, import_id: int, chunk: PreparedChunk) -> None:
-    def hold(uow: UnitOfWork) -> Lease:
-        # Keeps the other chunk from being counted meanwhile.
-        renew_lease(uow, lease)
-        return lease
+def _store_file(
+    resources: Resources, lease: Lease, task: MemberImport
+) -> Generator[None, None, MemberImport]:
+    """Store the rows of a file as chunks. Yield after each turn, and return the import at the end.
 
-    try:
-        applying.commit(resources, import_id, chunk, hold)
-    except ChunkBroke as error:
-        first, last = error.lines
-        raise JOB_ROWS_FAILED(first=first, last=last) from None
-
-
-def _split(resources: Resources, lease: Lease, task: MemberImport) -> tuple[MemberImport, bool]:
-    """Read the file for one turn; whether this process keeps it open for the next."""
+    If the whole file shows that its first rows were misread, the file is read again.
+    """
     turn = Turn()
-    split = splitting.take_split(resources, task)
-    while not task.is_split and not turn.is_over():
-        lease.check_cancelled()
-        split.read_next()
-        facts = split.settle()
-        with resources.unit_of_work() as uow:
-            # Fails if another worker has the job now, in the transaction of the progress.
-            is_split = split.is_complete and facts.is_read_so and facts.error is None
-            if is_split:
-                record_progress(uow, lease, done=0, total=split.received)
-            elif split.received > task.received:
-                record_progress(uow, lease, done=0)
-            else:
-                # While the file is read again, no progress is recorded. Otherwise a job whose
-                # process crashes repeatedly would never fail.
-                renew_lease(uow, lease)
-            task = uow.session.get_one(MemberImport, task.id)
-            new_bytes = max(0, split.stored_bytes - task.chunk_bytes)
-            if not task.by_operator:
-                quotas.require(uow, task.user_id, PlanQuota.STORAGE_MB, more=new_bytes)
-            task.chunk_bytes += new_bytes
-            task.received = split.received if is_split else max(task.received, split.received)
-            task.chunks = split.number if is_split else 0
-            task.opt_out_chunks = split.opt_out_chunks if is_split else []
-            task.is_split = is_split
-            task.unknown_status = split.unknown_status
-            if split.samples is not None and (task.description is None or split.is_complete):
-                store_samples(resources, task, split.samples)
-            if split.is_complete or task.description is None:
-                task.description = {**split.description, "header": split.header}
-            if is_split or not facts.is_read_so:
-                splitting.note_facts(task, facts)
-        if facts.error is not None:
-            raise facts.error
-        if not facts.is_read_so:
-            split.close()
-            split = splitting.take_split(resources, task)
-    return task, _is_kept(resources, task, split)
+    while not task.is_split:
+        with closing(FileRows(resources, task)) as rows:
+            stored = StoredChunks(resources, task)
+            facts: FileFacts | None = None
+            while facts is None:
+                if turn.is_over():
+                    yield
+                    turn = Turn()
+                lease.check_cancelled()
+                facts = _store_next_chunk(rows, stored)
+                task = _record_progress(resources, lease, task, rows, stored, facts=facts)
+            if facts.error is not None:
+                raise facts.error
+    return task
 
 
-def _is_kept(resources: Resources, task: MemberImport, split: FileSplit) -> bool:
-    """Return whether this process keeps the split open for the next turn; closes it otherwise."""
-    if task.is_split:
-        split.close()
-        return False
+def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
+    """Store the next chunk. After the last chunk, mark weaker rows in one of the stored chunks.
+
+    Return how to interpret the file when nothing is left to do, and ``None`` before.
+    """
+    chunk = rows.next_chunk()
+    if chunk is not None:
+        stored.store(chunk)
+    elif rows.seen.has_outdone and stored.has_unmarked:
+        stored.mark_next(rows.seen)
+    is_stored = rows.is_complete and not (rows.seen.has_outdone and stored.has_unmarked)
+    return rows.find_facts() if is_stored else None
+
+
+def _record_progress(
+    resources: Resources,
+    lease: Lease,
+    task: MemberImport,
+    rows: FileRows,
+    stored: StoredChunks,
+    *,
+    facts: FileFacts | None,
+) -> MemberImport:
+    """Record how far the file has been read; raises ``LeaseLost`` and ``quota.exceeded``."""
+    is_split = facts is not None and facts.is_read_so and facts.error is None
     with resources.unit_of_work() as uow:
-        is_kept = MemberImport.id.in_(splitting.kept_splits()), MemberImport.status == "running"
-        unfinished = select(MemberImport.id).where(*is_kept, MemberImport.is_split.is_(False))
-        waiting = uow.session.scalars(unfinished).all()
-    return splitting.keep_split(task, split, waiting)
+        # Fails if another worker has the job now, in the transaction of the progress.
+        if is_split:
+            record_progress(uow, lease, done=0, total=rows.received)
+        elif rows.received > task.received:
+            record_progress(uow, lease, done=0)
+        else:
+            # While the file is read again, no progress is recorded. Otherwise a job whose process
+            # crashes repeatedly would never fail.
+            renew_lease(uow, lease)
+        task = uow.session.get_one(MemberImport, task.id)
+        new_bytes = max(0, stored.size - task.chunk_bytes)
+        if not task.by_operator:
+            quotas.require(uow, task.user_id, PlanQuota.STORAGE_MB, more=new_bytes)
+        task.chunk_bytes += new_bytes
+        task.received = rows.received if is_split else max(task.received, rows.received)
+        task.chunks = stored.count if is_split else 0
+        task.opt_out_chunks = stored.opt_out_numbers if is_split else []
+        task.is_split = is_split
+        task.unknown_status = rows.unknown_status
+        if task.description is None or facts is not None:
+            store_samples(resources, task, rows.samples)
+            task.description = rows.description
+        if facts is not None and facts.error is None:
+            _store_facts(task, facts)
+    return task
+
+
+def _store_facts(task: MemberImport, facts: FileFacts) -> None:
+    """Store how to interpret the file, for when it is read again."""
+    task.encoding = facts.encoding or task.encoding
+    task.column_forms = dict(facts.forms)
+    task.consent_columns = None if facts.consent is None else dict(facts.consent)
+    if not facts.is_read_so:
+        task.chunk_bytes = 0
+        task.received = 0
+        task.description = None
+    if task.columns is not None:
+        columns = [
+            {**column, "written": facts.forms[str(index)]} if str(index) in facts.forms else column
+            for index, column in enumerate(task.columns["columns"])
+        ]
+        task.columns = {**task.columns, "columns": columns}
 
 
 def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
-    """Apply the only chunk if it is not applied, and end the import; helper jobs do several."""
+    """Hand the chunks over to helpers. If there is only one, apply it and end the import here."""
     with resources.unit_of_work() as uow:
         missing = helper_jobs.missing_chunks(uow, task)
         if missing and task.chunks > 1:
@@ -195,9 +255,21 @@ def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
             return
     for number in missing:
         lease.check_cancelled()
-        _commit(resources, lease, task.id, chunks.fetch(resources, task, number))
+        _commit_chunk(resources, lease, task.id, fetch_chunk(resources, task, number))
     with resources.unit_of_work() as uow:
-        # Its own row first, as every transaction that locks both.
+        # Lock the job before the import, as every transaction that locks both.
         renew_lease(uow, lease)
-        task = uow.session.get_one(MemberImport, task.id)
-        endings.end(uow, lease, task)
+        endings.end_import(uow, lease, uow.session.get_one(MemberImport, task.id))
+
+
+def _commit_chunk(resources: Resources, lease: Lease, import_id: int, chunk: PreparedChunk) -> None:
+    def lock_job(uow: UnitOfWork) -> Lease:
+        # The lock on the job prevents the other chunk from being counted at the same time.
+        renew_lease(uow, lease)
+        return lease
+
+    try:
+        applying.commit_chunk(resources, import_id, chunk, lock_job)
+    except ChunkBroke as error:
+        first, last = error.lines
+        raise JOB_ROWS_FAILED(first=first, last=last) from None

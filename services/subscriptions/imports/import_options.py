@@ -23,15 +23,16 @@ class ImportOptions:
     """How the rows of a file are applied.
 
     Attributes:
-        dry_run: judge every row, and change nothing.
-        on_existing: ``update`` gives active members the file's name, tier and fields; ``skip``
-            only adds the fields and tags that they lack.
-        mapping: columns of the file, by name or index, and their roles.
-        kind: what the rows are.
-        create_fields: make fields of the columns that nothing else is known of.
-        date_order: whether the day or the month comes first, in columns that don't show it.
+        dry_run: whether all rows are judged, but nothing is changed.
+        on_existing: ``skip`` only adds the fields and tags that active members lack. ``update``
+            also changes their names, tiers and fields.
+        mapping: maps columns of the file, by name or index, to their roles.
+        kind: whether the rows are members or suppressed addresses.
+        create_fields: whether a field is created for each column without a known meaning.
+        date_order: whether the day or the month comes first, for columns that don't reveal it.
         status_values: maps consent values in the file to the status that the owner assigned.
-        encoding: the encoding of the file, one of ``encodings.ENCODINGS``; ``None`` to detect it.
+        encoding: the encoding of the file, one of ``encodings.ENCODINGS``. ``None`` means
+            that it is detected.
     """
 
     dry_run: bool = False
@@ -44,8 +45,8 @@ class ImportOptions:
     encoding: str | None = None
 
     @property
-    def columns(self) -> dict[str, Any]:
-        """As a record of an import keeps them."""
+    def stored_values(self) -> dict[str, Any]:
+        """The values of the columns of ``MemberImport``."""
         mapping = dict(self.mapping) if self.mapping else None
         status_values = dict(self.status_values) if self.status_values else None
         return {**vars(self), "mapping": mapping, "status_values": status_values}
@@ -66,10 +67,10 @@ def read_encoding(name: str | None) -> str | None:
 
 
 def read_mapping(text: str | None, error: ErrorType) -> dict[str, str] | None:
-    """``ImportOptions.mapping`` from JSON; raises ``error`` for text that can't be one."""
+    """Parse ``ImportOptions.mapping`` from JSON. Raises ``error`` for any other text."""
     if text is None:
         return None
-    parsed = _read_texts(text)
+    parsed = _parse_strings(text)
     if parsed is None:
         raise error()
     return parsed
@@ -79,7 +80,7 @@ def read_status_values(text: str | None) -> dict[str, str] | None:
     """Parse ``ImportOptions.status_values`` from JSON; raises ``import.status_values``."""
     if text is None:
         return None
-    parsed = _read_texts(text)
+    parsed = _parse_strings(text)
     if parsed is None or len(parsed) > MAX_STATUS_VALUES:
         reason = f"It can have up to {MAX_STATUS_VALUES} values, and all of them must be strings."
         raise errors.IMPORT_STATUS_VALUES(reason=reason)
@@ -87,14 +88,14 @@ def read_status_values(text: str | None) -> dict[str, str] | None:
     return parsed
 
 
-def _read_texts(text: str) -> dict[str, str] | None:
+def _parse_strings(text: str) -> dict[str, str] | None:
     """Parse a JSON object whose values are strings; return ``None`` for any other text."""
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
     if not isinstance(parsed, dict) or not all(
-        isinstance(each, str) and "\0" not in each for pair in parsed.items() for each in pair
+        isinstance(part, str) and "\0" not in part for pair in parsed.items() for part in pair
     ):
         return None
     return parsed

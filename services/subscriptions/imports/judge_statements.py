@@ -5,22 +5,27 @@ that is growing now. Without OFFSET 0, Postgres would expect one row, and would 
 reads the whole list for each row. Postgres would also read all people at once.
 """
 
-from services.subscriptions.imports.staging import JUDGED, STAGED, STAGED_DIGESTS, STAGED_EXTRAS
+from services.subscriptions.imports.staging import (
+    JUDGED,
+    STAGED,
+    STAGED_DIGESTS,
+    STAGED_EXTRAS,
+)
 
-# In the order of an index: where most opt-outs are of one list, Postgres would look for one of this
-# list in the whole table.
+# ORDER BY makes Postgres use an index. Otherwise, if most opt-outs belong to another list,
+# Postgres would search the whole table for an opt-out of this list.
 HAS_OPT_OUTS = """
 SELECT count(*) FROM (
     SELECT 1 FROM opt_outs WHERE list_id = :list_id ORDER BY user_id LIMIT 1
 ) AS o
 """
-# Postgres thinks to know how many members a list has that is named itself. While statistics know
-# nothing of it that is none: it would read all of them, by another index, for each row.
+# The subquery hides the list's id from the planner. Otherwise the planner estimates the members of
+# the list by statistics. For a new list it expects none, and would read all members for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # A member who changed their address has several addresses, so several rows may belong to them. The
 # strictest row is applied. The member's other rows are duplicates, even if they are in other
 # chunks. The strictest row is always applied first, because chunks with opt-outs and with rows that
-# must not add anyone are applied first. Rows are sorted by person, so that the transactions of two
+# prevent others are applied first. Rows are sorted by person, so that the transactions of two
 # chunks can't deadlock.
 _NAMED = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
@@ -34,9 +39,9 @@ _NAMED = """first AS (
 ), named AS (
     SELECT first.number FROM first JOIN once USING (user_id)
 )"""
-# Active members who stay as they are need no row, unless the file says how they agreed.
+# Active members without changes need no row, unless the file states their consent.
 _OF_WHOM = "WHERE k.has_left OR k.is_updated OR k.is_again OR NOT k.is_active OR k.drops_expiry"
-# The opt-outs of the rows' people, by the people and by the digests of their addresses.
+# The opt-outs of the people in the rows, found by person and by the digests of their addresses.
 _SAID_NO = f"""
     SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL (
@@ -50,15 +55,16 @@ _SAID_NO = f"""
     ) AS o
 """  # noqa: S608
 _VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
-# An active member who only gets fields and tags keeps name and tier.
+# An active member who only gets fields and tags keeps their name and tier.
 _NEW_VALUES = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE k.name END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# The list's own copy of the address comes first, since the owner may know a member who moved by no
-# other; then who has the address now (``u``), and then who had it. OFFSET 0 has Postgres take the
-# id for a value like any other when it chooses an index for what belongs to it. There is no LIMIT,
-# for which it would rather read a table from its beginning than an index.
+# Finds the person who has the row's address. The list's own copy of the address decides first,
+# because the owner may know a member only by an earlier address. Next comes the person who has the
+# address now (``u``), then a person who had it before. OFFSET 0 also makes Postgres choose an index
+# without regard to the value of the id. There is no LIMIT, because Postgres would then read a table
+# from its start instead of an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions
@@ -79,12 +85,11 @@ FROM (
 """
 
 
-# OFFSET 0 makes Postgres look up one row at a time. Its statistics know nothing of a list or an
-# import that is growing now: it would expect one row, and choose a plan that reads the whole list
-# for each row. People it would read all at once, while they are some millions.
-#
-# Without a tier in the file the member's own tier stays; so does the name without a name.
 def _judge(*, has_extras: bool) -> str:
+    """Return the statement that fills the table JUDGED, and returns the numbers of each verdict.
+
+    If the file has no tier or no name, the member keeps their own.
+    """
     return f"""
 WITH known AS (
     SELECT s.*, p.id AS user_id, m.id AS subscription_id,
@@ -127,9 +132,9 @@ SELECT verdict, array_agg(number) FROM kept GROUP BY verdict
 
 
 def _gets_other_values(row: str, *, has_extras: bool) -> str:
-    """Return the condition that the row changes something of the active member ``m``.
+    """Return the SQL condition that the row changes the active member ``m``.
 
-    Members get what they lack. The import changes what they have only if it updates.
+    Members always get values that they lack. Existing values change only if the import updates.
     """
     extras = """OR e.number IS NOT NULL AND (
                 CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
@@ -141,19 +146,19 @@ def _gets_other_values(row: str, *, has_extras: bool) -> str:
             :update AND {row}.name <> ''
                 AND normalize({row}.name) IS DISTINCT FROM normalize(m.name)
             OR :update AND {row}.tier IS DISTINCT FROM m.type AND {row}.tier IS NOT NULL
-            OR :update AND {_new_expiry(row)} IS DISTINCT FROM m.paid_expiry
+            OR :update AND {new_expiry(row)} IS DISTINCT FROM m.paid_expiry
             {extras if has_extras else ""}
         )"""
 
 
-def _new_expiry(row: str) -> str:
+def new_expiry(row: str) -> str:
     """Return the SQL expression for the new end of member ``m``'s paid tier after an import."""
     return f"""CASE WHEN coalesce({row}.tier, m.type) = 'free' THEN NULL
         WHEN {row}.paid_expiry IS NOT NULL OR {row}.clears_expiry THEN {row}.paid_expiry
         WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
 
 
-# For active members, once it is known which rows go without their tags.
+# Decides again whether active members change, after tags have been removed from some rows.
 JUDGE_AGAIN = f"""
 UPDATE {JUDGED} AS j SET is_updated = {_gets_other_values("j", has_extras=True)}
 FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN LATERAL (
@@ -162,7 +167,7 @@ FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN L
 ) AS m
 WHERE j.number = k.number AND j.verdict = 'already' AND j.number = ANY(:numbers)
 """  # noqa: S608
-# By whether rows of the chunk have extras.
+# The statement for chunks without extras, and the statement for chunks with extras.
 JUDGE = {has_extras: _judge(has_extras=has_extras) for has_extras in (False, True)}
 PUT_OVER_QUOTA = f"""
 UPDATE {JUDGED} SET verdict = 'over_quota' WHERE verdict = 'added' AND number >= :first

@@ -6,22 +6,31 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from services.subscriptions.imports.rows import STRICTNESS, LeftOut, RowExtras, SuppressionStatus
+from services.subscriptions.imports.rows import (
+    STRICTNESS,
+    LeftOut,
+    MemberRow,
+    RejectedRecord,
+    RowExtras,
+    SuppressionStatus,
+)
 
 # The value of ``paid_expiry`` in a row that removes the stored end of the paid tier.
 CLEARED = ""
 DUPLICATE_CODE = "row.duplicate"
 EARLIER_ROW_REASON = "The address came before in the same file."
 STRICTER_ROW_REASON = "Another row of this address counts, because it is stricter."
+_STORED_FIELDS = itemgetter(slice(0, 9))
 
 
 class JudgedRow(NamedTuple):
-    """A row of a file. A row with a ``code`` is not applied, for the ``reason`` given.
+    """A judged row. A row with a ``code`` isn't applied, and ``reason`` says why.
 
-    A chunk stores rows by the order of these fields but the last.
+    A chunk stores the fields in this order, except ``extras``.
 
     Attributes:
-        line: the physical line where the row begins, from 1; in a request, the member's place.
+        line: the physical line where the row begins, from 1. In a request, the position of the
+            member.
         email: the normalised address. This attribute is empty if the address is invalid, or if
             another row with the same address is used instead.
         paid_expiry: the end of the paid tier. ``CLEARED`` removes the stored end. ``None`` means
@@ -43,7 +52,7 @@ class JudgedRow(NamedTuple):
 
     @property
     def is_withheld(self) -> bool:
-        """Return whether the row is rejected and also keeps other rows from adding the person."""
+        """Return whether the row is rejected and also prevents the person from being added."""
         return self.code is not None and bool(self.email)
 
     @property
@@ -52,20 +61,21 @@ class JudgedRow(NamedTuple):
         return STRICTNESS[SuppressionStatus(self.left or SuppressionStatus.WANTED)]
 
 
-_STORED = itemgetter(slice(0, 9))
+def reject_row(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: str) -> JudgedRow:
+    return JudgedRow(line=row.line, code=code, reason=reason, cells=row.cells)
 
 
-def encode(rows: Sequence[JudgedRow]) -> bytes:
-    """The rows as a chunk stores them; few have extras, which stand apart."""
-    extras = {str(at): tuple(row.extras) for at, row in enumerate(rows) if row.extras}
-    return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED)
+def encode_rows(rows: Sequence[JudgedRow]) -> bytes:
+    """Encode rows for a chunk. Extras are stored apart, because few rows have any."""
+    extras = {str(place): tuple(row.extras) for place, row in enumerate(rows) if row.extras}
+    return orjson.dumps({"rows": rows, "extras": extras}, default=_STORED_FIELDS)
 
 
-def decode(data: bytes) -> list[JudgedRow]:
-    found: Any = orjson.loads(data)
-    rows = [JudgedRow(*row) for row in found["rows"]]
-    for at, extras in found["extras"].items():
+def decode_rows(data: bytes) -> list[JudgedRow]:
+    stored: Any = orjson.loads(data)
+    rows = [JudgedRow(*row) for row in stored["rows"]]
+    for place, extras in stored["extras"].items():
         values = RowExtras(*extras)
         values = values._replace(left_out=[LeftOut(*each) for each in values.left_out])
-        rows[int(at)] = rows[int(at)]._replace(extras=values)
+        rows[int(place)] = rows[int(place)]._replace(extras=values)
     return rows

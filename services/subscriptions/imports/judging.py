@@ -1,4 +1,4 @@
-"""Judges the rows of an import as far as the rows alone allow it.
+"""Judges the rows of an import without the database.
 
 Each row gets its normalised address or the reason why the row isn't applied. The database decides
 later whether the person can be added (``judge_statements``).
@@ -16,72 +16,73 @@ from services.subscriptions.imports.judged_rows import (
     EARLIER_ROW_REASON,
     STRICTER_ROW_REASON,
     JudgedRow,
+    reject_row,
 )
 from services.subscriptions.imports.rows import STRICTNESS, MemberRow, RejectedRecord
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 
-# Rows that are judged together: checking addresses, and the database, are faster on many. A row
-# may have a quarter of a million characters, so the characters of a batch are bounded too.
+# Rows are judged in batches, because addresses are checked and looked up faster together. A row may
+# have a quarter of a million characters, so the characters of a batch are bounded too.
 MAX_BATCH_ROWS = 2_000
 MAX_BATCH_CHARACTERS = 1_000_000
 
 
 def judge_rows(
-    rows: Iterable[MemberRow | RejectedRecord], seen: SeenAddresses, at_once: int = MAX_BATCH_ROWS
+    rows: Iterable[MemberRow | RejectedRecord], seen: SeenAddresses, max_rows: int = MAX_BATCH_ROWS
 ) -> Iterator[tuple[list[JudgedRow], int]]:
-    """Batches of at most ``at_once`` rows, each batch with the number of its characters.
-
-    Each row has its normalised address, or the reason why it is not applied.
-    """
-    unread = iter(rows)
+    """Yield batches of at most ``max_rows`` judged rows, with the number of their characters."""
+    unread_rows = iter(rows)
     while True:
-        batch, characters = [], 0
-        for row in islice(unread, at_once):
+        batch = []
+        characters = 0
+        for row in islice(unread_rows, max_rows):
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
-                # Much longer than the cells that don't fit.
+                # The sentences about values that don't fit are much longer than the cells.
                 characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:
                 break
         if not batch:
             return
-        yield list(_judge(batch, seen)), characters
+        yield list(_judge_batch(batch, seen)), characters
 
 
-def _judge(batch: list[MemberRow | RejectedRecord], seen: SeenAddresses) -> Iterator[JudgedRow]:
+def _judge_batch(
+    batch: list[MemberRow | RejectedRecord], seen: SeenAddresses
+) -> Iterator[JudgedRow]:
     members = [row for row in batch if isinstance(row, MemberRow)]
     normalised = email_addresses.normalise_all([row.email for row in members])
     strictest = _find_strictest(members, normalised)
     # The addresses for which an earlier row of the file is used.
-    counted = set()
-    for each, earlier in seen.add(strictest).items():
-        if earlier >= strictest[each]:
-            strictest[each] = earlier
-            counted.add(each)
-    found = iter(normalised)
+    used = set()
+    for address, earlier in seen.add(strictest).items():
+        if earlier >= strictest[address]:
+            strictest[address] = earlier
+            used.add(address)
+    addresses = iter(normalised)
     for row in batch:
         if isinstance(row, RejectedRecord):
-            yield _rejected(row, row.code, row.reason)
+            yield reject_row(row, row.code, row.reason)
             continue
-        address = next(found)
-        if isinstance(address, InvalidAddress):
-            yield _rejected(row, "email.invalid", address.reason)
+        result = next(addresses)
+        if isinstance(result, InvalidAddress):
+            yield reject_row(row, "email.invalid", result.reason)
         elif row.problem is not None:
-            yield _rejected(row, *row.problem)._replace(email=address)
-        elif STRICTNESS[row.suppression] < strictest[address]:
-            yield _rejected(row, DUPLICATE_CODE, STRICTER_ROW_REASON)
-        elif address in counted:
-            yield _rejected(row, DUPLICATE_CODE, EARLIER_ROW_REASON)
+            yield reject_row(row, *row.problem)._replace(email=result)
+        elif STRICTNESS[row.suppression] < strictest[result]:
+            yield reject_row(row, DUPLICATE_CODE, STRICTER_ROW_REASON)
+        elif result in used:
+            yield reject_row(row, DUPLICATE_CODE, EARLIER_ROW_REASON)
         else:
-            counted.add(address)
+            used.add(result)
             line, _, name, tier, expiry, suppression, cells, extras, _, clears_expiry = row
-            paid_expiry = (
-                CLEARED if clears_expiry else None if expiry is None else clock.iso(expiry)
-            )
-            left = suppression.value if row.is_opt_out else None
-            # By place, not by name: half the time, for each row of a file.
-            yield JudgedRow(line, address, name, tier, paid_expiry, left, None, None, cells, extras)
+            end = None if expiry is None else clock.iso(expiry)
+            if clears_expiry:
+                end = CLEARED
+            opt_out = suppression.value if row.is_opt_out else None
+            # Positional arguments take half the time of keywords, for each row of a file.
+            yield JudgedRow(line, result, name, tier, end, opt_out, None, None, cells, extras)
 
 
 def _find_strictest(
@@ -92,7 +93,3 @@ def _find_strictest(
         if isinstance(address, str):
             strictest[address] = max(strictest.get(address, 0), STRICTNESS[row.suppression])
     return strictest
-
-
-def _rejected(row: MemberRow | RejectedRecord | JudgedRow, code: str, reason: str) -> JudgedRow:
-    return JudgedRow(line=row.line, code=code, reason=reason, cells=row.cells)

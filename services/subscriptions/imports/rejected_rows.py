@@ -28,7 +28,7 @@ from services.subscriptions.imports.verdicts import (
 from storage.encryption import unseal
 from storage.resources import Resources
 
-# The columns after those of the file.
+# These columns follow the columns of the file.
 ADDED_COLUMNS = ("line", "code", "reason")
 REASONS = {
     ALREADY: ("member.already", "The person is an active member."),
@@ -41,40 +41,40 @@ REASONS = {
 _LEFT_OUT = "row.left_out"
 
 
-def rejects_csv(
+def format_csv_lines(
     rows: Sequence[JudgedRow],
-    found: Sequence[str],
+    verdicts: Sequence[str],
     left_out: Mapping[int, Sequence[str]],
     width: int,
 ) -> bytes:
-    """The CSV lines of the rows that were not added, or not whole, with their codes and reasons.
+    """Return CSV lines of the rows that were not added, or only in part, with codes and reasons.
 
     Args:
-        found: each row's verdict.
-        left_out: sentences on the values that rows were taken over without, by the rows' numbers.
+        left_out: sentences about the values that rows were imported without, by row number.
         width: the number of columns in the header. Cells beyond it come after the added columns.
     """
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    for number, (row, verdict) in enumerate(zip(rows, found, strict=True)):
-        told = left_out.get(number, ())
-        if verdict == ADDED and not told:
+    for number, (row, verdict) in enumerate(zip(rows, verdicts, strict=True)):
+        sentences = left_out.get(number, ())
+        if verdict == ADDED and not sentences:
             continue
         if row.code is not None:
-            code, reason = row.code, row.reason or ""
+            code = row.code
+            reason = row.reason or ""
         else:
             code, reason = REASONS.get(verdict, (_LEFT_OUT, "Some of its values are left out:"))
-        # The reasons of ours begin no formula; one about a row of the file may quote the file.
-        if told or row.code is not None:
-            reason = guard_foreign_cell(" ".join([reason, *told]))
+        # Only sentences that may quote the file could begin a formula.
+        if sentences or row.code is not None:
+            reason = guard_foreign_cell(" ".join([reason, *sentences]))
         cells = guard_foreign_cells(row.cells)
         cells += [""] * (width - len(cells))
         writer.writerow([*cells[:width], row.line, code, reason, *cells[width:]])
     return zlib.compress(text.getvalue().encode(errors="replace"), level=1)
 
 
-def rejects_name(prefix: str, number: int) -> str:
-    """The name with which the rows of one chunk that were not added are encrypted."""
+def encryption_name(prefix: str, number: int) -> str:
+    """Return the name under which the rejected rows of one chunk are encrypted."""
     return f"{prefix}/not-added/{number}"
 
 
@@ -86,23 +86,24 @@ def header_line(header: Sequence[str]) -> bytes:
 
 
 def header_of(task: MemberImport) -> list[str]:
-    """The columns of the file; none before its job has opened it."""
-    found: list[str] = (task.description or {}).get("header", [])
-    return found
+    """Return the names of the file's columns. They are empty until the file has been opened."""
+    header: list[str] = (task.description or {}).get("header", [])
+    return header
 
 
-def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
-    """Return a CSV of the rows that haven't been imported, one chunk at a time.
+def stream_rejected_rows(resources: Resources, import_id: int) -> Iterator[bytes]:
+    """Return a CSV file of the rows that weren't imported, one chunk at a time.
 
-    Each chunk has a transaction of its own, since the client may read slowly. Raises
-    ``import.errors_gone`` before the first piece when the import's files were removed.
+    Each chunk is read in a transaction of its own, because the client may read slowly. Raises
+    ``import.errors_gone`` if the files of the import have been removed.
     """
     with resources.unit_of_work() as uow:
         task = uow.session.get(MemberImport, import_id)
         is_gone = task is None or task.files_removed_at is not None
         if task is None or is_gone or accounts.get(uow, task.user_id).erased_at is not None:
             raise IMPORT_ERRORS_GONE()
-    prefix, key = task.object_prefix, bulk_files.data_key(resources, task)
+    prefix = task.object_prefix
+    key = bulk_files.data_key(resources, task)
 
     def pieces() -> Iterator[bytes]:
         # Without a byte-order mark, Excel would open the file as Windows-1252.
@@ -116,6 +117,6 @@ def stream_rejects(resources: Resources, import_id: int) -> Iterator[bytes]:
             if chunk is None:
                 return
             number = chunk.number
-            yield zlib.decompress(unseal(chunk.not_added, key, rejects_name(prefix, number)))
+            yield zlib.decompress(unseal(chunk.not_added, key, encryption_name(prefix, number)))
 
     return pieces()

@@ -6,9 +6,9 @@ from itertools import chain
 
 from core.errors import imports as errors
 
-# Addresses of one file that are kept in memory: some ten megabytes, and enough for any request.
+# These addresses take about ten megabytes. No request has more of them.
 MAX_ADDRESSES_IN_MEMORY = 100_000
-# The other addresses of one file, on disk: some twenty million of the usual length.
+# The addresses on disk: about twenty million of the usual length.
 MAX_SEEN_BYTES = 1024**3
 MAX_ADDRESSES_PER_QUERY = 2_000
 
@@ -26,7 +26,8 @@ class SeenAddresses:
 
     def __init__(self, max_bytes: int = MAX_SEEN_BYTES) -> None:
         self.has_outdone = False
-        self._first: dict[str, int] = {}
+        self._in_memory: dict[str, int] = {}
+        # An empty name makes a temporary database.
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -8000"):
             self._database.execute(f"PRAGMA {setting}")
@@ -43,21 +44,26 @@ class SeenAddresses:
         Returns, for addresses that earlier calls added, the strictness before this call. Raises
         ``import.too_many_addresses`` when memory and disk space are used up.
         """
-        earlier = {address: self._first[address] for address in self._first.keys() & rows.keys()}
-        fresh = rows.keys() - earlier.keys()
-        if len(self._first) < MAX_ADDRESSES_IN_MEMORY:
-            self._first.update((address, rows[address]) for address in fresh)
-        elif fresh:
-            earlier |= self._add_to_disk({address: rows[address] for address in fresh})
-        stricter = {each: rows[each] for each, before in earlier.items() if rows[each] > before}
+        earlier = {
+            address: self._in_memory[address] for address in self._in_memory.keys() & rows.keys()
+        }
+        new = rows.keys() - earlier.keys()
+        if len(self._in_memory) < MAX_ADDRESSES_IN_MEMORY:
+            self._in_memory.update((address, rows[address]) for address in new)
+        elif new:
+            earlier |= self._add_to_disk({address: rows[address] for address in new})
+        stricter = {
+            address: rows[address] for address, before in earlier.items() if rows[address] > before
+        }
         if stricter:
             self.has_outdone = True
-            self._raise(stricter)
+            self._raise_strictness(stricter)
         return earlier
 
     def find(self, addresses: Collection[str]) -> dict[str, int]:
         """Return the strictness of each of these addresses, except addresses that weren't added."""
-        strictness = {each: self._first[each] for each in self._first.keys() & set(addresses)}
+        in_memory = self._in_memory.keys() & set(addresses)
+        strictness = {address: self._in_memory[address] for address in in_memory}
         others = [address for address in addresses if address not in strictness]
         return strictness | self._find_on_disk(others)
 
@@ -65,10 +71,10 @@ class SeenAddresses:
         self._database.close()
 
     def _add_to_disk(self, rows: Mapping[str, int]) -> dict[str, int]:
-        # In the order of the index, so that neighbours land on the same page.
+        # Sorted as the index, so that neighbours are stored in the same page.
         added = sorted(rows.items())
         places = ",".join(["(?,?)"] * len(added))
-        insert = f"INSERT INTO seen VALUES {places} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - marks alone
+        insert = f"INSERT INTO seen VALUES {places} ON CONFLICT DO NOTHING RETURNING address"  # noqa: S608 - only placeholders
         try:
             inserted = self._database.execute(insert, [*chain.from_iterable(added)])
             new = {address for (address,) in inserted}
@@ -79,16 +85,16 @@ class SeenAddresses:
         return self._find_on_disk([address for address, _ in added if address not in new])
 
     def _find_on_disk(self, addresses: Sequence[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
+        strictness: dict[str, int] = {}
         for start in range(0, len(addresses), MAX_ADDRESSES_PER_QUERY):
             batch = addresses[start : start + MAX_ADDRESSES_PER_QUERY]
             places = ",".join("?" * len(batch))
-            query = f"SELECT address, strictness FROM seen WHERE address IN ({places})"  # noqa: S608 - marks alone
-            found.update(self._database.execute(query, batch))
-        return found
+            query = f"SELECT address, strictness FROM seen WHERE address IN ({places})"  # noqa: S608 - only placeholders
+            strictness.update(self._database.execute(query, batch))
+        return strictness
 
-    def _raise(self, stricter: Mapping[str, int]) -> None:
-        in_memory = self._first.keys() & stricter.keys()
-        self._first.update((address, stricter[address]) for address in in_memory)
+    def _raise_strictness(self, stricter: Mapping[str, int]) -> None:
+        in_memory = self._in_memory.keys() & stricter.keys()
+        self._in_memory.update((address, stricter[address]) for address in in_memory)
         on_disk = [(rank, each) for each, rank in stricter.items() if each not in in_memory]
         self._database.executemany("UPDATE seen SET strictness = ? WHERE address = ?", on_disk)

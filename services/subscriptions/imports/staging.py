@@ -16,6 +16,8 @@ from services.subscriptions.imports.judged_rows import CLEARED, JudgedRow
 from services.subscriptions.members import opt_outs
 from storage.unit_of_work import UnitOfWork
 
+NULL = "\\N"
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
 _STAGED = """
     number int, email text, name text, tier text, paid_expiry timestamptz, clears_expiry boolean,
     has_left boolean, is_withheld boolean, fresh_id bigint
@@ -29,19 +31,19 @@ _JUDGED = """
 """
 
 
-def name_of(table: str, columns: str) -> str:
-    """A name that the table has with these columns alone.
+def name_table(name: str, columns: str) -> str:
+    """Return a table name that depends on the columns.
 
-    A pool of connections lets processes of two releases use one session after another, and with it
-    the tables that the first of them made.
+    A connection pooler may give one database session to processes of two releases in turn. A later
+    process then sees the temporary tables of an earlier one, which may have other columns.
     """
-    return f"{table}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
+    return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 
 
-STAGED = name_of("staged", _STAGED)
-STAGED_DIGESTS = name_of("staged_digests", _STAGED_DIGESTS)
-STAGED_EXTRAS = name_of("staged_extras", _STAGED_EXTRAS)
-JUDGED = name_of("judged", _JUDGED)
+STAGED = name_table("staged", _STAGED)
+STAGED_DIGESTS = name_table("staged_digests", _STAGED_DIGESTS)
+STAGED_EXTRAS = name_table("staged_extras", _STAGED_EXTRAS)
+JUDGED = name_table("judged", _JUDGED)
 _COLUMNS = {
     STAGED: _STAGED,
     STAGED_DIGESTS: _STAGED_DIGESTS,
@@ -52,43 +54,44 @@ _TABLES = ";".join(
     f"CREATE TEMP TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DELETE ROWS"
     for name, columns in _COLUMNS.items()
 )
-NULL = "\\N"
-_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": None})
 
 
-def escaped(value: str) -> str:
-    """A value as COPY reads it."""
+def escape_value(value: str) -> str:
+    """Escape a value for COPY."""
     return value.translate(_ESCAPES)
 
 
-def copy_lines(rows: Sequence[JudgedRow]) -> str:
-    """Return the rows in the format of PostgreSQL's COPY, except rows that affect nobody."""
-    fresh = ids.neighbouring_ids(len(rows))
+def format_rows(rows: Sequence[JudgedRow]) -> str:
+    """Return rows in the format of PostgreSQL's COPY, without the rows that affect nobody."""
+    new_ids = ids.neighbouring_ids(len(rows))
     lines = []
     for number, row in enumerate(rows):
         if row.code is not None and not row.is_withheld:
             continue
-        # A normalised address has no character that COPY would read as something else.
+        # A normalised address contains no character that must be escaped.
         is_plain = "\\" not in row.name and row.name.isprintable()
-        name = row.name if is_plain else escaped(row.name)
+        name = row.name if is_plain else escape_value(row.name)
         lines.append(
             f"{number}\t{row.email}\t{name}\t{row.tier or NULL}\t{row.paid_expiry or NULL}\t"
             f"{'t' if row.paid_expiry == CLEARED else 'f'}\t"
-            f"{'t' if row.left else 'f'}\t{'f' if row.code is None else 't'}\t{fresh[number]}\n"
+            f"{'t' if row.left else 'f'}\t{'f' if row.code is None else 't'}\t{new_ids[number]}\n"
         )
     return "".join(lines)
 
 
 def copy_rows(uow: UnitOfWork, lines: str) -> None:
-    """Make the tables, once a connection, and copy the rows: each transaction begins with none."""
+    """Copy lines of rows into the table STAGED. The tables are empty when a transaction begins.
+
+    The tables are created once for each connection.
+    """
     uow.session.execute(text(_TABLES))
-    copy(uow, STAGED, lines)
+    copy_lines(uow, STAGED, lines)
 
 
 def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) -> None:
-    """The digests under which an opt-out of each address may be stored, the current key's first.
+    """Copy the digests under which an opt-out of each address may be stored, the current one first.
 
-    Without ``all_rows`` only of people who left, for whom opt-outs are written.
+    Without ``all_rows``, only rows with opt-outs are copied, because their opt-outs are stored.
     """
     digests_of = opt_outs.address_digester(uow.settings.keyring)
     lines = (
@@ -97,22 +100,22 @@ def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) 
         if row.code is None and (all_rows or row.left)
         for older, digest in enumerate(digests_of(row.email))
     )
-    copied = "".join(lines)
-    if copied:
-        copy(uow, STAGED_DIGESTS, copied)
-        # For the joins of the two.
+    digest_lines = "".join(lines)
+    if digest_lines:
+        copy_lines(uow, STAGED_DIGESTS, digest_lines)
+        # The statistics of both tables help Postgres to plan their join.
         uow.session.execute(text(f"ANALYZE {STAGED}, {STAGED_DIGESTS}"))
 
 
-def copy(uow: UnitOfWork, table: str, lines: str) -> None:
+def copy_lines(uow: UnitOfWork, table: str, lines: str) -> None:
     connection = cast("psycopg2.extensions.connection", uow.session.connection().connection)
     statement = f"COPY {table} FROM STDIN"
     try:
         with statement_span(statement), connection.cursor() as cursor:
             cursor.copy_expert(statement, io.StringIO(lines))
     except psycopg2.DatabaseError as error:
-        # SQLAlchemy takes no part in COPY, so these are the driver's exceptions. The driver has no
-        # class for a connection that is cut in the middle; its error has no code.
+        # COPY bypasses SQLAlchemy, so it raises exceptions of the driver. If the connection breaks
+        # during COPY, the driver's error has no class of its own and no code.
         if isinstance(error, psycopg2.OperationalError) or error.pgcode is None:
             raise TransientError(f"the database: {type(error).__name__}") from error
         raise

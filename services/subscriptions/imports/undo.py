@@ -1,30 +1,21 @@
 """The undo of an import: restores the records that the import changed.
 
-A record isn't restored if another change came after the import. A record is unchanged if its
-``updated_at`` is the time of the import. Opt-outs stay. The claims of consent in the file are
-deleted, whatever was changed.
+A record isn't restored if it was changed after the import. A record is unchanged if its
+``updated_at`` is the time of the import. Opt-outs stay. The file's claims of consent are deleted,
+even if the member stays.
 """
 
-from functools import partial
+from sqlalchemy import text
 
-from sqlalchemy import func, text
-
-from core.errors.imports import IMPORT_RUNNING
-from core.queues import Queue
-from core.scopes import Scope
+from core.errors.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING, IMPORT_UNDO_OVER
 from models import JobStatus, MemberImport
 from services.feed.catalogue import FeedEventType, announce
-from services.jobs.batches import work_in_turns
-from services.jobs.kinds import JobKind, call_with_subject, register_kind
-from services.jobs.lease import JobCancelled, Lease
-from services.jobs.transitions import complete_job, record_progress
-from services.subscriptions.consent import claims
-from services.subscriptions.members import locks
-from storage.resources import Resources
+from services.subscriptions.consent.claims import delete_claims
+from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
 
 BATCH = 10_000
-# Each field that still has the import's value gets its earlier one, or none.
+# A field that still has the import's value gets its earlier value, or none.
 _FIELDS_BEFORE = """CASE WHEN b.fields_after IS NULL THEN {now} ELSE (
             SELECT coalesce(jsonb_object_agg(f.key, f.value), '{{}}') FROM (
                 SELECT n.key, CASE WHEN n.value = b.fields_after -> n.key
@@ -114,8 +105,8 @@ WITH first AS (
 )
 SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscription_id) FROM first)
 """  # noqa: S608
-# New records have no row in import_changes. A record that was there before the import stays even
-# where that row was lost, since the record is older.
+# New records have no row in import_changes. A record that existed before the import isn't removed,
+# even if its row was lost, because the record is older than the import.
 _REMOVE = """
 WITH batch AS (
     SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched
@@ -129,7 +120,23 @@ SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 """
 
 
-def _announce_end(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
+def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
+    # Records that existed before the import come first, then the new ones.
+    for statement, bookmark in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
+        values = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
+        values["after"] = getattr(task, bookmark) or 0
+        restored, last = uow.session.execute(text(statement), values).one()
+        if last is not None:
+            return RestoredBatch(restored, {bookmark: last})
+    # The file's claims about members who stay are deleted last.
+    return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=BATCH) else None
+
+
+def _end_undo(uow: UnitOfWork, task: MemberImport, job_id: int, status: str) -> None:
+    kept_members = task.added - task.undone
+    if status == JobStatus.SUCCEEDED:
+        # A later change holds these members, for example another import.
+        task.kept = kept_members
     announce(
         uow,
         task.user_id,
@@ -140,60 +147,24 @@ def _announce_end(uow: UnitOfWork, task: MemberImport, job_id: int, status: str)
         job_id=job_id,
         action="undo_import",
         changed=task.undone,
-        kept=task.added - task.undone,
+        kept=kept_members,
     )
 
 
-def run(resources: Resources, lease: Lease) -> None:
-    """Undo batches of records for one turn.
-
-    Raises ``import.running`` for an import that went on since its undo was cancelled or failed.
-    """
-    work_in_turns(resources, lease, partial(_undo_batch, lease=lease))
-
-
-UNDO_IMPORT = register_kind(
-    JobKind(
-        "members.undo",
-        Queue.BULK,
-        Scope.SUBSCRIPTION_FULL,
-        retryable=True,
-        run=run,
-        # An undo removes members, which needs a recent login.
-        needs_recent_login=True,
-        # An undo that ended early is not taken back, and asking again goes on.
-        on_abandoned=call_with_subject(MemberImport, _announce_end),
-    )
+IMPORT_UNDO = Undo(
+    model=MemberImport,
+    job_name="members.undo",
+    id_name="import_id",
+    not_found=IMPORT_NOT_FOUND,
+    running=IMPORT_RUNNING,
+    over=IMPORT_UNDO_OVER,
+    count_changed=lambda task: task.added,
+    restore_batch=_restore_batch,
+    end=_end_undo,
+    # If a later change holds members, the import can be undone again after that change is undone.
+    is_complete=lambda task: task.undone_at is not None and not task.kept,
+    has_total=False,
+    # An undo removes members.
+    needs_recent_login=True,
+    initial_values=dict.fromkeys(("undone_at", "undo_restored", "undo_removed")),
 )
-
-
-def _undo_batch(uow: UnitOfWork, lease: Lease) -> bool:
-    """Undo the next batch; return whether none is left."""
-    task = uow.session.get(MemberImport, lease.subject_id)
-    if task is None:
-        raise JobCancelled
-    if task.status == "running":
-        raise IMPORT_RUNNING()
-    locks.lock_list(uow, task.list_id)
-    # Records that existed before the import come first, then the new ones. The bookmarks are the
-    # last records of a batch, so that none reads again what an earlier one left alone.
-    for statement, bookmark in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
-        values = {"import_id": task.id, "user_id": task.user_id, "batch": BATCH}
-        values["after"] = getattr(task, bookmark) or 0
-        restored, last = uow.session.execute(text(statement), values).one()
-        if last is not None:
-            # The job first, then the import, as a transaction that ends a job locks them.
-            record_progress(uow, lease, done=task.undone + restored, total=task.added)
-            task.undone += restored
-            setattr(task, bookmark, last)
-            return False
-    if claims.delete_claims(uow, task.id, limit=BATCH):
-        # The file's claims about members who stay go too. Only by the job's holder.
-        record_progress(uow, lease, done=task.undone, total=task.added)
-        return False
-    # The records that are not as before, such as those that a later import took over.
-    kept = task.added - task.undone
-    complete_job(uow, lease, {"import_id": task.id, "undone": task.undone, "kept": kept})
-    task.kept, task.undone_at = kept, func.now()
-    _announce_end(uow, task, lease.job_id, JobStatus.SUCCEEDED)
-    return True

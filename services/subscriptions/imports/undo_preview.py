@@ -38,7 +38,7 @@ FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")
 
 
 class Holder(NamedTuple):
-    """A later bulk action or import that changed some of the members whom an import brought."""
+    """A later bulk action or import that changed members of an import."""
 
     kind: str
     id: int
@@ -48,14 +48,14 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True)
 class UndoForecast:
-    """The members that an undo would take back now, and those that it could not.
+    """The result that an undo of an import would have now.
 
     Attributes:
-        undone: how many would be as before.
-        kept: how many would stay, since they were changed after the import.
-        held_by: what changed them; once that is undone, these can be taken back too.
-        left: how many are no members any more.
-        is_exact: whether all members were counted; otherwise there are more.
+        undone: the number of members that the undo would restore.
+        kept: the number of members that would stay, because they were changed after the import.
+        left: the number of people who have left the list.
+        held_by: the later changes. After these are undone, the kept members can be restored too.
+        is_exact: whether all members were counted. Otherwise the numbers are larger.
     """
 
     undone: int
@@ -65,13 +65,13 @@ class UndoForecast:
     is_exact: bool
 
 
-def preview(uow: UnitOfWork, task: MemberImport) -> UndoForecast:
-    """Return what an undo would do now, of at most ``MAX_PREVIEWED`` members."""
+def forecast_undo(uow: UnitOfWork, task: MemberImport) -> UndoForecast:
+    """Forecast the result of an undo for at most ``MAX_PREVIEWED`` members."""
     values = {"import_id": task.id, "most": MAX_PREVIEWED + 1}
-    count, undone, left = uow.session.execute(_COUNT, values).one()
-    kept = count - undone - left
+    count, undone, left_count = uow.session.execute(_COUNT, values).one()
+    kept_count = count - undone - left_count
     held_by: list[Holder] = []
-    if kept:
-        found = uow.session.execute(_HOLDERS, {**values, "holders": _MAX_HOLDERS})
-        held_by = [Holder(*row) for row in found]
-    return UndoForecast(undone, kept, left, held_by, is_exact=count <= MAX_PREVIEWED)
+    if kept_count:
+        rows = uow.session.execute(_HOLDERS, {**values, "holders": _MAX_HOLDERS})
+        held_by = [Holder(*row) for row in rows]
+    return UndoForecast(undone, kept_count, left_count, held_by, is_exact=count <= MAX_PREVIEWED)

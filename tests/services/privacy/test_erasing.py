@@ -139,7 +139,7 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
         export_id = job.subject_id
     quiet.stack.query("UPDATE exports SET size = 1, finished_at = now() WHERE id = %s", export_id)
     with quiet.resources.unit_of_work() as uow:
-        lists.archive(uow, lists.get(uow, own))
+        lists.archive_list(uow, lists.get(uow, own))
     fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=1)
     name = random_hash_id()
     rename = "UPDATE attachments SET filename = %s, hash_id = %s WHERE user_id = %s"
@@ -148,13 +148,16 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
         found, _ = records.find_media(uow, f"{name}.webp")
         assert found.user_id == user_id
         assert exports.get_finished_export(uow, export_id or 0)
-    assert rejected_rows.stream_rejects(quiet.resources, task.id)
+    assert rejected_rows.stream_rejected_rows(quiet.resources, task.id)
     erasure.begin_erasure(quiet.resources, address)
     with quiet.resources.unit_of_work() as uow:
         for refused, look in (
             ("media.not_found", lambda: records.find_media(uow, f"{name}.webp")),
             ("export.not_found", lambda: exports.get_finished_export(uow, export_id or 0)),
-            ("import.errors_gone", lambda: rejected_rows.stream_rejects(quiet.resources, task.id)),
+            (
+                "import.errors_gone",
+                lambda: rejected_rows.stream_rejected_rows(quiet.resources, task.id),
+            ),
             ("user.not_found", lambda: accounts.get_by_email(uow, address)),
             ("user.not_found", lambda: new_list(quiet, uow, user_id)),
         ):
@@ -166,7 +169,7 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
 def new_list(quiet: Importing, uow: UnitOfWork, user_id: int) -> None:
     caller = Caller(user_id, frozenset(), unrestricted=True, key_id=0)
     words = {"title": "Late", "slug": random_hash_id()}
-    lists.create_own(uow, caller, **words, fields={}, providers=[])
+    lists.create_own_list(uow, caller, **words, fields={}, providers=[])
 
 
 class NoMailer:

@@ -10,6 +10,7 @@ from services.jobs import batches
 from services.subscriptions import lists
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
+from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.filters import member_filter
 from storage.resources import Resources
 from tests.importing import Importing, csv_of
@@ -42,12 +43,12 @@ class BulkActions:
         self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY
     ) -> int:
         """The job of a new bulk action."""
-        order = actions.check(BulkOrder(action, value))
+        order = actions.check_order(BulkOrder(action, value))
         with self.resources.unit_of_work() as uow:
             mailing_list = lists.get(uow, self.list_id)
             kept = member_filter.keep(uow, mailing_list, written)
             caller = self.importing.caller(self.owner)
-            job = actions.begin(uow, mailing_list, kept, order, caller=caller)
+            job = actions.begin_bulk_action(uow, mailing_list, kept, order, caller=caller)
             return job.id
 
     def take_turn(self, job_id: int) -> None:
@@ -64,7 +65,7 @@ class BulkActions:
 
     def begin_undo(self, bulk_id: int) -> int:
         with self.resources.unit_of_work() as uow:
-            job_id = actions.undo(uow, self.importing.caller(self.owner), bulk_id)
+            job_id = BULK_UNDO.start(uow, self.importing.caller(self.owner), bulk_id)
         assert job_id is not None
         return job_id
 

@@ -13,6 +13,7 @@ from services.jobs.transitions import cancel_job, hand_back_job
 from services.subscriptions import tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions import batches as batches_module
+from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.members import opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.services.subscriptions.bulk_actions.bulk_actions import IN_ANY_STATUS, BulkActions
@@ -42,7 +43,8 @@ def test_a_bulk_action_goes_on_where_a_worker_died(
         job_id = bulk.begin_undo(bulk.do(BulkActionKind.REMOVE)["bulk_id"])
     else:
         job_id = bulk.begin(BulkActionKind.REMOVE)
-    run = actions.undo_changes if is_undo else actions.change_members
+    run = BULK_UNDO.run if is_undo else actions.change_members
+    module = "undo" if is_undo else "bulk_actions.actions"
     expected = "active" if is_undo else "removed"
     # In the middle of a batch, and after each of three.
     for done in (0, 3, 6, 8):
@@ -51,7 +53,7 @@ def test_a_bulk_action_goes_on_where_a_worker_died(
             if done:
                 patched.setattr(Lease, "check_cancelled", looks_once())
             else:
-                patched.setattr("services.subscriptions.bulk_actions.actions.record_progress", die)
+                patched.setattr(f"services.subscriptions.{module}.record_progress", die)
             with pytest.raises(Killed):
                 run(bulk.resources, lease)
         assert bulk.statuses().count(expected) == done
@@ -190,7 +192,7 @@ def test_an_undo_brings_as_many_members_back_as_the_plan_has_room_for(bulk: Bulk
     job_id = bulk.begin_undo(bulk_id)
     lease = bulk.importing.lease(job_id)
     with pytest.raises(DomainError) as caught:
-        actions.undo_changes(replace(bulk.resources, settings=bounded), lease)
+        BULK_UNDO.run(replace(bulk.resources, settings=bounded), lease)
     assert caught.value.code == "quota.exceeded"
     assert bulk.statuses() == ["active"] * 2 + ["removed"] + ["active"] * 2
     # With room for all it goes on.

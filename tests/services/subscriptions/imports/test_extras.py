@@ -6,7 +6,8 @@ from core.errors import TransientError
 from devstack.harness.stack import Owner
 from models import FieldType, MemberImport
 from services.subscriptions import fields, tags
-from services.subscriptions.imports import applying, chunks, split
+from services.subscriptions.imports import applying, chunks
+from services.subscriptions.imports.file_rows import FileRows
 from storage.unit_of_work import UnitOfWork
 from tests.importing import Importing, counts_of, csv_of
 from tests.services.subscriptions.imports.test_claims import claims_of
@@ -143,8 +144,8 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     job_id = importing.begin(owner, list_id, file, create_fields=True)
     # The process that read the file died after it had made the fields.
-    split.FileSplit(importing.resources, importing.of_job(job_id)).close()
-    apply, applied = applying.apply, list[int]()
+    FileRows(importing.resources, importing.of_job(job_id)).close()
+    apply, applied = applying.apply_chunk, list[int]()
 
     def apply_and_die(uow: UnitOfWork, *given: Any) -> applying.AppliedChunk:
         found = apply(uow, *given)
@@ -153,7 +154,7 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
             raise TransientError("killed")
         return found
 
-    monkeypatch.setattr(applying, "apply", apply_and_die)
+    monkeypatch.setattr(applying, "apply_chunk", apply_and_die)
     assert importing.work(job_id).status == "succeeded"
 
     task = importing.of_job(job_id)

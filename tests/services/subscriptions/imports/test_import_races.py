@@ -202,14 +202,14 @@ def test_who_moves_to_the_address_of_a_row_while_it_is_applied_is_no_second_memb
 ) -> None:
     known, new = new_addresses(2)
     importing.bring(owner, list_id, csv_of([[known, "Ada"]]))
-    write = applying._write
+    write = applying._write_rows
 
     def write_after_the_move(*chunk: Any) -> None:
         with suppress(NoResultFound):
             move(importing, known, new)
         write(*chunk)
 
-    monkeypatch.setattr(applying, "_write", write_after_the_move)
+    monkeypatch.setattr(applying, "_write_rows", write_after_the_move)
     job_id = importing.begin(owner, list_id, csv_of([[new, ""]]))
     assert importing.work(job_id).status == "succeeded"
     assert (importing.of_job(job_id).already, importing.job(job_id).attempt) == (1, 2)
@@ -257,7 +257,7 @@ def test_a_list_that_is_archived_meanwhile_gets_nobody(
 ) -> None:
     job_id = importing.begin(owner, list_id, csv_of([["a@example.com", ""]]))
     with importing.resources.unit_of_work() as uow:
-        lists.archive(uow, lists.get(uow, list_id))
+        lists.archive_list(uow, lists.get(uow, list_id))
     job = importing.work(job_id)
     assert (job.status, (job.error or {}).get("code")) == ("failed", "list.not_found")
     assert importing.of_job(job_id).status == "failed"

@@ -40,14 +40,14 @@ _READ_WHOLE = text(
 def after_each_chunk(monkeypatch: pytest.MonkeyPatch, query: TextClause) -> list[Any]:
     """What the query finds in the transaction of each chunk, once the chunk is applied."""
     found: list[Any] = []
-    apply_chunk = applying.apply
+    apply_chunk = applying.apply_chunk
 
     def watched(uow: Any, *others: Any) -> Any:
         applied = apply_chunk(uow, *others)
         found.append(uow.session.execute(query).all())
         return applied
 
-    monkeypatch.setattr(applying, "apply", watched)
+    monkeypatch.setattr(applying, "apply_chunk", watched)
     return found
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from core.ids import random_hash_id
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner
-from services.subscriptions.imports import applying, chunks, seen_addresses, split
+from services.subscriptions.imports import applying, chunks, file_rows, seen_addresses
 from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
@@ -66,7 +66,7 @@ def test_an_import_adds_nobody_after_a_row_had_no_room(
     leave_room_for_members(importing.stack, full_id, 1)
     member = f"{random_hash_id()}@example.com"
     importing.bring(owner, list_id, f"email\n{member}\n".encode())
-    commit = applying.commit
+    commit = applying.commit_chunk
 
     def commit_and_make_room(
         resources: Resources, import_id: int, chunk: PreparedChunk, *hold: Any
@@ -76,7 +76,7 @@ def test_an_import_adds_nobody_after_a_row_had_no_room(
             importing.remove(list_id, member)
         commit(resources, import_id, chunk, *hold)
 
-    monkeypatch.setattr(applying, "commit", commit_and_make_room)
+    monkeypatch.setattr(applying, "commit_chunk", commit_and_make_room)
     job_id = importing.begin(owner, list_id, file_of(4))
     job = importing.work(job_id)
     task = importing.of_job(job_id)
@@ -115,7 +115,7 @@ def test_a_file_with_more_addresses_than_the_disk_is_to_hold_fails_clearly(
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seen_addresses, "MAX_ADDRESSES_IN_MEMORY", 0)
-    monkeypatch.setattr(split, "SeenAddresses", lambda: SeenAddresses(max_bytes=64 * 1024))
+    monkeypatch.setattr(file_rows, "SeenAddresses", lambda: SeenAddresses(max_bytes=64 * 1024))
     job = importing.work(importing.begin(owner, list_id, file_of(5000)))
     assert job.error is not None
     assert (job.status, job.error["code"]) == ("failed", "import.too_many_addresses")

@@ -6,12 +6,16 @@ from core.errors import DomainError
 from devstack.harness.stack import Owner
 from models import ImportChunk
 from services import removals
-from services.subscriptions.imports import records
-from services.subscriptions.imports import split as splitting
+from services.jobs.lease import LeaseLost
+from services.jobs.transitions import hand_back_job
+from services.subscriptions.imports import chunks, import_job, records
 from services.subscriptions.imports.import_options import ImportOptions
-from tests.importing import Importing, csv_of
+from tests.importing import Importing, csv_of, new_addresses
+from tests.services.subscriptions.imports.test_turns import Steps
 
 FILE = csv_of([("ada@example.com", "Ada", "Rome"), ("nobody", "", "")], ("email", "name", "town"))
+
+LONG_FILE = csv_of([[each, "", "Rome"] for each in new_addresses(9)], ("email", "name", "town"))
 
 
 def read_again(importing: Importing, owner: Owner, import_id: int, **options: Any) -> int:
@@ -61,12 +65,22 @@ def test_a_file_is_kept_for_its_time_and_no_longer(
 
 
 def test_a_file_that_a_process_has_open_is_not_read_on_by_other_options(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked = importing.bring(owner, list_id, FILE, dry_run=True)
-    # As in a process that opened the file, and lost the job to another one.
-    splitting.keep_split(looked, splitting.FileSplit(importing.resources, looked), [looked.id])
-    job_id = read_again(importing, owner, looked.id, mapping={"town": "tags"})
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 1)
+    monkeypatch.setattr(import_job, "Turn", Steps)
+    # A process opens the file, and loses the job to another process.
+    dry_run_id = importing.begin(owner, list_id, LONG_FILE, dry_run=True)
+    stale = importing.lease(dry_run_id)
+    turns = import_job.run_import(importing.resources, stale)
+    next(turns)
+    with importing.resources.unit_of_work() as uow:
+        hand_back_job(uow, stale)
+    assert importing.work(dry_run_id).status == "succeeded"
+    import_id = importing.of_job(dry_run_id).id
+    job_id = read_again(importing, owner, import_id, mapping={"town": "tags"})
+    with pytest.raises(LeaseLost):
+        next(turns)
     assert importing.work(job_id).status == "succeeded"
     [(tags,)] = importing.stack.query(
         "SELECT count(*) FROM tags WHERE list_id = %s AND name = 'Rome'", list_id

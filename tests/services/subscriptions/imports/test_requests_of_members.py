@@ -1,6 +1,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,9 +10,9 @@ from devstack.harness.stack import Owner
 from models import MemberImport
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
 from services.jobs.transitions import hand_back_job
-from services.subscriptions.imports import accepting, applying, chunks, import_job, split
-from services.subscriptions.imports.chunks import PreparedChunk
-from services.subscriptions.imports.judged_rows import JudgedRow
+from services.subscriptions.imports import accepting, applying, chunks, import_job
+from services.subscriptions.imports.chunks import Chunk, PreparedChunk, prepare_chunk
+from services.subscriptions.imports.request_rows import RequestRows
 from storage.resources import Resources
 from tests.importing import Importing, counts_of, new_addresses
 from tests.quotas import leave_room_for_members
@@ -38,21 +39,20 @@ def job_id(importing: Importing, owner: Owner, list_id: int) -> int:
 
 
 def take_turn(importing: Importing, job_id: int) -> Lease:
-    """As a process that begins anew: another one may keep what it has read."""
-    split._open.clear()
+    """Take one turn in a process that then hands the job back."""
     lease = importing.lease(job_id)
-    if import_job.run(importing.resources, lease):
+    turns = import_job.run_import(importing.resources, lease)
+    if next(turns, "ended") != "ended":
+        turns.close()
         with importing.resources.unit_of_work() as uow:
             hand_back_job(uow, lease)
     return lease
 
 
-def chunks_of(importing: Importing, task: MemberImport) -> Iterator[tuple[int, list[JudgedRow]]]:
-    read = split.FileSplit(importing.resources, task)
-    while not read.is_complete:
-        if read.read_next():
-            yield read.number - 1, read.rows
-    read.close()
+def chunks_of(importing: Importing, task: MemberImport) -> Iterator[Chunk]:
+    with closing(RequestRows(importing.resources, task)) as rows:
+        while (chunk := rows.next_chunk()) is not None:
+            yield chunk
 
 
 def require_whole(importing: Importing, list_id: int, task: MemberImport) -> None:
@@ -83,7 +83,7 @@ def test_another_worker_goes_on_where_a_killed_one_stopped(
     class Killed(BaseException):
         """As a process is that does nothing more."""
 
-    commit, left = applying.commit, 3
+    commit, left = applying.commit_chunk, 3
 
     def commit_some(*given: Any) -> None:
         nonlocal left
@@ -94,9 +94,9 @@ def test_another_worker_goes_on_where_a_killed_one_stopped(
 
     lease = importing.lease(job_id)
     with monkeypatch.context() as patched:
-        patched.setattr(applying, "commit", commit_some)
+        patched.setattr(applying, "commit_chunk", commit_some)
         with pytest.raises(Killed):
-            import_job.run(importing.resources, lease)
+            next(import_job.run_import(importing.resources, lease))
     assert importing.of_job(job_id).applied == 3
     with importing.resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
@@ -110,12 +110,13 @@ def test_a_worker_that_lost_its_lease_adds_nobody(
     stale = take_turn(importing, job_id)
     before = importing.records(list_id)
     with pytest.raises(LeaseLost):
-        import_job.run(importing.resources, stale)
+        next(import_job.run_import(importing.resources, stale))
     # One that lost it while it prepared the chunk that comes next.
     task = importing.of_job(job_id)
-    chunk = chunks.prepare(*[*chunks_of(importing, task)][5])
+    sixth = [*chunks_of(importing, task)][5]
+    chunk = prepare_chunk(sixth.number, sixth.rows)
     with pytest.raises(LeaseLost):
-        applying.commit(importing.resources, task.id, chunk, lambda _: stale)
+        applying.commit_chunk(importing.resources, task.id, chunk, lambda _: stale)
     assert importing.records(list_id) == before
     importing.work(job_id)
     require_whole(importing, list_id, importing.of_job(job_id))
@@ -125,7 +126,7 @@ def test_the_plan_has_room_for_the_first_members_of_a_request(
     importing: Importing, owner: Owner, list_id: int, job_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when a chunk is the first to look for room, and the one before it is late."""
-    commit = applying.commit
+    commit = applying.commit_chunk
 
     def commit_evens_late(
         resources: Resources, import_id: int, chunk: PreparedChunk, *hold: Any
@@ -134,7 +135,7 @@ def test_the_plan_has_room_for_the_first_members_of_a_request(
             time.sleep(0.1)
         commit(resources, import_id, chunk, *hold)
 
-    monkeypatch.setattr(applying, "commit", commit_evens_late)
+    monkeypatch.setattr(applying, "commit_chunk", commit_evens_late)
     # It ends in a chunk that is applied beside a later one.
     leave_room_for_members(importing.stack, importing.new_list(owner), 13)
     importing.work(job_id)
@@ -151,5 +152,5 @@ def test_a_cancelled_request_stops_before_its_next_chunk(
     lease = importing.lease(job_id)
     lease.cancelled.set()
     with pytest.raises(JobCancelled):
-        import_job.run(importing.resources, lease)
+        next(import_job.run_import(importing.resources, lease))
     assert importing.count(list_id) == importing.of_job(job_id).added == 10

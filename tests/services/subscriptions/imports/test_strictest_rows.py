@@ -17,15 +17,14 @@ from services.subscriptions.imports import (
     import_job,
     judged_rows,
     seen_addresses,
-    split,
     verdicts,
 )
 from services.subscriptions.imports.applying import AppliedChunk
 from services.subscriptions.imports.chunk_extras import TagIds
-from services.subscriptions.imports.chunks import PreparedChunk, chunk_key
+from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.samples import add_samples
-from services.subscriptions.imports.split import FileSplit
+from services.subscriptions.imports.stored_chunks import StoredChunks, chunk_key
 from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
 from tests.importing import Importing, counts_of, csv_of, new_addresses
@@ -178,7 +177,7 @@ def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_c
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members, left, file = late_opt_outs()
-    apply = applying.apply
+    apply = applying.apply_chunk
     opt_outs_before: list[int] = []
 
     def apply_and_cancel(
@@ -192,7 +191,7 @@ def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_c
                     job_records.cancel_own_job(other, importing.caller(owner), job_id)
         return applied
 
-    monkeypatch.setattr(applying, "apply", apply_and_cancel)
+    monkeypatch.setattr(applying, "apply_chunk", apply_and_cancel)
     job_id = importing.begin(owner, list_id, file)
     job = importing.work(job_id)
     assert job.status == "cancelled"
@@ -220,7 +219,7 @@ def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -
 @pytest.mark.usefixtures("_small_chunks")
 @pytest.mark.parametrize(
     "step",
-    [(FileSplit, "_put"), (FileSplit, "_mark_outdone_rows"), (applying, "commit")],
+    [(StoredChunks, "_put"), (StoredChunks, "mark_next"), (applying, "commit_chunk")],
     ids=["while the file is read", "while rows are marked", "while chunks are applied"],
 )
 def test_another_process_goes_on_after_a_killed_one(
@@ -236,7 +235,6 @@ def test_another_process_goes_on_after_a_killed_one(
         kill_at(3, patched, *step)
         with pytest.raises(Killed):
             importing.work(job_id)
-    split._open.clear()
     importing.stack.query(
         "UPDATE jobs SET status = 'queued', run_at = now(), lease_expires_at = NULL"
         " WHERE status = 'running'"
@@ -276,7 +274,7 @@ def store_chunks(importing: Importing, task: MemberImport, *chunks: list[JudgedR
     key = bulk_files.data_key(importing.resources, task)
     for number, rows in enumerate(chunks):
         name = chunk_key(task.object_prefix, number)
-        content = seal(judged_rows.encode(rows), key, name)
+        content = seal(judged_rows.encode_rows(rows), key, name)
         importing.resources.objects.put(name, content, "application/octet-stream")
 
 
@@ -332,11 +330,10 @@ def test_a_file_that_crashes_each_process_at_the_same_row_makes_no_progress(
     crashes = []
     for _ in range(3):
         with monkeypatch.context() as patched:
-            kill_at(4, patched, FileSplit, "_put")
+            kill_at(4, patched, StoredChunks, "_put")
             lease = importing.lease(job_id)
             with pytest.raises(Killed):
-                import_job.run(importing.resources, lease)
-        split._open.clear()
+                next(import_job.run_import(importing.resources, lease))
         with importing.resources.unit_of_work() as uow:
             record_crash(uow, lease, JOB_WORKER_LOST(crashes=3))
         crashes.append(importing.job(job_id).crashes)

@@ -1,15 +1,22 @@
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from devstack.harness.stack import Owner
-from services.jobs.lease import Lease
 from services.subscriptions import lists
-from services.subscriptions.imports import chunks, import_job, split
+from services.subscriptions.imports import chunks, import_job
+from services.subscriptions.imports.file_rows import FileRows
 from storage.encryption import Tampered
 from tests.erasing import erase
 from tests.importing import Importing, csv_of, new_addresses
+from workers import job_runner
+from workers.context import WorkerContext
+from workers.held_work import HeldWork
+from workers.job_runner import JobAttempt, run_job
 
 FILES = 3
-TURNS = 100
 
 
 class Steps:
@@ -33,19 +40,86 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_job, "Turn", Steps)
 
 
-def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
-    importing: Importing, owner: Owner, monkeypatch: pytest.MonkeyPatch
+class OpenFiles:
+    """Counts the files that are open, and the most files that were open at the same time."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.most = 0
+
+    def change(self, difference: int) -> None:
+        self.count += difference
+        self.most = max(self.most, self.count)
+
+
+@pytest.fixture
+def open_files(monkeypatch: pytest.MonkeyPatch) -> OpenFiles:
+    files = OpenFiles()
+    open_file = FileRows.__init__
+    close_file = FileRows.close
+
+    def opened(rows: FileRows, *arguments: Any) -> None:
+        open_file(rows, *arguments)
+        files.change(1)
+
+    def closed(rows: FileRows) -> None:
+        close_file(rows)
+        files.change(-1)
+
+    monkeypatch.setattr(FileRows, "__init__", opened)
+    monkeypatch.setattr(FileRows, "close", closed)
+    return files
+
+
+def context(importing: Importing) -> WorkerContext:
+    """The parts of a worker's context that running a job needs."""
+    return cast("WorkerContext", SimpleNamespace(resources=importing.resources, held=HeldWork()))
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "cancelled"])
+def test_a_process_closes_the_file_of_a_job_that_was_cancelled_or_lost(
+    importing: Importing, owner: Owner, list_id: int, open_files: OpenFiles, *, is_lost: bool
 ) -> None:
-    monkeypatch.setattr(split, "MAX_OPEN_FILES", 1)
+    job_id = importing.begin(owner, list_id, file_of(30))
+    attempt = JobAttempt(context(importing), importing.lease(job_id), has_own_limits=False)
+    with closing(attempt):
+        assert attempt.take_turn()
+        assert open_files.count == 1
+        if is_lost:
+            importing.stack.query(
+                "UPDATE jobs SET attempt = attempt + 1 WHERE id = %s RETURNING id", job_id
+            )
+        else:
+            attempt.lease.cancelled.set()
+        assert not attempt.take_turn()
+    assert open_files.count == 0
+
+
+def test_a_process_that_stops_closes_the_file(
+    importing: Importing, owner: Owner, list_id: int, open_files: OpenFiles
+) -> None:
+    job_id = importing.begin(owner, list_id, file_of(30))
+    with closing(
+        JobAttempt(context(importing), importing.lease(job_id), has_own_limits=False)
+    ) as attempt:
+        assert attempt.take_turn()
+        attempt.hand_back()
+    assert open_files.count == 0
+    assert importing.work(job_id).status == "succeeded"
+
+
+def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
+    importing: Importing, owner: Owner, open_files: OpenFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runner, "MAX_STAYING_JOBS", 1)
     jobs = [importing.begin(owner, importing.new_list(owner), file_of(30)) for _ in range(FILES)]
-    staying: dict[int, Lease] = {}
-    for _ in range(TURNS):
-        for job_id in jobs:
-            lease = staying.pop(job_id, None) or importing.claim(job_id)
-            if lease is not None and import_job.run(importing.resources, lease):
-                staying[job_id] = lease
+    for job_id in jobs:
+        run_job(context(importing), job_id=job_id)
     for job_id in jobs:
         importing.help(job_id)
+    # The file of the job that has its turn, and the file of the job that stays.
+    assert open_files.most == 2
+    assert open_files.count == 0
     tasks = [importing.of_job(job_id) for job_id in jobs]
     assert [(task.received, task.added, task.duplicate) for task in tasks] == [(30, 30, 0)] * FILES
     assert [importing.job(job_id).status for job_id in jobs] == ["succeeded"] * FILES
@@ -56,12 +130,12 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
 ) -> None:
     job_id = importing.begin(owner, list_id, file_of(41))
     lease = importing.lease(job_id)
-    import_job.run(importing.resources, lease)
+    next(import_job.run_import(importing.resources, lease))
     task = importing.of_job(job_id)
     prefix = f"{task.object_prefix}/"
     assert importing.stack.stored(prefix)
     with importing.resources.unit_of_work() as uow:
-        lists.archive(uow, lists.get(uow, list_id))
+        lists.archive_list(uow, lists.get(uow, list_id))
     erase(importing.resources, owner.email)
     ended = importing.stack.query(
         "SELECT status, filename, wrapped_key, finished_at IS NOT NULL,"

@@ -10,6 +10,7 @@ from services.privacy import erasure
 from services.subscriptions import lists
 from services.subscriptions.imports import applying, chunks, undo
 from services.subscriptions.imports.chunks import PreparedChunk
+from services.subscriptions.imports.undo import IMPORT_UNDO
 from services.subscriptions.member_attributes import GivenAttributes
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
@@ -121,13 +122,13 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
             # Of this transaction nothing stays, as of a process that ends in it.
             raise LeaseLost(job_id)
 
-    monkeypatch.setattr("services.subscriptions.imports.undo.record_progress", dying)
+    monkeypatch.setattr("services.subscriptions.undo.record_progress", dying)
     for _ in range(20):
         lease = importing.claim(job_id)
         if lease is None:
             break
         try:
-            undo.run(importing.resources, lease)
+            IMPORT_UNDO.run(importing.resources, lease)
         except LeaseLost:
             with importing.resources.unit_of_work() as uow:
                 hand_back_job(uow, lease)
@@ -144,7 +145,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     importing.bring(owner, list_id, rows(people[:2], "Before"))
-    write, begun = applying._write, list[int]()
+    write, begun = applying._write_rows, list[int]()
 
     def erase_then_write(
         uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk
@@ -154,7 +155,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
             begun.append(erasure.begin_erasure(importing.resources, people[0]))
         write(uow, task, counts, chunk)
 
-    monkeypatch.setattr(applying, "_write", erase_then_write)
+    monkeypatch.setattr(applying, "_write_rows", erase_then_write)
     task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")
     assert (task.added, task.updated) == (1, 1)
     erased = finish(importing.resources, begun[0])

@@ -59,7 +59,7 @@ def broken(importing: Importing, owner: Owner, list_id: int, file: bytes) -> tup
 
 def retry_error(importing: Importing, owner: Owner, import_id: int) -> str:
     with importing.resources.unit_of_work() as uow, pytest.raises(DomainError) as caught:
-        records.retry(uow, importing.caller(owner), import_id)
+        records.retry_import(uow, importing.caller(owner), import_id)
     return caught.value.code
 
 
@@ -84,7 +84,7 @@ def test_an_undo_that_is_tried_again_waits_for_the_import_that_went_on(
     with importing.resources.unit_of_work() as uow:
         jobs.cancel_own_job(uow, caller, undo_id)
     with importing.resources.unit_of_work() as uow:
-        records.retry(uow, caller, import_id)
+        records.retry_import(uow, caller, import_id)
     with importing.resources.unit_of_work() as uow:
         jobs.retry_own_job(uow, caller, undo_id)
     refused = importing.work(undo_id)

@@ -1,0 +1,159 @@
+"""The rows of an uploaded file, in chunks.
+
+If an address has several rows, only the strictest row is applied. Some rejected rows also prevent
+their person from being added. Opt-outs and these rejected rows form chunks of their own, because
+these chunks are applied first. A weaker row may already be in a chunk when a stricter row of its
+address is read. ``StoredChunks.mark_next`` finds such rows later.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from core.errors import DomainError
+from models import MemberImport
+from services.subscriptions.imports import chunks
+from services.subscriptions.imports.chunks import Chunk, PendingChunk, rows_per_batch
+from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
+from services.subscriptions.imports.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.judged_rows import JudgedRow
+from services.subscriptions.imports.judging import judge_rows
+from services.subscriptions.imports.opened_file import open_file, readings_by_encoding
+from services.subscriptions.imports.samples import Problems, mark_duplicates
+from services.subscriptions.imports.seen_addresses import SeenAddresses
+from storage.resources import Resources
+
+# The error codes of rejected rows that might be valid in another encoding.
+_CODES_OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """How to interpret a file, as the whole file shows it.
+
+    Attributes:
+        forms: maps the index of each column to the format of dates and numbers in the column.
+        consent: maps the index of each column to whether the column is a consent column.
+        encoding: the right encoding, if the file was decoded with a wrong encoding.
+        is_read_so: whether the rows were already read according to these facts. If not, the file
+            must be read again.
+        error: an error that asks the owner to choose the order of dates or the encoding.
+    """
+
+    forms: Mapping[str, str] = field(default_factory=dict)
+    consent: Mapping[str, bool] | None = None
+    encoding: str | None = None
+    is_read_so: bool = True
+    error: DomainError | None = None
+
+
+class FileRows:
+    """The rows of one open file.
+
+    Attributes:
+        seen: the addresses that have been read.
+        received: the number of rows that have been read.
+        count: the number of chunks that have been returned.
+        unknown_status: the number of rows whose consent value isn't recognised.
+        samples: cells and rows for the owner. They are complete after the whole file has been read.
+    """
+
+    def __init__(self, resources: Resources, task: MemberImport) -> None:
+        """Open the file. Raises what ``open_file`` raises."""
+        self._file = open_file(resources, task)
+        self.seen = SeenAddresses()
+        self._batches = judge_rows(self._file.rows, self.seen, rows_per_batch())
+        self._opt_outs = PendingChunk()
+        self._others = PendingChunk()
+        self._is_read = False
+        self._problems = Problems()
+        self._has_damaged_row = False
+        self._description = dataclasses.asdict(self._file.reader.description)
+        self.received = 0
+        self.count = 0
+        self.unknown_status = 0
+        self.samples = self._file.samples
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The recognised form of the file. JSON Lines may add columns to its header later."""
+        return {**self._description, "header": self._file.reader.header}
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether ``next_chunk`` has returned all rows of the file."""
+        return self._is_read and not (self._opt_outs.rows or self._others.rows)
+
+    def next_chunk(self) -> Chunk | None:
+        """Read rows until a chunk is full, and return it. Return ``None`` after the last chunk."""
+        while not (self._is_read or self._opt_outs.is_full() or self._others.is_full()):
+            batch, characters = next(self._batches, ([], 0))
+            if batch:
+                self._add_batch(batch, characters)
+            else:
+                self._end_file()
+        is_first = self._opt_outs.is_full() or (self._is_read and bool(self._opt_outs.rows))
+        rows = (self._opt_outs if is_first else self._others).take_rows()
+        if not rows:
+            return None
+        chunk = Chunk(self.count, rows, has_opt_outs=is_first)
+        self.count += 1
+        return chunk
+
+    def find_facts(self) -> FileFacts:
+        """Return how to interpret the file. Call this after the whole file has been read."""
+        try:
+            encoding = self._file.reader.text.settled_encoding()
+            if encoding and not self._is_read_in(encoding):
+                return FileFacts(encoding=encoding, is_read_so=False)
+            forms = self._file.forms.settled(self._file.reader.header)
+        except DomainError as error:
+            if isinstance(error, EncodingUnclear):
+                self.samples = self.samples._replace(readings=readings_by_encoding(error))
+            return FileFacts(error=error)
+        statuses = self._file.statuses
+        is_read_so = not (self._file.forms.differs(forms) or statuses.differs())
+        return FileFacts(forms, statuses.settled(), is_read_so=is_read_so)
+
+    def close(self) -> None:
+        self.seen.close()
+
+    def _add_batch(self, batch: list[JudgedRow], characters: int) -> None:
+        self.received += len(batch)
+        self._has_damaged_row |= any(row.code in _CODES_OF_DAMAGED_ROWS for row in batch)
+        self._problems.note(batch)
+        self.unknown_status += sum(row.code == STATUS_UNKNOWN for row in batch)
+        if self._file.may_mix_opt_outs:
+            opt_outs = [row for row in batch if row.left or row.is_withheld]
+            if opt_outs:
+                batch = [row for row in batch if not (row.left or row.is_withheld)]
+                opt_out_characters = sum(len(cell) for row in opt_outs for cell in row.cells)
+                characters -= opt_out_characters
+                self._opt_outs.add(opt_outs, opt_out_characters)
+        self._others.add(batch, characters)
+
+    def _end_file(self) -> None:
+        """Complete the last chunks and the samples."""
+        self._is_read = True
+        rows = self._opt_outs.rows + self._others.rows
+        if not self.count and len(rows) <= chunks.ROWS_PER_CHUNK:
+            # A single chunk is applied in one transaction, so opt-outs and members can share it.
+            self._opt_outs.take_rows()
+            self._others.rows = sorted(rows, key=attrgetter("line"))
+        preview = self.samples.preview
+        strictest = self.seen.find([row["email"] for row in preview if "email" in row])
+        self.samples = self.samples._replace(
+            preview=mark_duplicates(preview, strictest),
+            problems=self._problems.groups(),
+            consent=self._file.interpreted_values(),
+        )
+
+    def _is_read_in(self, encoding: str) -> bool:
+        """Return whether the rows would be the same if the file were decoded with this encoding."""
+        text = self._file.reader.text
+        if encoding == text.encoding:
+            return True
+        self._description["encoding"] = encoding
+        return text.reads_like(encoding) and not self._has_damaged_row

@@ -1,0 +1,140 @@
+"""An uploaded file that is open for reading."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from models import ImportKind, MemberImport
+from services.subscriptions import bulk_files
+from services.subscriptions.imports.column_forms import ColumnForms
+from services.subscriptions.imports.column_plan import ColumnPlan
+from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
+from services.subscriptions.imports.containers import ranged_file
+from services.subscriptions.imports.dates import DateOrder
+from services.subscriptions.imports.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.formats import (
+    RowReader,
+    ignore_columns,
+    open_member_rows,
+    open_suppression_rows,
+)
+from services.subscriptions.imports.json_lines_reader import convert_document
+from services.subscriptions.imports.samples import (
+    MAX_ROWS_SHOWN,
+    AnyRow,
+    ImportSamples,
+    store_samples,
+)
+from services.subscriptions.imports.suppression_files import SuppressionReader
+from storage.resources import Resources
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """An open file.
+
+    Attributes:
+        rows: the rows of the file. They can be iterated once.
+        samples: cells of each column, and the first rows of a dry run.
+        forms: learns how the columns write dates and numbers.
+        statuses: learns which columns state consent or a reason for not mailing a person.
+        may_mix_opt_outs: whether the file may have both members and opt-outs.
+        interpreted_values: returns the interpretation of the consent values, for the owner.
+    """
+
+    reader: RowReader
+    rows: Iterator[AnyRow]
+    samples: ImportSamples
+    forms: ColumnForms
+    statuses: ConsentInterpreter | SuppressionReader
+    may_mix_opt_outs: bool
+    interpreted_values: Callable[[], Mapping[str, Any]]
+
+
+def open_file(resources: Resources, task: MemberImport) -> OpenedFile:
+    """Open the file of an import.
+
+    Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read.
+    """
+    open_kind = _open_members if task.kind == ImportKind.MEMBERS else _open_suppressions
+    try:
+        return open_kind(resources, task)
+    except EncodingUnclear as unclear:
+        # The owner chooses the encoding from these readings.
+        with resources.unit_of_work() as uow:
+            locked = uow.session.get_one(MemberImport, task.id)
+            samples = ImportSamples((), (), readings=readings_by_encoding(unclear))
+            store_samples(resources, locked, samples)
+        raise
+
+
+def readings_by_encoding(unclear: EncodingUnclear) -> list[dict[str, Any]]:
+    """Return some rows decoded with each possible encoding, for the owner to choose from."""
+    return [{"encoding": name, "rows": rows} for name, rows in unclear.readings.items()]
+
+
+def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
+    forms = _column_forms(task)
+    readings = ConsentInterpreter(task.consent_columns, task.status_values)
+    plan = ColumnPlan(resources, task)
+    reader = open_member_rows(
+        ranged_file(bulk_files.stored_file(resources, task)),
+        task.filename,
+        task.mapping,
+        plan.find_fields,
+        plan.note_header if task.dry_run else ignore_columns,
+        forms=forms,
+        consent=readings,
+        encoding=task.encoding,
+    )
+    rows = iter(reader)
+    first_rows = list(islice(rows, MAX_ROWS_SHOWN)) if task.dry_run else []
+
+    def interpreted_values() -> dict[str, Any]:
+        return {
+            "values": readings.values_by_column(),
+            "ignored_opt_outs": readings.ignored_opt_outs(),
+            "unknown": readings.unknown_values(reader.header),
+        }
+
+    return OpenedFile(
+        reader=reader,
+        rows=chain(first_rows, rows),
+        samples=ImportSamples.of(reader.header, reader.sample, first_rows, plan.keys),
+        forms=forms,
+        statuses=readings,
+        may_mix_opt_outs=True,
+        interpreted_values=interpreted_values,
+    )
+
+
+def _open_suppressions(resources: Resources, task: MemberImport) -> OpenedFile:
+    reader = open_suppression_rows(
+        convert_document(ranged_file(bulk_files.stored_file(resources, task)), task.size),
+        task.filename,
+        task.mapping,
+        encoding=task.encoding,
+    )
+    suppressions = SuppressionReader(
+        reader.header,
+        reader.sample,
+        ImportKind(task.kind),
+        mapping=task.mapping,
+        status_values=task.status_values,
+        settled=task.consent_columns,
+    )
+    return OpenedFile(
+        reader=reader,
+        rows=suppressions.read(reader),
+        samples=ImportSamples((), ()),
+        forms=_column_forms(task),
+        statuses=suppressions,
+        may_mix_opt_outs=False,
+        interpreted_values=lambda: {"unknown": suppressions.unknown_values()},
+    )
+
+
+def _column_forms(task: MemberImport) -> ColumnForms:
+    order = DateOrder(task.date_order) if task.date_order else None
+    return ColumnForms(task.column_forms, order)

@@ -1,0 +1,86 @@
+"""The chunks of a file in the object storage."""
+
+from models import MemberImport
+from services.subscriptions import bulk_files
+from services.subscriptions.imports.chunks import Chunk, PreparedChunk, prepare_chunk
+from services.subscriptions.imports.judged_rows import (
+    DUPLICATE_CODE,
+    STRICTER_ROW_REASON,
+    JudgedRow,
+    decode_rows,
+    encode_rows,
+    reject_row,
+)
+from services.subscriptions.imports.seen_addresses import SeenAddresses
+from storage.encryption import seal, unseal
+from storage.resources import Resources
+
+
+def chunk_key(prefix: str, number: int) -> str:
+    """Return the key of the object that holds this chunk of an import."""
+    return f"{prefix}/chunks/{number:06}"
+
+
+class StoredChunks:
+    """The chunks that have been stored while a file is read.
+
+    Attributes:
+        count: the number of stored chunks.
+        opt_out_numbers: the numbers of the chunks with opt-outs, which are applied first.
+        size: the bytes of all chunks before their encryption.
+    """
+
+    def __init__(self, resources: Resources, task: MemberImport) -> None:
+        self._objects = resources.objects
+        self._prefix = task.object_prefix
+        self._key = bulk_files.data_key(resources, task)
+        self._unmarked: list[int] = []
+        self.count = 0
+        self.opt_out_numbers: list[int] = []
+        self.size = 0
+
+    def store(self, chunk: Chunk) -> None:
+        self.size += self._put(chunk.number, chunk.rows)
+        self.count = chunk.number + 1
+        self._unmarked.append(chunk.number)
+        if chunk.has_opt_outs:
+            self.opt_out_numbers.append(chunk.number)
+
+    @property
+    def has_unmarked(self) -> bool:
+        """Return whether ``mark_next`` must be called again before the chunks may be applied."""
+        return bool(self._unmarked)
+
+    def mark_next(self, seen: SeenAddresses) -> None:
+        """Mark weaker rows as duplicates in one chunk that hasn't been checked yet.
+
+        A row is weaker if another row of the file has the same address and is stricter. The whole
+        file must have been read.
+        """
+        number = self._unmarked.pop()
+        key = chunk_key(self._prefix, number)
+        rows = decode_rows(unseal(self._objects.get(key), self._key, key))
+        strictest = seen.find([row.email for row in rows if row.code is None])
+        weaker = [
+            place
+            for place, row in enumerate(rows)
+            if row.code is None and row.strictness < strictest[row.email]
+        ]
+        for place in weaker:
+            rows[place] = reject_row(rows[place], DUPLICATE_CODE, STRICTER_ROW_REASON)
+        if weaker:
+            self._put(number, rows)
+
+    def _put(self, number: int, rows: list[JudgedRow]) -> int:
+        """Store rows as the chunk with this number. Return the size before the encryption."""
+        content = encode_rows(rows)
+        key = chunk_key(self._prefix, number)
+        self._objects.put(key, seal(content, self._key, key), "application/octet-stream")
+        return len(content)
+
+
+def fetch_chunk(resources: Resources, task: MemberImport, number: int) -> PreparedChunk:
+    """Return a stored chunk, ready to be applied."""
+    key = chunk_key(task.object_prefix, number)
+    content = unseal(resources.objects.get(key), bulk_files.data_key(resources, task), key)
+    return prepare_chunk(number, decode_rows(content))

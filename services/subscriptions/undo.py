@@ -1,0 +1,167 @@
+"""The undo of an import or of a bulk action.
+
+A job restores the earlier values of members in batches. A batch is one transaction under the list's
+lock, which also stores where the next batch starts.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+
+from sqlalchemy import func, select
+
+from core.errors.catalogue import ErrorType
+from core.queues import Queue
+from core.scopes import Scope
+from models import BulkAction, Job, JobStatus, MemberImport
+from services.access.caller import Caller
+from services.jobs.batches import work_in_turns
+from services.jobs.kinds import JobKind, call_with_subject, register_kind
+from services.jobs.lease import JobCancelled, Lease
+from services.jobs.outbox import enqueue_job
+from services.jobs.records import retry_locked_job
+from services.jobs.transitions import complete_job, record_progress
+from services.subscriptions.members import locks
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+# The earlier values are kept for this time after they were changed.
+UNDO_TIME = timedelta(days=90)
+
+Row = TypeVar("Row", MemberImport, BulkAction)
+
+
+class RestoredBatch(NamedTuple):
+    """The result of one batch of an undo.
+
+    Attributes:
+        members: the number of restored members.
+        bookmark: maps columns of the row to the place where the next batch starts.
+    """
+
+    members: int
+    bookmark: Mapping[str, int]
+
+
+@dataclass
+class Undo(Generic[Row]):
+    """The undo of imports, or the undo of bulk actions. A row is one import or one bulk action.
+
+    Attributes:
+        id_name: the name of the row's id in the result of the job.
+        count_changed: returns the number of members that the row changed.
+        restore_batch: restores the next batch of members. Returns ``None`` if no member is left.
+        end: receives the row, the id of the job and the status of the job when the undo ends.
+        is_complete: returns whether another undo could not restore any other member.
+        has_total: whether the job shows the number of members from its start.
+        initial_values: the values of the row's columns when an undo starts.
+    """
+
+    model: type[Row]
+    job_name: str
+    id_name: str
+    not_found: ErrorType
+    running: ErrorType
+    over: ErrorType
+    count_changed: Callable[[Row], int]
+    restore_batch: Callable[[UnitOfWork, Row], RestoredBatch | None]
+    end: Callable[[UnitOfWork, Row, int, str], None]
+    is_complete: Callable[[Row], bool]
+    has_total: bool
+    needs_recent_login: bool
+    initial_values: Mapping[str, None] = field(default_factory=dict)
+    job_kind: JobKind = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.job_kind = register_kind(
+            JobKind(
+                self.job_name,
+                Queue.BULK,
+                Scope.SUBSCRIPTION_FULL,
+                retryable=True,
+                run=self.run,
+                needs_recent_login=self.needs_recent_login,
+                # Restored members stay restored. ``start`` continues the undo.
+                on_abandoned=call_with_subject(self.model, self.end),
+            )
+        )
+
+    def find_row(self, uow: UnitOfWork, caller: Caller, row_id: int, *, lock: bool = False) -> Row:
+        """Return a row of the caller. Raises the error ``not_found``."""
+        query = select(self.model).where(
+            self.model.id == row_id, self.model.user_id == caller.user_id
+        )
+        # The lock must not exclude a transaction that refers to the row, for example by a chunk.
+        locked = query.with_for_update(key_share=True).execution_options(populate_existing=True)
+        row = uow.session.scalar(locked if lock else query)
+        if row is None:
+            raise self.not_found()
+        return row
+
+    def available_until(self, row: Row) -> datetime | None:
+        """Return until when the row can be undone; ``None`` while it runs, and if it is undone."""
+        if row.finished_at is None or self.is_complete(row):
+            return None
+        return row.created_at + UNDO_TIME
+
+    def start(self, uow: UnitOfWork, caller: Caller, row_id: int) -> int | None:
+        """Start or continue an undo. Return the id of its job, or ``None`` if it is complete.
+
+        Raises the errors ``not_found``, ``running`` and ``over``.
+        """
+        # Lock the job before the row, as a transaction that restores a batch does.
+        job_id = self.find_row(uow, caller, row_id).undo_job_id
+        job = uow.session.get(Job, job_id, with_for_update=True) if job_id else None
+        row = self.find_row(uow, caller, row_id, lock=True)
+        if row.status == JobStatus.RUNNING:
+            raise self.running()
+        if self.is_complete(row):
+            return None
+        if row.undo_job_id != job_id:
+            # Another call has just started the undo.
+            return row.undo_job_id
+        is_unfinished = job is not None and job.finished_at is None
+        # The database's clock decides, because it also decides when the earlier values are deleted.
+        is_in_time = select(self.model.created_at > func.now() - UNDO_TIME)
+        if not (is_unfinished or uow.session.scalar(is_in_time.where(self.model.id == row.id))):
+            raise self.over(days=UNDO_TIME.days)
+        if job is None or row.undone_at is not None:
+            for name, value in self.initial_values.items():
+                setattr(row, name, value)
+            total = self.count_changed(row) if self.has_total else None
+            job = enqueue_job(
+                uow, self.job_kind, user_id=caller.user_id, subject_id=row.id, total=total
+            )
+            row.undo_job_id = job.id
+        elif job.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+            retry_locked_job(uow, job)
+        return job.id
+
+    def run(self, resources: Resources, lease: Lease) -> None:
+        """Restore batches of members for one turn. Raises the error ``running``."""
+        work_in_turns(resources, lease, partial(self._take_step, lease=lease))
+
+    def _take_step(self, uow: UnitOfWork, lease: Lease) -> bool:
+        """Restore the next batch. Return whether no batch is left."""
+        row = uow.session.get(self.model, lease.subject_id)
+        if row is None:
+            raise JobCancelled
+        if row.status == JobStatus.RUNNING:
+            raise self.running()
+        locks.lock_list(uow, row.list_id)
+        batch = self.restore_batch(uow, row)
+        changed = self.count_changed(row)
+        # Write the job before the row, because a transaction that ends both locks the job first.
+        if batch is None:
+            counts = {self.id_name: row.id, "undone": row.undone, "kept": changed - row.undone}
+            complete_job(uow, lease, counts)
+            row.undone_at = func.now()
+            self.end(uow, row, lease.job_id, JobStatus.SUCCEEDED)
+            return True
+        record_progress(uow, lease, done=row.undone + batch.members, total=changed)
+        row.undone += batch.members
+        for name, place in batch.bookmark.items():
+            setattr(row, name, place)
+        return False
