@@ -33,7 +33,8 @@ class NewAddress:
     """An address that the account may have.
 
     Attributes:
-        has_record: whether the address has a record, which is erased first.
+        has_record: whether the address already has a record. That record must be erased before
+            the account can take the address.
     """
 
     email: str

@@ -54,7 +54,10 @@ class Access(ABC):
         return caller
 
     async def admit(self, request: Request) -> None:
-        """Authorise the request, for its handler and for the budget of bodies."""
+        """Authorise the request, and store its caller for the handler.
+
+        The memory for request bodies is limited per caller, so the body gets the caller's id too.
+        """
         caller = await self.authorise(request)
         request.scope[_CALLER] = caller
         if caller is not None:
@@ -90,7 +93,8 @@ class CallerAccess(Access):
     """Needs credentials.
 
     Attributes:
-        check: finds the caller and counts the call, which blocks for the database.
+        check: finds the caller and counts the call. It queries the database, so it runs in a
+            thread.
     """
 
     check: Callable[[Request], Caller | None]
@@ -102,7 +106,7 @@ class CallerAccess(Access):
 class TraceAccess(Access):
     """Needs credentials or a trace id, which may be in the body.
 
-    Handlers check them (``identify_principal``), because only they read the body. A body that is
+    The handler checks the credentials or the trace id after it has read the body. A body that is
     longer than a trace id needs is read only after a check.
     """
 

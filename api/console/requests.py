@@ -175,8 +175,8 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# The form of a page that is opened. After an error, the handler of the form calls the handler of
-# the page with the submitted form.
+# A page with a form starts with empty inputs. After an error, the handler of the submitted form
+# calls the handler of the page and passes the submitted form to it.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]

@@ -128,7 +128,8 @@ async def set_email_enabled(
     try:
         is_enabling = submission.flag("enabled")
     except DomainError:
-        # ``_set_email`` raises this error again, after the error for missing credentials.
+        # ``_set_email`` reads the value again. A caller without credentials gets the error about
+        # credentials first.
         is_enabling = False
     call = partial(_set_email, request, state, list_id, submission)
     await (ACTS_BY_LIST.run(list_id, call) if is_enabling else LEAVING.run(call))

@@ -173,7 +173,7 @@ class Stack:
     def start_api(
         self, port: int | None = None, /, *, module: str | None = None, **environment: str
     ) -> Running:
-        """Start an API process. The first one listens at the stack's ``api_url``."""
+        """Start an API process. The stack's first API process listens at ``api_url``."""
         api_port = port or self.api_port
         return self.start(
             "api",

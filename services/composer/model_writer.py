@@ -121,7 +121,10 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
 def _ask(
     task: _Task[Product], material: str, calls: ModelCalls, repair: tuple[str, str] = ("", "")
 ) -> tuple[str, Product | None, list[str]]:
-    """Return the text of the answer, the product if the answer is readable, and the faults."""
+    """Ask the model once. Return its answer as text, as a parsed product, and the faults in it.
+
+    The product is ``None`` if the answer can't be parsed.
+    """
     if calls.seconds_left < MIN_CALL_SECONDS:
         raise LLM_TOO_SLOW()
     bounds: dict[str, Any] = {"max_tokens": MAX_ANSWER_TOKENS, "seconds": calls.seconds_left}

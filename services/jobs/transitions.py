@@ -73,7 +73,10 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
 
 
 def complete_job(uow: UnitOfWork, lease: Lease, result: dict[str, Any]) -> None:
-    """Mark the job as succeeded, in the transaction of its effect; raises ``LeaseLost``."""
+    """Mark the job as succeeded, in the transaction that writes the job's changes.
+
+    Raises ``LeaseLost``.
+    """
     change_held_job(uow, lease, JobStatus.SUCCEEDED, result=result, **_NO_FAILURES)
 
 

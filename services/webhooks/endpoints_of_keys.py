@@ -29,7 +29,7 @@ def revoke_key(
 ) -> int:
     """Revoke a key. End its endpoints, and the endpoints of keys that it created.
 
-    ``keep_endpoints``: whether the endpoints stay. They then belong to the account, not to a key.
+    ``keep_endpoints``: whether to keep the endpoints instead. They then belong to the account.
     """
     revoked = api_keys.revoke(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:

@@ -22,7 +22,8 @@ def choose_wording(uow: UnitOfWork, mailing_list: MailingList, wording: str | No
         mailing_list.consent_wording_version = None
         uow.session.flush()
         return
-    # Lock the list against another change of its wording. Changes of its members don't wait.
+    # Lock the list, so that two changes of its wording can't run at the same time. Changes of
+    # members don't wait for this lock.
     row = select(MailingList.id).where(MailingList.id == mailing_list.id)
     uow.session.execute(row.with_for_update(key_share=True))
     of_list = ConsentWording.list_id == mailing_list.id

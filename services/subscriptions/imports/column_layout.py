@@ -57,7 +57,7 @@ _INTERNAL_ROLES = {
 
 
 class ConsentSubject(StrEnum):
-    """The subject of a consent column.
+    """What a consent column is about, for example opt-outs or a status.
 
     Each value except ``opted_in`` is also a role that an owner's mapping can name.
     """

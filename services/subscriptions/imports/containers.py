@@ -25,8 +25,8 @@ RATIO_GRACE_BYTES = 1024**2
 # This allows thousands of entries. The limit is needed because the module zipfile loads the whole
 # directory into memory.
 MAX_DIRECTORY_BYTES = 256 * 1024
-# Programs write a gzip file in far fewer members. Each member takes a few microseconds, even if it
-# is empty.
+# A gzip file is a sequence of members. Real files have far fewer members than this limit. Reading
+# a member takes a few microseconds, even if the member is empty.
 MAX_GZIP_MEMBERS = 1_000_000
 
 _FIRST_BYTES = 512

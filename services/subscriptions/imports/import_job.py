@@ -247,7 +247,7 @@ def _store_facts(task: MemberImport, facts: FileFacts) -> None:
 
 
 def _finish(resources: Resources, lease: Lease, task: MemberImport) -> None:
-    """Hand the chunks over to helpers. If there is only one, apply it and end the import here."""
+    """Hand the chunks over to helpers. An import of one chunk is applied and ended here."""
     with resources.unit_of_work() as uow:
         missing = helper_jobs.missing_chunks(uow, task)
         if missing and task.chunks > 1:
