@@ -57,7 +57,7 @@ _INTERNAL_ROLES = {
 
 
 class ConsentSubject(StrEnum):
-    """What a consent column is about, for example opt-outs or a status.
+    """The topic of a consent column, for example opt-outs or a status.
 
     Each value except ``opted_in`` is also a role that an owner's mapping can name.
     """
