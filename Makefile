@@ -62,7 +62,7 @@ clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm packag
 	npm pack --silent --pack-destination build/clients ./clients/typescript
 
 bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
-	$(BIN)/python -m benchmarks $(NAME)
+	$(BIN)/python -m $(if $(filter growth,$(NAME)),tests.growth,benchmarks $(NAME))
 
 house: $(VENV)/.dev ## Print figures of the code and the file behind each URL; BASE=<commit> compares
 	@$(BIN)/python -m benchmarks.house $(BASE)

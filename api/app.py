@@ -44,7 +44,7 @@ from integrations.receivers.client import ReceiverClient
 from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
 from services.access.api_keys import UsedKeys
-from services.accounts.mailed_tokens import ACCOUNT_PATH
+from services.accounts.page_paths import ACCOUNT_PATH
 from services.composer.photos import CachedStockPhotos, note_quotas
 from services.composer.requests import MetadataCache
 from services.security_events import is_plan_error, record_error

@@ -15,7 +15,8 @@ from types import FrameType
 from fastapi import Request
 
 from api import metrics
-from api.limits.bulkheads import METRICS, READINESS, Question
+from api.limits.bulkheads import METRICS, READINESS
+from api.limits.questions import Question
 from api.metrics import CANARY, PHOTO_LIMIT, PHOTO_REMAINING
 from core import clock
 from core.errors import TransientError

@@ -18,7 +18,7 @@ from api.bodies.unknown_names import (
     begin_strict_handling,
     has_strict_handling,
     known_names_of,
-    unknown,
+    unknown_names_error,
     unknown_query_names,
 )
 from api.limits.bulkheads import RECORDS
@@ -96,5 +96,5 @@ class JsonRoute(ThreadedRoute):
         if unknown_names := unknown_query_names(request, names):
             if isinstance(self.access, TraceAccess):
                 await self.access.count_refusal(request)
-            raise unknown(("query", name) for name in unknown_names)
+            raise unknown_names_error(("query", name) for name in unknown_names)
         begin_strict_handling(request, names)

@@ -10,8 +10,9 @@ from starlette.requests import HTTPConnection
 
 from api.browsers import Cookies
 from api.health import Drain, Figures, Readiness
-from api.limits.bulkheads import NAMES_BY_CALLER, RECORDS
+from api.limits.bulkheads import RECORDS
 from api.limits.rate_limits import RateLimiter
+from api.limits.shares import NAMES_BY_CALLER
 from api.waiting.event_streams import StreamCounter
 from api.waiting.queue_ages import QueueAges
 from api.waiting.subscriber import Subscriber

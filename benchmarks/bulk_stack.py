@@ -14,8 +14,9 @@ from psycopg2.extensions import connection
 
 from benchmarks.own_stack import own_stack
 from core.ids import neighbouring_ids
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack
 from services.subscriptions import lists
-from tests.stack import Owner, Running, Stack
 
 CHUNK = 10_000
 _numbers = itertools.count(1)

@@ -8,7 +8,7 @@ import httpx2
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread
 from benchmarks.running_stack import down, up
-from tests.embedded import embedded_services
+from devstack.harness.embedded_services import embedded_services
 
 BAR_SECONDS = 6.0
 

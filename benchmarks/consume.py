@@ -10,10 +10,11 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.http_load import each_caller, json_request
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
+from devstack.harness.embedded_services import embedded_services
+from devstack.harness.opening import open_stack
+from devstack.harness.stack import Stack
 from devstack.supervisor.ports import PortPicker
 from devstack.supervisor.programs import answers
-from tests.embedded import embedded_services
-from tests.stack import Stack, open_stack
 
 CALLERS = 32
 CALLS = 60 if full_size() else 25

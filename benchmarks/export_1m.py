@@ -6,8 +6,8 @@ import io
 from benchmarks.bulk_stack import BulkBench, bulk_bench, people
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from core.scopes import Scope
+from devstack.harness.polling import eventually
 from services.subscriptions.exports import COMPRESSION
-from tests.stack import eventually
 
 MEMBERS = 1_000_000 if full_size() else 200_000
 ROUNDS = 3

@@ -11,8 +11,8 @@ import psutil
 
 from benchmarks.bulk_stack import BulkBench, Person, bulk_bench, people
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
-from tests.held_memory import held_memory
-from tests.stack import eventually
+from devstack.harness.polling import eventually
+from devstack.harness.process_memory import held_memory
 
 MEMBERS = 1_000_000 if full_size() else 200_000
 FEW = 10_000

@@ -1,7 +1,7 @@
 """An owner's charges and balances while other things hang, and while another owner is busy.
 
 Each dependency that these two calls can do without hangs in turn, while callers of another owner
-press who need it: as in the fault matrix. Then nothing hangs, and the other owner uploads, imports
+press who need it. Then nothing hangs, and the other owner uploads, imports
 and composes without a pause. The baseline is the same calls while all is quiet.
 
 A caller makes them, one after the other, in a process of its own; the load comes from this one.
@@ -15,28 +15,23 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 
 import httpx2
 
 from benchmarks.http_load import callers, json_request, request_bytes
+from benchmarks.hung_dependencies import METADATA, Hang, PressedStack, new_post, photo, pressing
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
 from benchmarks.own_stack import own_stack
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.proxy import Proxy, open_proxy
+from devstack.harness.stack import Stack, plain_client
 from devstack.sandbox import sandbox_settings
-from tests.contract.composing import METADATA
-from tests.contract.credits import BALANCE, CONSUME, grant
-from tests.contract.replies import data
-from tests.faults.matrix.faults import FAULTS, Fault
-from tests.faults.matrix.rig import Rig
-from tests.faults.matrix.run import pressed
-from tests.faults.proxy import Proxy, proxied
-from tests.modelling import post
-from tests.pictures import photo
-from tests.ports import free_port
-from tests.stack import Stack, eventually, plain_client
-from tests.subscribers import new_list
+from services.credits import ledger
 
 CALLS = 1_000 if full_size() else 300
 MAX_TIMES = 3.0
@@ -55,12 +50,13 @@ _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
 _COUNTED = {"PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute", "PRESSROOM_LOG_LEVEL": "warning"}
 _UNFINISHED = "SELECT FROM jobs WHERE status IN ('queued', 'running')"
 _NO_PAUSES = "UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'"
+_REDIS_HUNG = Hang("Redis hung", "redis")
 _HUNG = (
-    FAULTS["S3 hung"],
-    FAULTS["model hung"],
-    FAULTS["photo provider hung"],
-    # All threads of the queue hang by so few; more would show what a crowd costs.
-    replace(FAULTS["mail server hung"], pressure={"confirmed subscribe": 2}),
+    Hang("S3 hung", "s3", {"upload": 24, "media": 8}),
+    Hang("model hung", "model", {"composer": 8}),
+    Hang("photo provider hung", "photos", {"photo search": 8}),
+    # Two callers are enough to hang all threads of the queue. More would measure a crowd.
+    Hang("mail server hung", "mail", {"confirmed subscribe": 2}),
 )
 
 Times = dict[str, list[float]]
@@ -68,9 +64,9 @@ Times = dict[str, list[float]]
 
 @dataclass
 class IsolationBench:
-    """The load comes from the rig's owner; the caller is another one."""
+    """The load comes from the owner of the pressed stack; the caller is another one."""
 
-    rig: Rig
+    pressed: PressedStack
     key: str
     # A process of the API that reaches Redis by a proxy: the proxy would slow down the others.
     apart_port: int
@@ -79,11 +75,11 @@ class IsolationBench:
     )
 
     def quiet(self) -> Times:
-        return self._times(self.rig.stack.api_port)
+        return self._times(self.pressed.stack.api_port)
 
-    def during(self, fault: Fault) -> Times:
+    def during(self, hang: Hang) -> Times:
         # Callers who press are answered once the fault is over.
-        with pressed(self.rig, fault), fault.begin(self.rig):
+        with pressing(self.pressed, hang), hang.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.quiet()
         self._settle()
@@ -93,7 +89,7 @@ class IsolationBench:
         return self._times(self.apart_port)
 
     def without_redis(self) -> Times:
-        with FAULTS["Redis hung"].begin(self.rig):
+        with _REDIS_HUNG.begin(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.quiet_apart()
         with plain_client() as client:
@@ -102,7 +98,7 @@ class IsolationBench:
         return times
 
     def beside_a_busy_owner(self) -> Times:
-        with _busy(self.rig):
+        with _busy(self.pressed):
             time.sleep(PRESSED_AFTER_SECONDS)
             times = self.quiet()
         self._settle()
@@ -113,8 +109,8 @@ class IsolationBench:
 
     def _times(self, port: int) -> Times:
         requests = {
-            "consume": json_request("POST", CONSUME, self.key, _BODY),
-            "balance": request_bytes("GET", BALANCE, self.key),
+            "consume": json_request("POST", "/auxilia/credits/consume", self.key, _BODY),
+            "balance": request_bytes("GET", "/auxilia/credits/balance", self.key),
         }
         return {
             name: self._callers.submit(_called, port, request).result()
@@ -125,8 +121,8 @@ class IsolationBench:
         """Until the work that pressed is done: it must not be part of a quiet time."""
 
         def is_done() -> bool:
-            self.rig.stack.query(_NO_PAUSES)
-            return not self.rig.stack.query(_UNFINISHED)
+            self.pressed.stack.query(_NO_PAUSES)
+            return not self.pressed.stack.query(_UNFINISHED)
 
         eventually(is_done, within=120, what="the end of all jobs")
 
@@ -139,34 +135,34 @@ def _called(port: int, request: bytes) -> list[float]:
 # -- the busy owner ------------------------------------------------------------------------------
 
 
-def _upload(_: Rig, client: httpx2.Client) -> httpx2.Response:
+def _upload(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
     # Another picture each time: equal ones are kept once.
     files = {"file": ("photo.jpg", photo() + secrets.token_bytes(8))}
     return client.post("/attachments", files=files)
 
 
-def _import(rig: Rig, client: httpx2.Client) -> httpx2.Response:
+def _import(pressed: PressedStack, client: httpx2.Client) -> httpx2.Response:
     tag = secrets.token_hex(4)
     rows = "".join(f"{number}.{tag}@example.com\n" for number in range(IMPORTED_ROWS))
-    url = f"/lists/{rig.list_id}/imports"
+    url = f"/lists/{pressed.list_id}/imports"
     content = f"email\n{rows}".encode()
     return client.post(url, params={"filename": "members.csv"}, content=content)
 
 
-def _compose(_: Rig, client: httpx2.Client) -> httpx2.Response:
-    return client.post(METADATA, json=post())
+def _compose(_: PressedStack, client: httpx2.Client) -> httpx2.Response:
+    return client.post(METADATA, json=new_post())
 
 
 @contextmanager
-def _busy(rig: Rig) -> Iterator[None]:
+def _busy(pressed: PressedStack) -> Iterator[None]:
     """Two callers for each kind of work, who ask for more as soon as they are answered."""
     over = threading.Event()
 
-    def repeat(call: Callable[[Rig, httpx2.Client], httpx2.Response]) -> int:
+    def repeat(call: Callable[[PressedStack, httpx2.Client], httpx2.Response]) -> int:
         count = 0
-        with rig.client() as client:
+        with pressed.client() as client:
             while not over.is_set():
-                reply = call(rig, client)
+                reply = call(pressed, client)
                 assert reply.is_success, reply.text
                 count += 1
         return count
@@ -185,7 +181,7 @@ def _busy(rig: Rig) -> Iterator[None]:
 
 def run() -> list[Finding]:
     with _isolation_bench() as bench:
-        troubles = {fault.name: partial(bench.during, fault) for fault in _HUNG}
+        troubles = {hang.name: partial(bench.during, hang) for hang in _HUNG}
         return [
             *(
                 finding
@@ -243,19 +239,28 @@ def _isolation_bench() -> Iterator[IsolationBench]:
         proxies = _start(stack, opened)
         owner, caller = stack.new_owner(), stack.new_owner()
         for each in (owner, caller):
-            grant(stack, each.user_id, "1000000")
+            database = stack.resources.database
+            ledger.grant_credits(database, each.user_id, Decimal(1_000_000), source_id="benchmark")
         apart_port = free_port()
         stack.start_api(apart_port, **_COUNTED, PRESSROOM_REDIS_URL=proxies["redis"].url)
         with stack.client(owner.key) as client:
-            list_id, confirmed = new_list(client), new_list(client, confirm_required=True)
+            list_id = _new_list(client, "plain", confirm_required=False)
+            confirmed = _new_list(client, "confirmed", confirm_required=True)
             files = {"file": ("photo.jpg", photo())}
-            path = f"/media/{data(client.post('/attachments', files=files))['filename']}"
+            attachment = client.post("/attachments", files=files).raise_for_status().json()["data"]
+            path = f"/media/{attachment['filename']}"
             # The worker reads its writers' libraries at the first call.
-            client.post(METADATA, json=post(), headers={"Prefer": "wait=45"}).raise_for_status()
-        rig = Rig(stack, proxies, owner, list_id, confirmed, path, ended_job=0)
-        bench = IsolationBench(rig, caller.key, apart_port)
+            client.post(METADATA, json=new_post(), headers={"Prefer": "wait=45"}).raise_for_status()
+        pressed = PressedStack(stack, proxies, owner, list_id, confirmed, path)
+        bench = IsolationBench(pressed, caller.key, apart_port)
         opened.callback(bench.close)
         yield bench
+
+
+def _new_list(client: httpx2.Client, slug: str, *, confirm_required: bool) -> int:
+    body = {"title": "A list", "slug": slug, "confirm_required": confirm_required}
+    reply = client.post("/lists", json=body).raise_for_status()
+    return int(reply.json()["data"]["id"])
 
 
 def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
@@ -269,7 +274,7 @@ def _start(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
         "model": sandbox,
         "photos": sandbox,
     }
-    proxies = {name: opened.enter_context(proxied(url)) for name, url in servers.items()}
+    proxies = {name: opened.enter_context(open_proxy(url)) for name, url in servers.items()}
     seen = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
     through = {
         "PRESSROOM_S3_ENDPOINT": seen["s3"],

@@ -3,9 +3,9 @@
 from psycopg2.extensions import connection
 
 from benchmarks.measure import seconds_of
+from devstack.harness.stack import Owner, Stack
 from models import FieldType
 from services.subscriptions import fields, lists, tags
-from tests.stack import Owner, Stack
 
 MEMBERS = 1_000_000
 # A row in so many is of another list: a database has more than one.
@@ -48,7 +48,7 @@ def filled_list(stack: Stack, owner: Owner, alone: connection) -> tuple[int, flo
             lists.create(uow, owner_id=owner.user_id, title="A list", slug=slug).id
             for slug in ("large", "other")
         ]
-        tag_ids = tags.tag_ids_of(uow, made[0], ("rare", "common"), make=True)
+        tag_ids = tags.find_tag_ids(uow, made[0], ("rare", "common"), make=True)
         kind = FieldType.TEXT
         city = fields.create_field(uow, owner.user_id, type=kind, key="city", label="City")
         field_id = str(city.id)

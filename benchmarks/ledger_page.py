@@ -12,8 +12,8 @@ from psycopg2.extensions import cursor
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, seconds_of
 from benchmarks.own_stack import own_stack
 from devstack import LOOPBACK
+from devstack.harness.stack import Owner, Stack
 from services.credits import ledger_pages, verify
-from tests.stack import Owner, Stack
 
 ENTRIES = 1_000_000 if full_size() else 200_000
 ROUNDS = 15 if full_size() else 7

@@ -19,6 +19,7 @@ from benchmarks.measure import Finding, alternate, full_size, median_and_spread,
 from benchmarks.own_stack import own_stack
 from core.scopes import EVERYTHING_OF_A_USER
 from devstack import LOOPBACK
+from devstack.harness.stack import Owner, Stack
 from models import Tier
 from services.access.caller import Caller
 from services.paging import PageRequest
@@ -27,7 +28,6 @@ from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.members import member_pages
 from services.subscriptions.members.member_pages import MemberFilters
 from storage.database import Database, Statement
-from tests.stack import Owner, Stack
 
 DEEP = 900_000
 ROUNDS = 15 if full_size() else 7

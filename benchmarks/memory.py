@@ -6,7 +6,7 @@ import psutil
 
 from benchmarks.measure import ROUNDS, Finding, median_and_spread
 from benchmarks.running_stack import running_stack
-from tests.held_memory import held_memory
+from devstack.harness.process_memory import held_memory
 
 BAR_MEGABYTES = 700.0
 _SETTLE_SECONDS = 5.0

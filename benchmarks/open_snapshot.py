@@ -6,20 +6,34 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
+from core.queues import Queue
+from core.scopes import Scope
+from devstack.harness.embedded_services import embedded_services
+from devstack.harness.ended_jobs import add_ended_jobs, open_snapshot
+from devstack.harness.opening import open_stack
+from devstack.harness.stack import Stack
+from services.jobs.kinds import JobKind, register_kind
+from services.jobs.outbox import enqueue_job
 from services.jobs.scan_paces import SweepPaces
 from services.jobs.sweep import sweep_jobs
 from services.jobs.transitions import claim_job, complete_job
-from tests.embedded import embedded_services
-from tests.probe.bench import make_bench
-from tests.probe.ended_rush import end_rush, open_snapshot
-from tests.probe.kind import plan_committed
-from tests.stack import Stack, open_stack
 
 ENDED = 1_000_000 if full_size() else 100_000
 ACTS = 50
 MAX_SWEEP_MS = 2.0
 MOST_TIMES = 1.3
 OWNER = 7
+SUBJECT = 1
+# No worker runs these jobs.
+IDLE = register_kind(
+    JobKind(
+        name="benchmark.idle",
+        run=lambda _resources, _lease: None,
+        queue=Queue.BULK,
+        scope=Scope.ATTACHMENT,
+        retryable=True,
+    )
+)
 
 
 def run() -> list[Finding]:
@@ -30,13 +44,11 @@ def run() -> list[Finding]:
             embedded_services(home) as services,
             open_stack(services, home, "beside", 1, 0) as beside,
             open_stack(services, home, "without", 2, 0) as without,
+            open_snapshot(beside),
         ):
             for stack in (beside, without):
-                make_bench(stack)
-            with open_snapshot(beside):
-                for stack in (beside, without):
-                    end_rush(stack, OWNER, ENDED)
-                return [_sweeps(beside, without), _turns(beside, without)]
+                add_ended_jobs(stack, OWNER, ENDED, kind=IDLE.name)
+            return [_sweeps(beside, without), _turns(beside, without)]
 
 
 def _sweeps(beside: Stack, without: Stack) -> Finding:
@@ -70,7 +82,10 @@ def _turns(beside: Stack, without: Stack) -> Finding:
 
     def of(stack: Stack, times: list[float]) -> Callable[[], float]:
         def turn() -> None:
-            job_id = plan_committed(stack.resources, OWNER)
+            with stack.resources.unit_of_work() as uow:
+                job_id = enqueue_job(
+                    uow, IDLE, user_id=None, on_behalf_of=OWNER, subject_id=SUBJECT
+                ).id
             with stack.resources.unit_of_work() as uow:
                 lease = claim_job(uow, job_id)
             assert lease is not None

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from devstack.harness.embedded_services import embedded_services
+from devstack.harness.opening import open_stack
+from devstack.harness.stack import Stack
 from devstack.supervisor.ports import PortPicker
-from tests.embedded import embedded_services
-from tests.stack import Stack, open_stack
 
 
 @contextmanager

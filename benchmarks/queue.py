@@ -11,8 +11,9 @@ from benchmarks.echo import BARE_QUEUE, bare_app
 from benchmarks.http_load import callers, request_bytes
 from benchmarks.measure import Finding, alternate, full_size, median_and_spread, percentile
 from benchmarks.own_stack import own_stack
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
-from tests.stack import Running, Stack
 
 CALLS = 400 if full_size() else 150
 CROWD = 500

@@ -24,24 +24,25 @@ from core import clock
 from core.queues import Queue
 from core.scopes import Scope
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack, plain_client
 from devstack.supervisor.programs import answers
 from models import EndpointState, Subscription
 from services.access.caller import Caller
 from services.feed import reading
 from services.feed.catalogue import FeedEventType
 from services.feed.reading import FeedPosition, newest_position
-from services.subscriptions import lists
+from services.subscriptions import lists, sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via, announce_change
 from services.webhooks import signing, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
-from tests.ports import free_port
-from tests.stack import Stack, eventually, plain_client
-from tests.subscribers import subscribe
 from workers.serving import plan_serving
 
 ENDPOINTS = 8
 EVENTS_EACH = 300 if full_size() else 100
 MEMBERS = 20
+_STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 MIN_TIMES = 0.5
 CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
 QUEUE_LIMIT = plan_serving([Queue.WEBHOOKS]).limits[Queue.WEBHOOKS]
@@ -205,8 +206,11 @@ def _new_hooked(stack: Stack, url: str) -> Hooked:
             slug=slug,
             fields={"confirm_required": False},
         ).id
-    for _ in range(MEMBERS):
-        subscribe(stack, list_id)
+    for number in range(MEMBERS):
+        with stack.resources.unit_of_work() as uow:
+            mailing_list = lists.get(uow, list_id)
+            address = f"member{number}.{owner.user_id}@example.com"
+            sign_up.request_subscription(uow, mailing_list, address, _STRANGER)
     with stack.resources.unit_of_work() as uow:
         endpoint, _ = webhook_endpoints.create_endpoint(
             uow, caller, url=url, types=[CHANGED], list_id=None

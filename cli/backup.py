@@ -1,3 +1,5 @@
+"""The commands of ``pressroom backup``."""
+
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Annotated, Any

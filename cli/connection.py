@@ -1,3 +1,5 @@
+"""Connects a command with the services that the environment names."""
+
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

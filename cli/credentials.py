@@ -1,3 +1,5 @@
+"""The commands for credentials: ``pressroom keys`` with ``pressroom oauth-clients``."""
+
 from datetime import UTC, datetime
 from typing import Annotated, Any
 

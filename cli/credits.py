@@ -1,3 +1,5 @@
+"""The commands of ``pressroom credits``: accounts, their ledger, and orders."""
+
 from collections.abc import Callable
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation

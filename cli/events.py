@@ -1,3 +1,5 @@
+"""The commands of ``pressroom events``."""
+
 from typing import Annotated, Any
 
 import typer

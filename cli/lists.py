@@ -1,3 +1,5 @@
+"""The commands about mailing lists: ``pressroom lists`` with ``pressroom trace``."""
+
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -9,6 +11,7 @@ from models import MailingList
 from services.accounts import accounts
 from services.subscriptions import (
     daily_figures,
+    list_reports,
     lists,
     page_urls,
     subscriber_counts,
@@ -95,7 +98,7 @@ def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> Non
 def reports(limit: Limit = 100, as_json: Json = False) -> None:
     """Show the lists that people reported as not asked for."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = lists.reported_lists(uow, limit=limit)
+        found = list_reports.list_reported(uow, limit=limit)
     show_all([asdict(each) for each in found], as_json=as_json)
 
 

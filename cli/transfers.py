@@ -1,3 +1,5 @@
+"""The commands that transfer members: ``pressroom import`` with ``pressroom export``."""
+
 import shutil
 import sys
 from pathlib import Path

@@ -90,7 +90,7 @@ def change_address(
     registration.change_address(uow, person, email, caller, shown=shown)
     unsubscribe.follow_all(uow, person.id)
     if shown:
-        member_addresses.schedule_address_change(uow, person.id)
+        member_addresses.schedule_address_update(uow, person.id)
     return person
 
 

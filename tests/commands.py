@@ -23,7 +23,7 @@ import structlog
 
 from cli import main
 from core.settings import load_settings
-from tests.stack import Stack
+from devstack.harness.stack import Stack
 
 # These run until they are asked to end, or change how their process takes signals.
 _PROCESSES = {"serve", "worker", "beat", "flower", "migrate", "bucket", "up", "listen"}

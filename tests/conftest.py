@@ -2,6 +2,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -9,15 +10,17 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from devstack.harness.embedded_services import Services, embedded_services
+from devstack.harness.free_ports import free_port
+from devstack.harness.opening import open_stack
+from devstack.harness.stack import Owner, Stack
 from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.valkey import DATABASES
 from tests.cheap_passwords import use_cheap_hashes
-from tests.embedded import Services, embedded_services
 from tests.http_servers import serving_app
-from tests.ports import free_port
+from tests.programs import TEST_PROGRAMS
 from tests.sandbox.providers import PROVIDERS_WITH_FAULTS
 from tests.sizes import FULL, SIZE
-from tests.stack import Owner, Stack, open_stack
 from tests.tiers import PARTS, of_the_tier
 from tests.visiting import Visitor, a_visitor, new_account
 from tests.zygote import Zygote
@@ -84,6 +87,7 @@ def open_stacks(services: Services, home: Path, zygote: Zygote | None) -> OpenSt
     """Opens a factory of stacks, which end with it."""
     # Each has its own Redis database, counted from 1.
     numbers = iter(range(1, DATABASES))
+    programs = replace(TEST_PROGRAMS, fork=None if zygote is None else zygote.fork)
     # To copy a database takes less than to migrate a new one.
     with open_stack(services, home, "migrated", next(numbers), free_port()):
         pass
@@ -95,7 +99,7 @@ def open_stacks(services: Services, home: Path, zygote: Zygote | None) -> OpenSt
             def make(name: str) -> Stack:
                 port, number = free_port(), next(numbers)
                 stack = open_stack(
-                    services, home, name, number, port, like="migrated", zygote=zygote
+                    services, home, name, number, port, like="migrated", programs=programs
                 )
                 return opened.enter_context(stack)
 

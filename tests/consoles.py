@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services.accounts import accounts
 from tests.authenticator import add_app
-from tests.stack import Owner, Stack, eventually
 from tests.visiting import Visitor, a_visitor
 
 # What a page has that changes by itself, for who has no JavaScript.

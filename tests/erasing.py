@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from core.errors import TransientError
+from devstack.harness.polling import eventually
 from models import FINISHED, Job, JobStatus
 from services.jobs.lease import Lease
 from services.jobs.transitions import claim_job, hand_back_job
 from services.privacy import erasure
 from storage.resources import Resources
-from tests.stack import eventually
 
 
 @dataclass(frozen=True)

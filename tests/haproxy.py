@@ -9,9 +9,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from tests.certificates import self_signed
 from tests.prerequisites import pass_over
-from tests.stack import Running, Stack, eventually
 
 EXAMPLE = Path(__file__).parents[1] / "deploy/haproxy/haproxy.cfg"
 # The names that the example gives to its servers.

@@ -1,27 +1,9 @@
-import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from tests.stack import eventually
+from devstack.harness.polling import eventually
 
 MEGABYTE = 1024 * 1024
-
-
-def held_memory(pid: int) -> int:
-    """Bytes of a process: what it shares with others counts in part; 0 once it has ended.
-
-    Workers hide their maps from all but root. To others what they share counts in whole.
-    """
-    folder = Path(f"/proc/{pid}")
-    try:
-        counted = (folder / "smaps_rollup").read_text()
-    except PermissionError:
-        counted = (folder / "status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    found = re.search(r"^(?:Pss|VmRSS):\s+(\d+) kB", counted, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
 
 
 def settled_memory(memory: Callable[[], int]) -> int:

@@ -11,11 +11,11 @@ from typing import Any
 import httpx2
 from standardwebhooks import Webhook
 
+from devstack.harness.stack import Owner, Stack
 from services.feed import catalogue
 from services.feed.catalogue import FeedEventType
 from tests.contract.replies import data
 from tests.http_servers import QuietHandler, http_server, running
-from tests.stack import Owner, Stack
 
 CREATED = FeedEventType.SUBSCRIPTION_CREATED
 LEFT = FeedEventType.SUBSCRIPTION_LEFT

@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from devstack import LOOPBACK
-from tests.stack import eventually
+from devstack.harness.polling import eventually
 
 
 class QuietHandler(BaseHTTPRequestHandler):

@@ -10,6 +10,8 @@ from typing import Any
 from core.errors import DomainError, TransientError
 from core.ids import random_hash_id
 from core.scopes import Scope
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from models import FINISHED, Job, MailingList, MemberImport, User
 from services.access.caller import Caller
 from services.jobs.kinds import JobWork
@@ -32,7 +34,6 @@ from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
-from tests.stack import Owner, Stack, eventually
 
 Rows = list[tuple[object, ...]]
 _RUNS: dict[str, JobWork] = {

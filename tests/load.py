@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import httpx2
 
-from tests.stack import Found, eventually, plain_client
+from devstack.harness.polling import Result, eventually
+from devstack.harness.stack import plain_client
 
 # A client that its user waits for tries for no longer.
 MENDED_WITHIN = 30.0
@@ -106,11 +107,11 @@ def repeated(*actions: Callable[[], object], pause: float = 0.0) -> Iterator[Non
         each.result()
 
 
-def at_once(count: int, call: Callable[[], Found]) -> list[Found]:
+def at_once(count: int, call: Callable[[], Result]) -> list[Result]:
     """What so many calls give that begin at the same moment."""
     together = threading.Barrier(count)
 
-    def begin(_: int) -> Found:
+    def begin(_: int) -> Result:
         together.wait(60)
         return call()
 

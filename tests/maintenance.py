@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.stack import Stack, eventually
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 
 
 def run_maintenance(stack: Stack, name: str) -> None:

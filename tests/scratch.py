@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, create_engine, make_url, text
 
 from core.settings import Settings
-from tests.stack import Stack
+from devstack.harness.stack import Stack
 
 # As migrations begin with.
 MIGRATION_LOCK_TIMEOUT = "1s"

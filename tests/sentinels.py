@@ -10,13 +10,13 @@ from typing import Any
 import redis
 
 from devstack import LOOPBACK
+from devstack.harness.embedded_services import await_ready
+from devstack.harness.free_ports import free_port
 from devstack.supervisor.child import Program
 from devstack.supervisor.embedded.valkey import PERMISSIONS, USER
 from devstack.supervisor.environment import binary, cleaned
 from devstack.supervisor.supervision import Group
 from tests.certificates import Authority
-from tests.embedded import await_ready
-from tests.ports import free_port
 
 MASTER = "main"
 SERVERS = ("redis-1", "redis-2")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack import OPEN_STACKS
+from devstack.harness.opening import OPEN_STACKS
 
 _MAX_LINES = 30
 # A record has its traceback in it.

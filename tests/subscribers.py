@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import httpx2
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.accounts import accounts, mailed_tokens
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import lists, sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.contract import subscribers
 from tests.contract.subscribers import new_address, trace_for
-from tests.stack import Stack, eventually
 
 _STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 

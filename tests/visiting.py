@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import httpx2
 
 from devstack import LOOPBACK
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack, plain_client
 from services.access import sessions
 from services.accounts import accounts
-from tests.stack import Stack, eventually, plain_client
 
 PASSWORD, OTHER_PASSWORD = "correct horse battery", "an altogether other one"
 SESSION = "pressroom_session"

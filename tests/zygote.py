@@ -63,6 +63,10 @@ class Zygote:
         self._process: subprocess.Popen[bytes] | None = None
         self._environment = cleaned()
 
+    def fork(self, program: Program, module: str, words: tuple[str, ...]) -> Forked | None:
+        """Fork the program, unless it needs a start of its own."""
+        return self.spawn(program, module, words) if self.can_fork(program) else None
+
     def can_fork(self, program: Program) -> bool:
         """Return whether the program reads what is its own after it was imported."""
         environment, known = program.environment, self._environment

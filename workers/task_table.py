@@ -44,10 +44,10 @@ _MODULES = """
     privacy.erasure privacy.expired_rows privacy.ip_addresses privacy.strangers
     removals
     subscriptions.bulk_actions.actions subscriptions.bulk_actions.undo subscriptions.bulk_files
-    subscriptions.exports subscriptions.folding subscriptions.imports.helper_jobs
-    subscriptions.imports.import_job subscriptions.imports.undo subscriptions.member_addresses
-    subscriptions.members.mails subscriptions.members.unsubscribe
-    subscriptions.preferences.link_mails subscriptions.tags
+    subscriptions.deleted_tags subscriptions.exports subscriptions.folding
+    subscriptions.imports.helper_jobs subscriptions.imports.import_job subscriptions.imports.undo
+    subscriptions.member_addresses subscriptions.members.mails subscriptions.members.unsubscribe
+    subscriptions.preferences.link_mails
     webhooks.endpoints_of_keys webhooks.sending
 """
 for _name in _MODULES.split():

@@ -55,7 +55,8 @@ def identify_caller(
         recent: see ``api_keys.authenticate``.
     """
     state = state_of(request)
-    database, keyring = state.resources.database, state.resources.keyring
+    database = state.resources.database
+    keyring = state.resources.keyring
     secrets = set(request.headers.getlist(state.resources.settings.api_key_header))
     for header in request.headers.getlist("authorization"):
         scheme, _, token = header.partition(" ")

@@ -22,7 +22,7 @@ from services import event_origins
 from services.access import sessions
 from services.access.caller import Caller
 from services.access.sessions import require_recent_login
-from services.accounts.mailed_tokens import FACTORS_PATH, LOGIN_PATH
+from services.accounts.page_paths import FACTORS_PATH, LOGIN_PATH
 from storage.unit_of_work import UnitOfWork
 
 # In this header, htmx sends the URL of the page whose script makes the request.

@@ -100,7 +100,7 @@ def check_body_names(request: Request, parsed: object) -> None:
         if len(names) == 1 and names[0] in known.query:
             raise requests.OPTION_IN_BODY(name=names[0])
     if places:
-        raise unknown(places)
+        raise unknown_names_error(places)
 
 
 def unknown_names(
@@ -141,7 +141,7 @@ def _resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
     return schema if "properties" in schema else schemas.get(name, schema)
 
 
-def unknown(places: Iterable[Place]) -> DomainError:
+def unknown_names_error(places: Iterable[Place]) -> DomainError:
     """Return the ``request.unknown`` that names these places."""
     problems = tuple(
         FieldProblem(written_place(place), "unknown", "is not known here") for place in places
@@ -171,4 +171,4 @@ def refuse_parts(request: Request, names: Iterable[str]) -> None:
     others = [name for name in names if name != "file"]
     refuse_options(request, others)
     if others and preference_of(request).is_strict:
-        raise unknown(("body", name) for name in others[:MAX_NAMED])
+        raise unknown_names_error(("body", name) for name in others[:MAX_NAMED])

@@ -11,7 +11,8 @@ from python_multipart.multipart import parse_options_header
 from starlette.types import Scope
 
 from api.bodies.part_headers import PartHead, PartHeaders
-from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.middleware.layers import extend_deadline
 from core.errors import imports, requests

@@ -106,7 +106,8 @@ class HeldBody:
         error = self._budget.large.take(self._holders, size)
         if error is None:
             self._reserve.give_back(self._holders, self._bytes)
-            self._reserve, self._bytes = self._budget.large, size
+            self._reserve = self._budget.large
+            self._bytes = size
         return error
 
     def end(self) -> None:

@@ -8,7 +8,7 @@ from integrations.challenges.port import ChallengeProviderName
 from models import MailingList
 from services.subscriptions import subscriber_counts
 from services.subscriptions.consent.wordings import current_wordings
-from services.subscriptions.lists import field_keys
+from services.subscriptions.sign_up_fields import read_field_keys
 from storage.unit_of_work import UnitOfWork
 
 
@@ -29,7 +29,7 @@ def describe_lists(
             subscribers[mailing_list.id],
             site_keys.get(mailing_list.challenge_provider or ""),
             wordings.get(mailing_list.id),
-            field_keys(uow, mailing_list),
+            read_field_keys(uow, mailing_list),
         )
         for mailing_list in mailing_lists
     ]

@@ -9,7 +9,8 @@ from api.auth.requirements import requires_scope
 from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
 from api.bodies.unknown_names import refuse_parts
 from api.idempotency_keys import read_idempotency_key
-from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,

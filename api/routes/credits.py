@@ -1,3 +1,5 @@
+"""The endpoints of credits: charges, the ledger, and orders."""
+
 from datetime import date
 from functools import partial
 from typing import Annotated
@@ -33,7 +35,18 @@ from services.credits.ledger_pages import LedgerFilter
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest, fill
 
+WAIT_SECONDS = 20.0
+# Prices change with the settings of a deployment.
+PRICES_CACHE_CONTROL = "public, max-age=300"
+
+Payer = Annotated[Caller | None, OPTIONAL]
+Actions = Annotated[
+    list[CreditAction],
+    Query(alias="action", description="Only entries of these actions. May be given several times"),
+]
+
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
+orders_router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
 
 @router.post(
@@ -78,12 +91,6 @@ def _consume(request: Request, caller: Caller, content: bytes) -> Response:
     return schemas.decimal_response(charge.entry, headers)
 
 
-Actions = Annotated[
-    list[CreditAction],
-    Query(alias="action", description="Entries of these alone; may be given several times"),
-]
-
-
 @router.get("/auxilia/credits/balance", response_model=Envelope[schemas.CreditBalance])
 @MONEY.threaded
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
@@ -118,13 +125,16 @@ def read_ledger(
     offset: a page may hold fewer than `limit`, or none, and goes on with `next_cursor` until that
     is null.
     """
-    wanted, only = PageRequest(limit, offset, cursor), LedgerFilter(actions, first, last)
-    read = partial(ledger_pages.list_entries, state.resources.database, caller.user_id, only=only)
-    found = fill(
-        wanted, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
+    page_request = PageRequest(limit, offset, cursor)
+    filters = LedgerFilter(actions, first, last)
+    read = partial(
+        ledger_pages.list_entries, state.resources.database, caller.user_id, only=filters
     )
-    pagination = Pagination.of(wanted, found).model_dump_json()
-    items = ",".join(found.rows)
+    entries = fill(
+        page_request, read, lambda rows: [text for _, text in rows], lambda text: len(text.encode())
+    )
+    pagination = Pagination.of(page_request, entries).model_dump_json()
+    items = ",".join(entries.rows)
     return schemas.decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
 
 
@@ -158,15 +168,6 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
         return thresholds.set_threshold(database, caller.user_id, body.below_credit)
 
     return envelope(await MONEY.run(set_threshold))
-
-
-orders_router = APIRouter(tags=["Credits"], route_class=JsonRoute)
-
-WAIT_SECONDS = 20.0
-# Prices change with the settings of a deployment.
-PRICES_KEPT = "public, max-age=300"
-
-Payer = Annotated[Caller | None, OPTIONAL]
 
 
 @orders_router.post(
@@ -277,9 +278,9 @@ def list_orders(
 ) -> Response:
     """The caller's orders, those that they claimed too, newest first."""
     read = partial(orders.list_orders, uow, caller.user_id, status=status)
-    found = fill(paging, read, lambda rows: [*map(schemas.record_of, rows)], schemas.size_of)
-    pagination = Pagination.of(paging, found).model_dump()
-    return schemas.decimal_response({"pagination": pagination, "items": found.rows})
+    records = fill(paging, read, lambda rows: [*map(schemas.record_of, rows)], schemas.size_of)
+    pagination = Pagination.of(paging, records).model_dump()
+    return schemas.decimal_response({"pagination": pagination, "items": records.rows})
 
 
 @orders_router.get(
@@ -288,7 +289,7 @@ def list_orders(
 async def read_prices(state: StateOf) -> Response:
     """The currencies in which credits are sold, and what they cost. Caches may keep the answer."""
     prices = schemas.prices_of(state.resources.settings, state.payments.configured)
-    return schemas.decimal_response(prices, {"Cache-Control": PRICES_KEPT})
+    return schemas.decimal_response(prices, {"Cache-Control": PRICES_CACHE_CONTROL})
 
 
 @orders_router.get(

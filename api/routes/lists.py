@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.auth.requirements import ListEditor, ListReader
-from api.limits.bulkheads import ACTS_BY_LIST
+from api.limits.shares import threaded_by_list
 from api.openapi import OF_OWN_LIST, refuses
 from api.paging import Paging
 from api.record_ids import ListId
@@ -103,7 +103,7 @@ def read_list_stats(
 
 
 @router.patch("/lists/{list_id}", responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *_LIST_ERRORS))
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def change_list(
     state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
 ) -> Envelope[schemas.Channel]:
@@ -119,7 +119,7 @@ def change_list(
     "/lists/{list_id}/traces",
     responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, access.AUTH_LOGIN_AGAIN),
 )
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Revoke the trace ids of all deliveries so far, such as after a roster got into wrong hands.
 
@@ -132,7 +132,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
 
 
 @router.delete("/lists/{list_id}", responses=refuses(mailing.LIST_NAME_INVALID, *OF_OWN_LIST))
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
     return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))
@@ -175,7 +175,7 @@ def preview_list(
     "/lists/{list_id}/previews/{part}",
     responses=refuses(*OF_OWN_LIST, mailing.LIST_BUSY, *_LIST_ERRORS),
 )
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def preview_changed_list(
     state: StateOf,
     uow: Transaction,

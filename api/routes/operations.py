@@ -26,7 +26,7 @@ from core import clock
 from core.errors import access, requests
 from core.settings import Settings
 from core.signed_urls import SEEN_HEADER
-from services.accounts import mailed_tokens
+from services.accounts import page_paths
 
 _NOT_READY = "The database is missing, or outdated, or the process is about to end"
 
@@ -126,7 +126,7 @@ def _record(settings: Settings) -> ServiceRecord:
         documentation=f"{base}{DOCS_PATH}" if settings.api_docs else None,
         openapi=f"{base}{DOCUMENT_PATH}" if settings.api_docs else None,
         console=f"{base}{CONSOLE_PATH}",
-        account=f"{base}{mailed_tokens.ACCOUNT_PATH}",
+        account=f"{base}{page_paths.ACCOUNT_PATH}",
         health=f"{base}/healthz",
     )
     return ServiceRecord(
@@ -175,4 +175,4 @@ async def read_security_txt(state: StateOf) -> Response:
 @well_known_router.get("/change-password")
 async def find_password_page(state: StateOf) -> Response:
     """Lead a password manager to the page on which a password is changed."""
-    return redirect_to_path(state, mailed_tokens.PASSWORD_PATH)
+    return redirect_to_path(state, page_paths.PASSWORD_PATH)

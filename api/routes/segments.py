@@ -4,7 +4,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from api.auth.requirements import ListEditor, ListReader
-from api.limits.bulkheads import SEARCHES_BY_CALLER
+from api.limits.shares import SEARCHES_BY_CALLER
 from api.openapi import OF_OWN_LIST, refuses
 from api.paging import Paging
 from api.record_ids import ListId, PathId
@@ -16,7 +16,7 @@ from core.errors import access, mailing, requests
 from models import MailingList, Segment
 from services.subscriptions import lists
 from services.subscriptions import segments as list_segments_module
-from services.subscriptions.filters import member_filter
+from services.subscriptions.filters import member_counts, member_filter
 from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Segments"], route_class=JsonRoute)
@@ -93,7 +93,7 @@ async def read_segment(
             found = list_segments_module.get_segment(uow, mailing_list.id, segment_id)
             wanted = member_filter.read_stored(uow, mailing_list, found.filter)
             [written] = member_filter.shown(uow, mailing_list, found.filter)
-        number = list_segments_module.count_members(state.resources, mailing_list, wanted)
+        number = member_counts.count_members(state.resources, mailing_list, wanted)
         return CountedSegment.of_row(
             found, filter=written, count=number.count, count_is_exact=number.is_exact
         )

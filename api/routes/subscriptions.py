@@ -15,7 +15,8 @@ from api.bodies.forms import (
     FormOrJsonBody,
     FormOrJsonBodyOf,
 )
-from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
+from api.limits.bulkheads import LEAVING
+from api.limits.shares import ACTS_BY_LIST, threaded_by_list
 from api.openapi import array_pages, refuses
 from api.paging import ArrayPaging, link_next_page
 from api.record_ids import ListId, PathId
@@ -71,7 +72,7 @@ def _describe_body(**properties: Any) -> dict[str, Any]:
         mailing.LIST_NOT_FOUND, mailing.MEMBER_DENIED, mailing.LIST_BUSY, mailing.FIELD_VALUE
     ),
 )
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def subscribe_me(
     request: Request,
     uow: Transaction,

@@ -212,7 +212,8 @@ def prices_of(settings: Settings, channels: Iterable[str]) -> dict[str, Any]:
     """Return a ``CreditPrices`` whose decimals are exact."""
     currencies = []
     for currency in settings.currencies:
-        rate, digits = CreditRate(currency, settings.credits_per_usd), currency.digits
+        rate = CreditRate(currency, settings.credits_per_usd)
+        digits = currency.digits
         currencies.append(
             {
                 "currency": currency.code,

@@ -15,7 +15,7 @@ from api.auth.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBodyOf
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
-from api.limits.bulkheads import ACTS_BY_LIST
+from api.limits.shares import ACTS_BY_LIST
 from api.route_classes import ThreadedRoute
 from api.state import StateOf, Transaction
 from core.errors import people

@@ -15,8 +15,9 @@ from integrations.challenges.port import ChallengeAction, ChallengeProviderName
 from integrations.challenges.siteverify import WIDGETS
 from models import MailingList, MemberField
 from services.accounts import accounts, email_addresses
-from services.subscriptions import branding, lists, page_urls
+from services.subscriptions import branding, page_urls
 from services.subscriptions.consent import wordings
+from services.subscriptions.sign_up_fields import read_sign_up_fields
 from storage.unit_of_work import UnitOfWork
 
 
@@ -39,7 +40,7 @@ class ListForm:
 
     @classmethod
     def read(cls, uow: UnitOfWork, mailing_list: MailingList, settings: Settings) -> "ListForm":
-        sign_up_fields = lists.sign_up_fields(uow, mailing_list)
+        sign_up_fields = read_sign_up_fields(uow, mailing_list)
         owner = accounts.get(uow, mailing_list.user_id)
         return cls(
             mailing_list,

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from api.auth import actors
 from api.browsers import client_address
 from api.errors import request_error
-from api.limits.bulkheads import ACTS_BY_LIST
+from api.limits.shares import ACTS_BY_LIST
 from api.response_timing import pad_duration
 from api.schemas.subscriptions import NewSubscription
 from api.state import State
@@ -23,6 +23,7 @@ from integrations.challenges.port import (
 from models import MailingList
 from services.subscriptions import lists, member_attributes, sign_up
 from services.subscriptions.members.changes import ActorKind, Via
+from services.subscriptions.sign_up_fields import read_sign_up_fields
 from storage.unit_of_work import UnitOfWork
 
 
@@ -63,7 +64,7 @@ async def subscribe_stranger(
 
     def subscribe(uow: UnitOfWork) -> None:
         current_list = lists.get(uow, mailing_list.id)
-        sign_up_fields = lists.sign_up_fields(uow, current_list)
+        sign_up_fields = read_sign_up_fields(uow, current_list)
         attributes = member_attributes.read_submission(
             uow,
             current_list.user_id,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from api.limits.bulkheads import counted
+from api.waiting.open_counts import counted
 from core.errors import jobs, requests
 
 MAX_STREAMS_PER_USER = 10

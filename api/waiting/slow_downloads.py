@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import ExitStack
 
 from api.limits.body_budgets import holder_of_address
-from api.limits.bulkheads import counted
 from api.waiting.disconnects import CallerDisconnected
+from api.waiting.open_counts import counted
 from core.logging import get_logger
 
 log = get_logger(__name__)

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Generic, TypeVar
 
-from api.limits.bulkheads import BACKGROUND, counted
+from api.limits.bulkheads import BACKGROUND
 from api.metrics import WAITING
+from api.waiting.open_counts import counted
 from core.errors.requests import QUEUE_TOO_MANY_OF_YOURS, QUEUE_TOO_MANY_WAITERS
 from core.logging import get_logger
 from models import FINISHED

@@ -16,10 +16,11 @@ from benchmarks.scale.volume import Volume
 from core.queues import Queue
 from core.settings import Settings
 from core.settings.notations import PlanQuota
+from devstack.harness.embedded_services import Services, embedded_services
+from devstack.harness.opening import open_stack
+from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.ports import PortPicker
 from services.jobs import maintenance
-from tests.embedded import Services, embedded_services
-from tests.stack import Owner, Stack, open_stack
 from workers.context import WorkerContext
 from workers.serving import plan_serving
 

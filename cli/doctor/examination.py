@@ -57,7 +57,7 @@ skipped = partial(Diagnosis, CheckState.SKIPPED)
 
 
 def judged(check: str, found: str, is_wrong: bool, advice: str) -> Diagnosis:
-    """The same finding is wrong or fine; the advice is for the first alone."""
+    """Return a diagnosis, with the advice if the finding is wrong."""
     return wrong(check, found, advice) if is_wrong else fine(check, found)
 
 

@@ -1,3 +1,5 @@
+"""Checks of the stores: the database, Redis and the object storage."""
+
 import secrets
 import time
 from collections.abc import Iterator

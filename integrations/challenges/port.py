@@ -1,3 +1,5 @@
+"""The port of challenges, which tell people from programs."""
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

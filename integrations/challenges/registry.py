@@ -1,3 +1,5 @@
+"""The challenge providers that the settings name."""
+
 from core.errors.mailing import CHALLENGE_NOT_CONFIGURED
 from core.settings import Settings
 from integrations.challenges.port import Challenge, ChallengeProviderName

@@ -183,9 +183,9 @@ def _text(reply: dict[str, object], name: str) -> str:
     return value
 
 
-# Sources: developers.cloudflare.com/turnstile/get-started and /reference/content-security-policy,
-# docs.hcaptcha.com, developers.google.com/recaptcha/docs/display and /docs/faq.
-
+# The sources are developers.cloudflare.com/turnstile/get-started and
+# /reference/content-security-policy, docs.hcaptcha.com, and /docs/display and /docs/faq of
+# developers.google.com/recaptcha.
 _CLOUDFLARE = "https://challenges.cloudflare.com"
 _HCAPTCHA = "https://hcaptcha.com https://*.hcaptcha.com"
 _GOOGLE = "https://www.google.com/recaptcha/"

@@ -22,6 +22,8 @@ from core.telemetry import spans
 from integrations import http_client
 from integrations.llm.port import CompletionReply, CompletionRequest, Report, Usage
 
+_log = get_logger(__name__)
+
 _SERVER = "language model"
 _RETRY_AFTER_SECONDS = 30
 
@@ -130,9 +132,8 @@ def read(body: bytes) -> Completion:
         raise Failure("not a completion") from None
 
 
-# A request has the strictest format that its server accepts: a JSON schema, else JSON mode, else a
-# plain prompt. Servers also differ in their name for an answer's bound.
-
+# A request uses the strictest format that its server accepts: a JSON schema, then JSON mode, then a
+# plain prompt. Servers also differ in the name of the limit for an answer. This is the newer name.
 _NEWER_LIMIT = "max_completion_tokens"
 # Models that insist on the newer one may think before they answer, within the same bound.
 _THINKING_TOKENS = 4000
@@ -244,8 +245,6 @@ def _unconnected(cause: Exception) -> Failure:
 # The pause before the second try where the server names none, and what that try needs at least.
 _PAUSE_SECONDS = 0.5
 _MIN_RETRY_SECONDS = 1.0
-
-_log = get_logger(__name__)
 
 
 # A server that fails more often than this in a row is left alone for so long.

@@ -1,3 +1,5 @@
+"""The language model that the settings name."""
+
 import threading
 from typing import TYPE_CHECKING
 

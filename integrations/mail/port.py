@@ -1,3 +1,5 @@
+"""The port of mail servers: a mail, and what sends it."""
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol

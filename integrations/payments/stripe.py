@@ -34,6 +34,8 @@ from integrations.payments.port import (
     PaymentChannel,
 )
 
+_log = get_logger(__name__)
+
 # Other shops may use the same account at Stripe, and number their orders as we do.
 APPLICATION = "pressroom"
 
@@ -229,7 +231,6 @@ _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY
 logging.getLogger("stripe").setLevel(logging.WARNING)
 
 T = TypeVar("T")
-_log = get_logger(__name__)
 
 
 class StripeCheckout:

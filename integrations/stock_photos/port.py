@@ -1,3 +1,5 @@
+"""The port of providers of stock photos: a photo, its credit, and the quota of a provider."""
+
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,10 +36,12 @@ class PhotoCredit:
 
 @dataclass(frozen=True)
 class FoundPhoto:
-    """Attributes:
-    endpoint: what ``StockPhotos.photo_at`` takes.
-    small_url: of a small copy, at one of ``StockPhotos.image_origins``.
-    shows: what is to be seen, for people who don't see it.
+    """A photo in the results of a search.
+
+    Attributes:
+        endpoint: the argument for ``StockPhotos.photo_at``.
+        small_url: the URL of a small copy, at one of ``StockPhotos.image_origins``.
+        shows: the alternative text.
     """
 
     endpoint: str

@@ -1,3 +1,5 @@
+"""The providers of stock photos that the settings name."""
+
 from core.errors.composer import STOCKPHOTO_NOT_CONFIGURED
 from core.settings import Settings
 from integrations.stock_photos.exchange import QuotaReport

@@ -1,3 +1,5 @@
+"""The caller of a request: a user with the scopes of a credential."""
+
 from dataclasses import dataclass
 
 from core.errors.access import AUTH_INSUFFICIENT_SCOPE

@@ -18,7 +18,7 @@ from core.queues import Queue
 from core.scopes import Scope
 from integrations.mail.port import Mail, Mailer
 from models import AccountMail, User
-from services.accounts import mailed_tokens, unsolicited_mail
+from services.accounts import mailed_tokens, page_paths, unsolicited_mail
 from services.accounts.mailed_tokens import Purpose
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
@@ -130,7 +130,7 @@ def request_mail(
 
 
 def request_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) -> None:
-    """As ``request_mail``, to the address that the person has now."""
+    """Request a mail to the person's current address, within the limit of its kind."""
     request_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 
 
@@ -164,7 +164,7 @@ def enqueue_mail(
 
 
 def mail_person(uow: UnitOfWork, kind: MailKind, person: User, detail: str | None = None) -> None:
-    """As ``enqueue_mail``, to the address that the person has now."""
+    """Enqueue a mail to the person's current address, without the limit of its kind."""
     enqueue_mail(uow, kind, person.email, user_id=person.id, detail=detail)
 
 
@@ -215,16 +215,16 @@ def _filled_template(uow: UnitOfWork, asked: AccountMail) -> tuple[str, dict[str
     email = None if has_account else asked.email
     if asked.kind in _FOR_STRANGERS and not admit(uow, asked, email):
         return None
-    page = partial(mailed_tokens.page_url, uow.settings)
+    page = partial(page_paths.page_url, uow.settings)
     if link is None:
         pages = {
-            "login_url": page(mailed_tokens.LOGIN_PATH),
-            "forgotten_url": page(mailed_tokens.FORGOTTEN_PATH),
-            "account_url": page(mailed_tokens.ACCOUNT_PATH),
-            "keys_url": page(mailed_tokens.KEYS_PATH),
-            "grants_url": page(mailed_tokens.GRANTS_PATH),
-            "factors_url": page(mailed_tokens.FACTORS_PATH),
-            "imports_url": page(mailed_tokens.IMPORTS_PATH),
+            "login_url": page(page_paths.LOGIN_PATH),
+            "forgotten_url": page(page_paths.FORGOTTEN_PATH),
+            "account_url": page(page_paths.ACCOUNT_PATH),
+            "keys_url": page(page_paths.KEYS_PATH),
+            "grants_url": page(page_paths.GRANTS_PATH),
+            "factors_url": page(page_paths.FACTORS_PATH),
+            "imports_url": page(page_paths.IMPORTS_PATH),
         }
         return template, {"email": asked.email, "detail": asked.detail or "", **pages}
     purpose, path, user_id = link
@@ -248,17 +248,17 @@ def _template(
             template = None
         case MailKind.FORGOTTEN_PASSWORD if person is not None and has_account:
             template = "new_password"
-            link = (Purpose.RESET_PASSWORD, mailed_tokens.RESET_PATH, person.id)
+            link = (Purpose.RESET_PASSWORD, page_paths.RESET_PATH, person.id)
         case MailKind.REGISTER | MailKind.FORGOTTEN_PASSWORD:
             # Also for a reader without a password: opening the link proves that they have the
             # address.
             template = "register"
-            link = (Purpose.REGISTER, mailed_tokens.REGISTRATION_PATH, None)
+            link = (Purpose.REGISTER, page_paths.REGISTRATION_PATH, None)
         case MailKind.NEW_ADDRESS if person is not None and person.id == asked.user_id:
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
             # The same mail for every address: only who proves that it is theirs hears whose it is.
-            link = (Purpose.CHANGE_ADDRESS, mailed_tokens.CONFIRM_EMAIL_PATH, asked.user_id)
+            link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, asked.user_id)
         case MailKind.ADDRESS_CHANGED:
-            link = (Purpose.UNDO_ADDRESS, mailed_tokens.UNDO_EMAIL_PATH, asked.user_id)
+            link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, asked.user_id)
     return template, link

@@ -1,3 +1,5 @@
+"""Users: how a person is created and found, with their plan."""
+
 from sqlalchemy import Column, exists, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 

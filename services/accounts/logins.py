@@ -38,6 +38,8 @@ from services.accounts.passwords import PasswordCheck
 from services.security_events import EventType, record
 from storage.unit_of_work import UnitOfWork
 
+log = get_logger(__name__)
+
 # The signer's, which logins share.
 PURPOSE = "login"
 
@@ -66,8 +68,6 @@ def _message(nonce: str, email: str, recovered_at: datetime | None) -> bytes:
     since = "" if recovered_at is None else f"\n{clock.iso(recovered_at)}"
     return f"known\n{nonce}\n{email}{since}".encode("utf-8", "surrogatepass")
 
-
-log = get_logger(__name__)
 
 # After this long without an attempt the count starts again.
 ATTEMPT_RETENTION = timedelta(days=1)

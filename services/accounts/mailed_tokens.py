@@ -9,13 +9,11 @@ import secrets
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
-from urllib.parse import urlencode
 
 from sqlalchemy import func, select, update
 
 from core.errors.catalogue import ErrorType
 from core.errors.people import LINK_INVALID, LINK_USED
-from core.settings import Settings
 from models import MailedLink
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
@@ -103,32 +101,3 @@ def move_to_list(uow: UnitOfWork, *, user_id: int, list_id: int, to_list_id: int
     unused = row.user_id == user_id, row.list_id == list_id, row.used_at.is_(None)
     moved = update(row).where(*unused).values(list_id=to_list_id).returning(row.id)
     return len(uow.session.execute(moved).all())
-
-
-LOGIN_PATH = "/login"
-LOGOUT_PATH = "/logout"
-REGISTER_PATH = "/register"
-REGISTRATION_PATH = "/register/confirm"
-FORGOTTEN_PATH = "/password/forgotten"
-RESET_PATH = "/password/new"
-ACCOUNT_PATH = "/account"
-PASSWORD_PATH = "/account/password"  # noqa: S105 - a path
-EMAIL_PATH = "/account/email"
-UNDO_EMAIL_PATH = "/account/email/undo"
-CONFIRM_EMAIL_PATH = "/account/email/confirm"
-KEYS_PATH = "/console/developers/keys"
-NEW_KEY_PATH = "/console/developers/keys/new"
-GRANTS_PATH = "/console/developers/access"
-EVENTS_PATH = "/account/events"
-IMPORTS_PATH = "/console/imports"
-FACTORS_PATH = "/account/factors"
-ADD_APP_PATH = "/account/factors/app"
-ADD_PASSKEY_PATH = "/account/factors/passkey"
-RECOVERY_CODES_PATH = "/account/factors/codes"
-SECOND_STEP_PATH = "/login/factor"
-PASSKEY_LOGIN_PATH = "/login/passkey"
-SESSIONS_PATH = "/account/sessions"
-
-
-def page_url(settings: Settings, path: str, **query: str) -> str:
-    return f"{settings.public_base}{path}" + (f"?{urlencode(query)}" if query else "")

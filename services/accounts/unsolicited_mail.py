@@ -131,9 +131,8 @@ def _digest(keyring: Keyring, kind: str, name: str) -> bytes:
     return keyring.signer(_PURPOSE).digest(f"{kind}:{name}".encode())
 
 
-# Mail programs make links of all that looks like an address, and of numbers that can be called. A
-# title could ask its reader to do something elsewhere, in a mail that comes from us.
-
+# Mail programs turn addresses and telephone numbers into links. Without these limits, a title could
+# send the reader of our mail to another place.
 MAX_SHOWN_CHARACTERS = 60
 _LEFT_OUT = "…"
 # Full stops of other scripts, which browsers take for one in a domain's name.

@@ -26,6 +26,8 @@ from storage.database import Database
 from storage.redis import request_scripts
 from storage.resources import Resources
 
+log = get_logger(__name__)
+
 SOURCE_TYPE = "composer"
 # In the payload for the worker: whether each caller is charged, which only a call that was paid
 # for before is not. Without a price it is not there.
@@ -98,8 +100,6 @@ class RunPayment:
             end = own_charges.settle_charge if self.is_due else own_charges.reverse_charge
             end(self.database, self._entry_id, self.worker)
 
-
-log = get_logger(__name__)
 
 _SUMS = "pressroom:llm-usage"
 # A model's name may hold any character but this one.

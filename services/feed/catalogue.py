@@ -216,11 +216,12 @@ class SubjectKind(StrEnum):
 
 @dataclass(frozen=True)
 class TypeEntry:
-    """
+    """The description of a type of events.
+
     Attributes:
-        meaning: when such an event is written, in a sentence for the API's document.
-        scope: what a credential needs to see such an event. None: it is a session or an
-            unrestricted key, as for what the event tells of.
+        meaning: a sentence for the API's document that says when such an event is written.
+        scope: the scope that a credential needs to see such an event. ``None`` means that only a
+            session or an unrestricted key may see it.
         data: the schema of the event's ``data``, with an example.
     """
 

@@ -122,10 +122,11 @@ _NONE: Mapping[str, FeedPosition] = {}
 
 @dataclass(frozen=True)
 class FeedPage:
-    """
+    """A page of events.
+
     Attributes:
-        next_cursor: where to go on, also from an empty page.
-        has_more: whether the next page has an event already.
+        next_cursor: the cursor of the next page. An empty page has one too.
+        has_more: whether the next page already has an event.
     """
 
     events: list[FeedEvent]

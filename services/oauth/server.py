@@ -71,15 +71,14 @@ def redeem(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthCode | None:
     return code if code.used_at is not None and code.used_at < code.expires_at else None
 
 
-# Every exchange of a code also needs PKCE (RFC 7636) by S256: the client proves that it asked for
-# the code. Authlib lets a confidential client do without, and knows the method "plain", which
-# proves nothing against an attacker who saw the request.
-
+# Every exchange of a code needs PKCE (RFC 7636) with the method S256, which proves that the client
+# asked for the code. Authlib would let a confidential client omit it, and would accept the method
+# "plain", which proves nothing if an attacker saw the request.
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}\Z")
 
 
 def client_refused() -> InvalidClientError:
-    """The same error for each fault, so that a stranger can't learn which clients exist."""
+    """Return one error for all faults, so that a stranger can't learn which clients exist."""
     return InvalidClientError(
         "The client is unknown, or its credentials are wrong.", status_code=401
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from services import deployment_figures
 from services.deployment_figures import DeploymentFigures
 from services.privacy.overdue_rows import count_overdue_rows
-from services.subscriptions import lists, text_reviews
-from services.subscriptions.lists import ReportedList
+from services.subscriptions import list_reports, text_reviews
+from services.subscriptions.list_reports import ReportedList
 from services.subscriptions.text_reviews import SuspiciousText
 from storage.resources import Resources
 
@@ -59,7 +59,7 @@ def read_overdue_work(resources: Resources) -> OverdueWork:
     figures = deployment_figures.read(resources.database)
     overdue_rows = count_overdue_rows(resources)
     with resources.unit_of_work() as uow:
-        reported = lists.reported_lists(uow, limit=_MAX_REPORTED_LISTS)
+        reported = list_reports.list_reported(uow, limit=_MAX_REPORTED_LISTS)
         suspicious = text_reviews.list_suspicious(uow, limit=_MAX_SUSPICIOUS_TEXTS)
     late = sorted(figures.maintenance.late_seconds.items())
     return OverdueWork(

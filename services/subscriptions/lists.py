@@ -2,32 +2,25 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple, NewType
+from typing import Any, NewType
 from urllib.parse import urlsplit
 
-from sqlalchemy import ColumnElement, Row, ScalarSelect, func, literal, select, text
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Row, select
 
 from core.errors import mailing as errors
 from core.ids import MAX_ID, MAX_UINT64
 from core.languages.shown_lines import is_shown
 from core.settings import Settings, origins
 from core.settings.notations import PlanQuota
-from models import ListReport, MailingList, MemberField, OptOutKind, User
+from models import MailingList
 from services import paging
 from services.access import quotas, sessions
 from services.access.caller import Caller
 from services.paging import WHOLE, PageOfRows, PageRequest
-from services.subscriptions import branding, text_reviews
-from services.subscriptions import fields as owner_fields
+from services.subscriptions import branding, sign_up_fields, text_reviews
 from services.subscriptions.consent import wordings
-from services.subscriptions.members import locks, unsubscribe
-from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import waiting_briefly
 from storage.expected_errors import raise_if_taken
-from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,79}\Z")
@@ -39,10 +32,6 @@ _IMAGES = ("avatar_image_url", "favicon_image_url")
 # No column: each version of it is a row.
 _WORDING = "consent_wording"
 _CHALLENGE = ("challenge_enabled", "challenge_provider")
-# Keys of fields, which are stored by their ids.
-_FIELDS = ("asked_fields", "required_fields")
-
-
 # The columns of a list, after ``validate_values`` has checked their texts.
 CheckedValues = NewType("CheckedValues", dict[str, Any])
 
@@ -120,9 +109,13 @@ def change(
 ) -> None:
     """Set columns of a list. Raises ``list.busy``, ``list.logo`` and the errors of the columns."""
     before = text_reviews.reviewed_texts(mailing_list)
-    columns = {name: value for name, value in fields.items() if name not in {_WORDING, *_FIELDS}}
+    columns = {
+        name: value
+        for name, value in fields.items()
+        if name not in {_WORDING, *sign_up_fields.COLUMNS}
+    }
     with uow.session.no_autoflush:
-        columns |= _field_ids(uow, mailing_list, fields)
+        columns |= sign_up_fields.find_field_ids(uow, mailing_list, fields)
     _set(mailing_list, columns, providers)
     if "logo_hash_id" in columns:
         with uow.session.no_autoflush:
@@ -135,54 +128,6 @@ def change(
     if _WORDING in fields:
         with waiting_briefly(uow):
             wordings.choose_wording(uow, mailing_list, fields[_WORDING])
-
-
-class SignUpField(NamedTuple):
-    """A field that a list's sign-up form asks for."""
-
-    field: MemberField
-    is_required: bool
-
-
-def sign_up_fields(uow: UnitOfWork, mailing_list: MailingList) -> list[SignUpField]:
-    """Return the public fields that the list's form asks for, in the order of their making."""
-    # A list that is being made has none yet.
-    asked, required = mailing_list.asked_field_ids, set(mailing_list.required_field_ids or ())
-    public = owner_fields.read_own_fields(uow, mailing_list.user_id).public().by_key.values()
-    return [
-        SignUpField(each, each.id in required)
-        for each in public
-        if asked is None or each.id in asked
-    ]
-
-
-def field_keys(uow: UnitOfWork, mailing_list: MailingList) -> tuple[list[str] | None, list[str]]:
-    """Return the keys of the fields that the owner chose for the form (``None``: all), and of the
-    required ones."""
-    has_chosen = mailing_list.asked_field_ids is not None
-    if not has_chosen and not mailing_list.required_field_ids:
-        return None, []
-    found = sign_up_fields(uow, mailing_list)
-    required = [each.field.key for each in found if each.is_required]
-    return [each.field.key for each in found] if has_chosen else None, required
-
-
-def _field_ids(
-    uow: UnitOfWork, mailing_list: MailingList, fields: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the columns of the keys in ``fields``; raises ``list.fields``."""
-    if not fields.keys() & set(_FIELDS):
-        return {}
-    before = field_keys(uow, mailing_list)
-    asked, required = (fields.get(name, keys) for name, keys in zip(_FIELDS, before, strict=True))
-    public = owner_fields.read_own_fields(uow, mailing_list.user_id).public().by_key
-    for key in [*(asked or ()), *required]:
-        if key not in public or (asked is not None and key not in asked):
-            raise errors.LIST_FIELDS(key=key[:60])
-    return {
-        "asked_field_ids": None if asked is None else [public[key].id for key in asked],
-        "required_field_ids": [public[key].id for key in required],
-    }
 
 
 def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:
@@ -306,81 +251,3 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")
-
-
-MAX_PAGE_REPORTS_OF_NETWORK_A_DAY = 20
-MAX_PAGE_REPORTS_OF_LIST = 1_000
-
-
-def report_list(
-    resources: Resources, mailing_list: MailingList, person: User, actor: Actor
-) -> None:
-    """Record that the person did not ask for the list, and let them leave it for good.
-
-    Reporting again changes nothing. The person leaves first, and can still report if that fails.
-    """
-    unsubscribe.opt_out(resources, mailing_list, person, OptOutKind.LIST, actor)
-    with resources.unit_of_work() as uow:
-        if locks.share_person(uow, person.id):
-            statement = insert(ListReport).values(list_id=mailing_list.id, user_id=person.id)
-            uow.session.execute(statement.on_conflict_do_nothing())
-
-
-def report_page(uow: UnitOfWork, mailing_list: MailingList, network_digest: bytes) -> None:
-    """Record that a stranger, of whom only the network is known, reports the list's page.
-
-    Reporting again changes nothing, nor do more reports than would tell the operator something.
-    """
-    by_network = ListReport.network_digest == network_digest
-    today = ListReport.created_at > func.now() - timedelta(days=1)
-    on_list = ListReport.list_id == mailing_list.id, ListReport.network_digest.is_not(None)
-    wanted = select(literal(mailing_list.id), literal(network_digest)).where(
-        _count_where(by_network, today) < MAX_PAGE_REPORTS_OF_NETWORK_A_DAY,
-        _count_where(*on_list) < MAX_PAGE_REPORTS_OF_LIST,
-    )
-    statement = insert(ListReport).from_select(["list_id", "network_digest"], wanted)
-    uow.session.execute(statement.on_conflict_do_nothing())
-
-
-def _count_where(*conditions: ColumnElement[bool]) -> ScalarSelect[int]:
-    return select(func.count()).select_from(ListReport).where(*conditions).scalar_subquery()
-
-
-def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> bool:
-    """Return whether this person has reported the list."""
-    query = select(ListReport.id).where(
-        ListReport.list_id == mailing_list.id, ListReport.user_id == person.id
-    )
-    return uow.session.scalar(query) is not None
-
-
-@dataclass(frozen=True)
-class ReportedList:
-    list_id: int
-    slug: str
-    title: str
-    owner_id: int
-    owner: str
-    reports: int
-    by_strangers: int
-    reports_in_7_days: int
-    last_at: datetime
-
-
-def reported_lists(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
-    """Lists with reports, those with the most in the last week first."""
-    return [ReportedList(*row) for row in uow.session.execute(_REPORTED, {"most": limit})]
-
-
-# The lists are chosen first, so that no other lists and owners are read.
-_REPORTED = text("""
-WITH worst AS (
-    SELECT list_id, count(*) AS reports, count(network_digest) AS by_strangers,
-        count(*) FILTER (WHERE created_at > now() - interval '7 days') AS lately,
-        max(created_at) AS last_at
-    FROM list_reports GROUP BY list_id ORDER BY lately DESC, reports DESC, list_id LIMIT :most
-)
-SELECT l.id, l.slug, l.title, u.id, u.email, reports, by_strangers, lately, last_at
-FROM worst JOIN lists AS l ON l.id = list_id JOIN users AS u ON u.id = l.user_id
-ORDER BY lately DESC, reports DESC, l.id
-""")

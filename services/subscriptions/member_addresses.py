@@ -1,12 +1,12 @@
-"""The addresses of members who moved, as the owners of their lists see them.
+"""Shows the new address of a member to the owners of their lists.
 
-A list's own record keeps the address that its owner knows, until the member says otherwise. No undo
-takes back what an owner has seen, so a new address is shown once the change can't be undone.
+A list's own record keeps the address that its owner knows. An owner can't forget what they have
+seen. Therefore the new address is shown only after the change can no longer be undone.
 """
 
 from datetime import timedelta
 
-from sqlalchemy import func, select, text
+from sqlalchemy import and_, func, select, text
 
 from core.errors import DomainError, TransientError
 from core.queues import Queue
@@ -24,31 +24,36 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# A batch keeps bulk actions off all these lists.
+# A batch blocks bulk actions on all these lists.
 MAX_LISTS = 20
-# An undo that was asked for at the last moment has ended by then.
+# By then, an undo that was requested at the last moment has ended.
 _MARGIN = timedelta(minutes=1)
 
 
-def schedule_address_change(
+def schedule_address_update(
     uow: UnitOfWork, user_id: int, *, after: timedelta = TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS]
 ) -> None:
-    """Have all lists of the person show their owners the address that the account has now."""
+    """Schedule the job that writes the account's address into the records of all lists."""
     job = enqueue_job(uow, SHOW_ADDRESS, user_id=None, on_behalf_of=user_id, subject_id=user_id)
     job.sends = 0
-    job.run_at = job.send_after = func.now() + after + _MARGIN
+    job.run_at = func.now() + after + _MARGIN
+    job.send_after = func.now() + after + _MARGIN
 
 
-def run_address_change(resources: Resources, lease: Lease) -> None:
-    """Take one turn. Records that show the address already are left alone."""
+def run_address_update(resources: Resources, lease: Lease) -> None:
+    """Run one turn of the job, which skips records that already have the address."""
     user_id = lease.subject_id
     assert user_id is not None
-    undo, changed = Purpose.UNDO_ADDRESS, MailKind.ADDRESS_CHANGED
-    values = {"user_id": user_id, "undo": undo, "changed": changed}
+    values = {
+        "user_id": user_id,
+        "undo": Purpose.UNDO_ADDRESS,
+        "changed": MailKind.ADDRESS_CHANGED,
+        "lifetime": TOKEN_LIFETIMES[Purpose.UNDO_ADDRESS],
+    }
     with resources.unit_of_work() as uow:
-        left = uow.session.scalar(_UNDONE_WITHIN, {**values, "lifetime": TOKEN_LIFETIMES[undo]})
-        if left is not None and left > timedelta(0):
-            schedule_address_change(uow, user_id, after=left)
+        remaining = uow.session.scalar(_UNDO_TIME, values)
+        if remaining is not None and remaining > timedelta(0):
+            schedule_address_update(uow, user_id, after=remaining)
             complete_job(uow, lease, {})
             return
     reached: int | None = 0
@@ -64,8 +69,8 @@ def run_address_change(resources: Resources, lease: Lease) -> None:
         raise TransientError(error.message) from error
 
 
-# For how long a change may still be undone. A link is made when its mail is sent.
-_UNDONE_WITHIN = text("""
+# The time for which a change can still be undone. A link is created when its mail is sent.
+_UNDO_TIME = text("""
 SELECT greatest((
     SELECT max(expires_at) FROM mailed_links
     WHERE user_id = :user_id AND purpose = :undo AND used_at IS NULL
@@ -80,29 +85,32 @@ SHOW_ADDRESS = register_kind(
         Queue.MAINTENANCE,
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
-        run=run_address_change,
+        run=run_address_update,
     )
 )
 
 
 def _show_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
-    """Return the last list of the batch, ``None`` once the job has ended."""
-    # Finds nothing after an undo, or after another move.
-    said = FormerAddress.user_id == User.id, FormerAddress.shown == User.email
-    wanted = select(User.email).where(User.id == user_id, *said).limit(1)
+    """Write the address into one batch of records, and return the id of its last list.
+
+    Returns ``None`` when the job has succeeded.
+    """
+    # After an undo or another change of the address, the query finds nothing.
+    is_shown = and_(FormerAddress.user_id == User.id, FormerAddress.shown == User.email)
+    new_address = select(User.email).where(User.id == user_id, is_shown).limit(1)
     s = Subscription
-    is_behind = s.user_id == user_id, s.list_id > after, s.email != wanted.scalar_subquery()
+    is_behind = s.user_id == user_id, s.list_id > after, s.email != new_address.scalar_subquery()
     query = select(s.list_id).where(*is_behind).order_by(s.list_id).limit(MAX_LISTS)
     list_ids = list(uow.session.scalars(query))
     if not list_ids:
         complete_job(uow, lease, {})
         return None
-    # Fails if another worker has the job now, and takes the batch back.
+    # Raises an error if another worker has the job now. The error undoes the batch.
     record_progress(uow, lease, done=0)
     locks.share_lists(uow, *list_ids)
     if not locks.lock_pair(uow, user_id, *list_ids):
         raise TransientError("The person is gone.")
-    address = uow.session.scalar(wanted)
+    address = uow.session.scalar(new_address)
     if address is None:
         return after
     actor = Actor(ActorKind.USER, Via.LOGIN, user_id)

@@ -54,7 +54,7 @@ def read_attributes(
     uow: UnitOfWork, owner_id: int, tag_ids: Sequence[Sequence[int]]
 ) -> ShownAttributes:
     """For members of the owner's lists, who have these tags."""
-    names = tags.names_of(uow, (each for some in tag_ids for each in some))
+    names = tags.find_tag_names(uow, (each for some in tag_ids for each in some))
     return ShownAttributes(fields.read_own_fields(uow, owner_id), names)
 
 
@@ -74,11 +74,15 @@ def columns(
         if len({tags.fold_tag(each) for each in wanted}) > MAX_TAGS_OF_MEMBER:
             raise TAG_TOO_MANY_OF_MEMBER(most=MAX_TAGS_OF_MEMBER)
         # Ids of tags that were deleted go.
-        kept = tags.names_of(uow, (record.tag_ids if record else [])) if given.tags is None else {}
+        kept = (
+            tags.find_tag_names(uow, (record.tag_ids if record else []))
+            if given.tags is None
+            else {}
+        )
         # Another transaction may make the same tags just now.
         with locks.waiting_briefly(uow):
-            made = tags.tag_ids_of(uow, mailing_list.id, wanted, make=True)
-        gone = tags.tag_ids_of(uow, mailing_list.id, given.remove_tags, make=False)
+            made = tags.find_tag_ids(uow, mailing_list.id, wanted, make=True)
+        gone = tags.find_tag_ids(uow, mailing_list.id, given.remove_tags, make=False)
         after = sorted({*kept, *made.values()} - {*gone.values()})
         if len(after) > MAX_TAGS_OF_MEMBER:
             raise TAG_TOO_MANY_OF_MEMBER(most=MAX_TAGS_OF_MEMBER)
@@ -98,10 +102,10 @@ def merged(
     both = [leaving] if there is None else [leaving, there]
     if there is not None and there.status == SubscriptionStatus.REMOVED:
         both.reverse()
-    names = tags.names_of(uow, leaving.tag_ids)
+    names = tags.find_tag_names(uow, leaving.tag_ids)
     with locks.waiting_briefly(uow):
-        brought = tags.tag_ids_of(uow, list_id, names.values(), make=True)
-    had = [] if there is None else list(tags.names_of(uow, there.tag_ids))
+        brought = tags.find_tag_ids(uow, list_id, names.values(), make=True)
+    had = [] if there is None else list(tags.find_tag_names(uow, there.tag_ids))
     # A member who had as many tags already gets no other.
     tag_ids = list(dict.fromkeys([*had, *sorted(brought.values())]))[:MAX_TAGS_OF_MEMBER]
     values: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The ways onto a list: a public request, a login, and the confirmation of a mailed token."""
+"""Signs people up for a list: by a public request, a login, or a mailed confirmation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
 from storage.unit_of_work import UnitOfWork
 
-# A stranger can request any address, and must not have its owner mailed again and again.
+# A stranger can enter any address. The limit protects its owner from many mails.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
 _CONFIRMABLE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
@@ -34,13 +34,13 @@ def request_subscription(
     *,
     submission: Submission = NOTHING,
 ) -> None:
-    """An unauthenticated request to subscribe this address.
+    """Subscribe an address at the request of an unauthenticated person; raises ``email.invalid``.
 
-    The subscription stays pending until the person confirms a mailed token, if the list wants
-    confirmation, and always for a person who opted out of it, or whom the list had before: their
-    owner may have removed them. No token is mailed beyond the bounds of unasked mail. Other answers
-    go onto a new record, or along with the token. An address on a deny list is passed over in
-    silence. Raises ``email.invalid``.
+    The subscription stays pending until the person confirms a mailed token, if the list requires
+    confirmation. This always applies to a person who opted out of the list. It also applies to a
+    person with an earlier record, because the owner may have removed them. The limits of
+    unsolicited mail apply to the mail. The person's other answers are stored in a new record, or
+    with the token. Nothing happens for an address on a deny list.
     """
     email = email_addresses.normalise(email)
     if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
@@ -48,7 +48,7 @@ def request_subscription(
     locks.lock_list_shared(uow, mailing_list.id)
     locked = None
     while locked is None:
-        # A person who was erased meanwhile no longer has the address: look it up again.
+        # If the person was erased meanwhile, the address now belongs to a new person.
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
@@ -56,7 +56,7 @@ def request_subscription(
     is_known = locked.record is not None
     must_confirm = mailing_list.confirm_required or bool(opted_out) or is_known
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
-    # The confirmation switches the mail of a known person on, and sets what they submitted.
+    # For a known person, the confirmation enables mail and stores the submitted values.
     values: dict[str, Any] = {}
     if not is_known:
         values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opted_out}
@@ -75,13 +75,13 @@ def _mail_confirmation(
     bounds: Sequence[MailBound],
     waiting: dict[str, Any] | None,
 ) -> None:
-    """Have a token mailed, which takes along what waits for the person's word."""
-    asked = record.confirmation_asked_at
-    if asked and clock.now() - asked < MIN_CONFIRMATION_INTERVAL:
+    """Enqueue the mail of a token, and store the values that its confirmation sets."""
+    asked_at = record.confirmation_asked_at
+    if asked_at and clock.now() - asked_at < MIN_CONFIRMATION_INTERVAL:
         return
     if unsolicited_mail.admit(uow, bounds):
-        # A day after the last mail, and never again once a person was reminded.
-        if asked is None or record.remind_at is not None:
+        # The person is reminded only once, a day after the last mail.
+        if asked_at is None or record.remind_at is not None:
             record.remind_at = func.now() + mails.REMIND_AFTER
         record.confirmation_asked_at = func.now()
         record.submitted = waiting
@@ -96,29 +96,28 @@ def subscribe_person(
     *,
     submission: Submission = NOTHING,
 ) -> int:
-    """The person subscribes themselves: 1, or 0 if they had already. Lifts their opt-outs.
+    """Subscribe a person who is logged in, and lift their opt-outs.
 
-    It is 1 too for a subscriber who gives a field another value. Raises ``member.denied``,
-    ``list.busy``.
+    Returns 1, or 0 if nothing changed. Raises ``member.denied``, ``list.busy``.
     """
     locked = lock_subscription(uow, mailing_list, person)
     if locked is None:
         raise USER_NOT_FOUND()
-    given = member_attributes.confirmed(
+    values = member_attributes.confirmed(
         uow, mailing_list.user_id, locked.record, submission.waiting
     )
     if locked.is_active:
         assert locked.record is not None
         changes.affirm_record(uow, locked.record, actor)
-        return int(changes.change_record(uow, locked.record, "edited", actor, **given))
+        return int(changes.change_record(uow, locked.record, "edited", actor, **values))
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
-    _activate(uow, locked, "subscribed", actor, **given)
+    _activate(uow, locked, "subscribed", actor, **values)
     return 1
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The subscription of a mailed token: it waits for the token, or is confirmed already."""
+    """The subscription of a mailed token, which is pending or already confirmed."""
 
     mailing_list: MailingList
     record: Subscription
@@ -129,23 +128,23 @@ class Confirmation:
 
 
 def read_confirmation(uow: UnitOfWork, secret: str) -> Confirmation:
-    """The subscription that ``confirm_subscription`` would confirm; changes nothing.
+    """Return the subscription that ``confirm_subscription`` would confirm.
 
     Raises the errors of ``confirm_subscription``, except ``member.denied``.
     """
     opened, mailing_list, user_id = _open(uow, secret)
     record = _confirmable(changes.find_record(uow, mailing_list.id, user_id))
-    found = Confirmation(mailing_list, record)
-    if opened.used_at is not None and not found.is_confirmed:
+    confirmation = Confirmation(mailing_list, record)
+    if opened.used_at is not None and not confirmation.is_confirmed:
         raise LINK_USED()
-    return found
+    return confirmation
 
 
 def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscription:
-    """The person confirms by the token that was mailed to them; confirming twice does no harm.
+    """Confirm a subscription with its mailed token; a second confirmation changes nothing.
 
-    Raises ``link.invalid`` for a forged or expired token, ``link.used`` for a used token while the
-    subscription waits for another one, ``subscription.not_pending``, ``list.not_found``,
+    Raises ``link.invalid`` for a forged or expired token, ``link.used`` for a used token if the
+    subscription is pending again, ``subscription.not_pending``, ``list.not_found``,
     ``member.denied``.
     """
     opened, mailing_list, user_id = _open(uow, secret)
@@ -158,14 +157,14 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
     mailed_tokens.use(uow, opened)
-    given = member_attributes.confirmed(uow, mailing_list.user_id, record, opened.submitted)
-    confirmed = _activate(uow, locked, "confirmed", actor, **given)
+    values = member_attributes.confirmed(uow, mailing_list.user_id, record, opened.submitted)
+    confirmed = _activate(uow, locked, "confirmed", actor, **values)
     mails.enqueue_mail(uow, mails.MAIL_WELCOME, confirmed)
     return confirmed
 
 
 def _open(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
-    """The mailed token, its list and the id of its person."""
+    """Return the mailed token, its list and the id of its person."""
     opened = mailed_tokens.read(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
     assert opened.list_id is not None
     assert opened.user_id is not None
@@ -183,16 +182,16 @@ def _activate(
     locked: LockedSubscription,
     action: str,
     actor: Actor,
-    **given: Any,
+    **values: Any,
 ) -> Subscription:
-    """Make the subscription active by the person's own act, which asks for the mail as well.
+    """Activate the subscription by an act of the person, and enable its mail.
 
-    ``given``: columns that the same act sets.
+    ``values``: columns that the same act sets.
     """
     kinds = (OptOutKind.LIST, OptOutKind.EMAIL)
     opt_outs.lift_opt_outs(uow, locked.mailing_list.id, locked.person, *kinds)
     active = SubscriptionStatus.ACTIVE
-    return _write(uow, locked, action, actor, status=active, email_enabled=True, **given)
+    return _write(uow, locked, action, actor, status=active, email_enabled=True, **values)
 
 
 def _write(
@@ -201,7 +200,7 @@ def _write(
     if locked.record is not None:
         changes.change_record(uow, locked.record, action, actor, **values)
         return locked.record
-    # A stranger's request must not show the list's owner the name on the person's account.
+    # A stranger's request must not reveal the name on the person's account to the list's owner.
     name = {"name": locked.person.name} if actor.via is Via.LOGIN else {}
     record = Subscription(
         list_id=locked.mailing_list.id,
@@ -216,10 +215,10 @@ def _write(
 def move_confirmation(
     uow: UnitOfWork, leaving: Subscription, there: Subscription, actor: Actor
 ) -> None:
-    """Let the mailed token confirm the subscription to another list instead."""
+    """Make the mailed token confirm the subscription to another list instead."""
     moved = mailed_tokens.move_to_list(
         uow, user_id=leaving.user_id, list_id=leaving.list_id, to_list_id=there.list_id
     )
-    # No token exists before the mail is sent; its job then finds no pending record on the old list.
+    # If the mail is not sent yet, no token exists. Its job will then find no pending record.
     if not moved and there.status == SubscriptionStatus.PENDING:
         mails.enqueue_mail(uow, mails.MAIL_CONFIRMATION, there)

@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from devstack import LOOPBACK
-from tests.stack import Stack
+from devstack.harness.stack import Stack
 
 TIMES = 50
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: " + LOOPBACK.encode() + b"\r\n\r\n"

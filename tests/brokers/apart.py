@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import httpx2
 
+from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
 from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench
 from tests.probe.kind import plan_committed
-from tests.stack import Stack
 
 ASKING = "tests.probe.asking"
 

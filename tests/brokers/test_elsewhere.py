@@ -5,13 +5,14 @@ import pytest
 from pydantic import SecretStr
 
 from core.queues import Queue
+from devstack.harness.embedded_services import Services
+from devstack.harness.polling import eventually
+from devstack.harness.proxy import Proxy, open_proxy
+from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.valkey import DATABASES
 from models import JobStatus
 from storage.resources import open_resources
 from tests.brokers.apart import Apart, start_processes
-from tests.embedded import Services
-from tests.faults.proxy import Proxy, proxied
-from tests.stack import Stack, eventually
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ def apart(services: Services, make_stack: Callable[[str], Stack]) -> Iterator[Be
     stack = make_stack("apart")
     shared = services.environment["PRESSROOM_REDIS_URL"]
     # No stack has this database.
-    with proxied(f"{shared.rpartition('/')[0]}/{DATABASES - 2}") as proxy:
+    with open_proxy(f"{shared.rpartition('/')[0]}/{DATABASES - 2}") as proxy:
         stack.environment["PRESSROOM_BROKER_URL"] = proxy.url
         settings = stack.settings().model_copy(update={"broker_url": SecretStr(proxy.url)})
         resources = open_resources(settings, concurrency=2, name="apart")

@@ -13,15 +13,16 @@ import pytest
 from pydantic import SecretStr
 
 from core.queues import Queue
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
 from storage.broker import Broker
 from storage.task_messages import queue_name
 from tests.contract import composing
 from tests.faults.uploads import ready, upload
 from tests.load import repeated
-from tests.ports import free_port
 from tests.sentinels import WatchedRedis, watched_redis
-from tests.stack import Stack, eventually
 
 MAX_FAILOVER_SECONDS = 60.0
 PAUSE_SECONDS = 0.1

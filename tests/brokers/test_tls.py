@@ -11,6 +11,8 @@ from pydantic import SecretStr
 
 from core.queues import Queue
 from core.settings import Settings
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from models import JobStatus
 from storage.broker import Broker
 from storage.redis.client import open_async_redis, open_redis
@@ -19,7 +21,6 @@ from tests.certificates import authority
 from tests.prerequisites import pass_over
 from tests.probe.bench import make_bench
 from tests.sentinels import watched_redis
-from tests.stack import Stack, eventually
 
 
 @dataclass(frozen=True)

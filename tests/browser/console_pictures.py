@@ -22,13 +22,15 @@ import httpx2
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from devstack.harness.embedded_services import embedded_services
+from devstack.harness.free_ports import free_port
+from devstack.harness.opening import open_stack
+from devstack.harness.stack import Stack
 from services.credits import ledger
 from tests.browser.consoles import log_in_browser
 from tests.contract.bulk import imported, sheet
 from tests.contract.replies import data
-from tests.embedded import embedded_services
-from tests.ports import free_port
-from tests.stack import Stack, open_stack
+from tests.programs import TEST_PROGRAMS
 
 _ROOT = Path(__file__).parents[2]
 PICTURES = _ROOT / "docs" / "console"
@@ -79,7 +81,7 @@ def _stack() -> Iterator[Stack]:
         home = Path(folder)
         with (
             embedded_services(home) as services,
-            open_stack(services, home, "pictures", 1, free_port()) as stack,
+            open_stack(services, home, "pictures", 1, free_port(), programs=TEST_PROGRAMS) as stack,
         ):
             stack.start_sandbox()
             stack.start_api()

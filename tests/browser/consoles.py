@@ -1,7 +1,7 @@
 from playwright.sync_api import Page
 
+from devstack.harness.stack import Stack
 from services.access import sessions
-from tests.stack import Stack
 from tests.visiting import SESSION
 
 

@@ -6,9 +6,9 @@ import re
 import httpx2
 from PIL import Image
 
+from devstack.harness.polling import eventually
 from tests.contract.replies import data
 from tests.contract.segments import new_field
-from tests.stack import eventually
 from tests.subscribers import Subscriber, new_list
 
 TITLE = "The Morning Letter"

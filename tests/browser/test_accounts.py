@@ -5,10 +5,10 @@ import pyotp
 import pytest
 from playwright.sync_api import Page, expect
 
+from devstack.harness.free_ports import free_port
+from devstack.harness.stack import Stack
 from tests.browser import looks
 from tests.browser.looks import IS_THOROUGH, Open, require_accessible
-from tests.ports import free_port
-from tests.stack import Stack
 from tests.visiting import OTHER_PASSWORD, PASSWORD, Visitor, new_account, new_address
 
 

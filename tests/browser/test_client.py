@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
+from devstack.harness.stack import Owner, Stack
 from tests.clients.building import build_typescript
 from tests.http_servers import running
-from tests.stack import Owner, Stack
 
 _USE = """async ([url, key]) => {
   const { ApiError, Pressroom } = await import("/index.js");

@@ -6,10 +6,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.scopes import EXPLANATIONS, Scope
+from devstack.harness.stack import Stack
 from tests.browser.looks import shows
 from tests.http_servers import QuietHandler, http_server, running
 from tests.oauth import Program, fields_of, register
-from tests.stack import Stack
 from tests.visiting import PASSWORD, new_account
 
 pytestmark = pytest.mark.both("browser")

@@ -2,6 +2,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from devstack.harness.stack import Owner, Stack
 from services.subscriptions.members import locks
 from tests.browser.consoles import log_in_browser
 from tests.browser.looks import IS_THOROUGH, NARROW, Open, fits, require_accessible
@@ -10,7 +11,6 @@ from tests.contract.composing import fresh
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
 from tests.pictures import encoded
-from tests.stack import Owner, Stack
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from api.console.navigation import OPERATORS
 from core.scopes import EXPLANATIONS
+from devstack.harness.stack import Owner, Stack
 from services.accounts.mailed_tokens import Purpose
 from tests.browser.consoles import log_in_browser
 from tests.browser.keyboards import Keyboard
@@ -27,7 +28,6 @@ from tests.oauth import log_in, register
 from tests.security import world as worlds
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, settled
-from tests.stack import Owner, Stack
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 from tests.visiting import new_account, user_id_of
 

@@ -4,12 +4,12 @@ import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
+from devstack.harness.stack import Owner, Stack
 from tests.browser.consoles import log_in_browser
 from tests.browser.looks import WIDE, Open, fits, require_accessible
 from tests.contract.replies import data
 from tests.contract.segments import new_field
 from tests.contract.subscribers import new_list
-from tests.stack import Owner, Stack
 
 
 def add(page: Page, field: str, operator: str, value: str) -> None:

@@ -11,14 +11,15 @@ import pytest
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack, plain_client
 from devstack.supervisor.programs import answers
 from tests.browser.looks import Open
 from tests.contract.replies import data, problem, send
 from tests.hooks import happen, hooked, new_endpoint
 from tests.maintenance import run_maintenance
 from tests.pictures import encoded, photo
-from tests.ports import free_port
-from tests.stack import Owner, Stack, eventually, plain_client
 from workers.flower_server import flower_script
 from workers.task_queues import list_task_queues
 

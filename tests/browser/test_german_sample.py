@@ -11,11 +11,11 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 
+from devstack.harness.stack import Owner, Stack
 from tests.browser.consoles import log_in_browser
 from tests.browser.keyboards import Keyboard
 from tests.contract.bulk import everybody
 from tests.contract.subscribers import new_list
-from tests.stack import Owner, Stack
 
 pytestmark = pytest.mark.full("browser")
 

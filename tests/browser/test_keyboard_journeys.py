@@ -5,12 +5,12 @@ import pytest
 from playwright.sync_api import expect
 
 from core.scopes import EXPLANATIONS, Scope
+from devstack.harness.stack import Owner, Stack
 from tests.browser.consoles import log_in_browser
 from tests.browser.keyboards import Keyboard
 from tests.contract.credits import balance
 from tests.contract.replies import data
 from tests.hooks import hooked
-from tests.stack import Owner, Stack
 from tests.visiting import PASSWORD, a_visitor, new_address, user_id_of
 
 pytestmark = pytest.mark.full("browser")

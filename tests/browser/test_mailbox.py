@@ -4,10 +4,11 @@ import pytest
 from playwright.sync_api import expect
 
 from core.settings.mail_server import MailSender, MailServer
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 from tests.browser.looks import Open
-from tests.stack import Stack, eventually
 
 TO = "avid.reader@example.com"
 

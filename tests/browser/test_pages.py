@@ -2,8 +2,8 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 
+from devstack.harness.stack import Owner, Stack
 from tests.browser.looks import Open
-from tests.stack import Owner, Stack
 
 
 @pytest.mark.full("browser")

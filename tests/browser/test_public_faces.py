@@ -7,13 +7,13 @@ import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
+from devstack.harness.stack import Stack
 from tests.browser.looks import Open, require_no_violations, shows
 from tests.browser.readers import TITLE, WORDING, mailed_link, make_list
 from tests.contract.replies import data
 from tests.contract.subscribers import known_member
 from tests.docs import markdown
 from tests.http_servers import QuietHandler, http_server, running
-from tests.stack import Stack
 from tests.subscribers import Subscriber, subscribe
 
 

@@ -4,11 +4,11 @@ import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
+from devstack.harness.stack import Stack
 from tests.browser import looks
 from tests.browser.looks import fits
 from tests.browser.readers import TITLE, mailed_link
 from tests.contract.replies import data
-from tests.stack import Stack
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 
 

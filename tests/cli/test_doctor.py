@@ -14,14 +14,15 @@ from pydantic import SecretStr
 from core import clock
 from core.queues import Queue
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.backup import manifests
 from services.backup.manifests import Manifest
 from storage.backup_files.places import open_sealed_place
 from storage.redis.canaries import Canaries
 from tests.commands import ended_process, pressroom
 from tests.http_servers import silent_server
-from tests.ports import free_port
-from tests.stack import Stack, eventually
 
 ALL_FINE = {
     ("database", "connection"),

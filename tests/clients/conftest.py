@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from tests.clients.building import build_python
 from tests.clients.faulty_network import faulty_network
-from tests.stack import Owner, Stack
 
 
 @pytest.fixture(scope="session")

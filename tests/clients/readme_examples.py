@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from devstack.harness.stack import Owner, Stack
 from tests.docs import markdown
 from tests.pictures import photo
-from tests.stack import Owner, Stack
 
 # As the READMEs have them.
 _URL = "https://press.example.com"

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from core.scopes import Scope
+from devstack.harness.stack import Owner, Stack
 from tests import oauth
 from tests.clients import building, signed_messages
 from tests.clients.building import PhotoFile
 from tests.clients.signed_messages import BODY, SECRET, SPECIFIED
 from tests.pictures import photo
-from tests.stack import Owner, Stack
 
 
 def test_the_example_of_the_specification_verifies(package: ModuleType) -> None:

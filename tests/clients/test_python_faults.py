@@ -5,10 +5,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.free_ports import free_port
+from devstack.harness.stack import Owner, plain_client
 from tests.clients.building import PhotoFile
 from tests.http_servers import silent_server
-from tests.ports import free_port
-from tests.stack import Owner, plain_client
 
 
 class Way:

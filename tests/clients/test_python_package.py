@@ -10,10 +10,10 @@ import pytest
 
 from clients.generator import files
 from clients.generator.operations import operations
+from devstack.harness.stack import Owner, Stack
 from tests.clients import readme_examples
 from tests.clients.building import run_program
 from tests.openapi import openapi_document
-from tests.stack import Owner, Stack
 
 pytestmark = pytest.mark.full("clients")
 

@@ -11,6 +11,7 @@ import pytest
 from clients.generator import files
 from clients.generator.operations import operations
 from core.scopes import Scope
+from devstack.harness.stack import Owner, Stack
 from tests import javascript_client, oauth
 from tests.clients import building, readme_examples, signed_messages
 from tests.clients.building import (
@@ -23,7 +24,6 @@ from tests.clients.building import (
 from tests.openapi import openapi_document
 from tests.pictures import photo
 from tests.prerequisites import pass_over
-from tests.stack import Owner, Stack
 
 pytestmark = pytest.mark.full("clients")
 

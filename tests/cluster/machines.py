@@ -10,19 +10,23 @@ from pathlib import Path
 import httpx2
 from sqlalchemy import make_url
 
+from devstack.harness.embedded_services import Services, await_ready, embedded_services
+from devstack.harness.free_ports import free_port
+from devstack.harness.opening import open_stack
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack, plain_client
 from devstack.supervisor.programs import answers
 from devstack.supervisor.supervision import Group
 from tests.cluster.network import Host, Network, laid_network
 from tests.cluster.stores import on_host, on_hosts
-from tests.embedded import Services, await_ready, embedded_services
 from tests.haproxy import SERVERS, Front, in_front
-from tests.ports import free_port
 from tests.prerequisites import pass_over
 from tests.probe.bench import PROBE_WORKER, Bench, make_bench
+from tests.programs import TEST_PROGRAMS
 from tests.replica import RunningReplica, running_replica
 from tests.sentinels import SENTINELS, WatchedRedis, watched_redis
 from tests.sentinels import SERVERS as SERVERS_OF_REDIS
-from tests.stack import Running, Stack, eventually, open_stack, plain_client
 
 # Each host has its ports to itself.
 API_PORT = 8000
@@ -230,7 +234,15 @@ def running_cluster(home: Path) -> Iterator[Cluster]:
         )
         watched, group = opened.enter_context(_redis_on(hosts, home))
         stack = opened.enter_context(
-            open_stack(services, home, "cluster", 1, free_port(), redis_url=watched.url)
+            open_stack(
+                services,
+                home,
+                "cluster",
+                1,
+                free_port(),
+                redis_url=watched.url,
+                programs=TEST_PROGRAMS,
+            )
         )
         stack.environment |= {
             "PRESSROOM_PUBLIC_URL": f"https://{hosts['proxy'].address}",

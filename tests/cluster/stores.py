@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from devstack import LOOPBACK
+from devstack.harness.embedded_services import Plan
 from devstack.supervisor.child import Program
 from tests.cluster.network import Host
-from tests.embedded import Plan
 
 
 def on_hosts(

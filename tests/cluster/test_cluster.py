@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner
 from services.credits import ledger, verify
 from services.subscriptions import lists
 from tests.cluster.machines import (
@@ -27,7 +29,6 @@ from tests.pictures import photo
 from tests.probe.kind import plan
 from tests.replica import wait_for_replicas
 from tests.sizes import FULL, sized
-from tests.stack import Owner, eventually
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]
 

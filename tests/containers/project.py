@@ -12,11 +12,11 @@ from typing import Any
 
 import httpx2
 
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
 from tests.containers.engine import FOLDER, Engine, run
 from tests.containers.images import OURS
 from tests.deployment import files
-from tests.ports import free_port
-from tests.stack import eventually
 
 # A name for which the proxy makes the certificate itself.
 HOST = "pressroom.localhost"

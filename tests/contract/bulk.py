@@ -10,10 +10,11 @@ from typing import Any
 import httpx2
 
 from core.errors import DomainError
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.jobs import transitions
 from tests.contract.replies import data
 from tests.contract.subscribers import members
-from tests.stack import Stack, eventually
 
 COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "denied")
 OURS = ["line", "code", "reason"]

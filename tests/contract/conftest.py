@@ -7,11 +7,11 @@ import pytest
 
 from core.scopes import Scope
 from devstack import LOOPBACK
+from devstack.harness.stack import Owner, Stack
 from tests.consoles import OwnerAtConsole, at_console
 from tests.contract.subscribers import Reader, a_reader, new_list
 from tests.hooks import HookReceiver, hooked
 from tests.payments import SandboxPayments
-from tests.stack import Owner, Stack
 
 KEY_HEADER = "X-Newsroom-Key"
 CDN = "https://cdn.example.com"

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx2
 
+from devstack.harness.stack import Stack
 from services.credits import ledger
 from tests.contract.replies import data
-from tests.stack import Stack
 
 CONSUME = "/auxilia/credits/consume"
 BALANCE = "/auxilia/credits/balance"

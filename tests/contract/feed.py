@@ -6,6 +6,8 @@ from typing import Any
 
 import httpx2
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services.feed.catalogue import FeedEventType
 from tests.contract import credits, topups
 from tests.contract.bulk import addresses, exported, imported, of_addresses
@@ -13,7 +15,6 @@ from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import Reader, new_address, new_list, subscribe
 from tests.oauth import log_in, register
 from tests.payments import SandboxPayments
-from tests.stack import Owner, Stack, eventually
 
 Event = dict[str, Any]
 

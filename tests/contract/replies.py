@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx2
 
+from devstack.harness.stack import Stack
 from tests.pictures import encoded
-from tests.stack import Stack
 
 
 def data(reply: httpx2.Response, *statuses: int) -> Any:

@@ -9,11 +9,12 @@ from typing import Any
 
 import httpx2
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from models import Plan
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
 from tests.contract.replies import data
-from tests.stack import Stack, eventually
 
 TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 

@@ -8,11 +8,11 @@ import httpx2
 import pytest
 from PIL import Image
 
+from devstack.harness.stack import Stack
 from tests.contract.conftest import CDN
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_encryption import asked_link, new_link
 from tests.pictures import encoded, photo
-from tests.stack import Stack
 
 WIDE = (1400, 700)
 

@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Stack
 from services.privacy.retention import RULES
 from tests.contract.bulk import finished, newest_job
 from tests.contract.replies import data, problem
@@ -22,7 +23,6 @@ from tests.contract.segments import (
 )
 from tests.contract.subscribers import Reader, count, known_member, new_list
 from tests.erasing import erase
-from tests.stack import Stack
 
 ALL = {"field": "email", "exists": True}
 

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from api.html.frame import page
+from devstack.harness.stack import Stack
 from integrations.challenges.siteverify import WIDGETS
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
@@ -20,7 +21,6 @@ from tests.contract.subscribers import (
     new_slug,
 )
 from tests.contract.test_lists import fields_at_fault
-from tests.stack import Stack
 from tests.visiting import Visitor, a_visitor, new_account
 
 PROVIDERS = ("turnstile", "hcaptcha", "recaptcha")

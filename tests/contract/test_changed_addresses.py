@@ -5,12 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from tests.contract.bulk import add, counts, imported, of_addresses
 from tests.contract.credits import grant
 from tests.contract.moving import CONFIRM, MOVED, ask, brought, join, leave, roster
 from tests.contract.replies import data
 from tests.contract.subscribers import count, known_member, member, members, new_list, trace_for
-from tests.stack import Stack, eventually
 from tests.visiting import (
     PASSWORD,
     Visitor,

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 
+from devstack.harness.stack import Stack
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
 from tests.contract.bulk import (
@@ -24,7 +25,6 @@ from tests.contract.bulk import (
 from tests.contract.replies import data, problem
 from tests.contract.segments import VIP, new_field, new_segment, set_member, some_members
 from tests.contract.subscribers import Reader, known_member, new_address, new_list
-from tests.stack import Stack
 
 
 def objects_in(url: str) -> list[dict[str, Any]]:

@@ -12,12 +12,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from tests.commands import ended, ended_process, fails_with, pressroom, printed
 from tests.contract.bulk import addresses, counts, everybody, imported, objects, of_addresses, sheet
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import count, known_member, new_address
 from tests.contract.test_replies import TIMESTAMP
-from tests.stack import Owner, Stack
 from tests.visiting import PASSWORD
 
 

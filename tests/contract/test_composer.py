@@ -6,6 +6,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.composer.text.post import MetadataField, Post
 from tests.contract.composing import (
     METADATA,
@@ -17,7 +19,6 @@ from tests.contract.composing import (
     tweets_faults,
 )
 from tests.contract.replies import data, problem
-from tests.stack import Stack, eventually
 from tests.visiting import Visitor, new_address
 
 PATHS = (METADATA, TWEETS)

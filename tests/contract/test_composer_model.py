@@ -9,11 +9,12 @@ import httpx2
 import psutil
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.composer.text.post import Post
 from tests.contract.composing import METADATA, TWEETS, metadata_faults, tweets_faults
 from tests.contract.replies import data, problem
 from tests.modelling import SOURCE, Modelled, post
-from tests.stack import Stack, eventually
 
 STOOD_IN = "offline; fallback"
 

@@ -10,13 +10,14 @@ import httpx2
 import pytest
 
 from core.scopes import Scope
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services.credits import own_charges
 from services.credits import verify as ledger_verify
 from tests.contract import credits
 from tests.contract.composing import METADATA, TWEETS
 from tests.contract.replies import data, problem
 from tests.modelling import SOURCE, Modelled, post
-from tests.stack import Owner, Stack, eventually
 
 PRICE = Decimal("2.5")
 PLENTY = "100"

@@ -2,11 +2,12 @@
 
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from tests.consoles import OwnerAtConsole, at_console, heading, rows_of, shown, wrong_beside
 from tests.contract.replies import data
 from tests.contract.segments import new_field, new_segment, some_members, standing
 from tests.contract.subscribers import new_list
-from tests.stack import Stack, eventually
 
 FIELDS = "/console/fields"
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 import httpx2
 import pytest
 
+from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from services.composer.text.post import Post
 from tests.consoles import OwnerAtConsole, at_console, calls_of, forms_of, shown, wrong_beside
@@ -15,7 +16,6 @@ from tests.contract import credits
 from tests.contract.composing import METADATA, TWEETS, body, fresh, metadata_faults, tweets_faults
 from tests.contract.replies import data
 from tests.modelling import Modelled, post
-from tests.stack import Stack
 
 PAGE = "/console/composer"
 PRICE = "2.5"

@@ -4,12 +4,13 @@ import re
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from tests.consoles import OwnerAtConsole, calls_of, forms_of, heading, rows_of, shown, wrong_beside
 from tests.contract import topups
 from tests.contract.credits import consume, grant
 from tests.contract.replies import data
 from tests.payments import SandboxPayments
-from tests.stack import Stack, eventually
 
 CREDITS, BUY, ORDERS = "/console/credits", "/console/credits/buy", "/console/credits/orders"
 

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from core.errors.jobs import JOB_GIVEN_UP
+from devstack.harness.stack import Stack
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
 from tests.consoles import (
@@ -25,7 +26,6 @@ from tests.contract.replies import data
 from tests.contract.segments import new_segment
 from tests.contract.subscribers import new_list
 from tests.contract.test_recent_login import age
-from tests.stack import Stack
 
 
 def path_of(list_id: Any) -> str:

@@ -5,10 +5,10 @@ import re
 
 import httpx2
 
+from devstack.harness.stack import plain_client
 from tests.consoles import OwnerAtConsole, forms_of, heading, shown, wrong_beside
 from tests.contract.replies import data, send
 from tests.pictures import encoded, noise, photo
-from tests.stack import plain_client
 
 IMAGES = "/console/images"
 

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from core.errors.jobs import JOB_GIVEN_UP
+from devstack.harness.stack import Stack
 from tests.consoles import (
     LOOK_AGAIN,
     RUNNING,
@@ -33,7 +34,6 @@ from tests.contract.replies import data
 from tests.contract.segments import acted
 from tests.contract.subscribers import new_list
 from tests.importing import Importing
-from tests.stack import Stack
 
 NEW = "/console/imports/new"
 

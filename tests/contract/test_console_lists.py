@@ -4,6 +4,7 @@ import html
 import re
 import secrets
 
+from devstack.harness.stack import Stack
 from tests.consoles import (
     OwnerAtConsole,
     at_console,
@@ -18,7 +19,6 @@ from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data, send
 from tests.contract.segments import new_field
 from tests.contract.subscribers import new_list
-from tests.stack import Stack
 
 NEW = "/console/lists/new"
 

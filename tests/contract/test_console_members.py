@@ -8,12 +8,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
 from tests.consoles import OwnerAtConsole, forms_of, heading, rows_of, shown, wrong_beside
 from tests.contract.bulk import imported, of_addresses, sheet
 from tests.contract.replies import data
 from tests.contract.segments import new_field, new_segment, put
 from tests.contract.subscribers import Reader, known_member, members, new_list
-from tests.stack import eventually
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import pytest
 from api.console.console_display import QUOTAS
 from core.errors.jobs import JOB_GIVEN_UP
 from core.settings.notations import PlanQuota
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from models import Plan
 from services.access import sessions
 from services.accounts import accounts
@@ -31,7 +33,6 @@ from tests.contract.test_credits_commands import order, payment, tell
 from tests.contract.test_operator_commands import KINDS
 from tests.maintenance import resting_maintenance
 from tests.security.console_calls import CONSOLE_CALLS
-from tests.stack import Owner, Stack, eventually
 from tests.visiting import SESSION, a_visitor
 
 HOME = "/console/operators"

@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from api.console.console_display import day
 from core.scopes import EXPLANATIONS, Scope
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from models import Plan
 from services.webhooks.deliveries import MAX_COUNTED
 from tests.consoles import (
@@ -22,7 +24,6 @@ from tests.contract.segments import put
 from tests.contract.subscribers import new_list
 from tests.hooks import CREATED, LEFT, OK, HookReceiver, event_ids, happen, new_endpoint
 from tests.oauth import log_in, register
-from tests.stack import Stack, eventually
 
 PROGRAMS = "/console/developers"
 HOOKS, EVENTS = f"{PROGRAMS}/webhooks", f"{PROGRAMS}/feed"

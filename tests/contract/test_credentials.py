@@ -5,9 +5,10 @@ import httpx2
 import pytest
 
 from core.secret_form import API_KEY
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from tests.contract.conftest import KEY_HEADER
 from tests.contract.replies import data, problem
-from tests.stack import Owner, Stack, eventually
 
 ME = "/users/me"
 

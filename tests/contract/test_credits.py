@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from devstack.harness.stack import Owner, Stack
 from services.credits.ledger_pages import MAX_ENTRIES_LOOKED_AT
 from tests.contract import credits
 from tests.contract.credits import BALANCE, CONSUME, LEDGER, balance, consume, grant
 from tests.contract.replies import data, problem
 from tests.contract.test_replies import TIMESTAMP
 from tests.erasing import erase
-from tests.stack import Owner, Stack
 
 
 def test_first_look_at_the_balance_opens_an_empty_account(

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from integrations.payments.port import Evidence
 from models import OrderVia
 from services.access.caller import Caller
@@ -16,7 +17,6 @@ from tests.commands import fails_with, pressroom, printed
 from tests.faults import till
 from tests.faults.till import Terms
 from tests.services.credits.test_checkpoints import TABLES, check, falsify, give
-from tests.stack import Owner, Stack
 
 
 @pytest.fixture

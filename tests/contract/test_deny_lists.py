@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from core.errors import DomainError
+from devstack.harness.stack import Owner, Stack
 from services.subscriptions import deny_lists
 from tests.contract.bulk import add, addresses, counts, errors, imported, sheet
 from tests.contract.replies import data, problem
@@ -22,7 +23,6 @@ from tests.contract.subscribers import (
     trace_for,
 )
 from tests.erasing import erase
-from tests.stack import Owner, Stack
 from tests.subscribers import subscribe as a_subscriber
 from tests.subscribers import subscribe_pending
 

@@ -7,13 +7,13 @@ import httpx2
 import pytest
 from PIL import Image
 
+from devstack.harness.stack import Stack
 from tests.commands import printed
 from tests.contract.bulk import addresses, export, imported, of_addresses, unpacked
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import new_list
 from tests.hooks import new_endpoint
 from tests.pictures import photo
-from tests.stack import Stack
 
 
 @pytest.fixture

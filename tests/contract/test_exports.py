@@ -15,6 +15,7 @@ from core import clock
 from core.ids import random_hash_id
 from core.scopes import Scope
 from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS
+from devstack.harness.stack import Stack
 from services.jobs.lease import JobCancelled, Lease
 from services.jobs.transitions import cancel_job, claim_job
 from services.subscriptions import export_sheets, exports
@@ -34,7 +35,6 @@ from tests.contract.bulk import (
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, known_member, member, new_address, new_list
 from tests.product_files import PRODUCT_FILES
-from tests.stack import Stack
 
 COLUMNS = [
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),

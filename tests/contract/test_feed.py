@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from core.scopes import Scope
+from devstack.harness.stack import Owner, Stack
 from services.feed.catalogue import CATALOGUE, FeedEventType
 from tests.contract import credits
 from tests.contract.bulk import COUNTS, add, addresses, imported, of_addresses
@@ -16,7 +17,6 @@ from tests.contract.test_replies import TIMESTAMP
 from tests.erasing import erase
 from tests.oauth import log_in, register
 from tests.payments import SandboxPayments
-from tests.stack import Owner, Stack
 
 LOW = "/auxilia/credits/low-balance"
 

@@ -6,12 +6,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Stack
 from services.subscriptions.fields import MAX_FIELDS
 from tests.contract.bulk import everybody, imported, sheet
 from tests.contract.replies import data, problem
 from tests.contract.segments import new_field, new_segment, put
 from tests.contract.subscribers import members, new_address
-from tests.stack import Stack
 
 TYPES: dict[str, tuple[list[Any], list[Any]]] = {
     "text": (["Paris", "a\nb", "x" * 1000], [1, True, "x" * 1001, "a\0b"]),

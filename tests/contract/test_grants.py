@@ -9,13 +9,13 @@ import httpx2
 import pytest
 from authlib.integrations.httpx_client import OAuth2Client
 
+from devstack.harness.stack import Owner, Stack
 from tests import javascript_client
 from tests.commands import fails_with, pressroom, printed
 from tests.contract.credits import grant
 from tests.contract.replies import data, problem
 from tests.erasing import erase
 from tests.oauth import REDIRECT, Person, Program, log_in, register
-from tests.stack import Owner, Stack
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import httpx2
 import psycopg2
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from tests.contract import bulk, credits, topups
 from tests.contract.bulk import addresses, finished
 from tests.contract.credits import CONSUME, consume, grant
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import new_list
 from tests.pictures import encoded, photo
-from tests.stack import Owner, Stack
 
 JSON = {"Content-Type": "application/json"}
 Request = dict[str, Any]

@@ -6,6 +6,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from models import MemberImport
 from services.subscriptions.imports import accepting, applying, chunks
 from services.subscriptions.imports.chunk_extras import TagIds
@@ -25,7 +27,6 @@ from tests.contract.replies import data, problem
 from tests.contract.segments import new_field
 from tests.contract.subscribers import new_address, new_list
 from tests.importing import Importing
-from tests.stack import Owner, Stack, eventually
 
 HEADER = ["Email", "Name", "Company", "Tags", "created_at", "Notes"]
 JOINED = "2019-05-06T07:08:09.000000Z"

@@ -6,10 +6,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Stack
 from tests.contract.bulk import add, addresses, counts, errors, everybody, imported, sheet, upload
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import member, new_list
-from tests.stack import Stack
 
 
 class People:

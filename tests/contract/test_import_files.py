@@ -14,6 +14,8 @@ from api.limits.body_budgets import BodyBudget
 from api.middleware.body_limits import LIMITS, BoundedBody
 from api.middleware.layers import DeadlineMiddleware, extend_deadline
 from core import clock
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services.subscriptions import bulk_files
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter
@@ -34,7 +36,6 @@ from tests.contract.subscribers import Reader, count, known_member, new_address,
 from tests.contract.test_attachments import MULTIPART, multipart
 from tests.contract.test_body_limits import Raw
 from tests.pictures import encoded
-from tests.stack import Owner, Stack, eventually
 
 PART = b'name="file"; filename="members.csv"'
 

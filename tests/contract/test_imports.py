@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
 from tests.contract.bulk import (
     COUNTS,
@@ -38,7 +39,6 @@ from tests.contract.subscribers import (
 )
 from tests.maintenance import resting_maintenance
 from tests.security.world import rows_about, settled
-from tests.stack import Owner, Stack
 
 # What an import writes of itself.
 BOOKKEEPING = {

@@ -12,14 +12,15 @@ import pytest
 
 from core.scopes import Scope
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
 from services.access import sessions
 from storage.redis.notifications import job_topic
 from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_replies import TIMESTAMP
 from tests.pictures import photo
-from tests.ports import free_port
-from tests.stack import Owner, Stack, eventually
 from tests.visiting import SESSION
 
 

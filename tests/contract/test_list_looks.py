@@ -7,6 +7,8 @@ from importlib.resources import files
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.subscriptions import colours
 from services.subscriptions.colours import (
     DARK_GROUND,
@@ -20,7 +22,6 @@ from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import new_address, new_list
 from tests.contract.test_pages import follow, heading
 from tests.contract.test_sign_up_forms import BROWSER
-from tests.stack import Stack, eventually
 
 BLUE = "#1d4ed8"
 WORDS = "One letter each morning.\nIn two minutes."

@@ -7,14 +7,15 @@ import secrets
 import httpx2
 import pytest
 
-from services.subscriptions import lists
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
+from services.subscriptions import list_reports, lists
 from tests.commands import printed
 from tests.contract.replies import data
 from tests.contract.test_pages import TITLE, follow, heading, look
 from tests.contract.test_sign_up_forms import BROWSER
 from tests.erasing import erase
 from tests.maintenance import run_maintenance
-from tests.stack import Owner, Stack, eventually
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 from tests.visiting import hidden
 
@@ -151,10 +152,10 @@ def test_reports_of_strangers_are_bounded_by_network_and_by_list(
 
     def report(digest: bytes) -> int:
         with stack.resources.unit_of_work() as uow:
-            lists.report_page(uow, lists.get(uow, list_id), digest)
+            list_reports.report_page(uow, lists.get(uow, list_id), digest)
         return len(reports(stack, list_id))
 
-    others = [new_list(client) for _ in range(lists.MAX_PAGE_REPORTS_OF_NETWORK_A_DAY)]
+    others = [new_list(client) for _ in range(list_reports.MAX_PAGE_REPORTS_OF_NETWORK_A_DAY)]
     stack.query(
         "INSERT INTO list_reports (list_id, network_digest) SELECT id, %s FROM unnest(%s) AS id",
         network,
@@ -165,10 +166,10 @@ def test_reports_of_strangers_are_bounded_by_network_and_by_list(
         "INSERT INTO list_reports (list_id, network_digest)"
         " SELECT %s, sha256(n::text::bytea) FROM generate_series(1, %s) AS n",
         list_id,
-        lists.MAX_PAGE_REPORTS_OF_LIST - 1,
+        list_reports.MAX_PAGE_REPORTS_OF_LIST - 1,
     )
     for _ in range(2):
-        assert report(secrets.token_bytes(32)) == lists.MAX_PAGE_REPORTS_OF_LIST
+        assert report(secrets.token_bytes(32)) == list_reports.MAX_PAGE_REPORTS_OF_LIST
 
 
 def test_a_report_is_kept_for_a_year(

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 
 from core import clock
+from devstack.harness.stack import Owner, Stack
 from tests.commands import pressroom
 from tests.contract.bulk import add, addresses, imported, of_addresses
 from tests.contract.replies import data, problem
@@ -22,7 +23,6 @@ from tests.contract.subscribers import (
     trace_for,
 )
 from tests.maintenance import run_maintenance
-from tests.stack import Owner, Stack
 from tests.visiting import a_visitor
 
 UINT64_MAX = 2**64 - 1

@@ -10,10 +10,10 @@ from argon2 import PasswordHasher
 
 from core import clock
 from core.errors import DomainError
+from devstack.harness.stack import Owner, Stack, plain_client
 from services.access import sessions
 from services.accounts import logins, passwords
 from tests.contract.replies import data, problem
-from tests.stack import Owner, Stack, plain_client
 from tests.visiting import (
     PASSWORD,
     SESSION,

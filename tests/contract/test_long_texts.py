@@ -6,12 +6,12 @@ import httpx2
 import pytest
 
 from core.errors import DomainError
+from devstack.harness.stack import Owner, Stack
 from models import FieldType
 from services.access.caller import Caller
 from services.subscriptions import fields, lists
 from tests.contract.replies import problem
 from tests.openapi import openapi_document
-from tests.stack import Owner, Stack
 
 # The search for addresses in a text takes longest on digits.
 LONGEST_TEXT = "1" * 1_900_000

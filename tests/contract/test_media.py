@@ -2,9 +2,9 @@ import httpx2
 import pytest
 
 from core.scopes import Scope
+from devstack.harness.stack import Owner, Stack
 from tests.contract.replies import data, problem, send
 from tests.pictures import photo
-from tests.stack import Owner, Stack
 
 
 @pytest.fixture(scope="module")

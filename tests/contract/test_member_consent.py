@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 
+from devstack.harness.stack import Stack
 from services.subscriptions.consent.wordings import MAX_WORDINGS
 from tests.commands import printed
 from tests.contract.bulk import add, imported, of_addresses
@@ -19,7 +20,6 @@ from tests.contract.subscribers import (
     trace_for,
 )
 from tests.erasing import erase
-from tests.stack import Stack
 from tests.subscribers import Subscriber
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"

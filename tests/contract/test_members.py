@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
     TIMESTAMP,
@@ -19,7 +20,6 @@ from tests.contract.subscribers import (
     subscribe,
     trace_for,
 )
-from tests.stack import Owner, Stack
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from pydantic import TypeAdapter
 from api.schemas.envelope import Envelope
 from api.schemas.subscriptions import MembersPage
 from core import clock
+from devstack.harness.stack import Stack
 from models import SubscriptionStatus
 from tests.contract.bulk import add
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import members, new_address, new_list, subscribe
-from tests.stack import Stack
 
 Item = dict[str, Any]
 STATUSES = ("active", "pending", "unsubscribed", "removed")

@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from models import Plan
 from tests.contract.feed import events
 from tests.contract.replies import data, problem
@@ -20,7 +21,6 @@ from tests.contract.subscribers import (
     subscribe,
 )
 from tests.erasing import erase
-from tests.stack import Owner, Stack
 
 
 def path_of(list_id: int | str, named: object) -> str:

@@ -18,8 +18,8 @@ from api.openapi import access_of, api_routes
 from api.route_classes import ThreadedRoute
 from cli.openapi_document import main
 from core.settings import Settings
+from devstack.harness.stack import Stack
 from tests.openapi import openapi_document
-from tests.stack import Stack
 
 KIND = "application/problem+json"
 

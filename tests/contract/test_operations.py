@@ -7,6 +7,8 @@ from sqlalchemy import make_url
 
 from api.waiting.queue_ages import MAX_QUEUE_SECONDS_OF_WAITERS
 from core.queues import Queue
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from integrations.llm.port import Usage
 from services.composer import call_charges
 from storage.redis.canaries import Canaries
@@ -14,7 +16,6 @@ from storage.task_messages import queue_name
 from tests.contract.replies import data, problem, send
 from tests.contract.subscribers import trace_for
 from tests.maintenance import run_maintenance
-from tests.stack import Stack, eventually
 
 DEPENDENCIES = {"database", "redis", "broker", "objects"}
 

@@ -6,12 +6,12 @@ from typing import Any
 import httpx2
 
 import workers.task_table  # noqa: F401 - registers all maintenance
+from devstack.harness.stack import Owner, Stack
 from services.jobs import maintenance
 from tests.commands import fails_with, pressroom, printed
 from tests.contract.replies import data, send
 from tests.contract.test_replies import TIMESTAMP
 from tests.maintenance import run_maintenance
-from tests.stack import Owner, Stack
 from tests.visiting import OTHER_PASSWORD, PASSWORD, a_visitor
 
 

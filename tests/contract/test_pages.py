@@ -7,10 +7,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from models import MailedLink
 from tests.contract.subscribers import trace_for
 from tests.erasing import erase
-from tests.stack import Stack, eventually
 from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
 
 TITLE = "The Morning Letter"

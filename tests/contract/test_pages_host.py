@@ -8,12 +8,12 @@ import pytest
 from core.errors import SettingsError
 from core.settings.given_settings import read_values
 from core.settings.product_settings import Settings
+from devstack.harness.stack import Stack
 from services.accounts.mailed_tokens import Purpose
 from tests.consoles import at_console
 from tests.contract.replies import data
 from tests.contract.subscribers import new_address, new_list
 from tests.contract.test_pages import heading
-from tests.stack import Stack
 from tests.subscribers import Subscriber, subscribe
 from tests.visiting import SESSION, hidden
 

@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from tests.contract import credits, topups
 from tests.contract.bulk import add, imported, of_addresses
@@ -15,7 +16,6 @@ from tests.contract.segments import filter_of_bytes, new_field
 from tests.contract.subscribers import known_member, new_address, new_list
 from tests.oauth import log_in, register
 from tests.openapi import openapi_document
-from tests.stack import Owner, Stack
 
 FEW = 2
 # Each list route, and the words of its path that `many` fills in.

@@ -8,13 +8,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from tests.contract.moving import ask as move
 from tests.contract.moving import join
 from tests.contract.replies import data
 from tests.contract.segments import new_field, put
 from tests.contract.subscribers import known_member
 from tests.contract.test_pages import follow, heading, require_headers
-from tests.stack import Stack, eventually
 from tests.subscribers import Subscriber, new_list, subscribe
 from tests.visiting import Visitor, hidden, new_address, user_id_of
 

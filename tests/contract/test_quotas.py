@@ -9,6 +9,8 @@ import httpx2
 import pytest
 
 from core.scopes import Scope
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from models import Plan
 from services.access.quotas import row_bytes
 from tests.contract.bulk import OURS, add, errors, everybody, export, sheet, upload
@@ -28,7 +30,6 @@ from tests.quotas import (
     store,
     stored_bytes,
 )
-from tests.stack import Owner, Stack, eventually
 
 # A stored filter with a tag has its id, of any length.
 GOLD = {"field": "type", "is": "gold"}

@@ -7,12 +7,13 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from tests.contract.replies import data
 from tests.contract.subscribers import new_address, new_list
 from tests.contract.test_pages import follow
 from tests.contract.test_preferences import visit
 from tests.contract.test_sign_up_forms import BROWSER
-from tests.stack import Stack, eventually
 from tests.subscribers import Subscriber, subscribe
 from tests.subscribers import new_list as new_list_id
 

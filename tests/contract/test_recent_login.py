@@ -16,6 +16,7 @@ from api.auth.member_reads import MAX_MEMBERS_OF_SESSION, MAX_PAGES_AN_HOUR
 from api.auth.page_sessions import depend_on_recent
 from api.openapi import api_routes
 from core.settings import Settings
+from devstack.harness.stack import Owner, Stack
 from tests.consoles import OwnerAtConsole, at_console, at_operators_console, forms_of, shown
 from tests.contract.bulk import imported, of_addresses
 from tests.contract.replies import data, problem, send
@@ -23,7 +24,6 @@ from tests.contract.subscribers import fill, new_list
 from tests.contract.subscribers import new_address as new_reader
 from tests.oauth import Person, fields_of, register
 from tests.pictures import photo
-from tests.stack import Owner, Stack
 from tests.visiting import (
     PASSWORD,
     Visitor,

@@ -8,10 +8,11 @@ from contextlib import ExitStack
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.accounts.account_mails import MAX_MAILS_PER_ADDRESS
 from tests.consoles import heading
 from tests.contract.replies import data
-from tests.stack import Stack, eventually
 from tests.visiting import (
     OTHER_PASSWORD,
     PASSWORD,

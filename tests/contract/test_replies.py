@@ -13,9 +13,9 @@ from cli.main import app
 from core.settings import Settings, SettingsError
 from core.settings.given_settings import read_settings
 from core.settings.store_settings import DatabaseSettings
+from devstack.harness.stack import Owner, Stack
 from tests.contract.replies import data, problem, send
 from tests.pictures import encoded
-from tests.stack import Owner, Stack
 
 LARGEST = 2**64 - 1
 JSON = {"Content-Type": "application/json"}

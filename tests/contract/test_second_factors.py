@@ -8,6 +8,7 @@ import pytest
 
 from core.errors import DomainError
 from core.keyring import Key, Keyring
+from devstack.harness.stack import Stack
 from services.access import sessions
 from services.accounts.factors import totp
 from storage.encryption import KeyWrapper
@@ -28,7 +29,6 @@ from tests.authenticator import (
 from tests.commands import printed
 from tests.contract.replies import data, problem
 from tests.contract.test_recent_login import age
-from tests.stack import Stack
 from tests.visiting import (
     OTHER_PASSWORD,
     PASSWORD,

@@ -8,13 +8,13 @@ import httpx2
 import pytest
 
 from api.console.account.routes import event_line
+from devstack.harness.stack import Owner, Stack
 from models import Plan, RecordedEvent
 from services.security_events import EventType, record
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import new_list
 from tests.oauth import log_in as log_in_owner
 from tests.oauth import register
-from tests.stack import Owner, Stack
 from tests.visiting import (
     OTHER_PASSWORD,
     PASSWORD,

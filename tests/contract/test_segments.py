@@ -5,6 +5,7 @@ import httpx2
 import pytest
 
 from core.scopes import Scope
+from devstack.harness.stack import Owner, Stack
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
 from tests.contract.replies import data, problem
@@ -22,7 +23,6 @@ from tests.contract.segments import (
     tagged,
 )
 from tests.contract.subscribers import Reader, members, new_address, new_list
-from tests.stack import Owner, Stack
 
 
 def test_a_segment_is_kept_shown_counted_changed_and_deleted(

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from PIL import Image
 
+from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from tests.contract.replies import data, problem, send
-from tests.stack import Stack
 
 SEARCH = "/composer/stockphoto/photos/search"
 DOWNLOAD = "/composer/stockphoto/photos/download_url"

@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from tests.contract import credits
 from tests.contract.bulk import add, addresses, objects, of_addresses
 from tests.contract.replies import data, problem
@@ -15,7 +16,6 @@ from tests.pictures import encoded
 from tests.security import world as worlds
 from tests.security.calls import CALLS
 from tests.security.world import World
-from tests.stack import Owner, Stack
 
 STRICT = {"Prefer": "handling=strict"}
 

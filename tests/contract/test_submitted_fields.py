@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Stack
 from services.accounts import mailed_tokens
 from services.accounts.mailed_tokens import Purpose
 from tests.contract.replies import data, problem
@@ -20,7 +21,6 @@ from tests.contract.subscribers import (
     new_address,
     new_list,
 )
-from tests.stack import Stack
 
 
 @pytest.fixture(autouse=True)

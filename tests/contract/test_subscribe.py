@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Stack
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import (
     Reader,
@@ -19,7 +20,6 @@ from tests.contract.subscribers import (
     subscribe,
     trace_for,
 )
-from tests.stack import Stack
 
 
 def test_new_address_is_subscribed_at_once(

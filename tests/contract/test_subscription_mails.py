@@ -8,6 +8,7 @@ from datetime import timedelta
 import httpx2
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from services.subscriptions import deny_lists
 from services.subscriptions.members import mails
 from tests.contract.replies import data
@@ -23,7 +24,6 @@ from tests.erasing import erase
 from tests.maintenance import run_maintenance
 from tests.services.jobs.conftest import claim
 from tests.services.privacy.test_erasing import NoMailer
-from tests.stack import Owner, Stack
 from tests.subscribers import Subscriber, subscribe_pending
 
 TITLE = "Tea & <Toast>"

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import httpx2
 
+from devstack.harness.opening import RETIRED
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services.credits import claim_tokens
 from tests.contract import topups
 from tests.contract.credits import balance, grant
@@ -15,7 +18,6 @@ from tests.contract.test_replies import TIMESTAMP
 from tests.contract.topups import CLAIM, STATUS, claim, status_by_token
 from tests.erasing import erase
 from tests.payments import SandboxPayments
-from tests.stack import RETIRED, Owner, Stack, eventually
 
 
 def test_paid_order_is_credited_once_though_the_webhook_comes_three_times(

@@ -8,13 +8,15 @@ import httpx2
 import pytest
 from pydantic import AnyHttpUrl, SecretStr
 
+from devstack.harness.opening import settings_of
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from integrations.payments.registry import PaymentChannels
 from integrations.payments.stripe import StripeHttpClient
 from services.credits import polling
 from tests.contract import topups
 from tests.contract.credits import balance
 from tests.payments import SandboxPayments
-from tests.stack import Stack, eventually, settings_of
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,12 @@ import string
 import httpx2
 
 from core.keyring import Key, Keyring
+from devstack.harness.opening import RETIRED
+from devstack.harness.stack import Stack
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, subscribe, trace_for
-from tests.stack import RETIRED, Stack
 
 FOREIGN = Keyring([Key("foreign", b"f" * 32)])
 

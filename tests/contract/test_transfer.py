@@ -7,6 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.accounts import mailed_tokens
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import sign_up
@@ -25,7 +27,6 @@ from tests.contract.subscribers import (
     trace_for,
 )
 from tests.erasing import erase
-from tests.stack import Stack, eventually
 from tests.visiting import PASSWORD, Visitor, a_visitor, user_id_of
 
 UINT64_MAX = 2**64 - 1

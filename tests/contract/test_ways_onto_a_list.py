@@ -10,6 +10,8 @@ import pytest
 
 from api.pages.preferences.actions import RETURNS
 from core.scopes import Scope
+from devstack.harness.opening import DENIED_BY_OPERATOR
+from devstack.harness.stack import Owner, Stack
 from models import OptOutKind
 from services.accounts import accounts
 from services.accounts.mailed_tokens import Purpose
@@ -21,7 +23,6 @@ from tests.contract.bulk import add, finished, of_addresses, upload
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
 from tests.oauth import log_in, register
-from tests.stack import DENIED_BY_OPERATOR, Owner, Stack
 from tests.subscribers import Subscriber
 from tests.visiting import hidden, new_address
 

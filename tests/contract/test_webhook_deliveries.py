@@ -7,6 +7,8 @@ import httpx2
 import pytest
 from standardwebhooks import WebhookVerificationError
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services.webhooks.deliveries import MAX_PENDING_ASKED_FOR
 from services.webhooks.signing import MAX_LIVE_SECRETS
 from tests.contract.replies import data, problem
@@ -24,7 +26,6 @@ from tests.hooks import (
     let_pauses_pass,
     new_endpoint,
 )
-from tests.stack import Owner, Stack, eventually
 
 PATH = "/webhook-endpoints"
 PENDING = "SELECT id FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'pending'"

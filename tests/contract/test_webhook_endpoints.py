@@ -9,6 +9,9 @@ import httpx2
 import pytest
 
 from core.scopes import Scope
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack, plain_client
 from devstack.supervisor.programs import answers
 from services.feed.catalogue import FeedEventType
 from services.webhooks import endpoints_of_keys
@@ -18,9 +21,7 @@ from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, new_list
 from tests.erasing import erase
 from tests.hooks import CREATED, LEFT, HookReceiver, event_ids, happen, hooked, new_endpoint
-from tests.ports import free_port
 from tests.probe.silent_names import SILENT
-from tests.stack import Owner, Stack, eventually, plain_client
 
 URL = "http://127.0.0.1:9/hook"
 PATH = "/webhook-endpoints"

@@ -5,11 +5,12 @@ from typing import Any
 
 import httpx2
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from tests.contract import credits
 from tests.contract.replies import data
 from tests.maintenance import run_maintenance
 from tests.payments import SandboxPayments
-from tests.stack import Stack, eventually
 
 TOPUP = "/auxilia/credits/topup"
 ORDERS = "/auxilia/credits/orders"

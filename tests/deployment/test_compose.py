@@ -13,11 +13,11 @@ import pytest
 import redis
 
 from cli.doctor.store_checks import QUIET_LOG
+from devstack.harness.polling import eventually
 from devstack.supervisor.embedded.valkey import PERMISSIONS
 from devstack.supervisor.environment import binary
 from tests.command_line import option
 from tests.deployment import files
-from tests.stack import eventually
 
 pytestmark = pytest.mark.check
 

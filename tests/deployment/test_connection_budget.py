@@ -14,12 +14,14 @@ import pytest
 
 from api.limits.bulkheads import SINGLE_STATEMENTS, TRANSACTION_THREADS
 from core.queues import Queue
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from storage.database import Database, Statement, open_database
 from tests.contract.bulk import addresses, of_addresses
 from tests.docs.markdown import ROOT
 from tests.load import repeated
 from tests.pictures import photo
-from tests.stack import Running, Stack, eventually
 from tests.subscribers import new_list
 from workers.context import count_connections
 from workers.serving import Serving, plan_serving

@@ -10,17 +10,20 @@ from uuid import uuid4
 import psycopg2
 import pytest
 
+from devstack.harness.embedded_services import Services, embedded_services
+from devstack.harness.free_ports import free_port
+from devstack.harness.opening import open_stack
+from devstack.harness.polling import eventually
+from devstack.harness.proxy import Proxy, open_proxy
+from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
 from tests.contract.bulk import addresses, of_addresses, upload
 from tests.contract.credits import grant
 from tests.contract.replies import data
-from tests.embedded import Services, embedded_services
-from tests.faults.proxy import Proxy, proxied
 from tests.load import Caller, Load
-from tests.ports import free_port
+from tests.programs import TEST_PROGRAMS
 from tests.replica import RunningReplica, running_replica, wait_for_replicas
 from tests.sizes import sized
-from tests.stack import Owner, Stack, eventually, open_stack
 from tests.subscribers import new_list
 
 pytestmark = pytest.mark.full("machines")
@@ -64,9 +67,9 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     home: Path = tmp_path_factory.mktemp("failover")
     with (
         embedded_services(home) as services,
-        open_stack(services, home, "failover", 1, free_port()) as stack,
+        open_stack(services, home, "failover", 1, free_port(), programs=TEST_PROGRAMS) as stack,
         running_replica(services) as replica,
-        proxied(stack.environment["PRESSROOM_DATABASE_URL"]) as proxy,
+        open_proxy(stack.environment["PRESSROOM_DATABASE_URL"]) as proxy,
     ):
         wait_for_replicas(stack)
         stack.environment["PRESSROOM_DATABASE_URL"] = proxy.url

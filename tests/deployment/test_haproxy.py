@@ -14,12 +14,13 @@ import pytest
 from api.middleware.layers import MAX_PATH_BYTES
 from core.settings import Settings
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack, plain_client
 from services.credits import ledger
 from tests import haproxy
 from tests.haproxy import SERVERS, Front, configured, in_front
 from tests.load import Caller, Load, charge
-from tests.ports import free_port
-from tests.stack import Owner, Running, Stack, plain_client
 
 pytestmark = pytest.mark.full("machines")
 

@@ -16,6 +16,10 @@ from pydantic import SecretStr
 from sqlalchemy import make_url
 
 from devstack import LOOPBACK
+from devstack.harness.embedded_services import Services, await_ready, kill_and_await
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.supervision import Group
 from services.subscriptions.imports import staging
 from storage.database import SESSION_DEFAULTS, Statement, open_database
@@ -23,12 +27,9 @@ from tests.contract.bulk import add, addresses, exported, imported, of_addresses
 from tests.contract.credits import balance, consume, grant
 from tests.contract.replies import data, problem
 from tests.docs.markdown import ROOT, blocks
-from tests.embedded import Services, await_ready, kill_and_await
 from tests.faults.uploads import upload
-from tests.ports import free_port
 from tests.prerequisites import pass_over
 from tests.replica import RUNS_POSTGRES, answers_postgres
-from tests.stack import Owner, Stack, eventually
 from tests.subscribers import new_list
 
 _NAME = "pgbouncer"

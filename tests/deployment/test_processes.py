@@ -8,14 +8,18 @@ import httpx2
 import pytest
 from sqlalchemy import make_url
 
+from devstack.harness.embedded_services import Services
+from devstack.harness.free_ports import free_port
+from devstack.harness.opening import open_stack
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack, plain_client
 from devstack.supervisor.embedded.valkey import DATABASES
 from devstack.supervisor.programs import answers
 from tests.contract.replies import data
-from tests.embedded import Services
 from tests.pictures import photo
-from tests.ports import free_port
 from tests.probe.silent_names import SILENT
-from tests.stack import Owner, Running, Stack, eventually, open_stack, plain_client
+from tests.programs import TEST_PROGRAMS
 
 
 @pytest.fixture
@@ -127,7 +131,9 @@ def test_worker_ends_in_order_when_asked(stack: Stack) -> None:
 def test_a_process_waits_until_another_one_has_migrated_the_database(
     services: Services, home: Path, port: int
 ) -> None:
-    with open_stack(services, home, "waits", DATABASES - 1, port, migrated=False) as empty:
+    with open_stack(
+        services, home, "waits", DATABASES - 1, port, migrated=False, programs=TEST_PROGRAMS
+    ) as empty:
         waiting = empty.start("waits", "migrate", "--wait")
         said = "migrate.waits_for_the_database"
         eventually(lambda: said in waiting.log.read_text(), what="its sentence")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from tests.docs import markdown
 from tests.pictures import photo
 from tests.prerequisites import pass_over
-from tests.stack import Owner, Stack
 
 # How a reader runs each language. In JavaScript a module waits at its top level.
 _RUNS = {

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field
 
 from core.ids import random_hash_id
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner
 from models import MemberImport
 from tests.importing import Importing, counts_of, csv_of
-from tests.stack import Owner, Running
 
 # The number of rows between a row of a subscribed person and a later opt-out of the same person.
 LATE = 11_000

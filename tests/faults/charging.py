@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import httpx2
 
+from devstack.harness.stack import Owner, Stack
 from services.credits import verify
 from tests.contract.credits import consume, grant
-from tests.stack import Owner, Stack
 
 
 @dataclass(frozen=True)

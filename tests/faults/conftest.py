@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from devstack.harness.proxy import Proxy, open_proxy
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack
 from devstack.sandbox.sandbox_settings import payment_settings
 from tests.faults import till
-from tests.faults.proxy import Proxy, proxied
 from tests.faults.till import Poster
 from tests.http_servers import silent_server
 from tests.importing import Importing
 from tests.probe.bench import PROBE_WORKER, Bench, make_bench
-from tests.stack import Owner, Running, Stack
 
 
 class Fleet:
@@ -91,14 +92,14 @@ def bench(make_lasting_stack: Callable[[str], Stack]) -> Bench:
 @pytest.fixture(scope="session")
 def redis_proxy(bench: Bench) -> Iterator[Proxy]:
     """Between the API and Redis."""
-    with proxied(bench.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
+    with open_proxy(bench.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="session")
 def postgres_proxy(bench: Bench) -> Iterator[Proxy]:
     """Between the API and Postgres."""
-    with proxied(bench.stack.environment["PRESSROOM_DATABASE_URL"]) as proxy:
+    with open_proxy(bench.stack.environment["PRESSROOM_DATABASE_URL"]) as proxy:
         yield proxy
 
 

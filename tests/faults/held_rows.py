@@ -5,7 +5,8 @@ from contextlib import closing, contextmanager
 
 import psycopg2
 
-from tests.stack import Stack, eventually
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 
 WAITS = (
     "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"

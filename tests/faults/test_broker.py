@@ -5,17 +5,18 @@ from functools import partial
 
 import pytest
 
+from devstack.harness.embedded_services import Services
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
 from models import JobStatus
 from services.jobs.outbox import send_job
 from storage.broker import Broker
 from storage.resources import open_resources
-from tests.embedded import Services
 from tests.faults.conftest import frozen, pause, resume
 from tests.faults.uploads import ready, upload
 from tests.probe.bench import PROBE_WORKER, Bench
 from tests.probe.kind import PROBE, plan
 from tests.sizes import sized
-from tests.stack import Running, eventually
 
 QUEUED = sized(150, 1000)
 TWICE = sized(30, 1000)

@@ -6,11 +6,12 @@ import httpx2
 import psycopg2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from tests.contract.replies import data
 from tests.faults.conftest import Fleet
 from tests.pictures import photo
 from tests.probe.bench import Bench
-from tests.stack import Owner, Stack, eventually
 from tests.subscribers import new_list, subscribe
 
 UPLOADS = 24

@@ -10,17 +10,19 @@ from dataclasses import dataclass, field
 import httpx2
 import pytest
 
+from devstack.harness.embedded_services import Services
+from devstack.harness.polling import eventually
+from devstack.harness.proxy import Proxy
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner
 from devstack.supervisor.programs import answers
 from models import Job, JobStatus
 from services.jobs import records
-from tests.embedded import Services
 from tests.faults.conftest import Fleet, pause, resume
-from tests.faults.proxy import Proxy
 from tests.faults.uploads import ready, upload
 from tests.probe.bench import PROBE_WORKER, Bench
 from tests.probe.kind import plan
 from tests.sizes import sized
-from tests.stack import Owner, Running, eventually
 
 SEED = 20_260_801
 JOBS = sized(80, 10_000)

@@ -4,12 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services.credits import own_charges, verify
 from tests.contract import credits
 from tests.contract.composing import METADATA
 from tests.contract.replies import data
 from tests.modelling import SOURCE, Modelled, post
-from tests.stack import Owner, Stack, eventually
 
 
 @pytest.fixture(scope="module")

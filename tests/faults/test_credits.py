@@ -10,13 +10,13 @@ import httpx2
 import pytest
 
 from core.errors import DomainError
+from devstack.harness.stack import Owner, Stack
 from services.access.caller import Caller
 from services.credits import ledger
 from tests.contract.credits import consume
 from tests.faults.charging import Bank
 from tests.load import at_once
 from tests.sizes import sized
-from tests.stack import Owner, Stack
 
 
 @pytest.fixture(scope="module")

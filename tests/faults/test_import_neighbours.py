@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from core.ids import random_hash_id
+from devstack.harness.polling import eventually
+from devstack.harness.process_memory import held_memory
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner
 from models import FINISHED
 from tests.faults.bulk import succeeded, worker
-from tests.held_memory import held_memory
 from tests.importing import Importing, csv_of, new_addresses
 from tests.load import repeated
 from tests.sizes import sized
-from tests.stack import Owner, Running, eventually
 
 MEGABYTE = 1024 * 1024
 # Little beside what a hundred thousand rows take when held at once.

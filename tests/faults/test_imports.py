@@ -5,17 +5,19 @@ import time
 from contextlib import suppress
 
 from core.ids import random_hash_id
+from devstack.harness.embedded_services import Services
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner
 from models import FINISHED
 from services.accounts import accounts
 from services.jobs.outbox import send_job
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
-from tests.embedded import Services
 from tests.faults.bulk import prepare, require_exact, succeeded, worker
 from tests.faults.conftest import kill_all, pause, resume
 from tests.faults.held_rows import WAITS, await_waiter, held
 from tests.importing import Importing, counts_of, csv_of, new_addresses
 from tests.sizes import sized
-from tests.stack import Owner, Running, eventually
 
 ROWS = sized(24_000, 200_000)
 KILLS = sized(4, 20)

@@ -18,12 +18,16 @@ import pytest
 
 from core.ids import random_hash_id
 from core.queues import Queue
+from devstack.harness.embedded_services import Services, embedded_services
+from devstack.harness.free_ports import free_port
+from devstack.harness.opening import open_stack
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
 from models import BulkActionKind, Job
 from services.accounts import accounts
 from services.privacy import erasure
 from tests.contract.subscribers import fill
-from tests.embedded import Services, embedded_services
 from tests.faults.bulk import prepare, require_exact
 from tests.faults.charging import Bank, Spenders
 from tests.faults.conftest import kill_all
@@ -31,13 +35,12 @@ from tests.faults.held_rows import await_waiter, uncommitted
 from tests.faults.uploads import upload
 from tests.importing import Importing
 from tests.load import repeated
-from tests.ports import free_port
 from tests.probe.bench import Bench, make_bench
 from tests.probe.kind import PROBES
+from tests.programs import TEST_PROGRAMS
 from tests.services.privacy import lives
 from tests.services.subscriptions.bulk_actions.bulk_actions import BulkActions
 from tests.sizes import sized
-from tests.stack import Owner, Stack, eventually, open_stack
 
 pytestmark = pytest.mark.stack
 
@@ -66,7 +69,10 @@ def _left_as_found() -> None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home: Path = tmp_path_factory.mktemp("kills")
     port = free_port()
-    with embedded_services(home) as services, open_stack(services, home, "kills", 1, port) as stack:
+    with (
+        embedded_services(home) as services,
+        open_stack(services, home, "kills", 1, port, programs=TEST_PROGRAMS) as stack,
+    ):
         bench = make_bench(stack)
         with stack.starting_together():
             stack.start_api()

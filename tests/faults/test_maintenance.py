@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from tests.probe.tending import TABLES, TEND
 from tests.sizes import sized
-from tests.stack import Running, Stack, eventually
 
 pytestmark = pytest.mark.slow
 

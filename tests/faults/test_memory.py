@@ -1,12 +1,14 @@
 from concurrent.futures import ThreadPoolExecutor
 
+from devstack.harness.polling import eventually
+from devstack.harness.process_memory import held_memory
+from devstack.harness.running import Running
 from tests.faults.conftest import Fleet, children_of
 from tests.faults.uploads import upload
-from tests.held_memory import MEGABYTE, held_memory, settled_memory
+from tests.held_memory import MEGABYTE, settled_memory
 from tests.pictures import encoded, photo
 from tests.probe.bench import Bench
 from tests.sizes import sized
-from tests.stack import Running, eventually
 
 IMAGES = sized(60, 1000)
 AT_A_TIME = 4

@@ -5,11 +5,13 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
-from tests.embedded import Services
+from devstack.harness.embedded_services import Services
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack
 from tests.faults.conftest import Fleet, pause, resume
 from tests.faults.uploads import await_jobs, ready, upload
 from tests.probe.bench import PROBE_WORKER, Bench
-from tests.stack import Owner, Running, Stack, eventually
 
 _FAILING = "SELECT last_reason FROM jobs WHERE status = 'queued' AND failing_since IS NOT NULL"
 

@@ -3,10 +3,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from models import JobStatus
 from tests.probe.bench import Bench, make_bench
 from tests.sizes import sized
-from tests.stack import Running, Stack
 
 
 @dataclass(frozen=True)

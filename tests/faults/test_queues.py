@@ -1,11 +1,12 @@
 from collections.abc import Callable
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
 from tests.contract.composing import METADATA
 from tests.modelling import post
 from tests.sizes import sized
-from tests.stack import Stack, eventually
 
 MAILS = sized(300, 10_000)
 WAITING_QUEUES = ("request", "photos", "money", "mail", "maintenance")

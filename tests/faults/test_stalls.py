@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded import Services
+from devstack.harness.embedded_services import Services
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from tests.faults.conftest import frozen
 from tests.probe.bench import make_bench
-from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.slow
 

@@ -7,12 +7,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from models import Resolution
 from services.credits import ledger, settlement
 from tests.faults import till
 from tests.faults.till import Json, Poster, Terms
 from tests.sizes import sized
-from tests.stack import Owner, Stack
 
 _HISTORIES = sized(4, 300)
 # So many in one test: two cores take minutes for them.

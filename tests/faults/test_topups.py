@@ -5,12 +5,12 @@ from decimal import Decimal
 import httpx2
 import pytest
 
+from devstack.harness.stack import Stack
 from models import Resolution
 from services.credits import ledger, settlement
 from tests.faults import held_rows, till
 from tests.faults.till import Json, Poster, Terms
 from tests.sizes import sized
-from tests.stack import Stack
 
 pytestmark = pytest.mark.fast
 

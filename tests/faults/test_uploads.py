@@ -13,16 +13,18 @@ import httpx2
 import pytest
 
 from api.limits.bulkheads import SINGLE_STATEMENTS, TRANSACTION_THREADS
+from devstack.harness.polling import eventually
+from devstack.harness.proxy import Proxy
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack
 from tests.contract.credits import balance, consume, grant
 from tests.contract.replies import data
 from tests.faults.conftest import Fleet, descriptors_of, pause, resume
-from tests.faults.proxy import Proxy
 from tests.faults.uploads import await_jobs, ready, upload, uploading
 from tests.observability.scraping import scrape_api
 from tests.pictures import photo
 from tests.probe.bench import Bench
 from tests.sizes import sized
-from tests.stack import Owner, Running, Stack, eventually
 
 UPLOADS = sized(8, 100)
 LEAVING = sized(60, 10_000)

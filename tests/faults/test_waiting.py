@@ -5,13 +5,15 @@ from pathlib import Path
 
 from core import clock
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.proxy import Proxy
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack
 from tests.faults.conftest import Fleet, pause, resume
-from tests.faults.proxy import Proxy
 from tests.faults.uploads import await_jobs, upload
-from tests.ports import free_port
 from tests.probe.bench import Bench
 from tests.sizes import sized
-from tests.stack import Owner, Running, Stack, eventually
 
 WAITING = sized(6, 100)
 

@@ -11,6 +11,9 @@ import httpx2
 import pytest
 from standardwebhooks import WebhookVerificationError
 
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
 from services.feed.catalogue import FeedEventType
 from tests.contract.bulk import imported, of_addresses
@@ -19,7 +22,6 @@ from tests.contract.subscribers import new_list
 from tests.hooks import OK, Answer, Hook, event_ids, hooked, let_pauses_pass, new_endpoint
 from tests.javascript_client import FOLDER, node
 from tests.sizes import sized
-from tests.stack import Owner, Running, Stack, eventually
 
 SEED = 20_261_121
 CHANGES = sized(60, 10_000)

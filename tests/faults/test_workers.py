@@ -3,12 +3,12 @@ import signal
 
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.proxy import Proxy
 from models import JobStatus
 from tests.faults.conftest import pause, resume
-from tests.faults.proxy import Proxy
 from tests.probe.bench import Bench
 from tests.services.jobs.conftest import change
-from tests.stack import eventually
 
 
 def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:

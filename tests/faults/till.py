@@ -17,11 +17,11 @@ from urllib.parse import parse_qs
 import httpx2
 
 from core import clock, ids
+from devstack.harness.stack import Stack
 from integrations.payments.port import PaymentChannel
 from models import PaymentOrder
 from services.credits import claim_tokens, verify
 from tests.http_servers import QuietHandler, http_server, running
-from tests.stack import Stack
 
 Json = dict[str, Any]
 _numbers = count(1)

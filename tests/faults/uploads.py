@@ -7,8 +7,9 @@ from functools import partial
 
 import httpx2
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from tests.pictures import photo
-from tests.stack import Owner, Stack, eventually
 
 
 def upload(

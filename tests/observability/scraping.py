@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
+from devstack.harness.stack import Stack
 from tests.prerequisites import pass_over
-from tests.stack import Stack
 
 PROMTOOL, PROMETHEUS = Path("/usr/bin/promtool"), Path("/usr/bin/prometheus")
 

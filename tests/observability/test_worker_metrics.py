@@ -6,10 +6,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from tests.contract.replies import data, send
 from tests.observability.scraping import Scrape, promtool, scrape, scrape_api
-from tests.ports import free_port
-from tests.stack import Running, Stack, eventually
 
 CONVERSIONS = {"queue": "media", "kind": "attachment.process"}
 

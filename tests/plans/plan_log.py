@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import make_url
 
-from tests.stack import Stack
+from devstack.harness.stack import Stack
 
 _PLAN = re.compile(r" plan:\n((?:\t.*\n)+)")
 _INDEX_SCANS = {"Index Scan", "Index Only Scan", "Bitmap Index Scan"}

@@ -6,11 +6,11 @@ from sqlalchemy import event
 
 from benchmarks.scale.filling import fill
 from benchmarks.scale.volume import Volume
+from devstack.harness.stack import Stack
 from services.paging import PageRequest
 from services.subscriptions import lists
 from services.subscriptions.filters import member_filter, searching
 from tests.plans.plan_log import pretend_growth, whole_scans
-from tests.stack import Stack
 
 VOLUME = Volume(0.01)
 TIMES = 1_000

@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scale.filling import fill
-from benchmarks.scale.rounds import one_round
 from benchmarks.scale.sized_stack import SizedStack, running
 from benchmarks.scale.volume import Volume
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from devstack.supervisor.home_folder import Home
 from services.credits import verify
 from services.subscriptions import daily_figures
 from tests.contract.replies import data
+from tests.growth.rounds import one_round
 from tests.plans.plan_log import (
     Plan,
     WholeScan,
@@ -31,7 +33,6 @@ from tests.plans.plan_log import (
     pretend_growth,
     whole_scans,
 )
-from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.full("properties")
 

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from models import FINISHED, Job
 from tests.probe.kind import TABLES, plan_committed
-from tests.stack import Running, Stack, eventually
 
 PROBE_WORKER = "tests.probe.worker"
 

@@ -1,6 +1,6 @@
 """The sandbox's providers, with the faults that only tests need, and a record of photo requests.
 
-`tests.stack` starts `python -m tests.sandbox` in the place of the development stack's sandbox.
+`tests.programs` starts `python -m tests.sandbox` in the place of the development stack's sandbox.
 """
 
 from collections import deque

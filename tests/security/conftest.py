@@ -2,8 +2,9 @@ from collections.abc import Callable
 
 import pytest
 
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
-from tests.stack import Owner, Running, Stack
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from devstack.harness.stack import Owner, Stack
 from models import MailingList, User
 from services.accounts import accounts
 from services.privacy import erasure
@@ -12,7 +13,6 @@ from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 from tests.contract.subscribers import trace_for
-from tests.stack import Owner, Stack
 
 STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 

@@ -9,13 +9,13 @@ import pytest
 
 from api.response_timing import STEP_SECONDS
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.stack import Stack
 from models import User
 from services.accounts import passwords
 from tests.cheap_passwords import thorough_hashes
-from tests.ports import free_port
 from tests.security.people import Request
 from tests.security.test_enumeration import compared, share_of_later_first
-from tests.stack import Stack
 from tests.visiting import PASSWORD, a_visitor, new_account, new_address
 
 PAIRS = 60

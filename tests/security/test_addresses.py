@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from core.scopes import Scope
+from devstack.harness.stack import Owner, Stack
 from models import Plan
 from tests.openapi import openapi_document
-from tests.stack import Owner, Stack
 
 
 @dataclass

@@ -9,6 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.process_memory import held_memory
+from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
 from models import Plan
 from services.access import sessions
@@ -21,14 +25,12 @@ from tests.contract.bulk import add
 from tests.contract.replies import data
 from tests.contract.segments import filter_of_bytes
 from tests.contract.subscribers import new_address, new_list
-from tests.held_memory import held_memory, settled_memory
+from tests.held_memory import settled_memory
 from tests.openapi import openapi_document
-from tests.ports import free_port
 from tests.quotas import MB
 from tests.security.calls import CALLS, Call
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, build
-from tests.stack import Stack, eventually
 from tests.visiting import SESSION
 
 pytestmark = [pytest.mark.full("processes"), pytest.mark.timeout(900)]

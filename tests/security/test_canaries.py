@@ -10,11 +10,13 @@ import httpx2
 import pytest
 
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
 from tests.contract.subscribers import new_list
 from tests.pictures import encoded
-from tests.ports import free_port
-from tests.stack import Running, Stack, eventually
 
 METRICS_TOKEN = "canary-metrics-" + secrets.token_hex(8)
 FLOWER_PASSWORD = "canary-flower-" + secrets.token_hex(8)

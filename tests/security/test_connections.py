@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack
 from tests.contract.subscribers import new_list
 from tests.security.attackers import trickling
-from tests.stack import Owner, Running, Stack
 
 # Of the impatient API, with room for a busy machine.
 CLOSED_WITHIN_SECONDS = 20.0

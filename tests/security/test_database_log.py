@@ -10,10 +10,11 @@ from sqlalchemy import text, update
 from sqlalchemy.exc import DBAPIError
 
 from core.errors import DomainError
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from devstack.supervisor.home_folder import Home
 from models import User
 from services.accounts import accounts
-from tests.stack import Stack, eventually
 from tests.visiting import PASSWORD
 
 

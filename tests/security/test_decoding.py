@@ -14,11 +14,11 @@ from unittest.mock import patch
 import pytest
 from structlog.testing import capture_logs
 
+from devstack.harness.stack import Stack
 from services.attachments.images.outcome import UnreadableImage
 from services.attachments.isolation.converter import ConverterProcess
 from tests.pictures import photo
 from tests.security.hostile_child import CODE
-from tests.stack import Stack
 
 pytestmark = pytest.mark.stack
 

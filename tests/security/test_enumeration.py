@@ -15,6 +15,7 @@ import pytest
 
 from api.response_timing import STEP_SECONDS
 from devstack import LOOPBACK
+from devstack.harness.stack import Owner, Stack
 from models import Plan
 from tests.contract.subscribers import trace_for
 from tests.security.people import (
@@ -27,7 +28,6 @@ from tests.security.people import (
     traced,
     user_ids,
 )
-from tests.stack import Owner, Stack
 
 PAIRS = 200
 AT_ONCE = 8

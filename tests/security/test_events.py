@@ -5,9 +5,9 @@ import re
 import psycopg2
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from tests.erasing import erase
 from tests.maintenance import run_maintenance
-from tests.stack import Owner, Stack
 from tests.visiting import a_visitor, new_account, new_address, user_id_of
 
 OLD = (

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi import checks
 
+from devstack.harness.stack import Stack
 from tests.openapi import openapi_document
 from tests.security import world as worlds
 from tests.security.world import World
 from tests.sizes import sized
-from tests.stack import Stack
 
 SCHEMA = schemathesis.openapi.from_dict(openapi_document())
 OPERATIONS: dict[str, Any] = {

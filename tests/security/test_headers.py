@@ -13,8 +13,8 @@ from starlette.responses import PlainTextResponse
 
 from api.health import Drain
 from api.middleware.headers import HeadersMiddleware
+from devstack.harness.stack import Stack
 from tests.contract.replies import data, send
-from tests.stack import Stack
 
 ALWAYS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 NO_PAGE = "default-src 'none'; frame-ancestors 'none'"

@@ -22,6 +22,8 @@ from api.limits.rate_limits import RateLimitName
 from api.openapi import access_of, api_routes
 from core.settings import Settings
 from devstack import LOOPBACK
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack, plain_client
 from services.accounts import accounts
 from tests.contract.credits import grant
 from tests.pictures import photo
@@ -32,7 +34,6 @@ from tests.security.attackers import (
     first_answer,
     new_address,
 )
-from tests.stack import Owner, Stack, eventually, plain_client
 from tests.visiting import PASSWORD, Visitor
 from tests.visiting import new_address as new_email
 

@@ -15,6 +15,7 @@ from api.auth.csrf import CSRF_HEADER
 from api.openapi import api_routes
 from core.scopes import EVERYTHING_OF_A_USER, Scope
 from core.settings import Settings
+from devstack.harness.stack import Owner, Stack
 from services.access import sessions
 from tests.maintenance import resting_maintenance
 from tests.oauth import log_in, register
@@ -30,7 +31,6 @@ from tests.security.calls import (
 )
 from tests.security.console_calls import CONSOLE_CALLS
 from tests.security.world import World, belongings, settled, tokens_of
-from tests.stack import Owner, Stack
 from tests.visiting import SESSION
 
 # Everybody sees what pages are made of.

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from api.auth.redirects import read_local_path
-from tests.stack import Stack
+from devstack.harness.stack import Stack
 from tests.visiting import Visitor, a_visitor, new_account
 
 EVIL = "evil.example"

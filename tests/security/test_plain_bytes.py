@@ -13,11 +13,11 @@ import pytest
 from PIL import Image
 
 from core.scopes import Scope
+from devstack.harness.stack import Stack
 from tests.contract.bulk import add, addresses, errors, export, imported, of_addresses
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
 from tests.pictures import photo
-from tests.stack import Stack
 
 
 def files_below(directory: Path) -> Iterator[Path]:

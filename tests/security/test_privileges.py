@@ -18,10 +18,10 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from core.errors import DomainError
 from core.settings import Settings
+from devstack.harness.embedded_services import Services
+from devstack.harness.stack import Stack
 from storage.migrations.run import migrate
-from tests.embedded import Services
 from tests.services.test_strangers import DISPUTED, new_order
-from tests.stack import Stack
 
 Cursor = psycopg2.extensions.cursor
 

@@ -12,9 +12,10 @@ import httpx2
 import pytest
 
 from devstack import LOOPBACK
+from devstack.harness.opening import LIMITS
+from devstack.harness.stack import Stack
 from tests.contract.replies import problem
 from tests.security.attackers import new_address
-from tests.stack import LIMITS, Stack
 from tests.visiting import Visitor, new_account
 
 HOST = "news.example"

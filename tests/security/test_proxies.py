@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack, plain_client
 from devstack.supervisor.programs import answers
-from tests.ports import free_port
-from tests.stack import Running, Stack, eventually, plain_client
 
 TOLD = "proxy.not_trusted"
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.ids import random_hash_id
+from devstack.harness.stack import Owner, Stack
 from models import Plan
 from services.access.quotas import row_bytes
 from tests.contract.bulk import add, of_addresses, upload
@@ -21,7 +22,6 @@ from tests.load import at_once
 from tests.pictures import encoded
 from tests.quotas import MB, begin_jobs, end_jobs, store, stored_bytes
 from tests.sizes import sized
-from tests.stack import Owner, Stack
 
 CALLERS = 8
 PICTURE = encoded("PNG", size=(32, 32))

@@ -17,13 +17,14 @@ from api.limits.rate_limits import RateLimitName
 from api.openapi import access_of, api_routes
 from core.settings import Settings, notations
 from devstack import LOOPBACK
+from devstack.harness.polling import eventually
+from devstack.harness.proxy import Proxy, open_proxy
+from devstack.harness.stack import Stack
 from storage.redis.rate_counters import RateCounters, parse_limits
 from tests.contract.replies import problem
 from tests.contract.subscribers import trace_for
-from tests.faults.proxy import Proxy, proxied
 from tests.security.attackers import new_address
 from tests.security.people import new_list
-from tests.stack import Stack, eventually
 
 # By the day: windows are those of the clock, and a test must not see one end.
 MOST = {RateLimitName.DEFAULT: 8, RateLimitName.ANONYMOUS: 6, RateLimitName.LOGIN: 4}
@@ -69,7 +70,7 @@ LIKE_LOGIN = PASSWORDS | {
 
 @pytest.fixture(scope="module")
 def redis(stack: Stack) -> Iterator[Proxy]:
-    with proxied(stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
+    with open_proxy(stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
         yield proxy
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services.access import sessions
 from services.access.sessions import lock_person
 from services.accounts import accounts
 from tests.contract.replies import data
 from tests.hooks import new_endpoint
 from tests.oauth import Person, Program, register
-from tests.stack import Owner, Stack, eventually
 from tests.visiting import (
     OTHER_PASSWORD,
     PASSWORD,

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import DomainError
+from devstack.harness.stack import Stack
 from services.accounts import accounts
 from services.accounts.factors import passkeys
 from tests.authenticator import (
@@ -30,7 +31,6 @@ from tests.authenticator import (
     send_code,
     send_passkey,
 )
-from tests.stack import Stack
 from tests.visiting import (
     OTHER_PASSWORD,
     PASSWORD,

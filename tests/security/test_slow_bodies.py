@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack
 from tests.contract.subscribers import new_list
 from tests.pictures import photo
 from tests.security.attackers import answer_of, attacking, trickling
-from tests.stack import Owner, Running, Stack, eventually
 
 MEGABYTE = 1024 * 1024
 SLOW_ONES = 200

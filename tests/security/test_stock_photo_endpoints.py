@@ -10,11 +10,11 @@ from pydantic import AnyHttpUrl, SecretStr
 
 from core.errors import DomainError
 from core.settings import Settings
+from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from integrations.stock_photos.port import Photo, PhotoProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
 from tests.http_servers import Listener
-from tests.stack import Stack
 
 DOWNLOAD = "/composer/stockphoto/photos/download_url"
 PHOTO = "/photos/LBI7cgq3pbM/download"

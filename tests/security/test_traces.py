@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
+from devstack.harness.stack import Stack
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
 from tests.commands import printed
 from tests.contract.replies import data, problem
 from tests.contract.subscribers import Reader, a_reader, new_list, trace_for
-from tests.stack import Stack
 
 OPPONENT = "/subscriptions/opponent"
 

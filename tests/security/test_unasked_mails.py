@@ -13,11 +13,12 @@ import pytest
 
 from core.ids import random_hash_id
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack, plain_client
 from services.accounts.account_mails import MailKind
 from tests.commands import pressroom
 from tests.contract.replies import data
-from tests.ports import free_port
-from tests.stack import Stack, eventually, plain_client
 from tests.visiting import Visitor, new_account
 
 # By the day, so that no test sees the end of a window.

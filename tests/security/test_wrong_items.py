@@ -16,11 +16,11 @@ from pydantic import ValidationError
 
 from api.middleware.body_limits import body_limit_of
 from api.schemas.envelope import Body
+from devstack.harness.stack import Stack
 from tests.contract.replies import problem
 from tests.contract.subscribers import new_list
 from tests.openapi import openapi_document
 from tests.sizes import sized
-from tests.stack import Stack
 
 MAX_BODY_BYTES = 2_000_000
 MAX_ANSWER_BYTES = 64 * 1024

@@ -10,13 +10,14 @@ from typing import Any
 import httpx2
 
 from api.console.assets import ASSETS_BY_SERVED_NAME
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from tests.contract.bulk import finished, imported, of_addresses
 from tests.contract.replies import data, send
 from tests.contract.subscribers import new_list, trace_for
 from tests.contract.topups import await_status
 from tests.oauth import Program, log_in, register
 from tests.payments import SandboxPayments
-from tests.stack import Owner, Stack, eventually
 
 Values = dict[str, Any]
 # How many rows of each table were found, and a digest of them.

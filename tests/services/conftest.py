@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from devstack.harness.stack import Stack
 from tests.services.subscriptions.members.acting import Acting
-from tests.stack import Stack
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from services.privacy import ip_addresses
 from tests.maintenance import run_maintenance
 from tests.services.subscriptions.members.acting import Acting
-from tests.stack import Owner, Stack
 
 
 def test_folding_leaves_the_count_as_it_is_and_no_differences(

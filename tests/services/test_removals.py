@@ -9,10 +9,11 @@ import pytest
 from minio import Minio
 
 from core.ids import random_hash_id
+from devstack.harness.embedded_services import Services
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services import removals
 from storage.resources import Resources
-from tests.embedded import Services
-from tests.stack import Stack, eventually
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import psycopg2.extensions
 import pytest
 
 from core.ids import random_id
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from tests.contract.subscribers import new_address, subscribe
 from tests.maintenance import run_maintenance
-from tests.stack import Owner, Stack, eventually
 from tests.subscribers import new_list
 
 STATUSES = ("active", "pending", "unsubscribed", "removed")

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.stack import Stack
+from devstack.harness.stack import Stack
 
 
 @pytest.fixture(scope="session")

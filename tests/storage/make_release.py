@@ -18,6 +18,10 @@ from tempfile import TemporaryDirectory
 
 from pydantic import SecretStr
 
+from devstack.harness.embedded_services import embedded_services
+from devstack.harness.free_ports import free_port
+from devstack.harness.opening import open_stack
+from devstack.harness.stack import Stack
 from devstack.supervisor.environment import path_of_programs
 from storage.backup_files import postgres_tools
 from tests.authenticator import Device, add_app, add_passkey
@@ -27,12 +31,10 @@ from tests.contract.bulk import imported, sheet
 from tests.contract.credits import consume, grant
 from tests.contract.replies import data
 from tests.contract.subscribers import a_reader, new_address, new_list, subscribe
-from tests.embedded import embedded_services
-from tests.ports import free_port
+from tests.programs import TEST_PROGRAMS
 from tests.security import world as worlds
 from tests.security.calls import CALLS
 from tests.security.world import World
-from tests.stack import Stack, open_stack
 from tests.visiting import a_visitor, new_account
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +65,9 @@ def main() -> None:
     with ExitStack() as opened:
         home = Path(opened.enter_context(TemporaryDirectory()))
         services = opened.enter_context(embedded_services(home))
-        stack = opened.enter_context(open_stack(services, home, "release", 1, free_port()))
+        stack = opened.enter_context(
+            open_stack(services, home, "release", 1, free_port(), programs=TEST_PROGRAMS)
+        )
         stack.start_sandbox()
         stack.start_api()
         stack.start_worker("media", "bulk", "export", concurrency=1)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from core.queues import Queue
+from devstack.harness.stack import Stack
 from storage.task_messages import build_message, queue_name
-from tests.stack import Stack
 
 KWARGS = {"request_id": "quoted ' and \" ünïcödé"}
 # Each message has a tag of its own, and each producer an address that no worker answers to.

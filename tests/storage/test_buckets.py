@@ -14,9 +14,9 @@ from urllib3 import HTTPResponse
 
 from core.errors import TransientError
 from core.settings import Settings
+from devstack.harness.stack import Stack
 from storage.buckets import make_bucket
 from tests.http_servers import QuietHandler, running
-from tests.stack import Stack
 
 ADMIN_SECRET = "administrators-secret"
 

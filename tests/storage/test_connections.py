@@ -11,9 +11,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from storage.connection_pool import IN_USE_SECONDS
 from storage.database import Database, Statement, open_database
-from tests.stack import Stack, eventually
 
 _WHICH = Statement("SELECT pg_backend_pid()")
 _SLOWLY = Statement("SELECT pg_backend_pid() FROM pg_sleep(:seconds)")

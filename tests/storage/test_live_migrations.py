@@ -6,11 +6,12 @@ from functools import partial
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from storage.migrations import online
 from storage.migrations.revisions import newest_revision
 from storage.migrations.run import ADVISORY_LOCK, migrate
 from tests.scratch import ScratchDatabase, scratch_database
-from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.check
 

@@ -11,6 +11,8 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, Engine, text
 
 from devstack import LOOPBACK
+from devstack.harness.embedded_services import Services
+from devstack.harness.stack import Stack
 from services.credits import ledger, verify
 from services.jobs.lease import Lease
 from services.subscriptions import exports, lists
@@ -19,10 +21,8 @@ from storage.database import open_replica
 from storage.long_reads import FAILURES_OF_REPLICA, LongReads, ReplicaFailed
 from storage.resources import Resources, open_resources
 from tests.contract.subscribers import fill
-from tests.embedded import Services
 from tests.importing import Importing, new_addresses
 from tests.replica import RunningReplica, running_replica
-from tests.stack import Stack
 
 MINUTE = timedelta(minutes=1)
 SHORT = timedelta(seconds=0.5)

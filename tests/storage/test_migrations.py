@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import text
 
 from core.errors import DomainError
+from devstack.harness.stack import Stack
 from models import Model
 from storage.migrations.run import migrate
 from tests.scratch import ScratchDatabase, scratch_database
-from tests.stack import Stack
 from tests.storage.definitions import definitions
 from tests.storage.make_release import ROOT, released_sums, sums_of
 

@@ -3,10 +3,10 @@ import time
 import pytest
 
 from core.errors import ServerFailed
+from devstack.harness.stack import Stack
 from storage import objects
 from storage.objects import ObjectStore
 from tests.http_servers import trickling
-from tests.stack import Stack
 
 # Far more than the budget that the tests set, far less than an answer would take.
 HANGING = 8.0

@@ -5,7 +5,7 @@ import psycopg2
 import psycopg2.extensions
 import pytest
 
-from tests.stack import Stack
+from devstack.harness.stack import Stack
 
 # By the contract.
 ALLOWED = {

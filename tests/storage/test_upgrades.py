@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from devstack.harness.embedded_services import Services
+from devstack.harness.free_ports import free_port
+from devstack.harness.opening import open_stack
+from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.valkey import DATABASES
 from devstack.supervisor.environment import path_of_programs
 from storage.backup_files import postgres_tools
@@ -20,11 +24,9 @@ from storage.migrations.run import migrate
 from tests.commands import printed
 from tests.contract.credits import balance, consume
 from tests.contract.replies import data
-from tests.embedded import Services
-from tests.ports import free_port
+from tests.programs import TEST_PROGRAMS
 from tests.scratch import scratch_database
 from tests.security.world import tables
-from tests.stack import Stack, open_stack
 from tests.storage.definitions import definitions
 from tests.storage.make_release import FOLDER
 
@@ -46,7 +48,9 @@ def record(request: pytest.FixtureRequest) -> Path:
 def upgraded(services: Services, home: Path, record: Path) -> Iterator[Stack]:
     """A database without tables."""
     name = f"from-{record.stem.replace('.', '-')}"
-    with open_stack(services, home, name, DATABASES - 3, free_port(), migrated=False) as empty:
+    with open_stack(
+        services, home, name, DATABASES - 3, free_port(), migrated=False, programs=TEST_PROGRAMS
+    ) as empty:
         yield empty
 
 

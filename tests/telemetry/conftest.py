@@ -3,9 +3,9 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
+from devstack.harness.stack import Stack
 from tests.language_model import Run
 from tests.modelling import steered_settings
-from tests.stack import Stack
 from tests.telemetry.otlp_collector import Collector, collecting
 
 RUN = "traces"

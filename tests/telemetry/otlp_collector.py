@@ -14,8 +14,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
+from devstack.harness.polling import eventually
 from tests.http_servers import QuietHandler, http_server, running
-from tests.stack import eventually
 
 
 @dataclass(frozen=True)

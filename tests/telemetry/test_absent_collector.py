@@ -3,9 +3,11 @@ from collections.abc import Iterator
 import pytest
 
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack, plain_client
 from tests.pictures import photo
-from tests.ports import free_port
-from tests.stack import Running, Stack, eventually, plain_client
 from tests.telemetry.otlp_collector import Collector, collecting
 
 # Redis' client asks for another part, which is hidden from it; the list of imports names it too.

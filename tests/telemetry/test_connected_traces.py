@@ -5,13 +5,14 @@ from typing import Any
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from tests.contract.bulk import addresses, imported, of_addresses
 from tests.contract.replies import data
 from tests.contract.subscribers import new_list
 from tests.language_model import Run
 from tests.modelling import SOURCE, post
 from tests.pictures import photo
-from tests.stack import Stack, eventually
 from tests.telemetry.conftest import RUN
 from tests.telemetry.otlp_collector import Collector, Exported
 

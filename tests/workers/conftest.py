@@ -2,8 +2,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from devstack.harness.stack import Stack
 from tests.probe.bench import Bench, make_bench
-from tests.stack import Stack
 
 
 @pytest.fixture(scope="session")

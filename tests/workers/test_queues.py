@@ -5,9 +5,9 @@ import time
 import pytest
 
 from core.queues import Queue
+from devstack.harness.free_ports import free_port
+from devstack.harness.proxy import open_proxy
 from models import JobStatus
-from tests.faults.proxy import proxied
-from tests.ports import free_port
 from tests.probe.bench import Bench
 from tests.probe.kind import PROBES
 from workers.serving import QueuesDontMix, plan_serving
@@ -32,7 +32,7 @@ def test_while_one_queue_is_full_the_others_of_its_process_work_at_once(
 
 
 def test_queue_stays_within_its_limit_when_its_worker_connects_again(bench: Bench) -> None:
-    with proxied(bench.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
+    with open_proxy(bench.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
         bench.start_worker("mail", "money", concurrency=2, PRESSROOM_REDIS_URL=proxy.url)
         stuck = [bench.enqueue(kind=PROBES[Queue.MAIL], sleep=60) for _ in range(8)]
         for job_id in stuck[:2]:

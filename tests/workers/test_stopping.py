@@ -3,11 +3,11 @@
 import pytest
 
 from core.queues import Queue
+from devstack.harness.polling import eventually
 from models import JobStatus
 from services.jobs.kinds import JobKind
 from tests.probe.bench import Bench
 from tests.probe.kind import BRIEF, PROBES
-from tests.stack import eventually
 from workers.stopping import STUCK_EXIT_CODE
 
 MAIL = PROBES[Queue.MAIL]

@@ -10,9 +10,9 @@ from celery import Celery
 
 import services
 from core.queues import Queue
+from devstack.harness.stack import Stack
 from services.jobs import maintenance
 from services.jobs.kinds import list_kinds, list_request_work
-from tests.stack import Stack
 from workers import task_table
 from workers.context import ProcessContext
 from workers.serving import plan_serving

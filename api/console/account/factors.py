@@ -21,7 +21,7 @@ from core.errors import DomainError, Kind
 from services.accounts import accounts
 from services.accounts.factors import own_factors as service
 from services.accounts.factors import passkeys, totp
-from services.accounts.mailed_tokens import (
+from services.accounts.page_paths import (
     ADD_APP_PATH,
     ADD_PASSKEY_PATH,
     FACTORS_PATH,

@@ -38,7 +38,7 @@ from services.accounts import (
     accounts,
     email_addresses,
     logins,
-    mailed_tokens,
+    page_paths,
     passwords,
     unsolicited_mail,
 )
@@ -123,7 +123,7 @@ EVENTS_ON_ACCOUNT = 5
 EVENTS_ON_PAGE = 50
 
 
-@router.get(mailed_tokens.ACCOUNT_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.ACCOUNT_PATH, dependencies=[PUBLIC])
 def show_account(console: Console, uow: Transaction) -> Response:
     person = accounts.get(uow, console.user_id)
     lately = security_events.page(uow, console.user_id, PageRequest(EVENTS_ON_ACCOUNT))
@@ -137,7 +137,7 @@ def show_account(console: Console, uow: Transaction) -> Response:
     )
 
 
-@router.post(mailed_tokens.SESSIONS_PATH, dependencies=[PUBLIC])
+@router.post(page_paths.SESSIONS_PATH, dependencies=[PUBLIC])
 def end_sessions(console: ConsoleForm, uow: Transaction) -> Response:
     wanted = console.form.get("session", "")
     if wanted == "others":
@@ -145,10 +145,10 @@ def end_sessions(console: ConsoleForm, uow: Transaction) -> Response:
     else:
         sessions.end(uow, parse_id(wanted) or 0, user_id=console.user_id)
     words = "You are logged out everywhere else." if wanted == "others" else "Logged out there."
-    return console.done(mailed_tokens.ACCOUNT_PATH, words)
+    return console.done(page_paths.ACCOUNT_PATH, words)
 
 
-@router.get(mailed_tokens.PASSWORD_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.PASSWORD_PATH, dependencies=[PUBLIC])
 def show_password(console: RecentConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         keys, more = list_newest_keys(uow, console.user_id)
@@ -170,7 +170,7 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
     )
 
 
-@router.post(mailed_tokens.PASSWORD_PATH, dependencies=[LOGIN])
+@router.post(page_paths.PASSWORD_PATH, dependencies=[LOGIN])
 async def change_password(console: RecentConsoleForm) -> Response:
     """Set a new password for a person who knows the present one, and end their other sessions."""
     form = console.form
@@ -190,10 +190,10 @@ async def change_password(console: RecentConsoleForm) -> Response:
         ending=ending,
     )
     words = "Your password is changed, and you are logged out everywhere else."
-    return console.done(mailed_tokens.ACCOUNT_PATH, words)
+    return console.done(page_paths.ACCOUNT_PATH, words)
 
 
-@router.get(mailed_tokens.EMAIL_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.EMAIL_PATH, dependencies=[PUBLIC])
 def show_email(console: RecentConsole, form: EmptyForm) -> Response:
     current, _ = _personal_words(console)
     return console.form_page(
@@ -204,7 +204,7 @@ def show_email(console: RecentConsole, form: EmptyForm) -> Response:
     )
 
 
-@router.post(mailed_tokens.EMAIL_PATH, dependencies=[LOGIN])
+@router.post(page_paths.EMAIL_PATH, dependencies=[LOGIN])
 async def ask_for_address(console: RecentConsoleForm) -> Response:
     """Mail a link to the new address, also if it has an account: nobody learns that by asking."""
     current, _ = await RECORDS.run(_personal_words, console)
@@ -224,10 +224,10 @@ async def ask_for_address(console: RecentConsoleForm) -> Response:
     except DomainError as error:
         return await RECORDS.run(show_email, console, problem_form(error, *_SHOWN))
     words = "We’re mailing a link to the new address. Nothing is changed before it is opened."
-    return console.done(mailed_tokens.ACCOUNT_PATH, words)
+    return console.done(page_paths.ACCOUNT_PATH, words)
 
 
-@router.get(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def show_new_address(console: RecentConsole, uow: Transaction, token: Token = "") -> Response:
     """Show the change to the person who asked for it; nobody else can be talked into it."""
     new = recovery.read_new_address(uow, token, console.user_id)
@@ -240,7 +240,7 @@ def show_new_address(console: RecentConsole, uow: Transaction, token: Token = ""
     )
 
 
-@router.post(mailed_tokens.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
+@router.post(page_paths.CONFIRM_EMAIL_PATH, dependencies=[PUBLIC])
 def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
     keyring, secret = console.state.resources.keyring, console.form.get("token") or token
     try:
@@ -257,9 +257,9 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
         if error.code != ADDRESS_HAS_RECORD.code:
             raise
         # A record came since the page was shown, which now says so.
-        path = f"{mailed_tokens.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
+        path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
-    reply = console.done(mailed_tokens.ACCOUNT_PATH, "Your account has its new address.")
+    reply = console.done(page_paths.ACCOUNT_PATH, "Your account has its new address.")
     console.state.cookies.keep(reply, KNOWN, known)
     return reply
 
@@ -281,7 +281,7 @@ def _personal_words(console: ConsoleRequest) -> tuple[str, str | None]:
         return person.email, person.name
 
 
-@router.get(mailed_tokens.EVENTS_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.EVENTS_PATH, dependencies=[PUBLIC])
 def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     wanted = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
     found = security_events.page(uow, console.user_id, wanted)

@@ -27,7 +27,7 @@ from core.scopes import KEY_EXPLANATIONS, Scope
 from models import ApiKey, EndpointState
 from services.access import api_keys
 from services.accounts import own_keys
-from services.accounts.mailed_tokens import GRANTS_PATH, KEYS_PATH
+from services.accounts.page_paths import GRANTS_PATH, KEYS_PATH
 from services.feed.catalogue import FeedEventType
 from services.oauth import grants
 from services.oauth.grants import GrantSummary

@@ -27,7 +27,8 @@ from api.console.typed_forms import (
     text_or_none,
     wrong_field,
 )
-from api.limits.bulkheads import RECORDS, UPLOADS_BY_CALLER
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.paging import Cursor
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord

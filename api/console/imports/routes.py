@@ -313,7 +313,7 @@ def show_undo(console: RecentConsole, import_id: PathId, form: EmptyForm) -> Res
         preview = forecast_undo(uow, records.get_import(uow, console.caller, import_id))
         ids = [each.id for each in preview.held_by if each.kind == "bulk_action"]
         bulks = {each.id: each for each in actions.find_bulk_actions(uow, console.caller, ids)}
-        names = tags.names_of(uow, (each.tag_id for each in bulks.values() if each.tag_id))
+        names = tags.find_tag_names(uow, (each.tag_id for each in bulks.values() if each.tag_id))
     holders = []
     for each in preview.held_by:
         words, path = f"The import of {each.name or 'members'}", f"{PREFIX}/{each.id}"

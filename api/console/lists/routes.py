@@ -14,7 +14,7 @@ from api.console.navigation import list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
 from api.console.typed_forms import TypedForm, body_of_form, lines_of, text_or_none
 from api.html.frame import list_style_sources
-from api.limits.bulkheads import ACTS_BY_LIST
+from api.limits.shares import threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists
@@ -164,7 +164,7 @@ def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str 
 
 
 @router.post("/{list_id}/public")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def change_face(console: ConsoleForm, list_id: ListId) -> Response:
     values = {name: text_or_none(console.form, name) for name in _LOOK}
     if _USUAL in console.form or values["colour"] == USUAL_COLOUR:
@@ -204,7 +204,7 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
 
 
 @router.post("/{list_id}/settings")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
     form = console.form
     kinds = {
@@ -260,7 +260,7 @@ def show_archive(console: Console, uow: Transaction, list_id: ListId, form: Empt
 
 
 @router.post("/{list_id}/archive")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def archive_list(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
     mailing_list = console.own_list(uow, list_id)
     lists.archive(uow, mailing_list)

@@ -23,7 +23,8 @@ from api.console.members.forms import (
 from api.console.navigation import list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, console_router
 from api.console.typed_forms import TypedForm
-from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import SEARCHES_BY_CALLER
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from core.errors import DomainError
@@ -229,7 +230,7 @@ def _owned(uow: UnitOfWork, console: ConsoleRequest, list_id: int, bulk_id: int)
 
 
 def _shown(uow: UnitOfWork, bulks: list[BulkAction]) -> list[_Shown]:
-    names = tags.names_of(uow, (each.tag_id for each in bulks if each.tag_id))
+    names = tags.find_tag_names(uow, (each.tag_id for each in bulks if each.tag_id))
     shown = []
     for bulk in bulks:
         undo_job = uow.session.get(Job, bulk.undo_job_id) if bulk.undo_job_id else None

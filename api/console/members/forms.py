@@ -14,7 +14,7 @@ from api.record_ids import parse_id
 from core.errors.mailing import FILTER_INVALID
 from models import MailingList, SubscriptionStatus
 from services.subscriptions import segments
-from services.subscriptions.filters import member_filter
+from services.subscriptions.filters import member_counts, member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -140,8 +140,8 @@ def shown_count(
         asked: ``EXACTLY``, where the page was asked to count for longer.
         query: the inputs that chose the members on this page.
     """
-    within = segments.MAX_EXACT_TIME if asked == EXACTLY else AT_ONCE
-    counted = segments.count_members(resources, mailing_list, wanted, within=within)
+    within = member_counts.MAX_EXACT_TIME if asked == EXACTLY else AT_ONCE
+    counted = member_counts.count_members(resources, mailing_list, wanted, within=within)
     may_differ = asked != EXACTLY and not counted.is_exact
     recount = f"?{urlencode({**query, 'count': EXACTLY})}" if may_differ else None
     return ShownCount(counted.count, counted.is_exact, recount)

@@ -28,7 +28,8 @@ from api.console.members.views import consent_words, history_line, others_words
 from api.console.navigation import list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
 from api.console.typed_forms import TypedForm, body_of_form, text_or_none
-from api.limits.bulkheads import ACTS_BY_LIST, RECORDS, SEARCHES_BY_CALLER
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import SEARCHES_BY_CALLER, threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.schemas.subscriptions import MemberChanges, MemberUpsert, SubscriptionRecord, member_record
@@ -196,7 +197,7 @@ def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Respo
 
 
 @router.post("/new")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def add_member(console: ConsoleForm, list_id: ListId) -> Response:
     """Add one person, or change the member who has this address."""
     form = console.form
@@ -287,7 +288,7 @@ def show_member(
 
 
 @router.post("/{user_id}")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def change_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
     """Change what the form has other than the member."""
     try:
@@ -344,7 +345,7 @@ def _day_of(moment: datetime | None) -> str:
 
 
 @router.post("/{user_id}/email")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def switch_mail(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
     """Switch the member's mail off, or on again where they did not opt out."""
     enabled = console.form.get("enabled") == "yes"
@@ -358,7 +359,7 @@ def switch_mail(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Respo
 
 
 @router.post("/{user_id}/move")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def move_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
 
     def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
@@ -397,7 +398,7 @@ def ask_to_remove(console: Console, uow: Transaction, list_id: ListId, user_id: 
 
 
 @router.post("/{user_id}/remove")
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def remove_member(
     console: ConsoleForm, uow: Transaction, list_id: ListId, user_id: PathId
 ) -> Response:

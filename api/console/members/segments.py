@@ -25,7 +25,8 @@ from api.console.members.forms import (
 from api.console.navigation import list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, console_router
 from api.console.typed_forms import SOMETHING_WRONG, TypedForm, body_of_form
-from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import SEARCHES_BY_CALLER
 from api.paging import Cursor
 from api.record_ids import ListId, PathId
 from api.schemas.fields import TagChange

@@ -18,7 +18,7 @@ from models import EndpointState, Plan
 from services.access import quotas
 from services.access.quotas import QuotaUse
 from services.accounts import accounts
-from services.accounts.mailed_tokens import NEW_KEY_PATH
+from services.accounts.page_paths import NEW_KEY_PATH
 from services.credits import ledger
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest

@@ -45,7 +45,7 @@ from services.accounts import (
     accounts,
     email_addresses,
     logins,
-    mailed_tokens,
+    page_paths,
     passwords,
     unsolicited_mail,
 )
@@ -90,45 +90,45 @@ _RESET: _Words = {
 }
 
 
-@router.get(mailed_tokens.REGISTER_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.REGISTER_PATH, dependencies=[PUBLIC])
 def show_registering(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return page("mailed.html") if sent is not None else _render_request(request, state, _REGISTER)
 
 
-@router.post(mailed_tokens.REGISTER_PATH, dependencies=[LOGIN])
+@router.post(page_paths.REGISTER_PATH, dependencies=[LOGIN])
 async def ask_to_register(request: Request, state: StateOf, form: FormOf) -> Response:
     """Mail a link, or the fact that the address has an account. The response is the same."""
     return await _request_mail(request, state, form, MailKind.REGISTER, _REGISTER)
 
 
-@router.get(mailed_tokens.FORGOTTEN_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.FORGOTTEN_PATH, dependencies=[PUBLIC])
 def show_forgotten(request: Request, state: StateOf, sent: Sent = None) -> Response:
     return page("mailed.html") if sent is not None else _render_request(request, state, _FORGOTTEN)
 
 
-@router.post(mailed_tokens.FORGOTTEN_PATH, dependencies=[LOGIN])
+@router.post(page_paths.FORGOTTEN_PATH, dependencies=[LOGIN])
 async def ask_for_password(request: Request, state: StateOf, form: FormOf) -> Response:
     return await _request_mail(request, state, form, MailKind.FORGOTTEN_PASSWORD, _FORGOTTEN)
 
 
-@router.get(mailed_tokens.REGISTRATION_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.REGISTRATION_PATH, dependencies=[PUBLIC])
 def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
     return _show_choice(request, state, service.read_registration, _REGISTRATION, token)
 
 
-@router.post(mailed_tokens.REGISTRATION_PATH, dependencies=[LOGIN])
+@router.post(page_paths.REGISTRATION_PATH, dependencies=[LOGIN])
 async def register(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     register_person = partial(service.register, name=form.get("name", ""))
     read = service.read_registration
     return await _submit_choice(request, state, form, token, read, _REGISTRATION, register_person)
 
 
-@router.get(mailed_tokens.RESET_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.RESET_PATH, dependencies=[PUBLIC])
 def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
     return _show_choice(request, state, service.read_reset, _RESET, token)
 
 
-@router.post(mailed_tokens.RESET_PATH, dependencies=[LOGIN])
+@router.post(page_paths.RESET_PATH, dependencies=[LOGIN])
 async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "") -> Response:
     """Set the new password and log the person in, even while logins are paused.
 
@@ -140,13 +140,13 @@ async def reset(request: Request, state: StateOf, form: FormOf, token: Token = "
     return await _submit_choice(request, state, form, token, read, _RESET, set_password, factor)
 
 
-@router.get(mailed_tokens.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
 def show_undo(request: Request, state: StateOf, uow: Transaction, token: Token = "") -> Response:
     email = service.read_undo(uow, token)
     return render_anonymous_page(request, state, "undo_email.html", token=token, email=email)
 
 
-@router.post(mailed_tokens.UNDO_EMAIL_PATH, dependencies=[LOGIN])
+@router.post(page_paths.UNDO_EMAIL_PATH, dependencies=[LOGIN])
 async def undo_address(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
@@ -159,7 +159,7 @@ async def undo_address(
         recovery.undo_address_change, secret, password_hash=random_hash
     )
     query = urlencode({"token": reset_token})
-    return redirect_to_path(state, f"{mailed_tokens.RESET_PATH}?{query}")
+    return redirect_to_path(state, f"{page_paths.RESET_PATH}?{query}")
 
 
 def _render_request(request: Request, state: State, words: _Words, **values: Any) -> Response:
@@ -279,7 +279,7 @@ async def _submit_choice(
                 logins.clear(uow, attempt)
             return person
 
-        path = mailed_tokens.ACCOUNT_PATH
+        path = page_paths.ACCOUNT_PATH
         return await begin_session(request, state, path, prove, factor_shown=factor is not None)
     except DomainError as error:
         if error.kind is not Kind.INVALID and not is_factor_problem(error):

@@ -22,13 +22,13 @@ from api.route_classes import ThreadedRoute
 from api.state import State, StateOf, Transaction
 from core.errors import DomainError, Kind, access, people
 from services.access import sessions
-from services.accounts import accounts, logins, mailed_tokens
+from services.accounts import accounts, logins, page_paths
 from services.accounts.factors import passkeys, second_steps
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
 
-@router.get(mailed_tokens.LOGIN_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.LOGIN_PATH, dependencies=[PUBLIC])
 def show_login(
     request: Request,
     state: StateOf,
@@ -43,20 +43,20 @@ def show_login(
     fields = {"next": next or ""}
     if member is not None:
         if again is None:
-            return redirect_to_path(state, read_local_path(next) or mailed_tokens.ACCOUNT_PATH)
+            return redirect_to_path(state, read_local_path(next) or page_paths.ACCOUNT_PATH)
         with state.resources.unit_of_work() as uow:
             fields["email"] = accounts.get(uow, member.user_id).email
         fields["again"] = again
     return _render_login(request, state, fields)
 
 
-@router.post(mailed_tokens.LOGIN_PATH, dependencies=[LOGIN])
+@router.post(page_paths.LOGIN_PATH, dependencies=[LOGIN])
 async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session. The response and its duration are the same without an account."""
     require_form_csrf(request, state, form)
     email = form.get("email", "")
     password = form.get("password", "")
-    path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
+    path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     try:
         async with pad_duration():
             attempt, check = await prove_password(request, state, email, password)
@@ -84,11 +84,11 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
         return response
 
 
-@router.post(mailed_tokens.PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
+@router.post(page_paths.PASSKEY_LOGIN_PATH, dependencies=[LOGIN])
 async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session by a passkey. The device verified the person, so no password is needed."""
     require_form_csrf(request, state, form)
-    path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
+    path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     prove = partial(
         second_steps.by_passkey,
         form_cookie=state.cookies.read(request, FORM) or "",
@@ -104,12 +104,12 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
         return _render_login(request, state, form, problem, HTTPStatus.FORBIDDEN)
 
 
-@router.post(mailed_tokens.LOGOUT_PATH, dependencies=[PUBLIC])
+@router.post(page_paths.LOGOUT_PATH, dependencies=[PUBLIC])
 def log_out(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
     member = find_form_session(request, state, form)
     if member is not None and member.caller.session_id is not None:
         sessions.end(uow, member.caller.session_id)
-    response = redirect_to_path(state, mailed_tokens.LOGIN_PATH)
+    response = redirect_to_path(state, page_paths.LOGIN_PATH)
     state.cookies.drop(response, SESSION)
     return response
 
@@ -133,7 +133,7 @@ def _render_login(
     )
 
 
-@router.get(mailed_tokens.SECOND_STEP_PATH, dependencies=[PUBLIC])
+@router.get(page_paths.SECOND_STEP_PATH, dependencies=[PUBLIC])
 def show_second_step(
     request: Request,
     state: StateOf,
@@ -142,11 +142,11 @@ def show_second_step(
     return _render_second_step(request, state, {"next": next or ""})
 
 
-@router.post(mailed_tokens.SECOND_STEP_PATH, dependencies=[LOGIN])
+@router.post(page_paths.SECOND_STEP_PATH, dependencies=[LOGIN])
 async def take_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
     """Begin a session by the second factor, after a correct password."""
     require_form_csrf(request, state, form)
-    path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
+    path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     factor = second_factors.read_factor(request, state, form)
     first_step = _read_first_step(request, state)
     attempt = None
@@ -177,7 +177,7 @@ def _render_second_step(
 
     Without a correct password, redirect to the login page.
     """
-    path = read_local_path(form.get("next")) or mailed_tokens.ACCOUNT_PATH
+    path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
     form_cookie = state.cookies.read(request, FORM) or ""
     try:
         with state.resources.unit_of_work() as uow:
@@ -188,7 +188,7 @@ def _render_second_step(
         if problem.code != access.AUTH_SECOND_FACTOR.code:
             raise
         query = urlencode({"next": path})
-        return redirect_to_path(state, f"{mailed_tokens.LOGIN_PATH}?{query}")
+        return redirect_to_path(state, f"{page_paths.LOGIN_PATH}?{query}")
     return render_second_step(
         request, state, options, form_cookie=form_cookie, path=path, error=error
     )

@@ -13,7 +13,8 @@ from api.bodies.forms import nested_inputs
 from api.bodies.page_forms import FormFields, FormOf
 from api.html.frame import HEADERS
 from api.html.problems import reader_language
-from api.limits.bulkheads import ACTS_BY_LIST, LEAVING, RECORDS
+from api.limits.bulkheads import LEAVING, RECORDS
+from api.limits.shares import ACTS_BY_LIST
 from api.pages.preferences.actions import OPT_OUTS, RETURNS, unknown_action_error
 from api.pages.preferences.data_words import make_value_formatter, translate_names
 from api.pages.preferences.visits import (

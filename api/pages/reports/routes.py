@@ -24,7 +24,7 @@ from api.route_classes import ThreadedRoute
 from api.state import StateOf, Transaction
 from services.access import sessions
 from services.accounts import accounts, email_addresses, unsolicited_mail
-from services.subscriptions import branding, lists, page_urls
+from services.subscriptions import branding, list_reports, lists, page_urls
 from services.subscriptions.members import members
 from services.subscriptions.members.changes import Via
 
@@ -44,7 +44,7 @@ def show_report(
         branding.read_look(uow, mailing_list),
         language=reader_language(request),
         list_title=mailing_list.title,
-        is_reported=lists.is_reported(uow, mailing_list, person),
+        is_reported=list_reports.is_reported(uow, mailing_list, person),
         address=None if address is None else email_addresses.masked(address),
     )
 
@@ -59,7 +59,7 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
         person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = actors.actor_of_principal(request, principal)
-        lists.report_list(state.resources, mailing_list, person, actor)
+        list_reports.report_list(state.resources, mailing_list, person, actor)
     return see_other(urlencode({"trace_id": submission.trace_id}))
 
 
@@ -93,5 +93,5 @@ def report_page(
     require_form_csrf(request, state, form)
     mailing_list = find_list(uow, slug)
     network = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))
-    lists.report_page(uow, mailing_list, network or b"")
+    list_reports.report_page(uow, mailing_list, network or b"")
     return see_other(urlencode({"sent": "yes"}))

@@ -16,7 +16,8 @@ from api.auth.requirements import BY_LINK
 from api.bodies.forms import FormOrJsonBodyOf
 from api.html.frame import list_page, see_other, short_answer
 from api.html.problems import reader_language
-from api.limits.bulkheads import ACTS_BY_LIST, LEAVING
+from api.limits.bulkheads import LEAVING
+from api.limits.shares import ACTS_BY_LIST
 from api.pages.preferences.actions import (
     OPT_OUTS,
     REASONS,

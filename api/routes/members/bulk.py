@@ -12,7 +12,8 @@ from api.bodies.json_bodies import read_json, require_json_type, without_byte_or
 from api.bodies.unknown_names import refuse_options
 from api.errors import MAX_PROBLEMS, request_error
 from api.idempotency_keys import read_idempotency_key
-from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER, STORAGE, UPLOADS_BY_CALLER
+from api.limits.bulkheads import RECORDS, STORAGE
+from api.limits.shares import SEARCHES_BY_CALLER, UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.openapi import (
     IDEMPOTENCY_KEY_PARAMETER,
@@ -42,7 +43,7 @@ from services.subscriptions import lists, segments
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions.actions import BulkOrder
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
-from services.subscriptions.filters import member_filter
+from services.subscriptions.filters import member_counts, member_filter
 from services.subscriptions.imports import accepting
 from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
 from storage.unit_of_work import UnitOfWork
@@ -234,7 +235,7 @@ def _preview(state: State, caller: Caller, list_id: int, body: NewBulkAction) ->
     with state.resources.unit_of_work() as uow:
         mailing_list, kept = _selected(uow, caller, list_id, body)
         wanted = member_filter.read_stored(uow, mailing_list, kept)
-    counted = segments.count_members(state.resources, mailing_list, wanted)
+    counted = member_counts.count_members(state.resources, mailing_list, wanted)
     return BulkPreview(matched=counted.count, is_exact=counted.is_exact)
 
 

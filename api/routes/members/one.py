@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from api.auth import actors
 from api.auth.requirements import ListEditor, ListReader
-from api.limits.bulkheads import ACTS_BY_LIST
+from api.limits.shares import threaded_by_list
 from api.openapi import OF_OWN_LIST, array_pages, refuses
 from api.paging import ArrayPaging, Paging, link_next_page
 from api.record_ids import ListId, MemberName, PathId
@@ -38,7 +38,7 @@ _MEMBER = "/lists/{list_id}/members/{user_id}"
     "/subscriptions/{list_id}/members/{user_id}/transfer",
     responses=refuses(*_ACTING, mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED),
 )
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def transfer_member(
     request: Request,
     uow: Transaction,
@@ -59,7 +59,7 @@ def transfer_member(
 
 
 @router.delete("/subscriptions/{list_id}/members/{user_id}", responses=refuses(*_ACTING))
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def remove_member(
     request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathId
 ) -> Envelope[int]:
@@ -73,7 +73,7 @@ def remove_member(
     "/subscriptions/{list_id}/members/{user_id}/email",
     responses=refuses(*_ACTING, mailing.SUBSCRIPTION_OPTED_OUT),
 )
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def set_member_email_enabled(
     request: Request,
     uow: Transaction,
@@ -125,7 +125,7 @@ def read_member(
 
 
 @router.patch(_MEMBER, responses=refuses(*_EDITING))
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def change_member(
     request: Request,
     uow: Transaction,
@@ -154,7 +154,7 @@ def change_member(
         access.QUOTA_EXCEEDED,
     ),
 )
-@ACTS_BY_LIST.threaded("list_id")
+@threaded_by_list
 def put_member(
     request: Request,
     uow: Transaction,

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator
 from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import ListReader
 from api.bodies.forms import BOOLEAN_WORDS
-from api.limits.bulkheads import RECORDS, SEARCHES_BY_CALLER
+from api.limits.bulkheads import RECORDS
+from api.limits.shares import SEARCHES_BY_CALLER
 from api.openapi import OF_OWN_LIST, OF_SELECTION, refuses
 from api.paging import Paging
 from api.record_ids import ListId, PathId

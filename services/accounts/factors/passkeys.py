@@ -145,7 +145,7 @@ def request_options(
 
 
 def options_of_person(uow: UnitOfWork, user_id: int, form_cookie: str) -> str | None:
-    """As ``request_options``, for the person's passkeys; ``None`` without any."""
+    """Return the options for a login with one of the person's passkeys, or ``None``."""
     known = list_of(uow, user_id)
     return request_options(uow.settings, form_cookie, known=known) if known else None
 

@@ -1,4 +1,8 @@
-"""The writer that needs no network: it takes sentences and words from a post."""
+"""The writer that needs no network: it takes sentences and words from a post.
+
+A sentence that begins with a pronoun or a connective (`It …`, `However, …`) needs the sentence
+before it. A summary has such a sentence only after that one, and a tweet never has one.
+"""
 
 import re
 from functools import cache
@@ -105,9 +109,6 @@ def _spell(text: str, language: str) -> str:
         return "-".join("".join(lazy_pinyin(word)) for word in cut(text))
     return text.translate(_SPELLED.get(language, {}))
 
-
-# A sentence that begins with a pronoun or a connective (`It …`, `However, …`) needs the sentence
-# before it: a summary has it only behind that one, and a tweet never has it.
 
 # Chinese and Japanese put no space after a sentence.
 _UNSPACED_STOP = re.compile(r"([。！？][”』」）]?) ")

@@ -94,7 +94,7 @@ def begin_bulk_action(
         creates_tag = order.action is BulkActionKind.TAG
         # Another transaction may be creating or deleting the same tag.
         with locks.waiting_briefly(uow):
-            tag_ids = tags.tag_ids_of(
+            tag_ids = tags.find_tag_ids(
                 uow, mailing_list.id, [order.value], make=creates_tag, hold=True
             )
         # No tag has the id 0. If the list doesn't have the tag, the action removes nothing.

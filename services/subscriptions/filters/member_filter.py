@@ -87,7 +87,7 @@ def read(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberF
     named = [each.values for each in node.comparisons() if each.name == TAG]
     # A tag that the list does not have is on no member.
     wanted = {str(value) for values in named for value in values}
-    tag_ids = tags.tag_ids_of(uow, mailing_list.id, wanted, make=False)
+    tag_ids = tags.find_tag_ids(uow, mailing_list.id, wanted, make=False)
     return MemberFilter(node, own, tag_ids)
 
 
@@ -163,7 +163,7 @@ def keep(
         raise FILTER_TOO_LARGE(most=MAX_FILTER_BYTES, size=size)
     names = [str(value) for each in node.comparisons() if each.name == TAG for value in each.values]
     with locks.waiting_briefly(uow):
-        tag_ids = tags.tag_ids_of(uow, mailing_list.id, names, make=make_tags, hold=True)
+        tag_ids = tags.find_tag_ids(uow, mailing_list.id, names, make=make_tags, hold=True)
     field_ids = {each.key: str(each.id) for each in living}
     kept: dict[str, Any] = _rewritten(
         written, field_ids.__getitem__, lambda name: tag_ids.get(tags.normalise_tag(name), name)
@@ -201,7 +201,7 @@ def shown(
 ) -> list[dict[str, Any]]:
     """The filters as callers see them; a field that was retired has its last key."""
     keys = {str(each.id): each.key for each in _fields(uow, mailing_list)}
-    names = tags.names_of(uow, set().union(*map(_tag_ids, kept)))
+    names = tags.find_tag_names(uow, set().union(*map(_tag_ids, kept)))
 
     def name_of(tag: Any) -> Any:
         return names.get(tag, f"deleted tag {tag}") if isinstance(tag, int) else tag
@@ -222,7 +222,7 @@ def _parsed(
     node = grammar.parse(kept, known_names(fields, are_stored=True))
     tag_ids = _tag_ids(kept)
     with locks.waiting_briefly(uow) if hold else nullcontext():
-        living = tags.names_of(uow, tag_ids, hold=hold)
+        living = tags.find_tag_names(uow, tag_ids, hold=hold)
     if tag_ids - living.keys():
         raise SEGMENT_TAG_DELETED()
     return node, fields

@@ -40,9 +40,9 @@ def make_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedRow
     if not names:
         return {}
     with suppress(DomainError), resources.unit_of_work() as uow:
-        return tags.tag_ids_of(uow, task.list_id, names, make=not task.dry_run)
+        return tags.find_tag_ids(uow, task.list_id, names, make=not task.dry_run)
     with resources.unit_of_work() as uow:
-        return tags.tag_ids_of(uow, task.list_id, names, make=False)
+        return tags.find_tag_ids(uow, task.list_id, names, make=False)
 
 
 def copy_extras(uow: UnitOfWork, rows: Sequence[JudgedRow], tag_ids: TagIds) -> None:

@@ -22,7 +22,7 @@ from services.jobs.lease import Lease
 from services.jobs.maintenance import register_maintenance
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
-from services.subscriptions import deny_lists, lists
+from services.subscriptions import deny_lists, list_reports
 from services.subscriptions.members import locks, opt_outs, traces
 from services.subscriptions.members.traces import Trace
 from services.subscriptions.page_urls import confirm_url, report_url, unsubscribe_url
@@ -91,7 +91,7 @@ def is_wanted(uow: UnitOfWork, resources: Resources, record: Subscription) -> bo
     return not (
         _request_of(uow, record) is None
         or opt_outs.kinds_of(uow, mailing_list.id, person)
-        or lists.is_reported(uow, mailing_list, person)
+        or list_reports.is_reported(uow, mailing_list, person)
         or deny_lists.find_denied(uow, owner_id, [person.email])
     )
 

@@ -149,7 +149,7 @@ def of_ids(
         return PageOfRows(rows, str(wanted[-1]) if left else None, _cursor_of)
 
     def show(rows: list[_Row]) -> list[_Row]:
-        names = tags.names_of(uow, (each for row in rows for each in row["tag_ids"]))
+        names = tags.find_tag_names(uow, (each for row in rows for each in row["tag_ids"]))
         return _show_attributes(ShownAttributes(own, names), rows)
 
     return paging.fill(PageRequest(len(left)), read, show, _size_of)

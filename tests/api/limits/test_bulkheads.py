@@ -7,7 +7,8 @@ import pytest
 
 from api.limits import body_budgets
 from api.limits.body_budgets import MAX_SMALL_BODY_BYTES, SHARES, BodyBudget, HeldBody
-from api.limits.bulkheads import PASSWORDS, Bulkhead, Shares
+from api.limits.bulkheads import PASSWORDS, Bulkhead
+from api.limits.shares import Shares
 from core.errors import DomainError
 from core.errors.mailing import LIST_BUSY
 from core.errors.requests import BODY_TOO_MANY_UNFINISHED, SERVICE_BUSY

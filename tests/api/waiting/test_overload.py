@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
-from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.full("timing")
 MODULE = "tests.probe.asking"

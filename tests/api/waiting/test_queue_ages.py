@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from tests.contract.subscribers import new_list
 from tests.pictures import photo
-from tests.stack import Stack, eventually
 
 CANARIES = "pressroom:canaries"
 

@@ -15,10 +15,12 @@ import pytest
 
 from core.queues import Queue
 from devstack import LOOPBACK
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
 from storage.redis import request_scripts
 from tests.probe.asking import STEPS, TAKEN
-from tests.stack import Running, Stack, eventually
 
 MODULE = "tests.probe.asking"
 # For the wait of a caller: longer than a worker takes to start on a busy machine.

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import make_url
 
 from core.queues import Queue
+from devstack.harness.stack import Stack
 from models import JobStatus
 from storage.task_messages import queue_name
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
-from tests.stack import Stack
 from workers.serving import plan_serving
 
 PASSWORD = "word-of-the-scaler"

@@ -14,14 +14,17 @@ from typing import Any
 
 import pytest
 
+from devstack.harness.embedded_services import Services
+from devstack.harness.free_ports import free_port
+from devstack.harness.opening import open_stack
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.valkey import DATABASES
 from devstack.supervisor.programs import answers
 from tests.deployment import files
 from tests.deployment.kubernetes import pods
-from tests.embedded import Services
 from tests.pictures import photo
-from tests.ports import free_port
-from tests.stack import Stack, eventually, open_stack
+from tests.programs import TEST_PROGRAMS
 
 # What container runtimes call their default, in the form that Docker and Podman share.
 DEFAULT_PROFILE = Path("/usr/share/containers/seccomp.json")
@@ -168,7 +171,9 @@ Starts = Callable[[str], Container]
 def empty(services: Services, home: Path) -> Iterator[Stack]:
     """A stack that nothing has migrated, and that no process of ours uses."""
     port = free_port()
-    with open_stack(services, home, "pods", DATABASES - 2, port, migrated=False) as stack:
+    with open_stack(
+        services, home, "pods", DATABASES - 2, port, migrated=False, programs=TEST_PROGRAMS
+    ) as stack:
         yield stack
 
 

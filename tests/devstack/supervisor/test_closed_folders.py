@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from devstack.harness.embedded_services import embedded_services
 from devstack.supervisor.embedded import postgres
 from devstack.supervisor.home_folder import StackError
 from tests.devstack.supervisor.open_checkout import ORDINARY_ID, Checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
-from tests.embedded import embedded_services
 from tests.prerequisites import pass_over
 
 MAKEFILE = Path(__file__).parents[3] / "Makefile"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from devstack.harness.embedded_services import await_ready
+from devstack.harness.polling import eventually
 from devstack.supervisor.child import Program
 from devstack.supervisor.home_folder import StackError
 from devstack.supervisor.supervision import Group
 from tests.devstack.supervisor.waiting import runs
-from tests.embedded import await_ready
-from tests.stack import eventually
 
 # Programs start, fail and are waited for.
 pytestmark = pytest.mark.slow

@@ -17,15 +17,15 @@ import urllib3
 from minio import Minio
 from minio.error import S3Error
 
+from devstack.harness.embedded_services import Services, embedded_services
 from tests.devstack.supervisor.open_checkout import Checkout
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 from tests.devstack.supervisor.waiting import runs, users_of
-from tests.embedded import Services, embedded_services
 
 RUN_UNTIL_KILLED = """
 import sys, time
 from pathlib import Path
-from tests.embedded import embedded_services
+from devstack.harness.embedded_services import embedded_services
 with embedded_services(Path(sys.argv[1])) as services:
     print(*services.pids.values(), flush=True)
     time.sleep(600)

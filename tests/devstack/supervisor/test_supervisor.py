@@ -18,11 +18,11 @@ import pytest
 
 from core.settings.given_settings import variable_of
 from core.settings.process_settings import settings_of
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
 from devstack.supervisor.programs import WORKERS, answers
 from tests.devstack.supervisor.ordinary_user import OrdinaryUser
 from tests.devstack.supervisor.waiting import runs, users_of
-from tests.ports import free_port
-from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
 

@@ -4,12 +4,12 @@ from functools import partial
 
 import pytest
 
+from devstack.harness.free_ports import free_port
+from devstack.harness.stack import Stack
 from tests.faults.alerts.watched_site import Restartable, Site
 from tests.faults.alerts.watching import start_watch
-from tests.faults.proxy import proxy_each_dependency
-from tests.ports import free_port
+from tests.faults.proxied_dependencies import proxy_each_dependency
 from tests.services.backup.conftest import BACKUP_KEYS
-from tests.stack import Stack
 from tests.subscribers import new_list
 
 # The queues of each worker, with how much of each it does at once.

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from devstack.harness.polling import eventually
+from devstack.harness.proxy import Proxy
 from tests.contract.replies import data, send
 from tests.faults.alerts.trouble import Trouble, called, without_table
 from tests.faults.alerts.watched_site import Site
 from tests.faults.conftest import children_of
-from tests.faults.proxy import Proxy
 from tests.maintenance import run_maintenance
-from tests.stack import eventually
 
 # The one that does maintenance, too.
 _OTHERS = "request"

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.proxy import Proxy
 from tests.contract.composing import METADATA
 from tests.faults.alerts.trouble import Trouble, of_proxy
 from tests.faults.alerts.watched_site import Site
-from tests.faults.proxy import Proxy
 from tests.hooks import happen, hooked, let_pauses_pass, new_endpoint
 from tests.integrations.mail.server import Talker, running_talker
 from tests.modelling import post
-from tests.ports import free_port
-from tests.stack import eventually
 
 # Enough at a time that the model soon fails often enough.
 _WRITERS = 6

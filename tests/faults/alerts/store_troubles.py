@@ -5,11 +5,11 @@ from contextlib import ExitStack, closing, contextmanager
 
 import psycopg2
 
+from devstack.harness.proxy import UNAVAILABLE, Proxy
 from tests.contract.credits import BALANCE
 from tests.contract.replies import send
 from tests.faults.alerts.trouble import Trouble, of_proxy
 from tests.faults.alerts.watched_site import Site
-from tests.faults.proxy import UNAVAILABLE, Proxy
 
 _LEFT_OPEN = 20
 # What it says to each command while it reads what it had stored, after a start.

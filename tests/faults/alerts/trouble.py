@@ -7,9 +7,9 @@ from functools import partial
 
 import httpx2
 
+from devstack.harness.proxy import Proxy
 from tests.faults.alerts.watched_site import Site
 from tests.faults.held_rows import uncommitted
-from tests.faults.proxy import Proxy
 from tests.load import repeated
 
 _PAUSE_SECONDS = 0.3

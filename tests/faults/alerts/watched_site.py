@@ -8,10 +8,11 @@ from pathlib import Path
 
 import httpx2
 
+from devstack.harness.proxy import Proxy
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner, Stack
 from tests.faults.alerts.watching import Watch
 from tests.faults.conftest import kill_all, pause, resume
-from tests.faults.proxy import Proxy
-from tests.stack import Owner, Running, Stack
 
 SEARCH = "/composer/unsplash/photos/search"
 

@@ -12,11 +12,13 @@ from pathlib import Path
 import httpx2
 import yaml
 
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
 from tests.observability.alert_rules import RULE_FILES, alerts
 from tests.observability.scraping import PROMETHEUS
-from tests.ports import free_port
 from tests.prerequisites import pass_over
-from tests.stack import Running, Stack, eventually
 
 # From when a rule's condition holds.
 _FOR = (re.compile(r"^(\s+for:) \w+$", re.MULTILINE), r"\1 1s")

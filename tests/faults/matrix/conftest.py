@@ -2,13 +2,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from devstack.harness.stack import Stack
 from tests.faults.matrix.calls import CALLS
 from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.report import Report
 from tests.faults.matrix.rig import LEAVING, Rig, open_rig
 from tests.faults.matrix.run import QUIET_SECONDS, Observed, Samples, observe, sample
 from tests.sizes import FULL
-from tests.stack import Stack
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
+from devstack.harness.proxy import UNAVAILABLE, Proxy
 from tests.faults.held_rows import uncommitted
 from tests.faults.matrix.rig import Rig
-from tests.faults.proxy import UNAVAILABLE, Proxy
 
 DELAY_SECONDS = 0.2
 

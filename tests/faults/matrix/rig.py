@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 import httpx2
 
+from devstack.harness.proxy import Proxy
+from devstack.harness.stack import Owner, Stack
 from tests.contract import credits
 from tests.contract.composing import METADATA
 from tests.contract.replies import data
-from tests.faults.proxy import Proxy, proxy_each_dependency
+from tests.faults.proxied_dependencies import proxy_each_dependency
 from tests.modelling import post
 from tests.pictures import photo
 from tests.sizes import sized
-from tests.stack import Owner, Stack
 from tests.subscribers import Subscriber, new_list, subscribe
 
 # As in the development stack, with fewer of each.

@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 
 from core.errors import DomainError, Kind
 from devstack import LOOPBACK
+from devstack.harness.polling import eventually
 from integrations.http_client import retry_after
 from integrations.llm import openai_protocol
 from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
 from tests.language_model import KEY, PRIVATE, SCHEMA, Run, answered, ignore_usage, question
-from tests.stack import eventually
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import hmac
 import json
 import time
 
+from devstack.harness.polling import eventually
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import Event, Evidence, OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
 from tests.hooks import Hook, HookReceiver
 from tests.payments import Json, SandboxPayments
-from tests.stack import eventually
 
 
 class Reader:

@@ -6,10 +6,10 @@ import httpx2
 import pytest
 import stripe
 
+from devstack.harness.stack import plain_client
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.stripe import StripeCheckout
 from tests.payments import SandboxPayments, an_order
-from tests.stack import plain_client
 
 ORDER = {
     "mode": "payment",

@@ -4,12 +4,12 @@ from typing import Any
 import httpx2
 
 from core import clock
+from devstack.harness.stack import Stack
 from services import removals
 from services.attachments import strays
 from services.attachments.strays import Stray, StrayKind
 from tests.commands import printed
 from tests.pictures import photo
-from tests.stack import Stack
 
 
 def found(stack: Stack, *, hours: float = 2) -> set[Stray]:

@@ -14,6 +14,11 @@ from pydantic import SecretStr
 
 from core.errors import DomainError
 from core.errors.jobs import MAINTENANCE_RUNNING
+from devstack.harness.embedded_services import Services, embedded_services
+from devstack.harness.free_ports import free_port
+from devstack.harness.opening import open_stack
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from devstack.supervisor.environment import path_of_programs
 from services.backup import creating
 from services.backup.manifests import Manifest
@@ -21,9 +26,7 @@ from services.jobs import maintenance
 from services.jobs.maintenance import MaintenanceWork
 from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
-from tests.embedded import Services, embedded_services
-from tests.ports import free_port
-from tests.stack import Stack, eventually, open_stack
+from tests.programs import TEST_PROGRAMS
 
 BACKUP_KEYS = f"b1:{base64.urlsafe_b64encode(token_bytes(32)).decode()}"
 
@@ -111,7 +114,13 @@ def open_own(
         def open_one(name: str, *, migrated: bool = True) -> Stack:
             number = next(numbers)
             stack = open_stack(
-                own_services, home, f"{name}{number}", number, free_port(), migrated=migrated
+                own_services,
+                home,
+                f"{name}{number}",
+                number,
+                free_port(),
+                migrated=migrated,
+                programs=TEST_PROGRAMS,
             )
             return opened.enter_context(stack)
 

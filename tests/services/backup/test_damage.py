@@ -14,12 +14,13 @@ import pytest
 from pydantic import SecretStr
 
 from core.errors import DomainError
+from devstack.harness.embedded_services import Services
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.backup import creating, manifests, restoring
 from services.jobs.lease import LeaseLost
 from storage.backup_files.places import FolderPlace
-from tests.embedded import Services
 from tests.services.backup.conftest import Saved, saved
-from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.stack
 

@@ -14,6 +14,8 @@ import httpx2
 import pytest
 
 from core import clock
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services.accounts import accounts
 from services.attachments import strays
 from services.attachments.strays import StrayKind
@@ -24,7 +26,6 @@ from tests.importing import Importing, csv_of
 from tests.load import repeated
 from tests.pictures import encoded
 from tests.services.backup.conftest import Saved, saved
-from tests.stack import Owner, Stack, eventually
 
 ENTRIES = (
     "SELECT seq, delta, balance_after, hash FROM credit_entries WHERE user_id = %s ORDER BY seq"

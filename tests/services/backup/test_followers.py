@@ -3,11 +3,12 @@ from collections.abc import Callable
 import pytest
 
 from core.ids import random_id
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.feed.reading import FeedPosition
 from tests.services.backup.conftest import Saved, saved
 from tests.services.backup.test_drill import command
 from tests.services.feed.following import read, tell
-from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.stack
 

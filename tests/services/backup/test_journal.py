@@ -7,6 +7,8 @@ from pydantic import SecretStr
 
 from core import clock
 from core.errors import TransientError
+from devstack.harness.free_ports import free_port
+from devstack.harness.stack import Owner, Stack
 from models import OptOutKind
 from services.accounts import accounts
 from services.backup import creating, journal, manifests
@@ -16,10 +18,8 @@ from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.erasing import erase
 from tests.importing import Importing
-from tests.ports import free_port
 from tests.services.backup.conftest import Saved, saved
 from tests.services.backup.test_drill import new_person
-from tests.stack import Owner, Stack
 
 pytestmark = pytest.mark.stack
 

@@ -8,12 +8,13 @@ import pytest
 
 from core import clock
 from core.errors import DomainError
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services import removals
 from services.backup import creating, manifests, restoring
 from services.backup.manifests import Manifest
 from tests.services.backup.conftest import Saved, saved
 from tests.services.backup.test_damage import with_an_object
-from tests.stack import Stack, eventually
 
 pytestmark = pytest.mark.stack
 

@@ -12,11 +12,11 @@ import psutil
 import pytest
 
 from core.errors import DomainError
+from devstack.harness.polling import eventually
 from services.composer.requests import MetadataRequest
 from services.composer.text import markup
 from services.composer.text.post import MetadataField, Post
 from services.composer.text_processes import TextProcesses
-from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
 

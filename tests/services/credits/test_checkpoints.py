@@ -6,6 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from core.settings import Settings
+from devstack.harness.stack import Stack
 from integrations.payments.port import Evidence
 from models import OrderVia
 from services.credits import ledger, verify
@@ -14,7 +15,6 @@ from services.credits.verify import LedgerReport
 from storage.resources import Resources
 from tests.faults import till
 from tests.load import repeated
-from tests.stack import Stack
 
 TABLES = (
     "open_charges, credit_entries, credit_accounts, credit_checkpoints, payment_orders,"

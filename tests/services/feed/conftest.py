@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from core.ids import random_id
-from tests.stack import Stack
+from devstack.harness.stack import Stack
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg2
 
+from devstack.harness.stack import Stack
 from models import FeedEvent
 from services.feed import reading
 from services.feed.catalogue import FeedEventType, announce
@@ -13,7 +14,6 @@ from services.feed.reading import START, FeedPosition
 from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
-from tests.stack import Stack
 
 KIND = FeedEventType.KEY_CREATED
 

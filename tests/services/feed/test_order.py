@@ -6,11 +6,12 @@ from random import Random
 import psycopg2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.feed import reading
 from services.feed.catalogue import FeedEventType
 from services.feed.reading import START, FeedPosition
 from tests.services.feed.following import KIND, follow, ids_in_order, read, tell, write
-from tests.stack import Stack, eventually
 
 _WRITERS = 6
 _TRANSACTIONS = 40

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from devstack.harness.stack import Stack
 from models import FeedEvent
 from services.feed.catalogue import FeedEventType
 from services.feed.reading import START, FeedPosition, next_events, place_near
 from services.webhooks.deliveries import first_since
 from storage.database import Statement
 from tests.services.feed.following import scans
-from tests.stack import Stack
 
 ROWS = 60_000
 LIMIT = 51

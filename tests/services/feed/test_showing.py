@@ -1,6 +1,8 @@
 import pytest
 from sqlalchemy import event
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from models import FeedEvent
 from services.accounts import accounts
 from services.feed import reading
@@ -9,7 +11,6 @@ from services.subscriptions import lists, sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.importing import Importing, new_addresses
 from tests.services.feed.following import read
-from tests.stack import Owner, Stack, eventually
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 MEMBERS = 20

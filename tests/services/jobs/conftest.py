@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import update
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from models import Job
 from services.jobs.lease import Lease
 from services.jobs.lost_jobs import STEADY_AFTER
@@ -12,7 +14,6 @@ from storage.resources import Resources
 from storage.task_messages import queue_name
 from tests.probe.bench import Bench, make_bench
 from tests.probe.kind import PROBE
-from tests.stack import Stack, eventually
 
 CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
 

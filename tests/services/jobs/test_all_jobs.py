@@ -1,7 +1,7 @@
+from devstack.harness.stack import Stack
 from models import JobStatus
 from services.jobs import records
 from services.paging import PageRequest
-from tests.stack import Stack
 
 _FAILED = (
     "INSERT INTO jobs (kind, queue, status, finished_at)"

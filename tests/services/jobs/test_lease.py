@@ -12,6 +12,7 @@ from sqlalchemy import func, text
 
 from core.errors import DomainError, Kind
 from core.errors.jobs import JOB_TOO_SLOW
+from devstack.harness.polling import eventually
 from models import Job, JobStatus
 from services.jobs.lease import JobCancelled, Lease, LeaseLost, renew_lease
 from services.jobs.lost_jobs import STEADY_AFTER, DatabaseWatch, requeue_lost_jobs
@@ -31,7 +32,6 @@ from storage.unit_of_work import UnitOfWork
 from tests.probe.bench import Bench
 from tests.probe.kind import plan_committed
 from tests.services.jobs.conftest import CANCELLED, change, claim
-from tests.stack import eventually
 
 
 def test_of_many_claims_at_once_one_wins(quiet: Bench, resources: Resources) -> None:

@@ -7,13 +7,13 @@ import pytest
 
 from core.errors import DomainError
 from core.queues import Queue
+from devstack.harness.stack import Stack
 from models import Maintenance
 from services.jobs import maintenance
 from services.jobs.lease import LeaseLost
 from storage.resources import Resources
 from storage.task_messages import queue_name
 from tests.probe.tending import TEND
-from tests.stack import Stack
 
 
 @pytest.fixture

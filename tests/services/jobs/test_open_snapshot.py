@@ -6,6 +6,8 @@ from functools import partial
 
 import pytest
 
+from devstack.harness.ended_jobs import add_ended_jobs, open_snapshot
+from devstack.harness.polling import eventually
 from services.jobs.lease import renew_lease
 from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.jobs.retries import retry_job_after
@@ -15,10 +17,8 @@ from services.jobs.transitions import complete_job
 from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES
 from storage.resources import Resources, open_resources
 from tests.probe.bench import Bench
-from tests.probe.ended_rush import end_rush, open_snapshot
 from tests.probe.kind import PROBE, plan_committed
 from tests.services.jobs.conftest import claim
-from tests.stack import eventually
 
 ENDED = 20_000
 OWNER = 7
@@ -34,7 +34,7 @@ _BLOCKS = (
 def ended(quiet: Bench, resources: Resources) -> Iterator[None]:
     """Jobs of one owner that began and ended under a snapshot that is still open."""
     with open_snapshot(quiet.stack):
-        end_rush(quiet.stack, OWNER, ENDED)
+        add_ended_jobs(quiet.stack, OWNER, ENDED, kind=PROBE.name)
         yield
 
 

@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import func
 
 from core.scopes import Scope
+from devstack.harness.polling import eventually
 from models import Job, JobStatus
 from services.access.caller import Caller
 from services.jobs import records
@@ -11,7 +12,6 @@ from storage.broker import Broker
 from tests.probe.bench import Bench
 from tests.probe.kind import PROBE, plan
 from tests.services.jobs.conftest import change
-from tests.stack import eventually
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,6 +4,7 @@ from datetime import timedelta
 import pytest
 
 from core.queues import Queue
+from devstack.harness.stack import Stack
 from models import JobStatus
 from services.jobs.outbox import MAX_SENDS_IN_TURN, MAX_SENT_JOBS_OF_AN_OWNER
 from services.jobs.retries import retry_job_after
@@ -12,7 +13,6 @@ from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.resources import Resources
 from tests.probe.bench import Bench, make_bench
 from tests.services.jobs.conftest import change, claim, sent_jobs
-from tests.stack import Stack
 
 ANNA, BERT = 1, 2
 

@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from tests.importing import Importing
-from tests.stack import Owner, Stack
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """What people leave behind in large numbers, written as the product writes it."""
 
 from core.ids import random_hash_id
-from tests.stack import Stack
+from devstack.harness.stack import Stack
 
 _EVENTS = """
 INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via, ip, request_id)

@@ -6,6 +6,8 @@ import pytest
 
 from core.errors import DomainError, TransientError
 from core.ids import random_hash_id
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner
 from models import Job, JobStatus, OptOutKind, User
 from models.declarative import Model
 from services.access.caller import Caller
@@ -26,7 +28,6 @@ from tests.erasing import claim, erase, finish, take_turn
 from tests.importing import Importing, csv_of, new_addresses
 from tests.services.privacy.lives import fill, left
 from tests.services.subscriptions.members.racing import deadlocks
-from tests.stack import Owner, eventually
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)

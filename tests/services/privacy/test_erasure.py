@@ -5,10 +5,11 @@ import pytest
 
 from core.errors import DomainError
 from core.ids import random_hash_id
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from tests.commands import printed
 from tests.pictures import photo
 from tests.services.subscriptions.members.acting import Acting, Person
-from tests.stack import Owner, Stack, eventually
 
 COUNTS = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from devstack.harness.stack import Owner, Stack
 from services.accounts import email_addresses
 from services.subscriptions import deny_lists
-from tests.stack import Owner, Stack
 
 LABELS = st.sampled_from(["a", "b", "net", "org", "bücher"])
 DOMAINS = st.lists(LABELS, min_size=2, max_size=4).map(".".join)

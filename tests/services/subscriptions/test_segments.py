@@ -6,12 +6,12 @@ import pytest
 
 from api.console.members import forms
 from api.console.members.forms import EXACTLY
-from services.subscriptions import lists, segments
-from services.subscriptions.filters import member_filter
-from services.subscriptions.segments import MAX_EXACT_TIME, MemberCount
+from devstack.harness.stack import Stack
+from services.subscriptions import lists
+from services.subscriptions.filters import member_counts, member_filter
+from services.subscriptions.filters.member_counts import MAX_EXACT_TIME, MemberCount
 from tests.contract.subscribers import fill
 from tests.importing import Importing
-from tests.stack import Stack
 
 MEMBERS = 30_000
 # Not by an index: each member is looked at.
@@ -41,7 +41,7 @@ def counted(
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
         wanted = member_filter.read(uow, mailing_list, written)
-    return segments.count_members(stack.resources, mailing_list, wanted, within=within)
+    return member_counts.count_members(stack.resources, mailing_list, wanted, within=within)
 
 
 def test_a_count_is_exact_where_all_can_be_looked_at(large: tuple[Stack, int]) -> None:
@@ -67,7 +67,7 @@ def test_a_count_that_takes_too_long_is_of_those_who_were_looked_at(
     # The time is over before the third batch.
     begin, over = 0.0, MAX_EXACT_TIME.total_seconds()
     times = iter([begin, begin, begin, over])
-    monkeypatch.setattr(segments, "monotonic", lambda: next(times))
+    monkeypatch.setattr(member_counts, "monotonic", lambda: next(times))
     others = {"all": [{"not": A_FIFTH}, {"field": "status", "in": statuses}]}
     assert counted(large, others) == MemberCount(16_000, is_exact=False)
 

@@ -21,7 +21,7 @@ def test_another_worker_goes_on_where_one_died(
         person = accounts.get_by_email(uow, before)
         person.email = after
         accounts.note_move(uow, person, left=before, shown=True)
-        member_addresses.schedule_address_change(uow, person.id)
+        member_addresses.schedule_address_update(uow, person.id)
     job = "kind = 'account.show_address' AND subject_id = %s"
     [(job_id,)] = importing.stack.query(f"SELECT id FROM jobs WHERE {job}", person.id)
     importing.stack.query(f"UPDATE jobs SET run_at = now() WHERE {job}", person.id)
@@ -36,6 +36,6 @@ def test_another_worker_goes_on_where_one_died(
     lease = importing.lease(job_id)
     with pytest.raises(LeaseLost), importing.resources.unit_of_work() as uow:
         member_addresses._show_batch(uow, died, person.id, 0)
-    member_addresses.run_address_change(importing.resources, lease)
+    member_addresses.run_address_update(importing.resources, lease)
     assert [importing.active(each) for each in list_ids] == [{after}] * 3
     assert importing.job(job_id).status == "succeeded"

@@ -1,10 +1,10 @@
 import pytest
 
-from services.subscriptions import tags
+from devstack.harness.stack import Stack
+from services.subscriptions import deleted_tags, tags
 from services.subscriptions.members import locks
 from tests.contract.subscribers import fill
 from tests.importing import Importing
-from tests.stack import Stack
 
 MEMBERS = 12
 
@@ -20,7 +20,7 @@ def list_id(bare: Stack) -> int:
 def tag_ids(bare: Stack, list_id: int) -> list[int]:
     """Tags that all members have."""
     with bare.resources.unit_of_work() as uow:
-        made = tags.tag_ids_of(uow, list_id, ["a", "b", "c"], make=True)
+        made = tags.find_tag_ids(uow, list_id, ["a", "b", "c"], make=True)
     found = sorted(made.values())
     bare.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", found, list_id)
     return found
@@ -34,21 +34,21 @@ def records(bare: Stack, list_id: int) -> list[tuple[object, ...]]:
 def test_members_lose_deleted_tags_in_batches_and_nothing_else(
     bare: Stack, list_id: int, tag_ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tags, "MAX_BATCH_MEMBERS", 5)
+    monkeypatch.setattr(deleted_tags, "MAX_BATCH_MEMBERS", 5)
     first, second, third = tag_ids
     before = records(bare, list_id)
-    assert tags.remove_deleted_tags(bare.resources) == 0
+    assert deleted_tags.remove_deleted_tags(bare.resources) == 0
     with bare.resources.unit_of_work() as uow:
         for tag_id in (first, third):
             tags.delete_tag(uow, list_id, tag_id)
-    assert tags.remove_deleted_tags(bare.resources) == MEMBERS
+    assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS
     assert records(bare, list_id) == [(updated_at, [second]) for updated_at, _ in before]
     # An import had looked the tag up before, and gives it to a member now.
     bare.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
-    assert tags.remove_deleted_tags(bare.resources) == MEMBERS
+    assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS
     assert records(bare, list_id) == [(updated_at, [second]) for updated_at, _ in before]
     bare.query("UPDATE deleted_tags SET created_at = now() - interval '61 minutes'")
-    assert tags.remove_deleted_tags(bare.resources) == 0
+    assert deleted_tags.remove_deleted_tags(bare.resources) == 0
     assert bare.query("SELECT * FROM deleted_tags") == []
 
 
@@ -59,5 +59,5 @@ def test_a_list_that_is_busy_is_left_to_the_next_run(
         tags.delete_tag(uow, list_id, tag_ids[0])
     with bare.resources.unit_of_work() as uow:
         locks.lock_list(uow, list_id)
-        assert tags.remove_deleted_tags(bare.resources) == 0
-    assert tags.remove_deleted_tags(bare.resources) == MEMBERS
+        assert deleted_tags.remove_deleted_tags(bare.resources) == 0
+    assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS

@@ -2,10 +2,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from devstack.harness.stack import Stack
 from integrations.receivers.client import Outcome
 from models import WebhookEndpoint
 from services.webhooks import outcomes
-from tests.stack import Stack
 
 URL = "https://example.com/hook"
 OK, REFUSED = 200, 422

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from tests.contract.replies import data
 from tests.hooks import OK, Hook, HookReceiver, happen, hooked, let_pauses_pass, new_endpoint
-from tests.stack import Owner, Stack, eventually
 
 THREADS, HANGING_OWNERS = 2, 6
 RESTS = "SELECT silences, rests_until > now() FROM webhook_endpoints WHERE id = %s"

@@ -3,12 +3,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
 from services import deployment_figures
 from services.webhooks import waking
 from services.webhooks.waking import EndpointWaker
 from tests.hooks import CREATED, LEFT, happen
 from tests.services.feed.following import scans
-from tests.stack import Owner, Stack, eventually
 
 ENDPOINTS, OLD_EVENTS = 2_000, 20_000
 MAKE = (

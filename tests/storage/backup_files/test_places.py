@@ -11,12 +11,12 @@ from pydantic import SecretStr
 from core.errors import DomainError, TransientError
 from core.keyring import Keyring
 from core.settings import Settings, SettingsError
+from devstack.harness.free_ports import free_port
+from devstack.harness.stack import Stack
 from storage.backup_files.places import BackupPlace, FolderPlace, SealedPlace, open_place, patiently
 from storage.objects import ObjectMissing
 from tests.commands import pressroom
 from tests.given_settings import Load
-from tests.ports import free_port
-from tests.stack import Stack
 
 NAMES = ["a/b/c", "a/b/d", "a/c", "a0", "b"]
 BYTES = "application/octet-stream"

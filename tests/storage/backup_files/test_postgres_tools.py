@@ -9,12 +9,12 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import make_url
 
+from devstack.harness.embedded_services import Services
+from devstack.harness.stack import Stack
 from devstack.supervisor.environment import path_of_programs
 from storage.backup_files import postgres_tools
 from storage.backup_files.postgres_tools import PostgresToolFailed
 from tests.deployment.test_pooler import running_pooler
-from tests.embedded import Services
-from tests.stack import Stack
 
 
 @pytest.fixture(autouse=True)

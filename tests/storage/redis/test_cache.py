@@ -4,9 +4,9 @@ import pytest
 import redis
 
 from core.keyring import Key, Keyring
+from devstack.harness.stack import Stack
 from services.composer import requests
 from storage.redis.cache import Cache
-from tests.stack import Stack
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import pytest
 
 from core.errors import DomainError, Kind
 from core.queues import Queue, RequestKind
+from devstack.harness.stack import Stack
 from storage.redis import request_calls, request_scripts
 from storage.redis.client import open_async_redis
 from storage.redis.request_calls import RequestCalls
 from storage.redis.request_work import RequestWork
 from storage.resources import Resources
 from storage.task_messages import queue_name
-from tests.stack import Stack
 
 ANNA, BERT = 1, 2
 QUEUE = queue_name(Queue.REQUEST)

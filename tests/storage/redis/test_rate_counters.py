@@ -2,8 +2,9 @@ import time
 
 import pytest
 
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from storage.redis.rate_counters import RateCounters, parse_limits
-from tests.stack import Stack, eventually
 
 
 @pytest.mark.parametrize("limit", ["3/day", "3000/day"], ids=["singly", "in blocks"])

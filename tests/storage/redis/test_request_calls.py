@@ -6,11 +6,12 @@ import pytest
 from redis.client import PubSub
 
 from core.queues import Queue, RequestKind
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from storage.redis.client import open_async_redis
 from storage.redis.notifications import CHANNEL
 from storage.redis.request_calls import RequestCalls
 from storage.redis.request_work import RequestWork
-from tests.stack import Stack, eventually
 
 NONE = RequestKind("probe.none", Queue.REQUEST)
 

@@ -11,12 +11,12 @@ from pydantic import AnyHttpUrl, SecretStr
 
 from core.settings import Settings
 from devstack import LOOPBACK
+from devstack.harness.embedded_services import await_ready
+from devstack.harness.free_ports import PICKER
+from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.s3 import S3, S3Identity, pick_ports
 from devstack.supervisor.home_folder import Home
 from devstack.supervisor.supervision import Group
-from tests.embedded import await_ready
-from tests.ports import PICKER
-from tests.stack import Stack
 from tests.storage.s3_access.regional_server import RegionalServer, regional_server
 
 # Each bucket is a host below this name.

@@ -6,9 +6,9 @@ from pydantic import AnyHttpUrl
 from core.errors import ServerFailed, TransientError
 from core.settings import Settings, SettingsError
 from core.settings.store_settings import ObjectStorageSettings
+from devstack.harness.stack import Stack
 from storage.buckets import make_bucket
 from storage.objects import ObjectMissing, ObjectStore
-from tests.stack import Stack
 from tests.storage.s3_access.conftest import BUCKET, DOMAIN
 from tests.storage.s3_access.regional_server import REGION, RegionalServer
 

@@ -9,10 +9,12 @@ from pydantic import AnyHttpUrl
 from core.errors import ServerFailed, TransientError
 from core.settings import Settings
 from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack, plain_client
 from storage.objects import ObjectStore
 from tests.http_servers import silent_server
-from tests.ports import free_port
-from tests.stack import Running, Stack, eventually, plain_client
 from tests.storage.s3_access.conftest import BUCKET
 from tests.storage.s3_access.regional_server import IDENTITY_TOKEN, REGION, ROLE, RegionalServer
 

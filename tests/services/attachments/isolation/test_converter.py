@@ -20,13 +20,13 @@ import pytest
 from PIL import Image
 
 from core.process import confinement
+from devstack.harness.polling import eventually
 from services.attachments.images.conversion import convert
 from services.attachments.images.outcome import UnreadableImage
 from services.attachments.isolation import converter as process_module
 from services.attachments.isolation.child import answer_parts, outcome
 from services.attachments.isolation.converter import ConverterProcess
 from tests.services.attachments.images.samples import encoded, one_of_each, picture, png, rgba_rows
-from tests.stack import eventually
 
 pytestmark = pytest.mark.stack
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 from sqlalchemy import inspect
 
 from core.ids import random_id
+from devstack.harness.stack import Stack
 from services.privacy.retention import RULES, Rule
-from tests.stack import Stack
 
 # By the names of the rules: `{at}` is the moment from which the row is kept for a while, and
 # `{any}` differs from row to row.

@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 import pytest
 
+from devstack.harness.stack import Stack
 from tests.services.privacy.retention.aged_rows import AgedRows
-from tests.stack import Stack
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
 import pytest
 from sqlalchemy import text
 
+from devstack.harness.stack import Stack
 from services.privacy.retention import RULES, select_expired
 from storage.unit_of_work import UnitOfWork
 from tests.services.privacy.retention.test_kept import page
-from tests.stack import Stack
 
 # A foreign key's rows are looked for by these columns when a row that it refers to is deleted. A
 # partial index will do if it has every row that refers to something.

@@ -7,13 +7,13 @@ import pytest
 from sqlalchemy import text
 
 from core.settings.notations import Retained
+from devstack.harness.stack import Stack
 from services.privacy.expired_rows import purge_expired_rows
 from services.privacy.purge_runs import PurgeRun, TablePurge, TablesNotPurged
 from services.privacy.retention import RULES
 from storage.unit_of_work import UnitOfWork
 from tests.faults.held_rows import uncommitted
 from tests.services.privacy.retention.aged_rows import AgedRows
-from tests.stack import Stack
 
 PURGED = [rule.name for rule in RULES if rule.is_purged]
 

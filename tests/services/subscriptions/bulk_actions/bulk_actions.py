@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from devstack.harness.stack import Owner, Stack
 from models import BulkActionKind, Job
 from services.jobs import batches
 from services.subscriptions import lists
@@ -13,7 +14,6 @@ from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.filters import member_filter
 from storage.resources import Resources
 from tests.importing import Importing, csv_of
-from tests.stack import Owner, Stack
 
 EVERYBODY = {"field": "email", "exists": True}
 IN_ANY_STATUS = {"field": "status", "in": ["pending", "active", "unsubscribed", "removed"]}

@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 
 from core.errors import DomainError
+from devstack.harness.polling import eventually
 from models import BulkActionKind, FieldType, SubscriptionStatus
 from services.subscriptions import exports, fields, lists, segments, tags
 from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.filters import member_filter
 from tests.services.subscriptions.bulk_actions.bulk_actions import BulkActions
-from tests.stack import eventually
 
 VIP = {"field": "tag", "is": "vip"}
 IN_ROME = {"field": "fields.town", "is": "Rome"}
@@ -20,7 +20,7 @@ OTHERS_IN_ROME = {"all": [{"not": VIP}, IN_ROME]}
 def give(bulk: BulkActions, emails: list[str], tag: str, town_id: int | None = None) -> int:
     """Tag these members, and set their field; the tag's id."""
     with bulk.resources.unit_of_work() as uow:
-        tag_id = tags.tag_ids_of(uow, bulk.list_id, [tag], make=True)[tag]
+        tag_id = tags.find_tag_ids(uow, bulk.list_id, [tag], make=True)[tag]
     bulk.stack.query(
         "UPDATE subscriptions SET tag_ids = array_append(tag_ids, %s) WHERE list_id = %s"
         " AND email = ANY(%s)",
@@ -94,7 +94,7 @@ def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
     for _ in range(batches_before):
         bulk.take_turn(job_id)
     with bulk.resources.unit_of_work() as uow:
-        greeted = tags.tag_ids_of(uow, bulk.list_id, ["greeted"], make=False)["greeted"]
+        greeted = tags.find_tag_ids(uow, bulk.list_id, ["greeted"], make=False)["greeted"]
     # The names go to others, the field is retired, and the segment means others before it goes.
     rename(bulk, vip, "patron")
     rename(bulk, greeted, "welcomed")
@@ -127,7 +127,7 @@ def test_a_bulk_action_that_failed_does_not_go_on_without_its_tags(bulk: BulkAct
         bulk.list_id,
     )
     with bulk.resources.unit_of_work() as uow:
-        greeted = tags.tag_ids_of(uow, bulk.list_id, ["greeted"], make=False)["greeted"]
+        greeted = tags.find_tag_ids(uow, bulk.list_id, ["greeted"], make=False)["greeted"]
     delete(bulk, vip)
     delete(bulk, greeted)
     for job_id, code in ((by_filter, "segment.tag_deleted"), (by_value, "tag.not_found")):

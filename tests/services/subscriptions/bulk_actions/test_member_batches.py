@@ -110,7 +110,7 @@ def test_a_member_has_a_hundred_tags_at_most(bulk: BulkActions) -> None:
     bulk.add(2)
     names = [f"tag {number}" for number in range(100)]
     with bulk.resources.unit_of_work() as uow:
-        ids = tags.tag_ids_of(uow, bulk.list_id, names, make=True)
+        ids = tags.find_tag_ids(uow, bulk.list_id, names, make=True)
     bulk.stack.query(
         "UPDATE subscriptions SET tag_ids = (SELECT array_agg(id ORDER BY id) FROM tags"
         " WHERE list_id = %s) WHERE id = (SELECT min(id) FROM subscriptions WHERE list_id = %s)",

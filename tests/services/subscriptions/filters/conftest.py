@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from core.ids import random_hash_id
+from devstack.harness.stack import Owner, Stack
 from models import MailingList, Subscription, User
 from services.subscriptions import fields, lists, tags
 from storage.unit_of_work import UnitOfWork
 from tests.maintenance import resting_maintenance
 from tests.services.subscriptions.filters import written
 from tests.services.subscriptions.filters.plain_reading import PlainMember
-from tests.stack import Owner, Stack
 
 MEMBERS = 300
 _IMPORT = """
@@ -59,7 +59,7 @@ def _fill(stack: Stack) -> Filled:
             ).id
             for key, kind in written.FIELDS.items()
         }
-        tag_ids = tags.tag_ids_of(uow, list_id, written.TAGS, make=True)
+        tag_ids = tags.find_tag_ids(uow, list_id, written.TAGS, make=True)
     import_ids = [int(str(row[0])) for row in stack.query(_IMPORT, list_id, owner.user_id, list_id)]
     dice = random.Random(20)
     with stack.resources.unit_of_work() as uow:

@@ -2,9 +2,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from devstack.harness.stack import Owner
 from tests.importing import Importing, new_addresses
 from tests.services.subscriptions.members.racing import deadlocks
-from tests.stack import Owner
 
 
 @pytest.fixture

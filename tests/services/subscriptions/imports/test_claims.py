@@ -8,6 +8,7 @@ from psycopg2.errors import RestrictViolation
 
 from core import clock
 from core.ids import random_hash_id
+from devstack.harness.stack import Owner
 from models import ConsentHow, MemberImport
 from services.accounts import accounts
 from services.paging import WHOLE
@@ -25,7 +26,6 @@ from services.subscriptions.members import changes, members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.erasing import erase
 from tests.importing import Importing, csv_of, new_addresses
-from tests.stack import Owner
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.LOGIN, ip="198.51.100.7", page_url="https://example.com/tea")

@@ -6,11 +6,11 @@ from unicodedata import normalize
 import pytest
 from sqlalchemy import select
 
+from devstack.harness.stack import Owner
 from models import FieldType, Subscription
 from services.subscriptions import fields, lists
 from services.subscriptions.filters import member_filter
 from tests.importing import Importing, csv_of
-from tests.stack import Owner
 
 HEADER = ("email", "name", "City", "Size", "Tags")
 VALUES = ("Zoë Müller", "Genève", "très grand", "é")

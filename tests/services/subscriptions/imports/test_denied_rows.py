@@ -3,11 +3,11 @@ from dataclasses import replace
 import pytest
 
 from core.ids import random_hash_id
+from devstack.harness.stack import Owner
 from services.subscriptions import deny_lists
 from services.subscriptions.imports import chunks
 from tests.importing import Importing
 from tests.quotas import leave_room_for_members
-from tests.stack import Owner
 
 
 def deny(importing: Importing, owner: Owner, *entries: str) -> None:

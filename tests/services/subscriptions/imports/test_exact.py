@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from core.ids import random_hash_id, random_id
+from devstack.harness.stack import Owner
 from models import OptOut, Subscription, User
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import chunks
@@ -18,7 +19,6 @@ from tests.services.subscriptions.imports.test_extras import make_fields
 from tests.services.subscriptions.imports.whole import HEADER, PASSED, STATUSES, Line, Member, Whole
 from tests.services.subscriptions.members.observed import expiry_of
 from tests.sizes import FULL, sized
-from tests.stack import Owner
 
 EXPIRIES = ["", PASSED, "2040-01-01T00:00:00.000000Z", "2041-06-01T00:00:00.000000Z"]
 TAGS = ["a", "b", "Ça va"]
@@ -159,7 +159,7 @@ def _prepare(
 ) -> Whole:
     whole, field_ids = Whole(), make_fields(importing, owner)
     with importing.resources.unit_of_work() as uow:
-        tag_ids = tags.tag_ids_of(uow, list_id, TAGS, make=True)
+        tag_ids = tags.find_tag_ids(uow, list_id, TAGS, make=True)
         for who, each in enumerate(people):
             address, user_id = _address(who, tag), None
             if not each.erased:
@@ -214,7 +214,7 @@ def _require(importing: Importing, owner: Owner, list_id: int, whole: Whole) -> 
         of_list = select(Subscription).where(Subscription.list_id == list_id)
         found = uow.session.scalars(of_list).all()
         own = fields.read_own_fields(uow, owner.user_id)
-        names = tags.names_of(uow, [tag_id for each in found for tag_id in each.tag_ids])
+        names = tags.find_tag_names(uow, [tag_id for each in found for tag_id in each.tag_ids])
     shown = {
         str(each.email): Member(
             each.status,

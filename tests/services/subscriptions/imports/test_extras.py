@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from core.errors import TransientError
+from devstack.harness.stack import Owner
 from models import FieldType, MemberImport
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import applying, chunks
@@ -10,7 +11,6 @@ from services.subscriptions.imports.file_rows import FileRows
 from storage.unit_of_work import UnitOfWork
 from tests.importing import Importing, counts_of, csv_of
 from tests.services.subscriptions.imports.test_claims import claims_of
-from tests.stack import Owner
 
 HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
 
@@ -34,7 +34,7 @@ def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[st
     )
     with importing.resources.unit_of_work() as uow:
         own = fields.read_own_fields(uow, owner.user_id)
-        names = tags.names_of(uow, [each for row in rows for each in row[3]])  # type: ignore[attr-defined]
+        names = tags.find_tag_names(uow, [each for row in rows for each in row[3]])  # type: ignore[attr-defined]
     return {
         str(email): {
             "name": name,
@@ -71,7 +71,7 @@ def test_tags_beyond_a_hundred_living_ones_change_nothing(
     assert bring("one more", on_existing="update") == (1, 0, 1)
     assert edits() == 1
     with importing.resources.unit_of_work() as uow:
-        ids = tags.tag_ids_of(uow, list_id, names[:1], make=False)
+        ids = tags.find_tag_ids(uow, list_id, names[:1], make=False)
         tags.delete_tag(uow, list_id, ids[names[0]])
     assert bring("one more") == (1, 1, 0)
     assert shown(importing, owner, list_id)[ada]["tags"] == {*names[1:], "one more"}
@@ -216,7 +216,7 @@ def test_list_without_room_for_tags_takes_the_members_without_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with importing.resources.unit_of_work() as uow:
-        tags.tag_ids_of(uow, list_id, ["old"], make=True)
+        tags.find_tag_ids(uow, list_id, ["old"], make=True)
     monkeypatch.setattr(tags, "MAX_TAGS_OF_LIST", 1)
     task = importing.bring(owner, list_id, csv_of([[people[0], "", "", "", "old,new", ""]], HEADER))
 

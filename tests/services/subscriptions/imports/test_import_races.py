@@ -11,6 +11,7 @@ from sqlalchemy.exc import NoResultFound
 
 from core.errors import DomainError
 from core.errors.mailing import LIST_BUSY
+from devstack.harness.stack import Owner
 from models import Job, OptOutKind, User
 from services.accounts import accounts
 from services.jobs import records as job_records
@@ -21,7 +22,6 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.erasing import erase
 from tests.importing import Importing, csv_of, new_addresses
 from tests.sizes import sized
-from tests.stack import Owner
 
 ROWS = sized(1500, 50_000, few=300)
 ROUNDS = sized(2, 20, few=1)

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import TextClause, text
 
 from core.ids import random_hash_id
+from devstack.harness.stack import Owner
 from services.subscriptions.imports import applying
 from tests.importing import Importing, csv_of
-from tests.stack import Owner
 
 OTHERS = 20_000
 GROUP = 100

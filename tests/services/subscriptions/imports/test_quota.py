@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.ids import random_hash_id
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner
 from services.subscriptions.imports import applying, chunks, file_rows, seen_addresses
 from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.seen_addresses import SeenAddresses
@@ -13,7 +15,6 @@ from storage.resources import Resources
 from tests.importing import Importing, new_addresses
 from tests.quotas import leave_room_for_members
 from tests.sizes import sized
-from tests.stack import Owner, eventually
 
 
 def file_of(count: int, *left: str) -> bytes:

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from core.errors import DomainError
+from devstack.harness.stack import Owner
 from models import ImportChunk
 from services import removals
 from services.jobs.lease import LeaseLost
@@ -11,7 +12,6 @@ from services.subscriptions.imports import chunks, import_job, records
 from services.subscriptions.imports.import_options import ImportOptions
 from tests.importing import Importing, csv_of, new_addresses
 from tests.services.subscriptions.imports.test_turns import Steps
-from tests.stack import Owner
 
 FILE = csv_of([("ada@example.com", "Ada", "Rome"), ("nobody", "", "")], ("email", "name", "town"))
 

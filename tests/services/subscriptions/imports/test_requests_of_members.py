@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from devstack.harness.stack import Owner
 from models import MemberImport
 from services.jobs.lease import JobCancelled, Lease, LeaseLost
 from services.jobs.transitions import hand_back_job
@@ -16,7 +17,6 @@ from storage.resources import Resources
 from tests.importing import Importing, counts_of, new_addresses
 from tests.quotas import leave_room_for_members
 from tests.services.subscriptions.imports.test_turns import Steps
-from tests.stack import Owner
 
 MEMBERS = 41
 # Of so many members in chunks of two, and turns of five chunks.

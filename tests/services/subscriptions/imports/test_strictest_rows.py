@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from core.errors.jobs import JOB_WORKER_LOST
+from devstack.harness.stack import Owner
 from models import Job, MemberImport
 from services.jobs import records as job_records
 from services.jobs.retries import record_crash
@@ -28,7 +29,6 @@ from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
 from tests.importing import Importing, counts_of, csv_of, new_addresses
 from tests.services.subscriptions.imports.test_import_races import move
-from tests.stack import Owner
 
 HEADER = ("email", "status")
 

@@ -4,13 +4,13 @@ from typing import Any, cast
 
 import pytest
 
+from devstack.harness.stack import Owner
 from services.subscriptions import lists
 from services.subscriptions.imports import chunks, import_job
 from services.subscriptions.imports.file_rows import FileRows
 from storage.encryption import Tampered
 from tests.erasing import erase
 from tests.importing import Importing, csv_of, new_addresses
-from tests.stack import Owner
 from workers import job_runner
 from workers.context import WorkerContext
 from workers.held_work import HeldWork

@@ -2,6 +2,7 @@ from collections import Counter
 
 import pytest
 
+from devstack.harness.stack import Owner
 from models import MemberImport
 from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job, record_progress
@@ -17,7 +18,6 @@ from services.subscriptions.members.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
 from tests.erasing import erase, finish
 from tests.importing import Importing, csv_of
-from tests.stack import Owner
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.TRACE)

@@ -2,13 +2,13 @@ import pytest
 
 from core.errors import DomainError
 from core.errors.jobs import JOB_GIVEN_UP
+from devstack.harness.stack import Owner
 from services import removals
 from services.jobs import records as jobs
 from services.jobs.kinds import get_kind
 from services.subscriptions.imports import chunks, records
 from tests.contract.bulk import fail_job
 from tests.importing import Importing, csv_of, new_addresses
-from tests.stack import Owner
 
 PEOPLE = 60
 

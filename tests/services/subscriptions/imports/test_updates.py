@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from devstack.harness.stack import Owner
 from services.subscriptions import bulk_files
 from services.subscriptions.imports import judged_rows
 from services.subscriptions.imports.judged_rows import JudgedRow
@@ -12,7 +13,6 @@ from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.stored_chunks import chunk_key
 from storage.encryption import seal
 from tests.importing import Importing, csv_of, new_addresses
-from tests.stack import Owner
 
 Paid = tuple[str, int | None]
 FREE: Paid = ("free", None)

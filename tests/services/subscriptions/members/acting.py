@@ -6,6 +6,7 @@ import httpx2
 
 from core.errors import DomainError
 from core.ids import random_hash_id
+from devstack.harness.stack import Owner, Stack
 from services.accounts import accounts, mailed_tokens
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import lists, sign_up
@@ -15,7 +16,6 @@ from services.subscriptions.members.traces import Trace
 from storage.resources import Resources
 from tests.erasing import Erased, erase
 from tests.services.subscriptions.members.model import Reply
-from tests.stack import Owner, Stack
 
 
 @dataclass

@@ -2,9 +2,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from devstack.harness.stack import Owner, Stack
 from tests.services.subscriptions.members.acting import Acting, Person
 from tests.services.subscriptions.members.racing import deadlocks
-from tests.stack import Owner, Stack
 
 
 @pytest.fixture

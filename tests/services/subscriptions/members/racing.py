@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from devstack.harness.stack import Owner, Stack
 from tests.services.subscriptions.members.acting import Acting, Person
 from tests.services.subscriptions.members.model import Reply
 from tests.services.subscriptions.members.observed import (
@@ -14,7 +15,6 @@ from tests.services.subscriptions.members.observed import (
     require_opt_outs_hold,
     require_unbroken_history,
 )
-from tests.stack import Owner, Stack
 
 AT_ONCE = 16
 

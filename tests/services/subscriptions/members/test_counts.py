@@ -4,6 +4,7 @@ from functools import partial
 import pytest
 
 from core.ids import random_hash_id
+from devstack.harness.stack import Owner
 from services.subscriptions import daily_figures, folding
 from tests.load import repeated
 from tests.services.subscriptions.members.acting import Acting, Person
@@ -18,7 +19,6 @@ from tests.services.subscriptions.members.racing import (
 )
 from tests.services.subscriptions.members.tallying import by_day
 from tests.sizes import sized
-from tests.stack import Owner
 
 MANY = sized(400, 20_000, few=100)
 

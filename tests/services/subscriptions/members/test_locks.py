@@ -8,9 +8,10 @@ from contextlib import suppress
 from sqlalchemy import text
 
 from core.errors import TransientError
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from services.subscriptions.members.locks import lock_list_as_chunk, lock_list_shared, share_lists
 from storage.unit_of_work import UnitOfWork
-from tests.stack import Stack, eventually
 
 LIST = 7
 TIMES = 300

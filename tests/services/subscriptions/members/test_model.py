@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from devstack.harness.stack import Owner
 from models import Subscription
 from services.subscriptions import folding
 from tests.services.subscriptions.members.acting import Acting, Person
@@ -39,7 +40,6 @@ from tests.services.subscriptions.members.observed import (
 )
 from tests.services.subscriptions.members.tallying import Tally
 from tests.sizes import FULL, sized
-from tests.stack import Owner
 
 LISTS = st.sampled_from(["challenged", "confirming", "foreign"])
 # An owner moves people between lists of theirs far more often than they try another's.

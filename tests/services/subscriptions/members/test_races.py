@@ -5,6 +5,8 @@ from functools import partial
 import pytest
 
 from core.ids import random_hash_id
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner
 from services.accounts import accounts
 from services.subscriptions.members import locks
 from tests.services.subscriptions.members.acting import Acting, Person
@@ -19,7 +21,6 @@ from tests.services.subscriptions.members.racing import (
     true_count,
 )
 from tests.sizes import sized
-from tests.stack import Owner, eventually
 
 ROUNDS = sized(6, 300)
 

@@ -10,7 +10,6 @@ import httpx2
 
 from benchmarks.measure import seconds_of
 from benchmarks.scale.maintenance_cases import DUE
-from benchmarks.scale.route_cases import ROUTES, Group, RouteCase, call_of
 from benchmarks.scale.sized_stack import SizedStack
 from core import clock
 from services.jobs import maintenance
@@ -18,6 +17,7 @@ from services.jobs.maintenance import MaintenanceKind
 from services.jobs.sweep import sweep_jobs
 from storage.resources import Resources
 from tests.contract.replies import data
+from tests.growth.route_cases import ROUTES, Group, RouteCase, call_of
 from tests.security import world as worlds
 
 _Values = dict[str, Any]

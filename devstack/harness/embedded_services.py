@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from devstack.harness.free_ports import OUR_PORTS
 from devstack.supervisor.child import Program
 from devstack.supervisor.embedded.stack import SERVICE_STAGE, common_settings, embed, services_lock
 from devstack.supervisor.home_folder import Home, Secrets, StackError, load_or_create_secrets
 from devstack.supervisor.ports import PortPicker
 from devstack.supervisor.supervision import Group
-from tests.ports import OUR_PORTS
 
 # How the names of the buckets begin that stacks may use.
 BUCKET_PREFIX = "pressroom-"
@@ -24,8 +24,8 @@ class Services:
     """Running services.
 
     Attributes:
-        environment: the PRESSROOM_ settings with which a program of ours reaches them.
-        secrets: the passwords and keys of the servers' administrators among them.
+        environment: the PRESSROOM_ settings that lead to the services.
+        secrets: all passwords and keys, with the passwords of the administrators.
     """
 
     environment: dict[str, str]
@@ -74,7 +74,7 @@ def _here(programs: list[Program], environment: dict[str, str]) -> Plan:
 def embedded_services(
     home: Path, place_elsewhere: Callable[[list[Program], dict[str, str]], Plan] = _here
 ) -> Iterator[Services]:
-    """Run Postgres, Valkey and S3 in a directory, whatever the user's settings name.
+    """Run Postgres, Valkey and S3 in a directory. The user's own settings have no effect.
 
     Call it from the main thread: Linux ends the servers when the thread that started them ends.
     """

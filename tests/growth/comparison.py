@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from benchmarks.measure import Finding, median_and_spread
-from benchmarks.scale.rounds import one_round
-from benchmarks.scale.route_cases import Group
 from benchmarks.scale.sized_stack import SizedStack, services_in, sized_stack
 from benchmarks.scale.volume import Volume
+from tests.growth.rounds import one_round
+from tests.growth.route_cases import Group
 
 ROUNDS = 7
 MOST_TIMES = 1.3

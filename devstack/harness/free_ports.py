@@ -1,18 +1,18 @@
-"""Free loopback ports for what tests start, of which no two tests get the same."""
+"""Free loopback ports. No two programs in a run get the same port."""
 
 import os
 from pathlib import Path
 
 from devstack.supervisor.ports import RANGE, PortPicker
 
-# A server listens a second or two after its port was picked, and in between the port looks free.
-# So each of the processes in which tests run picks from ports of its own.
+# A server starts to listen a second or two after its port was picked, and until then the port looks
+# free. Each test process of pytest-xdist therefore picks from ports of its own.
 _PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 OUR_PORTS = RANGE[_PROCESS::_PROCESSES]
 
-# A picker gives each port once. This one keeps no choice for the next run.
+# A picker returns each port once. This picker stores no choice for the next run.
 PICKER = PortPicker(Path(os.devnull), among=OUR_PORTS)
 
 

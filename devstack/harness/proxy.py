@@ -1,5 +1,7 @@
-"""A TCP proxy that misbehaves on demand: it cuts connections, delays them, answers in the server's
-place, or holds them open and goes silent."""
+"""A TCP proxy that misbehaves on demand.
+
+The proxy can cut connections, delay them, answer instead of the server, or hold them open silently.
+"""
 
 import asyncio
 import contextlib
@@ -10,8 +12,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from devstack import LOOPBACK
-from devstack.sandbox import sandbox_settings
-from tests.stack import Stack
 
 UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 T = TypeVar("T")
@@ -20,7 +20,7 @@ _CHUNK = 64 * 1024
 
 @dataclass(eq=False)
 class Link:
-    """One client's connection and ours to the server."""
+    """A connection of a client, with the connection from the proxy to the server."""
 
     writers: list[asyncio.StreamWriter]
     flowing: asyncio.Event
@@ -28,13 +28,17 @@ class Link:
 
     def cut(self) -> None:
         for writer in self.writers:
-            # Without a farewell, as a pulled cable or a killed server would.
+            # The connection is reset, as by a pulled cable or a killed server.
             writer.transport.abort()
 
 
 @dataclass(frozen=True)
 class Trap:
-    """Cuts the first link that sends `word` after `after`, before or after the server gets it."""
+    """Cuts the first link that sends ``word`` after ``after``.
+
+    Attributes:
+        deliver: whether the server receives the word before the cut.
+    """
 
     word: bytes
     after: bytes
@@ -60,11 +64,11 @@ class Proxy:
         self._thread.start()
         self._server = self._do(asyncio.start_server(self._serve, LOOPBACK, 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
-        # The URL that leads through here.
+        # The URL of the target with the port of the proxy.
         self.url = target.replace(f":{port}/", f":{self.port}/", 1)
 
     def cut(self) -> None:
-        """Reset every connection; new ones work."""
+        """Reset every connection. New connections work."""
         self._call(self._cut_all)
 
     def lead_to(self, port: int) -> None:
@@ -73,43 +77,47 @@ class Proxy:
         self.cut()
 
     def stall(self, *, having: bytes | None = None) -> int:
-        """Forward nothing more on the connections (that sent `having`), but keep them open."""
+        """Stop forwarding, but keep the connections open. Return their number.
+
+        ``having``: a word that selects the connections that have sent it.
+        """
         return self._call(lambda: self._stop_flow(having))
 
     def hang(self) -> None:
-        """Forward nothing more on all connections, and take new ones that go nowhere."""
+        """Stop forwarding on all connections, and accept new connections that lead nowhere."""
         self._hanging = True
         self.stall()
 
     def delay(self, seconds: float) -> None:
-        """Keep what clients send for so long, until `resume`."""
+        """Delay all data from clients until ``resume``."""
         self._delay_seconds = seconds
 
     def answer(self, reply: bytes) -> None:
-        """Answer so to all that clients send, in the server's place, until `resume`."""
+        """Answer all data from clients with this reply until ``resume``."""
         self._reply = reply
         self.cut()
 
     def flowing(self, *, having: bytes) -> int:
-        """How many connections that sent `having` are alive and not stalled."""
+        """Count the connections that have sent ``having`` and are not stalled."""
         return self._call(
             lambda: sum(having in link.seen and link.flowing.is_set() for link in self._links)
         )
 
     def resume(self) -> None:
-        """Take new connections again, and forward on all at once."""
+        """Accept new connections again, and resume forwarding on all connections."""
         self._refusing = self._hanging = False
-        self._delay_seconds, self._reply = 0.0, None
+        self._delay_seconds = 0.0
+        self._reply = None
         self._call(self._let_flow)
 
     def refuse(self) -> None:
-        """Reset every connection, old and new, until `resume`."""
+        """Reset every connection, old and new, until ``resume``."""
         self._refusing = True
         self.cut()
 
     @contextlib.contextmanager
     def misbehaving(self, begin: Callable[["Proxy"], None]) -> Iterator[None]:
-        """Misbehave so until the block ends."""
+        """Start the misbehaviour, and resume normal forwarding when the block ends."""
         begin(self)
         try:
             yield
@@ -127,7 +135,7 @@ class Proxy:
         self._thread.join()
 
     async def _end(self) -> None:
-        """Cut every connection, and wait for its task: asyncio complains of one that is lost."""
+        """Cut every connection, and wait for the tasks: asyncio complains about lost tasks."""
         self._cut_all()
         self._let_flow()
         if running := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -203,7 +211,7 @@ class Proxy:
             return False
         self._trap = None
         if trap.deliver:
-            # The server does it, and its answer is lost.
+            # The server executes the word, and its answer is lost.
             link.flowing.clear()
             server.write(data)
             await server.drain()
@@ -217,7 +225,7 @@ class Proxy:
             client.write(reply)
             await client.drain()
             client.write_eof()
-            # A client that still sends its request would lose the answer by a reset.
+            # A reset would make a client that is still sending lose the answer.
             await asyncio.sleep(0.1)
 
     def _call(self, function: Callable[[], T]) -> T:
@@ -231,41 +239,10 @@ class Proxy:
 
 
 @contextlib.contextmanager
-def proxied(url: str) -> Iterator[Proxy]:
-    """A proxy before the server of this URL."""
+def open_proxy(url: str) -> Iterator[Proxy]:
+    """Run a proxy before the server of this URL."""
     proxy = Proxy(url)
     try:
         yield proxy
     finally:
         proxy.close()
-
-
-_OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
-
-
-def proxy_each_dependency(
-    stack: Stack, opened: contextlib.ExitStack
-) -> tuple[dict[str, Proxy], dict[str, str]]:
-    """A proxy before each server that the stack needs, and the settings that lead through them."""
-    own, sandbox = stack.environment, f"{stack.sandbox_url}/"
-    servers = {
-        "postgres": own["PRESSROOM_DATABASE_URL"],
-        "redis": own["PRESSROOM_REDIS_URL"],
-        "s3": f"{own['PRESSROOM_S3_ENDPOINT']}/",
-        "mail": f"{own['PRESSROOM_MAIL_URL']}/",
-        "model": sandbox,
-        "photos": sandbox,
-        "payments": sandbox,
-    }
-    proxies = {name: opened.enter_context(proxied(url)) for name, url in servers.items()}
-    seen = {name: proxy.url.removesuffix("/") for name, proxy in proxies.items()}
-    return proxies, {
-        "PRESSROOM_DATABASE_URL": seen["postgres"],
-        "PRESSROOM_REDIS_URL": seen["redis"],
-        "PRESSROOM_S3_ENDPOINT": seen["s3"],
-        "PRESSROOM_MAIL_URL": seen["mail"],
-        **sandbox_settings.llm_settings(seen["model"], _OPENAI),
-        **_OPENAI,
-        **sandbox_settings.stock_photo_settings(seen["photos"], {}),
-        "PRESSROOM_PAYMENTS_SANDBOX_URL": f"{seen['payments']}{sandbox_settings.STRIPE_PREFIX}",
-    }

@@ -1,0 +1,47 @@
+"""Prints the findings of benchmarks, and keeps them."""
+
+import logging
+import os
+import platform
+from collections.abc import Sequence
+
+import structlog
+
+from benchmarks import kept_results
+from benchmarks.measure import Finding, full_size
+from benchmarks.report import write_report
+from core import clock
+
+
+def quieten_log() -> None:
+    """Log only warnings, because benchmarks create owners by the thousand and each is logged."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        details = ", ".join(f"{key} {value}" for key, value in finding.details.items())
+        print(f"{finding.line()}\n    {details}", flush=True)
+
+
+def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None:
+    """Print how many bars are met, and keep the findings under this name."""
+    missed = [finding for finding in findings if not finding.met]
+    print(f"\n{len(findings) - len(missed)} of {len(findings)} bars met.")
+    if kept_as is not None:
+        _keep_findings(findings, kept_as)
+
+
+def _keep_findings(findings: Sequence[Finding], kept_as: str) -> None:
+    about = {
+        "at": clock.iso(clock.now()),
+        "size": "full" if full_size() else "short",
+        "machine": {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "system": f"{platform.system()} {platform.machine()}",
+        },
+    }
+    file = kept_results.keep(kept_as, about, [finding.record() for finding in findings])
+    write_report(kept_results.newest(kept_results.OTHERS), kept_results.newest(kept_results.GROWTH))
+    print(f"Kept in {file.name}, docs/performance.md, docs/growth.md and build/benchmarks.")

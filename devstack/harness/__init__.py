@@ -1,0 +1,1 @@
+"""Isolated stacks that tests and benchmarks start: services, and programs of ours that use them."""

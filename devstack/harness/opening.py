@@ -1,0 +1,130 @@
+"""Opens isolated stacks in running services."""
+
+import base64
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg2
+from psycopg2 import sql
+
+from core.keyring import Key
+from core.settings import MAY_BE_EMPTY, Settings
+from devstack import LOOPBACK
+from devstack.harness.embedded_services import BUCKET_PREFIX, Services
+from devstack.harness.stack import Stack, StackPrograms
+from devstack.supervisor.environment import cleaned
+from storage.migrations.run import migrate
+from storage.objects import ObjectStore
+from storage.resources import open_resources
+
+# Every stack has this key behind its current key, as after a rotation.
+RETIRED = Key("retired", b"r" * 32)
+# The operator's deny list contains this domain.
+DENIED_BY_OPERATOR = "denied-by-operator.example"
+LIMITS = tuple(f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name)
+# Owners in tests are on the paid plan, and some have more jobs at the same time than people have.
+# The free plan has the product's quotas.
+QUOTA_PAID = "members=10000000"
+_PLAIN_PROGRAMS = StackPrograms()
+
+# The open stacks of this process, whose logs help to explain a failed test.
+OPEN_STACKS: list[Stack] = []
+
+
+@contextlib.contextmanager
+def open_stack(
+    services: Services,
+    home: Path,
+    name: str,
+    number: int,
+    port: int,
+    *,
+    migrated: bool = True,
+    like: str = "template1",
+    redis_url: str | None = None,
+    programs: StackPrograms = _PLAIN_PROGRAMS,
+) -> Iterator[Stack]:
+    """Open a stack with the database and bucket ``name`` and the Redis database ``number``.
+
+    Args:
+        like: the database from which a new database is copied.
+        redis_url: a Redis server that isn't part of the services.
+    """
+    environment = _create_namespace(services.environment, name, number, like)
+    owner_url = environment.pop("PRESSROOM_MIGRATION_DATABASE_URL")
+    environment["PRESSROOM_REDIRECT_ORIGINS"] = "loopback,https://shop.example"
+    # Without limits: all callers share one network, all mailboxes one domain, and tests compare
+    # replies with each other. Tests of limits set their own.
+    environment |= dict.fromkeys(LIMITS, "")
+    environment["PRESSROOM_QUOTA_PAID"] = QUOTA_PAID
+    environment["PRESSROOM_DENY_LIST"] = DENIED_BY_OPERATOR
+    environment["PRESSROOM_PUBLIC_URL"] = f"http://{LOOPBACK}:{port}"
+    administrator = redis_url or _administrator_url(services, environment)
+    environment["PRESSROOM_REDIS_URL"] = redis_url or environment["PRESSROOM_REDIS_URL"]
+    settings = settings_of(environment, PRESSROOM_REDIS_URL=administrator)
+    resources = open_resources(settings, concurrency=8, name="tests")
+    try:
+        if migrated:
+            migrate(settings_of(environment, PRESSROOM_MIGRATION_DATABASE_URL=owner_url))
+        administrators = {
+            "PRESSROOM_S3_ACCESS_KEY": services.secrets.s3_admin_access_key,
+            "PRESSROOM_S3_SECRET_KEY": services.secrets.s3_admin_secret_key,
+        }
+        ObjectStore(settings_of(environment, **administrators), connections=1).make_bucket()
+        full_environment = {**cleaned(), **environment}
+        stack = Stack(name, home, full_environment, resources, owner_url, programs, api_port=port)
+        OPEN_STACKS.append(stack)
+        try:
+            yield stack
+        finally:
+            OPEN_STACKS.remove(stack)
+            stack.close()
+    finally:
+        resources.close()
+
+
+def settings_of(environment: dict[str, str], **more: str) -> Settings:
+    """Return the settings of a program with this environment."""
+    return Settings.model_validate(
+        {
+            key.removeprefix("PRESSROOM_").lower(): value
+            for key, value in {**environment, **more}.items()
+            if key.startswith("PRESSROOM_")
+        }
+    )
+
+
+def _administrator_url(services: Services, environment: dict[str, str]) -> str:
+    """Return the URL with which the caller may read and change all of Redis."""
+    server = environment["PRESSROOM_REDIS_URL"].rpartition("@")[2]
+    return f"redis://:{services.secrets.valkey_admin_password}@{server}"
+
+
+def _create_namespace(
+    environment: dict[str, str], name: str, number: int, like: str
+) -> dict[str, str]:
+    """Create the database unless it exists, and return the settings that lead to the stack."""
+    owner = environment["PRESSROOM_MIGRATION_DATABASE_URL"]
+    connection = psycopg2.connect(owner)
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
+        # A benchmark continues with the database that its last run filled.
+        if cursor.fetchone() is None:
+            statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+            cursor.execute(statement.format(sql.Identifier(name), sql.Identifier(like)))
+    connection.close()
+    retired = base64.urlsafe_b64encode(RETIRED.secret).decode()
+    return {
+        **environment,
+        "PRESSROOM_SECRET_KEYS": f"{environment['PRESSROOM_SECRET_KEYS']},{RETIRED.id}:{retired}",
+        "PRESSROOM_DATABASE_URL": _with_database(environment["PRESSROOM_DATABASE_URL"], name),
+        "PRESSROOM_MIGRATION_DATABASE_URL": _with_database(owner, name),
+        "PRESSROOM_REDIS_URL": _with_database(environment["PRESSROOM_REDIS_URL"], str(number)),
+        "PRESSROOM_S3_BUCKET": f"{BUCKET_PREFIX}{name}",
+    }
+
+
+def _with_database(url: str, database: str) -> str:
+    return f"{url.rpartition('/')[0]}/{database}"

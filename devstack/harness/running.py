@@ -1,0 +1,68 @@
+"""A program of ours that runs as the leader of its own process group."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Running:
+    """A running program, which leads its own session and process group."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    _is_asked_to_end: bool = False
+    _start_time: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._start_time = _read_start_time(self.pid)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def children(self) -> list[int]:
+        text = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(pid) for pid in text.split()]
+
+    def kill(self) -> None:
+        """Kill only the main process, as the kernel does when memory runs out."""
+        self.process.kill()
+        self.process.wait()
+
+    def ask_to_end(self) -> None:
+        if not self._is_asked_to_end and self.process.poll() is None:
+            self.process.terminate()
+        self._is_asked_to_end = True
+
+    def stop(self, within: float = 30.0) -> int:
+        """Ask the program to end, wait, and return its exit code. Then kill the whole group."""
+        self.ask_to_end()
+        try:
+            return self.process.wait(within)
+        finally:
+            self.destroy()
+
+    def destroy(self) -> None:
+        """Kill the whole group at once."""
+        # Another process may have the same number by now.
+        if _read_start_time(self.pid) in ("", self._start_time):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def _read_start_time(pid: int) -> str:
+    """Return when the process started, in clock ticks, or "" if the process doesn't exist.
+
+    While a group has members, no new process gets the number of its leader.
+    """
+    try:
+        # The second of 52 fields is a name, which may contain blanks and brackets (proc(5)).
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""

@@ -1,0 +1,348 @@
+"""An isolated stack: its own database, Redis database and bucket, and programs that use them."""
+
+import contextlib
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psycopg2
+import psycopg2.extensions
+
+from core.scopes import Scope
+from core.settings import Settings
+from devstack import LOOPBACK
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from devstack.harness.running import Running
+from devstack.sandbox import sandbox_settings
+from devstack.supervisor.child import Program, spawn
+from devstack.supervisor.ports import listens
+from devstack.supervisor.programs import answers
+from models import Plan
+from services import removals
+from services.access import api_keys
+from services.accounts import accounts
+from storage.resources import Resources
+
+_READY_WITHIN_SECONDS = 90.0
+
+# Forks a process that runs a module with these words. Returns ``None`` if the program needs a start
+# of its own.
+Fork = Callable[[Program, str, tuple[str, ...]], subprocess.Popen[bytes] | None]
+
+
+def plain_client(**options: Any) -> httpx2.Client:
+    """Return a client for HTTP without TLS.
+
+    The client loads no certificates, because loading them takes longer than most tests.
+    """
+    return httpx2.Client(**{"timeout": 60.0, "verify": False, **options})
+
+
+@dataclass
+class Owner:
+    """A user with an unrestricted API key."""
+
+    user_id: int
+    email: str
+    key: str
+
+
+@dataclass(frozen=True)
+class StackPrograms:
+    """The modules that a stack starts, and how it forks them."""
+
+    api: str = "cli.main"
+    sandbox: str = "devstack.sandbox"
+    fork: Fork | None = None
+
+
+@dataclass
+class Stack:
+    """An isolated stack and its running programs.
+
+    Attributes:
+        resources: connections of the caller, with an administrator's access to Redis.
+        owner_url: the database as the owner of its tables, who is an administrator here.
+    """
+
+    name: str
+    home: Path
+    environment: dict[str, str]
+    resources: Resources
+    owner_url: str
+    programs: StackPrograms = field(default_factory=StackPrograms)
+    processes: list[Running] = field(default_factory=list)
+    api_port: int = 0
+    sandbox_url: str = ""
+    _unready: list[Callable[[], None]] = field(default_factory=list)
+    _waits_at_the_end: bool = False
+    _users: int = 0
+    _idle: list[psycopg2.extensions.connection] = field(default_factory=list)
+
+    @property
+    def api_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.api_port}"
+
+    def settings(self) -> Settings:
+        return self.resources.settings
+
+    def start(
+        self,
+        name: str,
+        *words: str,
+        module: str = "cli.main",
+        ready: Callable[[], bool] | None = None,
+        port: int | None = None,
+        environment: dict[str, str] | None = None,
+        prefix: tuple[str, ...] = (),
+        forks: bool = False,
+    ) -> Running:
+        """Run ``python -m module words…`` with this stack's settings, and wait until it is ready.
+
+        Args:
+            port: the port where the program itself must listen. Another stack's server that took
+                the port first is then not mistaken for it.
+            prefix: a command that runs the program elsewhere, for example in a namespace.
+            forks: whether the program may be forked from a process that has imported it.
+        """
+        argv = (*prefix, sys.executable, "-m", module, *words)
+        program = self._program(name, argv, environment)
+        process: subprocess.Popen[bytes] | None = None
+        if forks and self.programs.fork is not None:
+            process = self.programs.fork(program, module, words)
+        return self._add(program, process or spawn(program), ready, port)
+
+    def run(
+        self,
+        name: str,
+        argv: tuple[str, ...],
+        *,
+        ready: Callable[[], bool] | None = None,
+        port: int | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> Running:
+        """Run any program, which ends with the stack."""
+        program = self._program(name, argv, environment)
+        return self._add(program, spawn(program), ready, port)
+
+    def _program(
+        self,
+        name: str,
+        argv: tuple[str, ...],
+        environment: dict[str, str] | None,
+    ) -> Program:
+        return Program(
+            name=name,
+            argv=argv,
+            log=self.home / f"{self.name}-{name}.log",
+            environment={**self.environment, **(environment or {})},
+        )
+
+    def _add(
+        self,
+        program: Program,
+        process: subprocess.Popen[bytes],
+        ready: Callable[[], bool] | None,
+        port: int | None,
+    ) -> Running:
+        running = Running(program.name, process, program.log)
+        self.processes.append(running)
+        if ready is not None:
+            self._unready.append(lambda: self._await_ready(running, ready, port))
+            if not self._waits_at_the_end:
+                self._await_started()
+        return running
+
+    @contextlib.contextmanager
+    def starting_together(self) -> Iterator[None]:
+        """Wait at the end of the block for all programs that it starts, not after each start."""
+        self._waits_at_the_end = True
+        try:
+            yield
+        finally:
+            self._waits_at_the_end = False
+        self._await_started()
+
+    def start_api(
+        self, port: int | None = None, /, *, module: str | None = None, **environment: str
+    ) -> Running:
+        """Start an API process. The first one listens at the stack's ``api_url``."""
+        api_port = port or self.api_port
+        return self.start(
+            "api",
+            "serve",
+            "--port",
+            str(api_port),
+            module=module or self.programs.api,
+            ready=lambda: answers(api_port, "/healthz"),
+            port=api_port,
+            environment=environment,
+            forks=True,
+        )
+
+    @contextlib.contextmanager
+    def second_api(
+        self, port: int | None = None, /, *, module: str | None = None, **environment: str
+    ) -> Iterator["Stack"]:
+        """Run another API process for the block, and yield the stack with its address."""
+        second = replace(self, api_port=port or free_port())
+        running = second.start_api(second.api_port, module=module, **environment)
+        try:
+            yield second
+        finally:
+            running.stop()
+            self.processes.remove(running)
+
+    def start_worker(
+        self, *queues: str, concurrency: int = 2, module: str = "cli.main", **environment: str
+    ) -> Running:
+        """Start a worker for these queues, which runs ``concurrency`` jobs of each at a time."""
+        name = f"worker-{'-'.join(queues)}"
+        mark = self.home / f"{self.name}-{name}-{time.monotonic_ns()}.ready"
+        return self.start(
+            name,
+            "worker",
+            *(word for queue in queues for word in ("--queue", queue)),
+            "--concurrency",
+            str(concurrency),
+            module=module,
+            ready=mark.exists,
+            environment={"PRESSROOM_READY_FILE": str(mark), **environment},
+            forks=True,
+        )
+
+    def start_sandbox(self) -> Running:
+        """Start the stand-ins for other people's services. Programs that start later use them."""
+        port = free_port()
+        smtp_port = free_port()
+        self.sandbox_url = f"http://{LOOPBACK}:{port}"
+        self.environment |= sandbox_settings.challenge_settings(self.sandbox_url, {})
+        self.environment |= sandbox_settings.payment_settings(self.sandbox_url, {})
+        self.environment |= sandbox_settings.stock_photo_settings(self.sandbox_url, {})
+        self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp_port}"
+        return self.start(
+            "sandbox",
+            "--port",
+            str(port),
+            "--smtp-port",
+            str(smtp_port),
+            "--webhook-url",
+            f"{self.api_url}{sandbox_settings.WEBHOOK_PATH}",
+            "--metrics-url",
+            f"{self.api_url}/metrics",
+            module=self.programs.sandbox,
+            ready=lambda: answers(port, "/healthz"),
+            port=port,
+            forks=True,
+        )
+
+    def stop(self) -> None:
+        # All programs are asked at once, because each of them takes some time to end.
+        for running in self.processes:
+            running.ask_to_end()
+        for running in reversed(self.processes):
+            running.stop()
+        self.processes.clear()
+
+    def _await_started(self) -> None:
+        while self._unready:
+            self._unready.pop(0)()
+
+    def _await_ready(self, running: Running, ready: Callable[[], bool], port: int | None) -> None:
+        def is_ready() -> bool:
+            code = running.process.poll()
+            assert code is None, f"{running.name} ended with {code}:\n{running.log.read_text()}"
+            return ready() and (port is None or listens(running.pid, port))
+
+        eventually(is_ready, within=_READY_WITHIN_SECONDS, what=f"{running.name}'s readiness")
+
+    def new_owner(self, *, plan: Plan = Plan.PAID) -> Owner:
+        self._users += 1
+        email = f"owner{self._users}.{time.time_ns()}@example.com"
+        with self.resources.unit_of_work() as uow:
+            user = accounts.create_user(uow, email=email, name=f"Owner {self._users}")
+            user.plan = plan
+            user_id = user.id
+        return Owner(user_id, email, self.new_key(user_id))
+
+    def new_key(self, user_id: int, *scopes: Scope) -> str:
+        with self.resources.unit_of_work() as uow:
+            return api_keys.create(uow, user_id=user_id, name="test", scopes=scopes or None)[1]
+
+    def client(self, key: str | None = None) -> httpx2.Client:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return plain_client(base_url=self.api_url, headers=headers)
+
+    def opens(self, credential: str) -> bool:
+        """Return whether the API accepts this key or token."""
+        with self.client(credential) as client:
+            return client.get("/users/me").is_success
+
+    def mails(self, to: str) -> list[dict[str, Any]]:
+        """Return the mails to this address, newest first, as the sandbox's mailbox lists them.
+
+        Each mail that is read here must keep automatic responders silent.
+        """
+        with plain_client() as client:
+            reply = client.get(f"{self.sandbox_url}/mail/messages", params={"to": to})
+        messages: list[dict[str, Any]] = reply.raise_for_status().json()
+        for mail in messages:
+            headers = dict(mail["headers"])
+            assert headers.get("Auto-Submitted") == "auto-generated", headers
+            assert headers.get("X-Auto-Response-Suppress") == "OOF, AutoReply", headers
+        return messages
+
+    def query(self, statement: str, *parameters: object) -> list[tuple[object, ...]]:
+        """Run one SQL statement as the owner of the tables, commit it, and return its rows."""
+        connection = self._connect()
+        try:
+            with connection, connection.cursor() as cursor:
+                cursor.execute(statement, parameters)
+                rows = cursor.fetchall() if cursor.description else []
+            # The statement may have changed a setting of the session.
+            connection.reset()
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return rows
+
+    def stored(self, prefix: str = "") -> list[str]:
+        """Remove forgotten objects as a worker does, and return the remaining keys."""
+        removals.work_off(self.resources)
+        return [each.key for each in self.resources.objects.stored(prefix)]
+
+    def _connect(self) -> psycopg2.extensions.connection:
+        # A login costs ten times as much as a statement, so connections are reused.
+        while self._idle:
+            connection = self._idle.pop()
+            if not _was_closed(connection):
+                return connection
+            connection.close()
+        return psycopg2.connect(self.owner_url)
+
+    def forget_connections(self) -> None:
+        """Close the caller's own connections, for example after the database's host went silent."""
+        self.resources.database.engine.dispose()
+        while self._idle:
+            self._idle.pop().close()
+
+    def close(self) -> None:
+        # Killing the programs saves the seconds that an orderly end takes.
+        for running in self.processes:
+            running.destroy()
+        self.forget_connections()
+
+
+def _was_closed(connection: psycopg2.extensions.connection) -> bool:
+    """Return whether the server has sent something on an idle connection, such as its end."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

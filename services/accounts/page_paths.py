@@ -1,0 +1,33 @@
+"""The paths of the account's pages, to which mails and the console link."""
+
+from urllib.parse import urlencode
+
+from core.settings import Settings
+
+LOGIN_PATH = "/login"
+LOGOUT_PATH = "/logout"
+REGISTER_PATH = "/register"
+REGISTRATION_PATH = "/register/confirm"
+FORGOTTEN_PATH = "/password/forgotten"
+RESET_PATH = "/password/new"
+ACCOUNT_PATH = "/account"
+PASSWORD_PATH = "/account/password"  # noqa: S105 - a path
+EMAIL_PATH = "/account/email"
+UNDO_EMAIL_PATH = "/account/email/undo"
+CONFIRM_EMAIL_PATH = "/account/email/confirm"
+KEYS_PATH = "/console/developers/keys"
+NEW_KEY_PATH = "/console/developers/keys/new"
+GRANTS_PATH = "/console/developers/access"
+EVENTS_PATH = "/account/events"
+IMPORTS_PATH = "/console/imports"
+FACTORS_PATH = "/account/factors"
+ADD_APP_PATH = "/account/factors/app"
+ADD_PASSKEY_PATH = "/account/factors/passkey"
+RECOVERY_CODES_PATH = "/account/factors/codes"
+SECOND_STEP_PATH = "/login/factor"
+PASSKEY_LOGIN_PATH = "/login/passkey"
+SESSIONS_PATH = "/account/sessions"
+
+
+def page_url(settings: Settings, path: str, **query: str) -> str:
+    return f"{settings.public_base}{path}" + (f"?{urlencode(query)}" if query else "")

@@ -1,0 +1,33 @@
+"""Runs the measurement of growth: ``make bench NAME=growth``.
+
+``python -m tests.growth --sizes 1,10 --keep FOLDER`` takes half an hour at full size.
+"""
+
+import argparse
+import sys
+
+from benchmarks import kept_results
+from benchmarks.findings import print_findings, quieten_log, report_findings
+from benchmarks.measure import full_size
+from tests.growth import comparison
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.growth")
+    parser.add_argument(
+        "--sizes",
+        default="1,10" if full_size() else "0.1,1",
+        help="the sizes of the databases; 1 has 2 million subscribers",
+    )
+    parser.add_argument("--keep", help="a folder in which the databases stay")
+    options = parser.parse_args(arguments)
+    quieten_log()
+    sizes = [float(size) for size in options.sizes.split(",")]
+    findings = comparison.run(sizes=sizes, keep=options.keep)
+    print_findings(findings)
+    report_findings(findings, kept_as=kept_results.GROWTH)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
