@@ -29,7 +29,7 @@ KNOWN = Cookie("pressroom_known", 365 * 24 * 3600)
 FIRST_STEP = Cookie("pressroom_first_step", PROOF_LIFETIME.total_seconds())
 # A reader's visit to their preferences (``services.subscriptions.preferences``).
 VISIT = Cookie("pressroom_visit", TOKEN_LIFETIMES[Purpose.VISIT_PREFERENCES].total_seconds())
-# Tells the next page of the console what was done (``api.console.visits``).
+# Tells the next page of the console what was done (``api.console.requests``).
 NOTICE = Cookie("pressroom_notice", 60)
 # The cookies of readers' pages where these have a host of their own.
 OF_READERS = (VISIT, FORM)

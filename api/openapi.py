@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute, RouteContext, iter_route_contexts
 
 from api import openapi_samples
 from api.auth.requirements import Access, PublicAccess
-from api.bodies.forms import FORM
+from api.bodies.url_encoded_forms import FORM
 from api.errors import STATUS_OF
 from api.middleware.body_limits import body_limit_of
 from api.middleware.headers import VERSION_HEADER, VERSIONS

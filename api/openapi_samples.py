@@ -5,7 +5,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from api.bodies.forms import FORM
+from api.bodies.url_encoded_forms import FORM
 from api.schemas.envelope import InvalidField, Problem
 from core.errors.catalogue import ErrorType
 from core.errors.requests import BODY_INVALID, REQUEST_INVALID

@@ -35,7 +35,7 @@ class BulkBench:
     def new_list(self) -> int:
         slug = f"list-{next(_numbers)}"
         with self.stack.resources.unit_of_work() as uow:
-            return lists.create(uow, owner_id=self.owner.user_id, title="A list", slug=slug).id
+            return lists.create_list(uow, owner_id=self.owner.user_id, title="A list", slug=slug).id
 
     def members(self, list_id: int) -> int:
         """How many active ones it has."""

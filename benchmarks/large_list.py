@@ -45,7 +45,7 @@ def filled_list(stack: Stack, owner: Owner, alone: connection) -> tuple[int, flo
     """The id of a new list of so many members, and the seconds that their rows took."""
     with stack.resources.unit_of_work() as uow:
         made = [
-            lists.create(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+            lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
             for slug in ("large", "other")
         ]
         tag_ids = tags.find_tag_ids(uow, made[0], ("rare", "common"), make=True)

@@ -199,7 +199,7 @@ def _new_hooked(stack: Stack, url: str) -> Hooked:
     caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
     with stack.resources.unit_of_work() as uow:
         slug = f"list-{owner.user_id}"
-        list_id = lists.create(
+        list_id = lists.create_list(
             uow,
             owner_id=owner.user_id,
             title="A list",

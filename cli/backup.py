@@ -27,24 +27,24 @@ Backup = Annotated[
 @app.command("create")
 def create(as_json: Json = False) -> None:
     """Make a backup now. Until it has ended, no file is removed from the bucket."""
-    made: list[Manifest] = []
+    manifests_made: list[Manifest] = []
     with connected() as resources:
         place = open_sealed_place(resources.settings)
 
         def work(began_at: datetime) -> int:
-            made.append(creating.create(resources, place, began_at))
-            return len(made)
+            manifests_made.append(creating.create(resources, place, began_at))
+            return len(manifests_made)
 
         maintenance.run_now(resources, creating.MAKE_BACKUP, work)
-    show(_described(made[0]), as_json=as_json)
+    show(_described(manifests_made[0]), as_json=as_json)
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
     """Show the backups that are whole, the oldest first."""
     with connected() as resources:
-        found = list(manifests.read_all(open_sealed_place(resources.settings)))
-    show_all([_described(each) for each in found], as_json=as_json)
+        backups = list(manifests.read_all(open_sealed_place(resources.settings)))
+    show_all([_described(each) for each in backups], as_json=as_json)
 
 
 @app.command("verify")
@@ -55,16 +55,16 @@ def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
     """
     with connected() as resources:
         place = open_sealed_place(resources.settings)
-        found = restoring.verify(resources, place, manifests.find(place, backup_id))
+        report = restoring.verify(resources, place, manifests.find(place, backup_id))
     if as_json:
-        show(asdict(found), as_json=True)
+        show(asdict(report), as_json=True)
     else:
-        counts = {f"rows of {table}": count for table, count in found.rows.items()}
-        brief = fields(found, "id revision objects later_objects journal_files")
-        show({**brief, **counts, "faults": len(found.faults)}, as_json=False)
-        for fault in found.faults:
+        counts = {f"rows of {table}": count for table, count in report.rows.items()}
+        brief = fields(report, "id revision objects later_objects journal_files")
+        show({**brief, **counts, "faults": len(report.faults)}, as_json=False)
+        for fault in report.faults:
             typer.echo(fault)
-    if found.faults:
+    if report.faults:
         raise typer.Exit(FAULTY)
 
 
@@ -77,12 +77,12 @@ def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None
     with connected() as resources:
         place = open_sealed_place(resources.settings)
         manifest = manifests.find(place, backup_id)
-        done = restoring.restore(resources, place, manifest)
+        report = restoring.restore(resources, place, manifest)
     replayed = {
-        "opt_outs_replayed": done.replayed.opt_outs,
-        "erasures_replayed": done.replayed.erasures,
+        "opt_outs_replayed": report.replayed.opt_outs,
+        "erasures_replayed": report.replayed.erasures,
     }
-    show({"id": manifest.id, **fields(done, "revision objects"), **replayed}, as_json=as_json)
+    show({"id": manifest.id, **fields(report, "revision objects"), **replayed}, as_json=as_json)
 
 
 @app.command("prune")

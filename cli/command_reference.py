@@ -38,7 +38,8 @@ def page() -> str:
 
 def _groups(group: Any, words: list[str]) -> Iterator[str]:
     for name, each in group.commands.items():
-        command, path = loaded(each), [*words, name]
+        command = loaded(each)
+        path = [*words, name]
         if hasattr(command, "commands"):
             yield f"{'#' * len(path)} `{' '.join(path)}`\n\n{_sentence(command.help)}\n"
             yield from _table(command, path)
@@ -63,10 +64,10 @@ def _row(command: Any, path: list[str]) -> str:
     ]
     usage = [*path, *map(_usage, arguments)]
     usage += [_option(each) for each in options if each.required]
-    said = [_sentence(command.help)]
-    said += [f"`{_usage(each)}`: {_sentence(each.help)}" for each in arguments if each.help]
-    said += [f"`{_option(each)}`{_default(each)}: {_sentence(each.help)}" for each in options]
-    return f"| `{_cell(' '.join(usage))}` | {_cell('<br>'.join(said))} |"
+    parts = [_sentence(command.help)]
+    parts += [f"`{_usage(each)}`: {_sentence(each.help)}" for each in arguments if each.help]
+    parts += [f"`{_option(each)}`{_default(each)}: {_sentence(each.help)}" for each in options]
+    return f"| `{_cell(' '.join(usage))}` | {_cell('<br>'.join(parts))} |"
 
 
 def _usage(argument: Any) -> str:

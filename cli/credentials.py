@@ -57,9 +57,9 @@ def list_keys(email: Email, as_json: Json = False) -> None:
     """Show a user's keys, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
-        found = api_keys.list_of(uow, user.id).rows
-        shown = _KEY if as_json else _KEY_ROW
-        show_all([fields(key, shown) for key in found], as_json=as_json)
+        rows = api_keys.list_of(uow, user.id).rows
+        columns = _KEY if as_json else _KEY_ROW
+        show_all([fields(key, columns) for key in rows], as_json=as_json)
 
 
 @keys.command("revoke")

@@ -32,8 +32,8 @@ def list_orders(
 ) -> None:
     """Show orders of all users, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = orders.list_all(uow, PageRequest(limit), status=status)
-        show_all([_brief_order(order) for order in found.rows], as_json=as_json)
+        page = orders.list_all(uow, PageRequest(limit), status=status)
+        show_all([_brief_order(order) for order in page.rows], as_json=as_json)
 
 
 @orders_app.command("show")
@@ -126,8 +126,8 @@ def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
     with connected() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_by_email(uow, email).id
-        found = ledger_pages.list_entries(resources.database, user_id, PageRequest(limit))
-    entries = [orjson.loads(entry) for _, entry in found.rows]
+        page = ledger_pages.list_entries(resources.database, user_id, PageRequest(limit))
+    entries = [orjson.loads(entry) for _, entry in page.rows]
     if not as_json:
         names = "seq created_at action delta_credit balance_after source_id order_id"
         entries = [{name: each[name] for name in names.split()} for each in entries]

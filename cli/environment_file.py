@@ -169,7 +169,7 @@ def _lines(values: Mapping[str, str]) -> Iterator[str]:
 
 def setting_texts() -> dict[str, str]:
     """Return the description of each setting: the text below it in the source."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for kind in Settings.__mro__:
         if not issubclass(kind, GivenSettings):
             continue
@@ -181,8 +181,8 @@ def setting_texts() -> dict[str, str]:
                     ast.AnnAssign(target=ast.Name(id=name)),
                     ast.Expr(value=ast.Constant(value=str(text))),
                 ):
-                    found.setdefault(name, " ".join(text.split()))
-    return found
+                    texts.setdefault(name, " ".join(text.split()))
+    return texts
 
 
 def _comment(text: str) -> list[str]:

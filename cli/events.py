@@ -21,9 +21,9 @@ def account_events(email: Email, limit: Limit = 50, as_json: Json = False) -> No
     """Show events of a user's account, such as logins, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
-        found = security_events.page(uow, user.id, PageRequest(limit)).rows
+        events = security_events.page(uow, user.id, PageRequest(limit)).rows
         names = "id occurred_at type ip user_agent credential_kind credential_id detail"
-        show_all([fields(each, names) for each in found], as_json=as_json)
+        show_all([fields(each, names) for each in events], as_json=as_json)
 
 
 @app.command("feed")
@@ -39,8 +39,8 @@ def feed_events(
     """Show a user's feed, which their programs follow, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         user = accounts.get_by_email(uow, email)
-        wanted = set(types or FeedEventType)
-        found = reading.newest(uow.session, user.id, types=wanted, limit=limit)
+        event_types = set(types or FeedEventType)
+        found = reading.newest(uow.session, user.id, types=event_types, limit=limit)
         events = shown_events(uow.session, found)
     show_all(events if as_json else [_brief(each) for each in events], as_json=as_json)
 

@@ -63,9 +63,9 @@ def listen(
     while True:
         events, position = follower.after(position)
         for event in events:
-            done = forwarder.forward(event)
-            words = " ".join(map(str, done.values()))
-            typer.echo(orjson.dumps(done).decode() if as_json else words)
+            result = forwarder.forward(event)
+            words = " ".join(map(str, result.values()))
+            typer.echo(orjson.dumps(result).decode() if as_json else words)
         if events:
             typer.echo(f"Go on after these with --cursor {position}", err=True)
         else:

@@ -42,9 +42,11 @@ def create(
     """Create a list."""
     with connected() as resources, resources.unit_of_work() as uow:
         owner = accounts.get_by_email(uow, owner_email)
-        own = {"confirm_required": not no_confirm}
-        made = lists.create(uow, owner_id=owner.id, title=title, slug=slug, fields=own)
-        show(fields(made, "id slug title user_id"), as_json=as_json)
+        values = {"confirm_required": not no_confirm}
+        mailing_list = lists.create_list(
+            uow, owner_id=owner.id, title=title, slug=slug, fields=values
+        )
+        show(fields(mailing_list, "id slug title user_id"), as_json=as_json)
 
 
 @app.command("list")
@@ -61,27 +63,32 @@ def list_lists(
     """Show lists and how many members are active, newest first."""
     with connected() as resources, resources.unit_of_work() as uow:
         owner_id = None if owner is None else accounts.get_by_email(uow, owner).id
-        found = lists.list_all(uow, owner_id=owner_id, archived=archived, limit=limit)
-        counts = subscriber_counts.count_subscribers(uow, [each.id for each in found])
-        shown = [_brief(each, counts[each.id]) for each in found]
-    show_all(shown, as_json=as_json)
+        mailing_lists = lists.list_all(uow, owner_id=owner_id, archived=archived, limit=limit)
+        counts = subscriber_counts.count_subscribers(uow, [each.id for each in mailing_lists])
+        rows = [_brief(each, counts[each.id]) for each in mailing_lists]
+    show_all(rows, as_json=as_json)
 
 
 @app.command("show")
 def show_list(list_name: ListName, as_json: Json = False) -> None:
     """Show one list, also an archived one."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = lists.get_named(uow, list_name, archived=True)
-        [active] = subscriber_counts.count_subscribers(uow, [found.id]).values()
-        owner = accounts.get(uow, found.user_id)
+        mailing_list = lists.get_named(uow, list_name, archived=True)
+        [active] = subscriber_counts.count_subscribers(uow, [mailing_list.id]).values()
+        owner = accounts.get(uow, mailing_list.user_id)
         more = fields(
-            found,
+            mailing_list,
             "tagline description email_channel_enabled challenge_enabled challenge_provider"
             " confirm_required redirect_origins updated_at archived_at",
         )
-        most = networks.count_largest_network(uow, found.id)
-        shown = {**_brief(found, active), "owner": owner.email, **more, "most_of_network": most}
-        show(shown, as_json=as_json)
+        largest_network = networks.count_largest_network(uow, mailing_list.id)
+        row = {
+            **_brief(mailing_list, active),
+            "owner": owner.email,
+            **more,
+            "most_of_network": largest_network,
+        }
+        show(row, as_json=as_json)
 
 
 @app.command("archive")
@@ -89,25 +96,28 @@ def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> Non
     """Archive a list, for good. It takes no members and sends no mail; people can still leave."""
     confirm(f"Archive {list_name}?", yes=yes, as_json=as_json)
     with connected() as resources, resources.unit_of_work() as uow:
-        found = lists.get_named(uow, list_name, archived=True)
-        archived = lists.archive(uow, found)
-        show({"id": found.id, "slug": found.slug, "archived": archived}, as_json=as_json)
+        mailing_list = lists.get_named(uow, list_name, archived=True)
+        archived = lists.archive_list(uow, mailing_list)
+        show(
+            {"id": mailing_list.id, "slug": mailing_list.slug, "archived": archived},
+            as_json=as_json,
+        )
 
 
 @app.command("reports")
 def reports(limit: Limit = 100, as_json: Json = False) -> None:
     """Show the lists that people reported as not asked for."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = list_reports.list_reported(uow, limit=limit)
-    show_all([asdict(each) for each in found], as_json=as_json)
+        reported = list_reports.list_reported(uow, limit=limit)
+    show_all([asdict(each) for each in reported], as_json=as_json)
 
 
 @app.command("suspicious")
 def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
     """Show lists and fields with suspicious words. No operator has looked at them yet."""
     with connected() as resources, resources.unit_of_work() as uow:
-        found = text_reviews.list_suspicious(uow, limit=limit)
-    show_all([asdict(each) for each in found], as_json=as_json)
+        rows = text_reviews.list_suspicious(uow, limit=limit)
+    show_all([asdict(each) for each in rows], as_json=as_json)
 
 
 @app.command("verify")
@@ -137,7 +147,7 @@ def trace(list_name: ListName, email: Email, as_json: Json = False) -> None:
     with connected() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_by_email(uow, email)
-        made = Trace(mailing_list.id, person.id, traces.new_delivery(uow))
-        trace_id = traces.make_trace_id(resources.keyring, made)
+        new_trace = Trace(mailing_list.id, person.id, traces.new_delivery(uow))
+        trace_id = traces.make_trace_id(resources.keyring, new_trace)
         url = page_urls.unsubscribe_url(resources.settings, trace_id)
     show({"trace_id": trace_id, "unsubscribe_url": url}, as_json=as_json)

@@ -101,7 +101,8 @@ def loaded(command: Any) -> Any:
     return command.load() if isinstance(command, UnloadedGroup) else command
 
 
-REFUSED, MISCONFIGURED = 1, 2
+REFUSED = 1
+MISCONFIGURED = 2
 
 begin_start()
 

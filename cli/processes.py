@@ -200,6 +200,6 @@ def _end_when_asked() -> None:
     Python's own would wait until a call to the database returns. Therefore a thread waits
     for the signal. The next run does the work that it cuts off.
     """
-    asked = {signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, asked)
-    Thread(target=lambda: os._exit(128 + signal.sigwait(asked)), daemon=True).start()
+    signals = {signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    Thread(target=lambda: os._exit(128 + signal.sigwait(signals)), daemon=True).start()

@@ -80,12 +80,12 @@ def import_members(
             with written(errors) as out:
                 out.writelines(rejected_rows.stream_rejected_rows(resources, job.subject_id))
         result = add_samples(resources, result_of(job))
-    shown = {"job_id": job.id, **result}
+    row = {"job_id": job.id, **result}
     if not as_json and "columns" in result:
         becomes = ", ".join(f"{each['name']}: {each['becomes']}" for each in result["columns"])
         ignored = ", ".join(result["ignored_columns"])
-        shown |= {"columns": becomes, "ignored_columns": ignored}
-    show(shown, as_json=as_json)
+        row |= {"columns": becomes, "ignored_columns": ignored}
+    show(row, as_json=as_json)
     if result["invalid"]:
         raise typer.Exit(NOT_ALL_VALID)
 
@@ -93,7 +93,8 @@ def import_members(
 def _begin(resources: Resources, list_name: str, file: Path, options: ImportOptions) -> int:
     with resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name)
-    stored, is_stdin = accepting.create_file(resources), str(file) == "-"
+    stored = accepting.create_file(resources)
+    is_stdin = str(file) == "-"
     try:
         source: BinaryIO = sys.stdin.buffer if is_stdin else file.open("rb")
     except OSError as error:

@@ -1,4 +1,5 @@
 """The bounds of uploads, which the catalogue of errors names and API and services enforce."""
 
-MAX_IMAGE_BYTES = 5 * 1024 * 1024
+MAX_IMAGE_MEGABYTES = 5
+MAX_IMAGE_BYTES = MAX_IMAGE_MEGABYTES * 1024 * 1024
 MAX_IMPORT_FILE_BYTES = 2 * 1024 * 1024 * 1024

@@ -91,7 +91,8 @@ class AsyncHttpClient:
         self, method: str, url: str, *, max_seconds: float | None = None, **content: Any
     ) -> HttpReply:
         """Raises ``HttpFailure``; ``max_seconds`` instead of the client's own."""
-        began, outcome = time.perf_counter(), ProviderOutcome.FAILED
+        began = time.perf_counter()
+        outcome = ProviderOutcome.FAILED
         with call_span(method, url if self._bounds.tells_host else ""):
             try:
                 async with (
@@ -206,13 +207,13 @@ class _CountedStream(httpx2.AsyncByteStream):
     bounds: HttpBounds
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = self.bounds.max_reply_bytes
+        bytes_left = self.bounds.max_reply_bytes
         async for part in self.stream:
-            if len(part) > left and self.bounds.cuts_replies:
-                yield part[:left]
+            if len(part) > bytes_left and self.bounds.cuts_replies:
+                yield part[:bytes_left]
                 return
-            left -= len(part)
-            if left < 0:
+            bytes_left -= len(part)
+            if bytes_left < 0:
                 raise ReplyRefused("reply too long")
             yield part
 

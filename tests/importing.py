@@ -54,7 +54,7 @@ class Importing:
 
     def new_list(self, owner: Owner) -> int:
         with self.resources.unit_of_work() as uow:
-            return lists.create(
+            return lists.create_list(
                 uow,
                 owner_id=owner.user_id,
                 title="A list",

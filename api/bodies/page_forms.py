@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from api.bodies.forms import FormOrJsonBodyOf
+from api.bodies.form_or_json import FormOrJsonBodyOf
 from core.errors import requests
 
 FormFields = dict[str, str]

@@ -81,7 +81,8 @@ def _unquote(value: str) -> str:
 
 def _filename(parameters: Mapping[str, str]) -> str | None:
     """Return ``filename*`` if it can be decoded, because RFC 6266 prefers it to ``filename``."""
-    plain, extended = parameters.get("filename"), _extended_value(parameters)
+    plain = parameters.get("filename")
+    extended = _extended_value(parameters)
     if extended is None:
         return None if plain is None else _decode_plain(plain)
     charset, data = _split_extended(extended)
@@ -93,9 +94,9 @@ def _filename(parameters: Mapping[str, str]) -> str | None:
 
 def _extended_value(parameters: Mapping[str, str]) -> str | None:
     """Return the value of ``filename*``, or join its numbered sections (``filename*0``, …)."""
-    whole = parameters.get("filename*")
-    if whole is not None:
-        return whole
+    extended = parameters.get("filename*")
+    if extended is not None:
+        return extended
     pieces = {
         int(match[1]): value if match[2] else quote(value, safe="'", encoding="latin-1")
         for name, value in parameters.items()
@@ -109,7 +110,8 @@ def _split_extended(value: str) -> tuple[str, bytes]:
     charset, _, rest = value.partition("'")
     _, mark, encoded = rest.partition("'")
     if not mark:
-        charset, encoded = "utf-8", value
+        charset = "utf-8"
+        encoded = value
     return charset, unquote_to_bytes(encoded.encode("latin-1"))
 
 

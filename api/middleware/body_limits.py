@@ -143,9 +143,9 @@ class BoundedBody:
             if error := self._held.begin():
                 self._refuse(error)
         held = self._held
-        left = min(self._deadline, self._held_until) - asyncio.get_running_loop().time()
+        seconds = min(self._deadline, self._held_until) - asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(max(min(left, MAX_BODY_SILENCE_SECONDS), 0)):
+            async with asyncio.timeout(max(min(seconds, MAX_BODY_SILENCE_SECONDS), 0)):
                 message = await self._receive()
         except TimeoutError:
             self._refuse(requests.BODY_TOO_SLOW)

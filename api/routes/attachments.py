@@ -6,8 +6,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BeforeValidator
 
 from api.auth.requirements import requires_scope
-from api.bodies.forms import MULTIPART, boolean_of, file_named, read_form
+from api.bodies.multipart import MULTIPART
+from api.bodies.multipart_forms import find_only_file, read_multipart_form
 from api.bodies.unknown_names import refuse_parts
+from api.bodies.url_encoded_forms import parse_boolean
 from api.idempotency_keys import read_idempotency_key
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import UPLOADS_BY_CALLER
@@ -30,6 +32,7 @@ from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError, access, media, requests
 from core.queues import Queue
 from core.scopes import Scope
+from core.upload_limits import MAX_IMAGE_MEGABYTES
 from models import Attachment, AttachmentStatus
 from services.access.caller import Caller
 from services.attachments import records, upload
@@ -46,7 +49,7 @@ _NOT_FOUND = refuses(media.ATTACHMENT_NOT_FOUND)
 
 
 def _flag(value: object) -> bool:
-    flag = boolean_of(value)
+    flag = parse_boolean(value)
     if flag is None:
         raise ValueError("must be true, false, 1 or 0")
     return flag
@@ -65,7 +68,7 @@ Renditions = Annotated[
 _FILE = {
     "type": "string",
     "format": "binary",
-    "description": "PNG, JPEG, GIF, WebP or ICO, at most 5 MB",
+    "description": f"PNG, JPEG, GIF, WebP or ICO, at most {MAX_IMAGE_MEGABYTES} MB",
 }
 _FORM = {"type": "object", "required": ["file"], "properties": {"file": _FILE}}
 _UPLOAD: dict[str, Any] = {
@@ -133,9 +136,9 @@ async def _accept(
     request: Request, state: State, caller: Caller, *, encrypted: bool, with_renditions: bool
 ) -> AcceptedJob:
     """Stand apart from the route, so that nothing holds the file's bytes while the caller waits."""
-    form = await read_form(request)
+    form = await read_multipart_form(request)
     refuse_parts(request, form.names())
-    part = file_named(form, "file")
+    part = find_only_file(form, "file")
     key = read_idempotency_key(request, caller, form.parts())
     accepted = await UPLOADS_BY_CALLER.run(
         caller.user_id,

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from api.auth.requirements import UNLIMITED, ListEditor, ListReader
-from api.bodies.forms import MULTIPART
+from api.bodies.multipart import MULTIPART
 from api.bodies.unknown_names import refuse_parts
 from api.bodies.upload_stream import store_upload
 from api.limits.bulkheads import RECORDS

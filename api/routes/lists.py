@@ -48,7 +48,7 @@ def create_list(
     state: StateOf, uow: Transaction, caller: ListEditor, body: schemas.NewList
 ) -> Envelope[schemas.Channel]:
     """Create a list that the caller owns."""
-    made = lists.create_own(
+    made = lists.create_own_list(
         uow,
         caller,
         title=body.title,
@@ -110,7 +110,7 @@ def change_list(
     """Change the fields that the body names; the others stay."""
     values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)
-    lists.change(uow, mailing_list, values, state.challenges.configured)
+    lists.change_list(uow, mailing_list, values, state.challenges.configured)
     uow.session.refresh(mailing_list)
     return envelope(describe_list(uow, state, mailing_list))
 
@@ -135,7 +135,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
 @threaded_by_list
 def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
-    return envelope(lists.archive(uow, lists.owned(uow, caller, list_id)))
+    return envelope(lists.archive_list(uow, lists.owned(uow, caller, list_id)))
 
 
 Language = Annotated[
@@ -190,7 +190,7 @@ def preview_changed_list(
     values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)
     trial = uow.session.begin_nested()
-    lists.change(uow, mailing_list, values, state.challenges.configured)
+    lists.change_list(uow, mailing_list, values, state.challenges.configured)
     shown = render_preview(uow, state, mailing_list, part, chosen)
     trial.rollback()
     return envelope(shown)

@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from api.auth.requirements import PUBLIC, AnyCaller
-from api.bodies.forms import FORM, OAuthRequestOf, oauth_response
+from api.bodies.oauth_messages import OAuthRequestOf, oauth_response
+from api.bodies.url_encoded_forms import FORM
 from api.route_classes import ThreadedRoute
 from api.schemas.oauth import IntrospectionAnswer, Metadata, OAuthError, TokenAnswer, UserInfo
 from api.state import StateOf, Transaction

@@ -9,12 +9,9 @@ from fastapi.responses import Response
 from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import ListEditor, ListReader, requires_scope_or_trace
-from api.bodies.forms import (
-    FORM,
-    MULTIPART,
-    FormOrJsonBody,
-    FormOrJsonBodyOf,
-)
+from api.bodies.form_or_json import FormOrJsonBody, FormOrJsonBodyOf
+from api.bodies.multipart import MULTIPART
+from api.bodies.url_encoded_forms import FORM
 from api.limits.bulkheads import LEAVING
 from api.limits.shares import ACTS_BY_LIST, threaded_by_list
 from api.openapi import array_pages, refuses

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import BY_LINK
-from api.bodies.forms import FormOrJsonBodyOf
+from api.bodies.form_or_json import FormOrJsonBodyOf
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.shares import ACTS_BY_LIST

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import PUBLIC
-from api.bodies.forms import body_fields, nested_inputs
+from api.bodies.form_or_json import body_fields, nested_inputs
 from api.html.frame import list_page
 from api.html.problems import reader_language
 from api.record_ids import PathId, find_list

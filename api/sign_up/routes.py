@@ -12,8 +12,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from api.auth.requirements import PUBLIC
-from api.bodies.forms import FORM, MULTIPART, body_fields, nested_inputs
+from api.bodies.form_or_json import body_fields, nested_inputs
 from api.bodies.json_bodies import media_type
+from api.bodies.multipart import MULTIPART
+from api.bodies.url_encoded_forms import FORM
 from api.html.problems import is_for_browser, mark_as_reader_page
 from api.openapi import refuses
 from api.record_ids import ListId

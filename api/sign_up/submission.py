@@ -53,14 +53,13 @@ async def subscribe_stranger(
         page_url: the URL of our page with the form; ``None`` for a form on another site.
         language: the language of the page that the person saw, in which mails are written.
     """
-    via = Via.FORM
-    if mailing_list.challenge_enabled:
-        challenge, response = _read_challenge(request, state, mailing_list, submission)
-        await challenge.check(response)
-        via = Via.CHALLENGE
+    via = Via.CHALLENGE if mailing_list.challenge_enabled else Via.FORM
     actor = actors.actor_of(request, ActorKind.STRANGER, via, None)
     if page_url is not None:
         actor = replace(actor, page_url=page_url)
+    if mailing_list.challenge_enabled:
+        challenge, response = _read_challenge(request, state, mailing_list, submission)
+        await challenge.check(response)
 
     def subscribe(uow: UnitOfWork) -> None:
         current_list = lists.get(uow, mailing_list.id)

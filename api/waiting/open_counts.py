@@ -1,4 +1,4 @@
-"""Counts of what is open per key, such as the streams of a user."""
+"""Counts per key of open things, such as the streams of a user."""
 
 from collections import Counter
 from collections.abc import Iterator

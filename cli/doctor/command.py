@@ -42,15 +42,15 @@ def doctor(
     whatever hangs. A process knows its own settings alone: run it where mail is sent to check mail.
     """
     use_running_stack()
-    found = _examined(send, seconds)
+    diagnoses = _examined(send, seconds)
     rows = [
         fields(each, "part check state found advice")
         if as_json
         else {"": _MARKS[each.state], **fields(each, "part check found"), "what to do": each.advice}
-        for each in found
+        for each in diagnoses
     ]
     show_all(rows, as_json=as_json)
-    is_faulty = any(each.state is CheckState.WRONG for each in found)
+    is_faulty = any(each.state is CheckState.WRONG for each in diagnoses)
     sys.stdout.flush()
     # At once: a thread that hangs in a call would hold up the end.
     os._exit(FAULTY if is_faulty else 0)

@@ -65,9 +65,9 @@ def _answers(part: str, ask: Ask, settings: Settings) -> Iterator[Diagnosis]:
     try:
         yield from ask(settings)
     except _UNREACHABLE as error:
-        said = " ".join(str(getattr(error, "orig", None) or error).split())
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
         advice = f"See the settings of this part: {part}."
-        yield wrong("answers", said or type(error).__name__, advice)
+        yield wrong("answers", reason or type(error).__name__, advice)
     except Exception as error:  # noqa: BLE001 - the other parts are worth telling of
         yield wrong("answers", f"the check itself failed: {type(error).__name__}", "Report this.")
 
@@ -83,13 +83,13 @@ def examine(parts: Mapping[str, Ask], settings: Settings, *, seconds: float) -> 
         thread = Thread(target=deque, args=(asking, 0), daemon=True, name=name)
         thread.start()
         begun.append((thread, answers))
-    found: list[Diagnosis] = []
+    diagnoses: list[Diagnosis] = []
     for thread, answers in begun:
         # The thread may hang for longer than this, in a call of C.
         thread.join(max(deadline - time.monotonic(), 0.0))
-        told = list(answers)
+        results = list(answers)
         if thread.is_alive():
             advice = "Look for what takes the connection and is silent: a firewall, a full disk."
-            told.append(wrong("answers", f"no answer within {seconds:g} s", advice))
-        found += [replace(each, part=each.part or thread.name) for each in told]
-    return found
+            results.append(wrong("answers", f"no answer within {seconds:g} s", advice))
+        diagnoses += [replace(each, part=each.part or thread.name) for each in results]
+    return diagnoses

@@ -38,13 +38,14 @@ class _Call(NamedTuple):
 
 
 def ask_providers(settings: Settings) -> Iterator[Diagnosis]:
-    asked = False
+    is_asked = False
     with closing(HttpClient(_PROVIDER_BOUNDS)) as http:
         for call in _calls(settings):
             given: SecretStr | None = getattr(settings, call.setting)
             if given is None:
                 continue
-            asked, secret = True, given.get_secret_value()
+            is_asked = True
+            secret = given.get_secret_value()
             if call.noun == "key":
                 headers = {"Authorization": f"{call.scheme} {secret}"}
                 yield _reply_to(http, call, "GET", headers=headers)
@@ -52,7 +53,7 @@ def ask_providers(settings: Settings) -> Iterator[Diagnosis]:
                 # Providers name a wrong secret, whatever the token is.
                 data = {"secret": secret, "response": "pressroom-doctor"}
                 yield _reply_to(http, call, "POST", data=data)
-    if not asked:
+    if not is_asked:
         yield skipped("keys", "this process has no key of a provider")
 
 
@@ -94,7 +95,8 @@ def _below(base: object, path: str) -> str:
 
 _PATH = "/healthz"
 _BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=5.0, max_reply_bytes=64 * 1024)
-_OK, _NOT_FOUND = 200, 404
+_OK = 200
+_NOT_FOUND = 404
 # From a network for documents (RFC 5737): no caller has it.
 _INVENTED_ADDRESS = "192.0.2.1"
 
@@ -108,8 +110,8 @@ def ask_public_url(settings: Settings) -> Iterator[Diagnosis]:
             yield wrong("reachable", f"{settings.public_base}: {reason_of(failure)}", advice)
             return
         if reply.status != _OK or b'"ok"' not in reply.body:
-            found = f"{settings.public_base}{_PATH} answers {reply.status}"
-            yield wrong("reachable", found, "Another server answers there, or the API is down.")
+            finding = f"{settings.public_base}{_PATH} answers {reply.status}"
+            yield wrong("reachable", finding, "Another server answers there, or the API is down.")
             return
         yield fine("reachable", f"{settings.public_base} answers")
         if settings.pages_url is not None:
@@ -122,16 +124,17 @@ def ask_public_url(settings: Settings) -> Iterator[Diagnosis]:
         forged = _call(http, settings, **{"X-Forwarded-For": _INVENTED_ADDRESS})
         seen = json.loads(forged.headers.get(SEEN_HEADER, "{}"))
         if seen.get("address") == _INVENTED_ADDRESS:
-            found = "the API believes what a caller says of itself"
+            finding = "the API believes what a caller says of itself"
             advice = "Let the proxy set X-Forwarded-For anew, and trust no network that callers are"
-            yield wrong("invented address", found, f"{advice} in.")
+            yield wrong("invented address", finding, f"{advice} in.")
         else:
             yield fine("invented address", "the API does not believe it")
 
 
 def _pages_host(http: HttpClient, base: str) -> Diagnosis:
     try:
-        health, login = http.send("GET", base + _PATH), http.send("GET", f"{base}/login")
+        health = http.send("GET", base + _PATH)
+        login = http.send("GET", f"{base}/login")
     except HttpFailure as failure:
         advice = "Check PRESSROOM_PAGES_URL, its name, its certificate and the proxy."
         return wrong("readers' pages", f"{base}: {reason_of(failure)}", advice)
@@ -145,21 +148,22 @@ def _pages_host(http: HttpClient, base: str) -> Diagnosis:
 
 
 def _call(http: HttpClient, settings: Settings, **headers: str) -> HttpReply:
-    lifetime, now = timedelta(minutes=1), clock.now()
+    lifetime = timedelta(minutes=1)
+    now = clock.now()
     base = settings.public_base
     url, _ = SEEN_CALLERS.create(settings.keyring, _PATH, base=base, lifetime=lifetime, now=now)
     return http.send("GET", url, headers=headers)
 
 
 def _seen(settings: Settings, seen: dict[str, Any]) -> Diagnosis:
-    found = f"{seen['address']} by {seen['scheme']}, from {seen['peer']}"
+    finding = f"{seen['address']} by {seen['scheme']}, from {seen['peer']}"
     if seen["is_forwarded"] and not seen["is_trusted"]:
         advice = f"Name the proxy {seen['peer']} in PRESSROOM_TRUSTED_PROXIES."
-        return wrong("proxy headers", f"{found}: all callers count as one", advice)
+        return wrong("proxy headers", f"{finding}: all callers count as one", advice)
     if seen["scheme"] != settings.public_url.scheme:
         advice = "Let the proxy send X-Forwarded-Proto, and name it in PRESSROOM_TRUSTED_PROXIES."
-        return wrong("proxy headers", found, advice)
-    return fine("proxy headers", found)
+        return wrong("proxy headers", finding, advice)
+    return fine("proxy headers", finding)
 
 
 # Less than a mail may take: the whole examination has little more.

@@ -76,14 +76,14 @@ def _server(connection: Connection) -> Iterator[Diagnosis]:
     advice = f"Use Postgres {_TESTED_VERSION}."
     yield judged("version", f"Postgres {version}", version < _TESTED_VERSION, advice)
     before = time.time()
-    theirs = connection.scalar(text("SELECT clock_timestamp()"))
-    assert isinstance(theirs, datetime)
+    server_time = connection.scalar(text("SELECT clock_timestamp()"))
+    assert isinstance(server_time, datetime)
     ours = datetime.fromtimestamp((before + time.time()) / 2, UTC)
-    apart = abs((theirs - ours).total_seconds())
+    apart = abs((server_time - ours).total_seconds())
     is_wrong = apart > _MAX_CLOCK_SECONDS
-    found = f"{apart:.{0 if is_wrong else 1}f} s apart from this machine's"
+    finding = f"{apart:.{0 if is_wrong else 1}f} s apart from this machine's"
     advice = "Set both machines' clocks by NTP: codes and signed URLs are judged by the time."
-    yield judged("clock", found, is_wrong, advice)
+    yield judged("clock", finding, is_wrong, advice)
     role = str(connection.scalar(text("SELECT current_user")))
     if may_do_more(connection, role):
         advice = "Give the application a role of its own: PRESSROOM_MIGRATION_DATABASE_URL."
@@ -93,7 +93,8 @@ def _server(connection: Connection) -> Iterator[Diagnosis]:
 
 
 def _revision(connection: Connection) -> Diagnosis:
-    needed, applied = revisions.newest_revision(), "none"
+    needed = revisions.newest_revision()
+    applied = "none"
     if connection.scalar(text("SELECT to_regclass('alembic_version')")) is not None:
         applied = str(connection.scalar(text("SELECT version_num FROM alembic_version")))
     if applied == "none" or applied < needed:
@@ -105,22 +106,22 @@ def _revision(connection: Connection) -> Diagnosis:
 
 
 def _room_and_log(connection: Connection) -> Iterator[Diagnosis]:
-    asked = text("SELECT extname, extversion FROM pg_extension WHERE extname = ANY(:names)")
-    there: dict[str, str] = dict(connection.execute(asked, {"names": _EXTENSIONS}).all())
-    found = ", ".join(f"{name} {there.get(name, 'is missing')}" for name in _EXTENSIONS)
+    query = text("SELECT extname, extversion FROM pg_extension WHERE extname = ANY(:names)")
+    there: dict[str, str] = dict(connection.execute(query, {"names": _EXTENSIONS}).all())
+    finding = ", ".join(f"{name} {there.get(name, 'is missing')}" for name in _EXTENSIONS)
     advice = "Install the package of Postgres' contrib, and run `pressroom migrate`."
-    yield judged("extensions", found, len(there) < len(_EXTENSIONS), advice)
-    used, most = connection.execute(_USED).one()
-    found = f"{used} of {most} connections are open"
+    yield judged("extensions", finding, len(there) < len(_EXTENSIONS), advice)
+    used, maximum = connection.execute(_USED).one()
+    finding = f"{used} of {maximum} connections are open"
     advice = "Raise max_connections, or put a pool in front."
-    yield judged("connections", found, used > most * _MAX_CONNECTIONS_SHARE, advice)
+    yield judged("connections", finding, used > maximum * _MAX_CONNECTIONS_SHARE, advice)
     # A setting of a module that is not loaded is NULL.
     logging = connection.execute(_LOGGING, {"names": list(QUIET_LOG)}).all()
     loud = {name: value for name, value in logging if value not in {None, "", QUIET_LOG[name]}}
     if loud:
         advice = ", ".join(f"{name} = {QUIET_LOG[name]}" for name in loud)
-        told = ", ".join(f"{name} = {value}" for name, value in loud.items())
-        yield fine("log", f"it may have addresses and hashes: {told}", f"Set {advice}.")
+        settings_text = ", ".join(f"{name} = {value}" for name, value in loud.items())
+        yield fine("log", f"it may have addresses and hashes: {settings_text}", f"Set {advice}.")
     else:
         yield fine("log", "it has no values of statements")
 
@@ -159,7 +160,8 @@ _POLICIES = ("volatile-lru", "volatile-lfu", "volatile-ttl", "volatile-random", 
 
 def ask_redis(settings: Settings) -> Iterator[Diagnosis]:
     with closing(open_redis(settings)) as client:
-        key, value = f"doctor:{secrets.token_hex(8)}", secrets.token_hex(8)
+        key = f"doctor:{secrets.token_hex(8)}"
+        value = secrets.token_hex(8)
         client.set(key, value, ex=60)
         found: Any = client.getdel(key)
         if found != value.encode():
@@ -194,24 +196,25 @@ def ask_broker(settings: Settings) -> Iterator[Diagnosis]:
 
 def _version_and_policy(info: dict[str, Any]) -> Iterator[Diagnosis]:
     name = "Valkey" if "valkey_version" in info else "Redis"
-    shown = str(info.get("valkey_version") or info["redis_version"])
+    version_text = str(info.get("valkey_version") or info["redis_version"])
     protocol = tuple(int(each) for each in str(info["redis_version"]).split(".")[:2])
     advice = f"Use Redis {'.'.join(map(str, _MIN_REDIS_VERSION))} or later, or Valkey."
-    yield judged("version", f"{name} {shown}", protocol < _MIN_REDIS_VERSION, advice)
+    yield judged("version", f"{name} {version_text}", protocol < _MIN_REDIS_VERSION, advice)
     policy = str(info.get("maxmemory_policy", "unknown"))
     advice = "Set maxmemory-policy volatile-lru: this one drops queues when memory is short."
     yield judged("policy", policy, policy not in _POLICIES, advice)
 
 
 def _memory(info: dict[str, Any]) -> Diagnosis:
-    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    used = int(info.get("used_memory", 0))
+    maximum = int(info.get("maxmemory", 0))
     megabytes = f"{used / 2**20:.0f} MB"
-    if not most:
+    if not maximum:
         return fine("memory", f"{megabytes} without a bound", "Set maxmemory.")
-    found = f"{megabytes} of {most / 2**20:.0f} MB"
-    if used > most * _MAX_MEMORY_SHARE:
-        return wrong("memory", found, "Raise maxmemory: it will refuse what it can't keep.")
-    return fine("memory", found)
+    finding = f"{megabytes} of {maximum / 2**20:.0f} MB"
+    if used > maximum * _MAX_MEMORY_SHARE:
+        return wrong("memory", finding, "Raise maxmemory: it will refuse what it can't keep.")
+    return fine("memory", finding)
 
 
 def _persistence(info: dict[str, Any]) -> Diagnosis:
@@ -225,7 +228,9 @@ def _persistence(info: dict[str, Any]) -> Diagnosis:
     return fine("persistence", "each write goes to a file")
 
 
-_SIZE, _FROM, _LENGTH = 4096, 1000, 100
+_SIZE = 4096
+_FROM = 1000
+_LENGTH = 100
 _BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024)
 
 
@@ -236,7 +241,8 @@ def ask_storage(settings: Settings) -> Iterator[Diagnosis]:
         return
     region = settings.s3_region or "its usual one"
     yield fine("bucket", f"{settings.s3_bucket}, region: {region}")
-    key, data = f"doctor/{secrets.token_hex(16)}", secrets.token_bytes(_SIZE)
+    key = f"doctor/{secrets.token_hex(16)}"
+    data = secrets.token_bytes(_SIZE)
     store.put(key, data, "application/octet-stream")
     try:
         yield fine("write", f"{_SIZE} bytes")

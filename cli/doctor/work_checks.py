@@ -31,13 +31,13 @@ def ask_workers(client: redis.Redis) -> Iterator[Diagnosis]:
     ages = Canaries(client).ages()
     for queue in Queue:
         yield _queue(queue, ages.get(queue))
-    own = version("pressroom")
-    others = sorted({age.version for age in ages.values()} - {own, ""})
+    own_version = version("pressroom")
+    others = sorted({age.version for age in ages.values()} - {own_version, ""})
     if others:
-        found = f"{', '.join(others)}, and this command is {own}"
-        yield fine("version", found, "Run one release everywhere, once an upgrade is done.")
+        finding = f"{', '.join(others)}, and this command is {own_version}"
+        yield fine("version", finding, "Run one release everywhere, once an upgrade is done.")
     else:
-        yield fine("version", own)
+        yield fine("version", own_version)
 
 
 def _queue(queue: Queue, age: QueueAge | None) -> Diagnosis:
@@ -47,8 +47,8 @@ def _queue(queue: Queue, age: QueueAge | None) -> Diagnosis:
     if age.is_silent:
         return wrong(queue, f"no worker has served this queue for {age.silence:.0f} s", advice)
     advice = "Start more workers of this queue."
-    found = f"a message takes {age.seconds:.2f} s"
-    return judged(queue, found, age.seconds > _MAX_QUEUE_SECONDS, advice)
+    finding = f"a message takes {age.seconds:.2f} s"
+    return judged(queue, finding, age.seconds > _MAX_QUEUE_SECONDS, advice)
 
 
 def ask_maintenance(connection: Connection) -> Iterator[Diagnosis]:
@@ -57,9 +57,9 @@ def ask_maintenance(connection: Connection) -> Iterator[Diagnosis]:
         yield skipped("schedule", "nothing is scheduled before the first worker runs")
         return
     late = [f"{row.name} ({row.late / 3600:.0f} h)" for row in rows if row.late > _MAX_LATE_SECONDS]
-    found = f"late: {', '.join(late)}" if late else "nothing is late"
+    finding = f"late: {', '.join(late)}" if late else "nothing is late"
     advice = f"Start a worker with --queue {Queue.MAINTENANCE}, or look at its log."
-    yield judged("schedule", found, bool(late), advice)
+    yield judged("schedule", finding, bool(late), advice)
     failing = [f"{row.name}: {row.last_error}" for row in rows if row.last_error is not None]
     advice = "Run one by `pressroom maintenance NAME` to see what fails."
     yield judged("last runs", "; ".join(failing) or "none failed", bool(failing), advice)
@@ -79,5 +79,5 @@ def ask_backup(settings: Settings) -> Iterator[Diagnosis]:
     newest = manifests.read(place, ids[-1])
     age = clock.now() - newest.finished_at
     bound = timedelta(hours=settings.backup_hours) + _MAX_BACKUP_LATE
-    found = f"{newest.id}, {age.total_seconds() / 3600:.0f} h old"
-    yield judged("newest", found, bool(settings.backup_hours) and age > bound, advice)
+    finding = f"{newest.id}, {age.total_seconds() / 3600:.0f} h old"
+    yield judged("newest", finding, bool(settings.backup_hours) and age > bound, advice)

@@ -15,7 +15,7 @@ from core.errors.catalogue import (
     too_large,
     unsupported_type,
 )
-from core.upload_limits import MAX_IMAGE_BYTES
+from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMAGE_MEGABYTES
 
 ATTACHMENT_NOT_FOUND = not_found("attachment.not_found", "There is no such attachment.")
 # Why the job of a deleted attachment was cancelled.
@@ -33,7 +33,8 @@ ATTACHMENT_FILENAME_MISSING = malformed(
 )
 ATTACHMENT_EMPTY = invalid("attachment.empty", "The uploaded file is empty.")
 ATTACHMENT_TOO_LARGE = too_large(
-    "attachment.too_large", f"A file has at most 5 MB ({MAX_IMAGE_BYTES:,} bytes)."
+    "attachment.too_large",
+    f"A file has at most {MAX_IMAGE_MEGABYTES} MB ({MAX_IMAGE_BYTES:,} bytes).",
 )
 ATTACHMENT_UNSUPPORTED_NAME = unsupported_type(
     "attachment.unsupported_type",

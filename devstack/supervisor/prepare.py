@@ -35,7 +35,7 @@ def ensure(home: Home, resources: Resources, password: str) -> None:
         if owner is None:
             owner = accounts.create_user(uow, email=EMAIL, name="Demo Owner", password=password)
             accounts.set_plan(uow, email=EMAIL, plan=Plan.PAID)
-        own_list = lists.find_by_slug(uow, LIST_SLUG) or lists.create(
+        own_list = lists.find_by_slug(uow, LIST_SLUG) or lists.create_list(
             uow, owner_id=owner.id, title="The Daily Demo", slug=LIST_SLUG
         )
         demo = {

@@ -17,8 +17,8 @@ class Challenges:
             (RECAPTCHA, given.recaptcha_url, given.recaptcha_secret, given.recaptcha_site_key),
         )
         self._client = AsyncHttpClient(BOUNDS)
-        own = (given.public_url, given.pages_url or given.public_url)
-        hostnames = {*(str(each.host).lower() for each in own), *given.challenge_hostnames}
+        own_urls = (given.public_url, given.pages_url or given.public_url)
+        hostnames = {*(str(each.host).lower() for each in own_urls), *given.challenge_hostnames}
         self._adapters = {
             profile.provider: SiteVerify(
                 self._client, profile, str(url), secret, site_key, frozenset(hostnames)

@@ -108,7 +108,8 @@ class Completion(BaseModel):
 
     def reply(self, model: str) -> CompletionReply:
         """Raises ``Failure`` for what is no answer, or half of one; it costs its tokens too."""
-        choice, usage = self.choices[0], self.usage or _Usage()
+        choice = self.choices[0]
+        usage = self.usage or _Usage()
         tokens = usage.prompt_tokens, usage.completion_tokens
         text = choice.message.content or ""
         if choice.message.error:

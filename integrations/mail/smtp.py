@@ -188,7 +188,9 @@ class SmtpMailer:
         # We introduce ourselves by the sender's domain: the lookup of this machine's own name can
         # take longer than any call.
         name = self.sender.domain
-        host, port, timeout = self.server.host, self.server.port, self.timeout
+        host = self.server.host
+        port = self.server.port
+        timeout = self.timeout
         if self.server.security is MailSecurity.TLS:
             return smtplib.SMTP_SSL(host, port, name, timeout=timeout, context=self._tls)
         return _Smtp(host, port, name, timeout=timeout)

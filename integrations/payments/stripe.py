@@ -266,7 +266,8 @@ class StripeCheckout:
         # By these the order's objects are known again.
         marks = {"application": APPLICATION, "order_id": str(checkout.order_id)}
         now = clock.now()
-        earliest, latest = now + _MIN_CHECKOUT_LIFETIME, now + _MAX_CHECKOUT_LIFETIME
+        earliest = now + _MIN_CHECKOUT_LIFETIME
+        latest = now + _MAX_CHECKOUT_LIFETIME
         price = {
             "currency": checkout.currency.lower(),
             "unit_amount": checkout.amount_minor,
@@ -336,7 +337,8 @@ class StripeCheckout:
             sent = orjson.loads(body)
             if sent["object"] != "event":
                 raise WEBHOOK_UNREADABLE()
-            kind, fields = str(sent["type"]), sent["data"]["object"]
+            kind = str(sent["type"])
+            fields = sent["data"]["object"]
             reader = READERS.get(kind)
             # Test payments move no money: with a live key they count for nothing, nor the reverse.
             if reader and bool(sent["livemode"]) is not self._is_live:
@@ -348,20 +350,20 @@ class StripeCheckout:
             raise WEBHOOK_UNREADABLE() from None
 
     def _evidence_of(self, session: dict[str, Any]) -> Evidence:
-        found = session_evidence(session, failed=has_fallen_through(session))
-        if found is None:
+        evidence = session_evidence(session, failed=has_fallen_through(session))
+        if evidence is None:
             raise _refused("the session is not of an order", None)
-        if found.failed:
-            return found
+        if evidence.failed:
+            return evidence
         intent = session.get("payment_intent")
         charge = intent.get("latest_charge") if isinstance(intent, Mapping) else None
-        payment_id = found.payment_id
-        if payment_id is None or not found.paid or not isinstance(charge, Mapping):
-            return found
-        found = replace(found, refunded_minor=charge.get("amount_refunded") or None)
+        payment_id = evidence.payment_id
+        if payment_id is None or not evidence.paid or not isinstance(charge, Mapping):
+            return evidence
+        evidence = replace(evidence, refunded_minor=charge.get("amount_refunded") or None)
         if not charge.get("disputed"):
-            return found
-        return with_disputes(found, self._all_of(payment_id, self._api.disputes.list))
+            return evidence
+        return with_disputes(evidence, self._all_of(payment_id, self._api.disputes.list))
 
     def _session(self, session_id: str) -> dict[str, Any]:
         expanded: Any = {"expand": ["payment_intent.latest_charge"]}
@@ -376,10 +378,10 @@ class StripeCheckout:
             listed = islice(listing(query).auto_paging_iter(), _MAX_LISTED + 1)
             return [each.to_dict() for each in listed]
 
-        found = self._call(ask)
-        if len(found) > _MAX_LISTED:
+        page = self._call(ask)
+        if len(page) > _MAX_LISTED:
             raise _refused(f"{payment_id} has more than {_MAX_LISTED} of a kind", None)
-        return found
+        return page
 
     def _call(self, ask: Callable[[], T]) -> T:
         with self._breaker.guarding():

@@ -74,12 +74,12 @@ class Exchange:
         if reply.status != HTTPStatus.OK:
             raise self._error(reply, quotas)
         try:
-            found: object = orjson.loads(reply.body)
+            document: object = orjson.loads(reply.body)
         except orjson.JSONDecodeError:
             raise self._failed("not JSON") from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise self._failed("not an object")
-        return reply.body.decode(), found
+        return reply.body.decode(), document
 
     def file_url(self, path: str, params: Mapping[str, str | int]) -> str:
         """The URL of the photo's file in the reply of either provider."""

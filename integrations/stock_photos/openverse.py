@@ -66,5 +66,6 @@ class Openverse:
             licence=f"{licence} {version}" if version else licence,
             licence_url=port.web_url(inside(photo, "license_url")),
         )
-        width, height = port.side_of(photo, "width"), port.side_of(photo, "height")
+        width = port.side_of(photo, "width")
+        height = port.side_of(photo, "height")
         return FoundPhoto(endpoint, small_url, width, height, title or "", credit)

@@ -68,7 +68,8 @@ class Unsplash:
             provider="Unsplash",
             provider_url=_referred(_HOME),
         )
-        width, height = port.side_of(photo, "width"), port.side_of(photo, "height")
+        width = port.side_of(photo, "width")
+        height = port.side_of(photo, "height")
         return FoundPhoto(endpoint, small_url, width, height, shows, credit)
 
 

@@ -97,7 +97,8 @@ class UsedKeys:
 
     def write(self, database: Database) -> None:
         with self._lock:
-            noted, self._key_ids = self._key_ids, set()
+            noted = self._key_ids
+            self._key_ids = set()
         if noted:
             database.rows(_NOTE_USES, key_ids=list(noted), now=clock.now())
 
@@ -112,13 +113,14 @@ def authenticate(
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
-    now, digests = clock.now(), keyring.signer(_PURPOSE).digests(secret.encode())
+    now = clock.now()
+    digests = keyring.signer(_PURPOSE).digests(secret.encode())
     if recent and (known := uses.recent(digests[0], now)):
         return known
-    found = database.rows(_CREDENTIAL, digests=digests, now=now)
-    if not found:
+    rows = database.rows(_CREDENTIAL, digests=digests, now=now)
+    if not rows:
         raise errors.AUTH_INVALID_API_KEY()
-    [(key_id, user_id, sent_scopes, last_used_at)] = found
+    [(key_id, user_id, sent_scopes, last_used_at)] = rows
     if last_used_at is None or now - last_used_at >= _LAST_USE_RESOLUTION:
         uses.note(key_id)
     unrestricted = sent_scopes is None
@@ -158,9 +160,9 @@ def revoke(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
 
 def family(key_id: int) -> Select[tuple[int]]:
     """Select the ids of a key and of the keys that it made, and that these made."""
-    found = select(ApiKey.id).where(ApiKey.id == key_id).cte(recursive=True)
-    found = found.union_all(select(ApiKey.id).join(found, ApiKey.maker_id == found.c.id))
-    return select(found.c.id)
+    keys = select(ApiKey.id).where(ApiKey.id == key_id).cte(recursive=True)
+    keys = keys.union_all(select(ApiKey.id).join(keys, ApiKey.maker_id == keys.c.id))
+    return select(keys.c.id)
 
 
 def revoke_all(uow: UnitOfWork, user_id: int, *, but: Collection[int]) -> None:

@@ -70,10 +70,10 @@ class QuotaUse:
 def uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
     """Return how much the user has of each quota."""
     counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in PlanQuota)
-    found = uow.session.execute(select(*counts)).one()
+    row = uow.session.execute(select(*counts)).one()
     return {
         quota: QuotaUse(_in_units(quota, count or 0), limit_of(uow.settings, user.plan, quota))
-        for quota, count in zip(PlanQuota, found, strict=True)
+        for quota, count in zip(PlanQuota, row, strict=True)
     }
 
 

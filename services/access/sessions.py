@@ -43,10 +43,10 @@ def has_recent_login(uow: UnitOfWork, caller: Caller) -> bool:
         return True
     is_recent = UserSession.logged_in_at > func.now() - RECENT_LOGIN
     is_open = (UserSession.id == caller.session_id, UserSession.ended_at.is_(None))
-    found = uow.session.scalar(select(is_recent).where(*is_open))
-    if found is None:
+    is_recent_login = uow.session.scalar(select(is_recent).where(*is_open))
+    if is_recent_login is None:
         raise errors.AUTH_INVALID_SESSION()
-    return found
+    return is_recent_login
 
 
 def lock_person(uow: UnitOfWork, user_id: int) -> None:
@@ -128,12 +128,12 @@ def read(
     now = clock.now()
     digests = keyring.signer(_PURPOSE).digests(value.encode())
     bounds = {"now": now, "idle_since": now - IDLE_LIFETIME}
-    found = database.rows(
+    rows = database.rows(
         _LIVE, digests=digests, everyone_needs_factor=everyone_needs_factor, **bounds
     )
-    if not found:
+    if not rows:
         raise errors.AUTH_INVALID_SESSION()
-    [(session_id, user_id, last_used_at, lacks_factor, is_operator)] = found
+    [(session_id, user_id, last_used_at, lacks_factor, is_operator)] = rows
     if now - last_used_at >= _LAST_USE_RESOLUTION:
         database.rows(_NOTE_USE, session_id=session_id, now=now)
     caller = Caller(user_id, EVERYTHING_OF_A_USER, unrestricted=True, session_id=session_id)
@@ -148,10 +148,10 @@ def authenticate(
     Raises ``auth.invalid_credentials``, and ``auth.second_factor`` for a person who needs a second
     factor and has none.
     """
-    found = read(database, keyring, value, everyone_needs_factor=everyone_needs_factor)
-    if found.lacks_factor:
+    session = read(database, keyring, value, everyone_needs_factor=everyone_needs_factor)
+    if session.lacks_factor:
         raise errors.AUTH_SECOND_FACTOR()
-    return found.caller
+    return session.caller
 
 
 def list_of(uow: UnitOfWork, user_id: int, *, limit: int = 100) -> list[UserSession]:

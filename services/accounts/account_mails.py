@@ -157,10 +157,10 @@ def enqueue_mail(
 ) -> None:
     """Send a mail that the person must get, without the limit of its kind."""
     about = {"user_id": user_id, "detail": detail, "source_digest": source}
-    asked = AccountMail(kind=kind, email=email, **about)
-    uow.session.add(asked)
+    mail = AccountMail(kind=kind, email=email, **about)
+    uow.session.add(mail)
     uow.session.flush()
-    enqueue_job(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=asked.id)
+    enqueue_job(uow, SEND_ACCOUNT_MAIL, user_id=None, subject_id=mail.id)
 
 
 def mail_person(uow: UnitOfWork, kind: MailKind, person: User, detail: str | None = None) -> None:

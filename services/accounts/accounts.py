@@ -56,10 +56,10 @@ def find_or_create_person(uow: UnitOfWork, email: str) -> User:
         # The constraint lets one of several transactions make the person.
         statement = insert(User).values(id=ids.random_id(), email=email)
         uow.session.execute(statement.on_conflict_do_nothing(index_elements=["email"]))
-        found = uow.session.scalar(select(User).where(User.email == email))
+        person = uow.session.scalar(select(User).where(User.email == email))
         # There is none when the person was erased between the two statements.
-        if found is not None:
-            return found
+        if person is not None:
+            return person
 
 
 def has_account(uow: UnitOfWork, person: User) -> bool:
@@ -150,7 +150,7 @@ def owners_of_lists(uow: UnitOfWork, wanted: PageRequest) -> PageOfRows[tuple[Us
     page = paging.cut(
         found, wanted.limit, lambda row: paging.moment_cursor(row.newest, row.user_id)
     )
-    shown = select(User).where(User.id.in_([row.user_id for row in page.rows]))
-    people = {person.id: person for person in uow.session.scalars(shown)}
+    owners = select(User).where(User.id.in_([row.user_id for row in page.rows]))
+    people = {person.id: person for person in uow.session.scalars(owners)}
     rows = [(people[row.user_id], row.lists) for row in page.rows if row.user_id in people]
     return PageOfRows(rows, page.next_cursor)

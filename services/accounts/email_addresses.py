@@ -51,10 +51,10 @@ def normalise(address: str) -> str:
     DNS request is made.
     Raises ``email.invalid``.
     """
-    (found,) = normalise_all([address])
-    if isinstance(found, InvalidAddress):
-        raise EMAIL_INVALID(reason=found.reason)
-    return found
+    (normalised,) = normalise_all([address])
+    if isinstance(normalised, InvalidAddress):
+        raise EMAIL_INVALID(reason=normalised.reason)
+    return normalised
 
 
 def mailbox_of(address: str) -> str:
@@ -78,8 +78,8 @@ def normalise_all(addresses: Iterable[str]) -> list[str | InvalidAddress]:
 
 def normalise_domain(domain: str) -> str | None:
     """Return the normalised domain, or ``None`` if the text isn't a domain."""
-    (found,) = normalise_all([f"a@{strip_unseen(domain)}"])
-    return None if isinstance(found, InvalidAddress) else found.removeprefix("a@")
+    (normalised,) = normalise_all([f"a@{strip_unseen(domain)}"])
+    return None if isinstance(normalised, InvalidAddress) else normalised.removeprefix("a@")
 
 
 def _normalise(text: str) -> str | InvalidAddress:

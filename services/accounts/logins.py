@@ -164,8 +164,11 @@ def succeed(
     password was changed since the check.
     """
     as_checked = User.id == attempt.user_id, User.password_hash == attempt.password_hash
-    kept = {"password_hash": check.renewed or attempt.password_hash, "updated_at": User.updated_at}
-    statement = update(User).where(*as_checked).values(**kept).returning(User)
+    values = {
+        "password_hash": check.renewed or attempt.password_hash,
+        "updated_at": User.updated_at,
+    }
+    statement = update(User).where(*as_checked).values(**values).returning(User)
     person = uow.session.scalar(statement.execution_options(synchronize_session=False))
     if person is None:
         raise PASSWORD_WRONG()
@@ -182,7 +185,8 @@ def tell_of_browser(uow: UnitOfWork, person: User, browser: Browser) -> None:
 
 
 def _mail_browser(uow: UnitOfWork, person: User, name: str | None) -> None:
-    kind, detail = MailKind.NEW_BROWSER, name or "a browser"
+    kind = MailKind.NEW_BROWSER
+    detail = name or "a browser"
     account_mails.request_mail_to(uow, kind, person, detail)
 
 
@@ -261,15 +265,15 @@ def _count(uow: UnitOfWork, subject: bytes, throttle: LoginThrottle) -> int:
     number: int | None = uow.session.scalar(counted.returning(kept.attempts))
     if number is None:
         until = uow.session.scalar(select(kept.paused_until).where(kept.subject == subject))
-        left = 0 if until is None else round((until - now).total_seconds())
-        raise LOGIN_PAUSED(retry_after=max(1, left))
+        seconds_left = 0 if until is None else round((until - now).total_seconds())
+        raise LOGIN_PAUSED(retry_after=max(1, seconds_left))
     return number
 
 
 def _clear(uow: UnitOfWork, subjects: list[bytes]) -> None:
-    kept = LoginAttempts
-    cleared = delete(kept).where(kept.subject.in_(subjects)).returning(kept.source)
+    table = LoginAttempts
+    cleared = delete(table).where(table.subject.in_(subjects)).returning(table.source)
     for source in filter(None, uow.session.scalars(cleared).all()):
-        fewer = update(kept).where(kept.subject == source).values(attempts=kept.attempts - 1)
+        fewer = update(table).where(table.subject == source).values(attempts=table.attempts - 1)
         uow.session.execute(fewer)
-        uow.session.execute(delete(kept).where(kept.subject == source, kept.attempts <= 0))
+        uow.session.execute(delete(table).where(table.subject == source, table.attempts <= 0))

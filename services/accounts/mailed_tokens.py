@@ -83,10 +83,10 @@ def read(
         uow.settings.keyring.signer(_PURPOSE).digests(secret.encode())
     )
     lives = MailedLink.purpose == purpose, MailedLink.expires_at > func.now()
-    found = uow.session.scalar(select(MailedLink).where(is_it, *lives))
-    if found is None:
+    link = uow.session.scalar(select(MailedLink).where(is_it, *lives))
+    if link is None:
         raise invalid()
-    return found
+    return link
 
 
 def use(uow: UnitOfWork, opened: MailedLink, *, used: ErrorType = LINK_USED) -> None:

@@ -40,6 +40,6 @@ def make(
         maker_id=caller.key_id,
     )
     person = accounts.get(uow, caller.user_id)
-    made = MailKind.NEW_KEY
-    account_mails.request_mail_to(uow, made, person, key.last_four)
+    kind = MailKind.NEW_KEY
+    account_mails.request_mail_to(uow, kind, person, key.last_four)
     return key, secret

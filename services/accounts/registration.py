@@ -98,10 +98,10 @@ def change_password(
 
 def set_password(uow: UnitOfWork, *, email: str, password: str) -> User:
     """Set a person's password as the operator, end their sessions, and mail a notice."""
-    found = accounts.get_by_email(uow, email)
+    user = accounts.get_by_email(uow, email)
     # Before the lock: it takes a while.
-    password_hash = passwords.make(password, found.email, found.name)
-    person = _lock_person(uow, found.id)
+    password_hash = passwords.make(password, user.email, user.name)
+    person = _lock_person(uow, user.id)
     _set_password(uow, person, password_hash, but=None)
     record(uow, person.id, EventType.PASSWORD_CHANGED)
     return person

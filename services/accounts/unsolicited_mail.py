@@ -176,7 +176,7 @@ def _plain(text: str) -> str:
 
 
 def _names_place(text: str) -> bool:
-    labels = (found[0].casefold() for found in _LABEL.finditer(text))
+    labels = (match[0].casefold() for match in _LABEL.finditer(text))
     domains = (each for label in labels for each in (label, folded(label)))
     is_domain = any(
         each in _SPECIAL_DOMAINS or _suffixes().publicsuffix(each) is not None for each in domains
@@ -202,16 +202,20 @@ def quoted(text: str) -> str:
     spaced = _BLANKS.sub(" ", plain)
     seen = "".join(each for each in spaced if category(each) not in _UNSEEN)
     words = seen.translate(_QUOTES).split()
-    kept = " ".join(_LEFT_OUT if _names_place(word) else word for word in words)
-    callable_left_out = _NUMBER.sub(lambda it: _LEFT_OUT if _can_be_called(it) else it[0], kept)
-    shown = _LEFT_OUTS.sub(_LEFT_OUT, callable_left_out)
-    if len(shown) > MAX_SHOWN_CHARACTERS:
-        shown = shown[: MAX_SHOWN_CHARACTERS - 1].rstrip(f" {_LEFT_OUT}") + _LEFT_OUT
-    return f"“{shown or _LEFT_OUT}”"
+    remaining_text = " ".join(_LEFT_OUT if _names_place(word) else word for word in words)
+    callable_left_out = _NUMBER.sub(
+        lambda it: _LEFT_OUT if _can_be_called(it) else it[0], remaining_text
+    )
+    shortened = _LEFT_OUTS.sub(_LEFT_OUT, callable_left_out)
+    if len(shortened) > MAX_SHOWN_CHARACTERS:
+        shortened = shortened[: MAX_SHOWN_CHARACTERS - 1].rstrip(f" {_LEFT_OUT}") + _LEFT_OUT
+    return f"“{shortened or _LEFT_OUT}”"
 
 
 def masked_address(address: str) -> str:
     """Enough of an address for those who know it, and written so that no program makes a link."""
     local, _, domain = address.rpartition("@")
-    shown = f"{local[:1]}… at {' dot '.join(domain.split('.'))}"
-    return shown if len(shown) <= MAX_SHOWN_CHARACTERS else shown[: MAX_SHOWN_CHARACTERS - 1] + "…"
+    masked = f"{local[:1]}… at {' dot '.join(domain.split('.'))}"
+    return (
+        masked if len(masked) <= MAX_SHOWN_CHARACTERS else masked[: MAX_SHOWN_CHARACTERS - 1] + "…"
+    )

@@ -104,7 +104,9 @@ class RunPayment:
 _SUMS = "pressroom:llm-usage"
 # A model's name may hold any character but this one.
 _APART = " "
-CALLS, TOKENS, SECONDS = "calls", "tokens", "seconds"
+CALLS = "calls"
+TOKENS = "tokens"
+SECONDS = "seconds"
 
 
 def note_usage(client: redis.Redis, usage: Usage) -> None:

@@ -43,7 +43,8 @@ def remove_drafts(text: str) -> str:
     missing, all text after the opening tag is a draft. Tags inside JSON objects are not removed.
     """
     pieces: list[str] = []
-    start, is_draft = 0, False
+    start = 0
+    is_draft = False
     for match, value in _objects_and_marks(text):
         if value is not None:
             continue
@@ -52,7 +53,8 @@ def remove_drafts(text: str) -> str:
             pieces.clear()
         elif not is_closing and not is_draft:
             pieces.append(text[start : match.start()])
-        start, is_draft = match.end(), not is_closing
+        start = match.end()
+        is_draft = not is_closing
     return "".join(pieces if is_draft else [*pieces, text[start:]])
 
 

@@ -99,7 +99,8 @@ class MetadataCache:
 
     def look_up(self, request: MetadataRequest) -> tuple[str, MetadataResult | None]:
         """The key of the request's result, and the result itself if it is cached."""
-        given, post = self.settings, request.post
+        given = self.settings
+        post = request.post
         writer: list[str] = [given.llm_provider]
         if given.llm_provider != "offline":
             writer += map(str, (given.llm_base_url, given.llm_model, given.llm_context_tokens))

@@ -52,7 +52,8 @@ _KNOWN = frozenset(Path(__file__).with_name("known_domains.txt").read_text("asci
 def weighted_length(text: str) -> int:
     """Never less than the platform's own count; more only for URLs whose domain it may not know."""
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
-    weight, end = 0, 0
+    weight = 0
+    end = 0
     for match in _URL.finditer(text):
         weight += _weight_of_words(text[end : match.start()])
         end = match.end()
@@ -99,7 +100,8 @@ def metadata_faults(
         for part in MetadataField
         if (part in wanted) != (getattr(metadata, part) is not None)
     ]
-    slug, summary = metadata.slug, metadata.summary
+    slug = metadata.slug
+    summary = metadata.summary
     if slug is not None and (len(slug) > MAX_SLUG_CHARACTERS or not _SLUG.fullmatch(slug)):
         faults.append(f"the slug is not 1 to {MAX_SLUG_CHARACTERS} of a-z, 0-9 and single hyphens")
     if summary is not None:

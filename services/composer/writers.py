@@ -133,7 +133,8 @@ class _AttendedModel:
 
 def answer(resources: Resources, lease: RequestLease) -> dict[str, Any]:
     request = MetadataRequest.from_payload(lease.payload)
-    is_owed, payment = lease.payload.get(IS_CHARGED), None
+    is_owed = lease.payload.get(IS_CHARGED)
+    payment = None
     if is_owed is not None:
         payment = RunPayment(resources.database, lease.request_id, lease.worker, is_owed)
     writer = resources.shared(MetadataWriter.of_process)

@@ -29,8 +29,8 @@ class ShownData(BaseModel):
 
     @classmethod
     def example(cls) -> dict[str, Any]:
-        found: dict[str, Any] = cls.model_json_schema()["examples"][0]
-        return found
+        sample: dict[str, Any] = cls.model_json_schema()["examples"][0]
+        return sample
 
 
 _MEMBER = {
@@ -231,7 +231,8 @@ class TypeEntry:
     data: type[ShownData]
 
 
-_MEMBERS, _CREDITS = Scope.SUBSCRIPTION_READ, Scope.CREDIT_READ
+_MEMBERS = Scope.SUBSCRIPTION_READ
+_CREDITS = Scope.CREDIT_READ
 # By the first word of the type. An act on many members is about the import that it undoes, if any.
 _ABOUT: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownData]]] = {
     "subscription": (SubjectKind.SUBSCRIPTION, _MEMBERS, MemberFacts),

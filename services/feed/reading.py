@@ -53,10 +53,10 @@ class FeedPosition:
     @classmethod
     def of_cursor(cls, cursor: str) -> Self:
         """Raises ``cursor.invalid``."""
-        found = _CURSOR.match(cursor)
-        if found is None or max(map(int, found.groups())) > MAX_ID:
+        match = _CURSOR.match(cursor)
+        if match is None or max(map(int, match.groups())) > MAX_ID:
             raise CURSOR_INVALID()
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     @property
     def cursor(self) -> str:
@@ -93,7 +93,8 @@ def place_near(session: Session, since: datetime) -> int:
         if place_there is None:
             high = middle - 1
         else:
-            place, low = place_there, middle + 1
+            place = place_there
+            low = middle + 1
     return place
 
 
@@ -158,8 +159,8 @@ def page(
 
 def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None:
     """Raises ``list.not_found`` for another owner's list too."""
-    own = select(MailingList.id).where(MailingList.id == list_id, MailingList.user_id == user_id)
-    if list_id is not None and uow.session.scalar(own) is None:
+    query = select(MailingList.id).where(MailingList.id == list_id, MailingList.user_id == user_id)
+    if list_id is not None and uow.session.scalar(query) is None:
         raise LIST_NOT_FOUND()
 
 
@@ -193,15 +194,15 @@ def next_events(
         cast([start.place for start in after], ARRAY(BigInteger)),
         cast([start.id for start in after], ARRAY(BigInteger)),
     ).table_valued("type", "place", "id")
-    wanted = each.render_derived(name="wanted")
+    requested = each.render_derived(name="wanted")
     of_list = [] if list_id is None else [FeedEvent.list_id == list_id]
     of_type = (
         select(FeedEvent)
         .where(
             FeedEvent.user_id == user_id,
             *of_list,
-            FeedEvent.type == wanted.c.type,
-            tuple_(FeedEvent.place, FeedEvent.id) > tuple_(wanted.c.place, wanted.c.id),
+            FeedEvent.type == requested.c.type,
+            tuple_(FeedEvent.place, FeedEvent.id) > tuple_(requested.c.place, requested.c.id),
             FeedEvent.place < horizon(),
         )
         .order_by(*_order(FeedEvent, newest_first=newest_first))
@@ -209,7 +210,7 @@ def next_events(
         .lateral()
     )
     event = aliased(FeedEvent, of_type)
-    first = select(event).select_from(wanted).join(of_type, true())
+    first = select(event).select_from(requested).join(of_type, true())
     return first.order_by(*_order(event, newest_first=newest_first)).limit(limit)
 
 
@@ -236,10 +237,10 @@ def show(session: Session, events: Sequence[FeedEvent]) -> list[dict[str, Any]]:
 
 def _shown(event: FeedEvent, joined: Mapping[SubjectKind, Joined]) -> dict[str, Any]:
     entry = CATALOGUE[FeedEventType(event.type)]
-    found = joined.get(entry.subject, {}).get(event.subject_id or 0, {})
+    subject = joined.get(entry.subject, {}).get(event.subject_id or 0, {})
     fields = entry.data.model_fields
     # A row may lack what this release adds, and its subject may be gone.
-    known = {**found, **event.data}
+    known = {**subject, **event.data}
     if "job_id" in known:
         known["path"] = f"/jobs/{known['job_id']}"
     data = {name: known.get(name) for name in fields}
@@ -265,14 +266,14 @@ def _join_subscriptions(session: Session, ids: Collection[int]) -> Joined:
 
 
 def _join_orders(session: Session, ids: Collection[int]) -> Joined:
-    found = session.scalars(select(PaymentOrder).where(PaymentOrder.id.in_(ids)))
+    orders = session.scalars(select(PaymentOrder).where(PaymentOrder.id.in_(ids)))
     return {
         row.id: {
             "credit_amount": float(row.credit_amount),
             "currency": row.currency,
             "amount": float(row.amount),
         }
-        for row in found
+        for row in orders
     }
 
 

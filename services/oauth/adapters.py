@@ -84,8 +84,8 @@ class AuthlibClient(rfc6749.ClientMixin):
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
         """All the scopes that were asked for, or ``None``; without any, all of the client's."""
-        asked = set((scope or "").split()) or set(self.record.scopes)
-        return " ".join(sorted(asked)) if asked <= set(self.record.scopes) else None
+        requested = set((scope or "").split()) or set(self.record.scopes)
+        return " ".join(sorted(requested)) if requested <= set(self.record.scopes) else None
 
     def check_response_type(self, response_type: str) -> bool:
         return response_type == "code"
@@ -154,8 +154,8 @@ def _authenticate_token(
     if secret is None:
         raise InvalidRequestError("The token is missing.")
     server = endpoint.server
-    found = grants.find(server.uow, secret, client_id=client.client_id)
-    return None if found is None else AuthlibToken(found)
+    grant = grants.find(server.uow, secret, client_id=client.client_id)
+    return None if grant is None else AuthlibToken(grant)
 
 
 class Revocation(RevocationEndpoint):

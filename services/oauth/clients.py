@@ -53,7 +53,8 @@ def is_registered(uri: str, registered: list[str]) -> bool:
 
 
 def _differs_by_port(uri: str, registered: str) -> bool:
-    sent, known = _split(uri), _split(registered)
+    sent = _split(uri)
+    known = _split(registered)
     if sent is None or known is None or known.scheme != "http" or known.hostname not in _LOOPBACK:
         return False
     host = f"[{known.hostname}]" if known.hostname == "::1" else known.hostname

@@ -55,7 +55,8 @@ def grant_scopes(
         uow.session.add(grant)
     has_new = not set(scopes) <= set(grant.scopes)
     if has_new:
-        person, kind = accounts.get(uow, user_id), MailKind.NEW_PROGRAM
+        person = accounts.get(uow, user_id)
+        kind = MailKind.NEW_PROGRAM
         account_mails.request_mail_to(uow, kind, person, client.name)
     grant.scopes = sorted({*grant.scopes, *scopes})
     grant.updated_at = clock.now()
@@ -75,15 +76,16 @@ def lock_grant(uow: UnitOfWork, grant_id: int) -> OAuthGrant | None:
 
 def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest = WHOLE) -> PageOfRows[GrantSummary]:
     """The person's grants that are in force, newest first. Raises ``cursor.invalid``."""
-    row, client = OAuthGrant, OAuthClient
-    shown = row.id, row.client_id, client.name, row.scopes, row.created_at, row.updated_at
+    row = OAuthGrant
+    client = OAuthClient
+    columns = row.id, row.client_id, client.name, row.scopes, row.created_at, row.updated_at
     in_force = row.revoked_at.is_(None), client.revoked_at.is_(None)
-    query = select(*shown).join(client, client.client_id == row.client_id)
+    query = select(*columns).join(client, client.client_id == row.client_id)
     query = query.where(row.user_id == user_id, *in_force)
     query = paging.by_moment(query, row.updated_at, row.id, wanted)
-    found = [GrantSummary(*each) for each in uow.session.execute(query)]
+    summaries = [GrantSummary(*each) for each in uow.session.execute(query)]
     return paging.cut(
-        found, wanted.limit, lambda each: paging.moment_cursor(each.updated_at, each.id)
+        summaries, wanted.limit, lambda each: paging.moment_cursor(each.updated_at, each.id)
     )
 
 
@@ -149,10 +151,10 @@ def authenticate(database: Database, keyring: Keyring, secret: str) -> Caller:
     """The caller behind an access token; raises ``auth.invalid_credentials``."""
     if not ACCESS_TOKEN.matches(secret):
         raise AUTH_INVALID_ACCESS_TOKEN()
-    found = database.rows(_LIVE_ACCESS, digests=keyring.signer(_PURPOSE).digests(secret.encode()))
-    if not found:
+    rows = database.rows(_LIVE_ACCESS, digests=keyring.signer(_PURPOSE).digests(secret.encode()))
+    if not rows:
         raise AUTH_INVALID_ACCESS_TOKEN()
-    [(grant_id, user_id, granted)] = found
+    [(grant_id, user_id, granted)] = rows
     scopes = effective(map(Scope, granted)) & GRANTABLE
     return Caller(user_id, scopes, unrestricted=False, grant_id=grant_id)
 
@@ -181,17 +183,17 @@ def lock_refresh(uow: UnitOfWork, secret: str, *, client_id: str) -> OAuthToken 
     A token that was rotated already counts as stolen, and its whole family is revoked: the sender
     may be the client or the thief.
     """
-    found = find(uow, secret, client_id=client_id)
-    if found is None or found.token.kind != TokenKind.REFRESH:
+    grant = find(uow, secret, client_id=client_id)
+    if grant is None or grant.token.kind != TokenKind.REFRESH:
         return None
-    if lock_grant(uow, found.token.grant_id) is None:
+    if lock_grant(uow, grant.token.grant_id) is None:
         return None
-    uow.session.refresh(found.token)
-    if found.token.rotated_at is not None:
-        revoke_family(uow, found.token.family)
+    uow.session.refresh(grant.token)
+    if grant.token.rotated_at is not None:
+        revoke_family(uow, grant.token.family)
         return None
-    is_live = select(OAuthToken.id).where(OAuthToken.id == found.token.id, *_IS_LIVE)
-    return None if uow.session.scalar(is_live) is None else found.token
+    is_live = select(OAuthToken.id).where(OAuthToken.id == grant.token.id, *_IS_LIVE)
+    return None if uow.session.scalar(is_live) is None else grant.token
 
 
 def rotate(uow: UnitOfWork, token: OAuthToken) -> None:

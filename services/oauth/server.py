@@ -86,7 +86,8 @@ def client_refused() -> InvalidClientError:
 
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
     """The client's id, secret and method; raises ``OAuth2Error`` for none, or for two ways."""
-    client_id, secret = request.form.get("client_id"), request.form.get("client_secret")
+    client_id = request.form.get("client_id")
+    secret = request.form.get("client_secret")
     header = request.headers.get("Authorization")
     if header is None:
         if client_id is None:
@@ -101,7 +102,8 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
     sent_id, colon, sent_secret = decoded.partition(":")
     if scheme.lower() != "basic" or not colon or "\0" in decoded:
         raise client_refused()
-    basic_id, basic_secret = unquote_plus(sent_id), unquote_plus(sent_secret) or None
+    basic_id = unquote_plus(sent_id)
+    basic_secret = unquote_plus(sent_secret) or None
     if secret is not None or client_id not in {None, basic_id}:
         raise InvalidRequestError("A client authenticates in one way only.")
     return basic_id, basic_secret, "client_secret_basic" if basic_secret else "none"
@@ -157,8 +159,8 @@ class _CodeGrant(AuthorizationCodeGrant):
 
     def query_authorization_code(self, code: str, client: AuthlibClient) -> AuthlibCode | None:
         server = self.server
-        found = redeem(server.uow, code, client_id=client.client_id)
-        return None if found is None else AuthlibCode(found)
+        row = redeem(server.uow, code, client_id=client.client_id)
+        return None if row is None else AuthlibCode(row)
 
     def delete_authorization_code(self, authorization_code: AuthlibCode) -> None:
         """Nothing is left to do: ``query_authorization_code`` used it up."""
@@ -174,10 +176,10 @@ class _RefreshGrant(RefreshTokenGrant):
 
     def authenticate_refresh_token(self, refresh_token: str) -> AuthlibRefreshToken | None:
         server = self.server
-        found = grants.lock_refresh(
+        grant = grants.lock_refresh(
             server.uow, refresh_token, client_id=self.request.client.client_id
         )
-        return None if found is None else AuthlibRefreshToken(found)
+        return None if grant is None else AuthlibRefreshToken(grant)
 
     def authenticate_user(self, refresh_token: AuthlibRefreshToken) -> int | None:
         return self.server.user_of(refresh_token.origin.grant_id)
@@ -218,7 +220,8 @@ class OAuthServer(AuthorizationServer):
             return AuthorizationRequest(self, self.get_consent_grant(received))
         except OAuth2Error as error:
             if error.redirect_uri is None:
-                code, reason = f"oauth.{error.error}", error.get_error_description()
+                code = f"oauth.{error.error}"
+                reason = error.get_error_description()
                 raise DomainError(Kind.MALFORMED, code, reason) from None
             return self._error(error)
 
@@ -251,8 +254,8 @@ class OAuthServer(AuthorizationServer):
         """No part of Pressroom listens to Authlib's signals."""
 
     def query_client(self, client_id: str) -> AuthlibClient | None:
-        found = clients.find(self.uow, client_id)
-        return None if found is None else AuthlibClient(found)
+        client = clients.find(self.uow, client_id)
+        return None if client is None else AuthlibClient(client)
 
     def authenticate_client(
         self, request: AuthlibRequest, methods: Collection[str], endpoint: str = "token"

@@ -92,7 +92,7 @@ def mark_again(uow: UnitOfWork, user_id: int) -> bool:
     if person is None or person.erased_at is not None:
         return False
     for each in uow.session.scalars(select(MailingList).where(_is_owned_by(person))):
-        lists.archive(uow, each)
+        lists.archive_list(uow, each)
     _mark(uow, person)
     return True
 

@@ -55,7 +55,7 @@ def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedVal
     return CheckedValues(result)
 
 
-def create_own(
+def create_own_list(
     uow: UnitOfWork,
     caller: Caller,
     *,
@@ -64,15 +64,15 @@ def create_own(
     fields: Mapping[str, Any],
     providers: Collection[str],
 ) -> MailingList:
-    """Create a list of the caller; raises ``quota.exceeded``, and what ``create`` raises."""
+    """Create a list of the caller; raises ``quota.exceeded``, and the errors of ``create_list``."""
     values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
-    # A person who owns a list is not erased, and one who is erased gets none.
+    # A person who owns a list can't be erased, and an erased person can't create a list.
     sessions.lock_person(uow, caller.user_id)
     quotas.require(uow, caller.user_id, PlanQuota.LISTS)
     return _create(uow, caller.user_id, values, providers)
 
 
-def create(
+def create_list(
     uow: UnitOfWork,
     *,
     owner_id: int,
@@ -83,7 +83,7 @@ def create(
 ) -> MailingList:
     """Create a list, with the other columns in ``fields``.
 
-    Raises the errors of ``validate_values`` and ``change``.
+    Raises the errors of ``validate_values`` and ``change_list``.
 
     Args:
         providers: the CAPTCHA providers that the operator has configured.
@@ -97,11 +97,11 @@ def _create(
 ) -> MailingList:
     mailing_list = MailingList(user_id=owner_id)
     uow.session.add(mailing_list)
-    change(uow, mailing_list, values, providers)
+    change_list(uow, mailing_list, values, providers)
     return mailing_list
 
 
-def change(
+def change_list(
     uow: UnitOfWork,
     mailing_list: MailingList,
     fields: CheckedValues,
@@ -121,17 +121,17 @@ def change(
         with uow.session.no_autoflush:
             branding.require_logo(uow, mailing_list)
     text_reviews.update_suspicion(uow, mailing_list, before)
-    taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
-    # A new slug waits for the rows that an import is writing about the list.
-    with raise_if_taken("uq_lists_slug", taken), waiting_briefly(uow):
+    slug_taken = errors.LIST_SLUG_TAKEN(slug=mailing_list.slug)
+    # A change of the slug waits until an import has written its current rows.
+    with raise_if_taken("uq_lists_slug", slug_taken), waiting_briefly(uow):
         uow.session.flush()
     if _WORDING in fields:
         with waiting_briefly(uow):
             wordings.choose_wording(uow, mailing_list, fields[_WORDING])
 
 
-def archive(uow: UnitOfWork, mailing_list: MailingList) -> int:
-    """Archive the list: it takes no new members and sends no mail, and members can still leave."""
+def archive_list(uow: UnitOfWork, mailing_list: MailingList) -> int:
+    """Archive the list: it gets no new members and sends no mail, but members can still leave."""
     return record_moment_once(uow, MailingList.archived_at, MailingList.id == mailing_list.id)
 
 
@@ -140,20 +140,23 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
 
 
 def get(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
-    """Raises ``list.not_found``, also for an archived list unless ``archived`` is set."""
-    return _shown(uow.session.get(MailingList, list_id), archived=archived)
+    """Return a list; raises ``list.not_found``.
+
+    ``archived``: whether the list may be archived.
+    """
+    return _require_found(uow.session.get(MailingList, list_id), archived=archived)
 
 
-def _shown(found: MailingList | None, *, archived: bool) -> MailingList:
-    if found is None or (found.archived_at is not None and not archived):
+def _require_found(mailing_list: MailingList | None, *, archived: bool) -> MailingList:
+    if mailing_list is None or (mailing_list.archived_at is not None and not archived):
         raise errors.LIST_NOT_FOUND()
-    return found
+    return mailing_list
 
 
 def id_of(name: str) -> int | None:
-    """The id that a name is, or ``None`` if it is a slug; raises ``list.name_invalid``."""
+    """Return the id in a name, or ``None`` for a slug; raises ``list.name_invalid``."""
     if _NUMBER.match(name) and int(name) <= MAX_UINT64:
-        # 0 is no id.
+        # No list has the id 0.
         return int(name) if int(name) <= MAX_ID else 0
     if not _SLUG.match(name) or name.isdigit():
         raise errors.LIST_NAME_INVALID()
@@ -161,24 +164,24 @@ def id_of(name: str) -> int | None:
 
 
 def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
-    """The list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
+    """Return the list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
     list_id = id_of(name)
     if list_id is not None:
         return get(uow, list_id, archived=archived)
-    return _shown(find_by_slug(uow, name), archived=archived)
+    return _require_found(find_by_slug(uow, name), archived=archived)
 
 
 def owned(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
-    """The caller's own list; raises ``list.not_found``, ``list.not_owner``."""
-    found = get(uow, list_id)
-    require_owner(found.user_id, caller)
-    return found
+    """Return a list of the caller; raises ``list.not_found``, ``list.not_owner``."""
+    mailing_list = get(uow, list_id)
+    require_owner(mailing_list.user_id, caller)
+    return mailing_list
 
 
 def require_owner(owner_id: int | None, caller: Caller) -> None:
-    """For the owner of a list, ``None`` where there is no such list.
+    """Raise ``list.not_owner`` unless the caller is the owner.
 
-    Raises ``list.not_found``, ``list.not_owner``.
+    Raises ``list.not_found`` if ``owner_id`` is ``None``, because the list doesn't exist.
     """
     if owner_id is None:
         raise errors.LIST_NOT_FOUND()
@@ -187,30 +190,32 @@ def require_owner(owner_id: int | None, caller: Caller) -> None:
 
 
 def list_of(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[MailingList]:
-    """The user's lists that are not archived, newest first. Raises ``cursor.invalid``."""
-    open_ones = select(MailingList).where(
+    """Return a page of the user's open lists, newest first; raises ``cursor.invalid``."""
+    open_lists = select(MailingList).where(
         MailingList.user_id == user_id, MailingList.archived_at.is_(None)
     )
-    query = paging.by_moment(open_ones, MailingList.created_at, MailingList.id, wanted)
-    found = uow.session.scalars(query).all()
-    return paging.cut(found, wanted.limit, lambda it: paging.moment_cursor(it.created_at, it.id))
+    query = paging.by_moment(open_lists, MailingList.created_at, MailingList.id, wanted)
+    rows = uow.session.scalars(query).all()
+    return paging.cut(rows, wanted.limit, lambda it: paging.moment_cursor(it.created_at, it.id))
 
 
 def list_choices(
     uow: UnitOfWork, user_id: int, most: int = WHOLE.limit
 ) -> Sequence[Row[int, str, str]]:
-    """Return the ``id``, ``slug`` and ``title`` of the same lists, without their texts."""
-    each = MailingList
-    named = select(each.id, each.slug, each.title)
-    is_open = each.user_id == user_id, each.archived_at.is_(None)
-    newest = named.where(*is_open).order_by(each.created_at.desc(), each.id.desc())
-    return uow.session.execute(newest.limit(most)).all()
+    """Return the ``id``, ``slug`` and ``title`` of the user's open lists, newest first."""
+    query = (
+        select(MailingList.id, MailingList.slug, MailingList.title)
+        .where(MailingList.user_id == user_id, MailingList.archived_at.is_(None))
+        .order_by(MailingList.created_at.desc(), MailingList.id.desc())
+        .limit(most)
+    )
+    return uow.session.execute(query).all()
 
 
 def list_all(
     uow: UnitOfWork, *, owner_id: int | None, archived: bool, limit: int
 ) -> list[MailingList]:
-    """The lists of all users or of one, archived or not, newest first, for the operator."""
+    """Return the open or archived lists of all users or of one, newest first, for the operator."""
     is_archived = MailingList.archived_at.is_not(None)
     query = select(MailingList).where(is_archived if archived else ~is_archived)
     if owner_id is not None:
@@ -220,7 +225,10 @@ def list_all(
 
 
 def titles_of(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
-    """The titles of these lists, archived ones among them, for one to whom they are no secret."""
+    """Return the titles by list id, including archived lists.
+
+    The caller makes sure that the person may see the titles.
+    """
     query = select(MailingList.id, MailingList.title).where(MailingList.id.in_(set(list_ids)))
     return {row.id: row.title for row in uow.session.execute(query)}
 
@@ -230,11 +238,11 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
         setattr(mailing_list, name, value)
     if not _SLUG.match(mailing_list.slug) or mailing_list.slug.isdigit():
         raise errors.LIST_SLUG()
-    known = [origins.read(text) for text in (mailing_list.redirect_origins or [])]
-    found = list(dict.fromkeys(each for each in known if each is not None))
-    if None in known or len(found) > MAX_REDIRECT_ORIGINS:
+    parsed = [origins.read(text) for text in (mailing_list.redirect_origins or [])]
+    unique = list(dict.fromkeys(each for each in parsed if each is not None))
+    if None in parsed or len(unique) > MAX_REDIRECT_ORIGINS:
         raise errors.LIST_REDIRECT_ORIGINS(most=MAX_REDIRECT_ORIGINS)
-    mailing_list.redirect_origins = found
+    mailing_list.redirect_origins = unique
     for name in _IMAGES:
         url = getattr(mailing_list, name)
         if url is None:
@@ -247,7 +255,7 @@ def _set(mailing_list: MailingList, fields: Mapping[str, Any], providers: Collec
         is_one_word = url.isprintable() and " " not in url
         if not is_absolute or not is_one_word or len(url) > MAX_IMAGE_URL_CHARACTERS:
             raise errors.LIST_IMAGE_URL(name=name, most=MAX_IMAGE_URL_CHARACTERS)
-    # A provider that is no longer set up must not stop the owner from changing the title.
+    # If a provider is no longer configured, the owner can still change the title.
     is_checked = mailing_list.challenge_enabled and not fields.keys().isdisjoint(_CHALLENGE)
     if is_checked and mailing_list.challenge_provider not in providers:
         raise errors.LIST_CHALLENGE_PROVIDER(able=", ".join(sorted(providers)) or "none")

@@ -124,7 +124,7 @@ def work(cluster: Cluster) -> Work:
     )
     with stack.resources.unit_of_work() as uow:
         slug = f"of-{owner.user_id}"
-        list_id = lists.create(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+        list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
     return Work(cluster, owner, list_id, Load(cluster.front.url))
 
 

@@ -67,7 +67,7 @@ def test_texts_are_searched_before_a_transaction_begins(stack: Stack, owner: Own
     caller = Caller(owner.user_id, frozenset(), unrestricted=True)
     with stack.resources.unit_of_work() as uow:
         with pytest.raises(DomainError, match="strangers read it"):
-            lists.create_own(
+            lists.create_own_list(
                 uow, caller, title="See 192.0.2.1", slug="a-list", fields={}, providers=()
             )
         with pytest.raises(DomainError, match="strangers read it"):

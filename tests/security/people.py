@@ -47,7 +47,7 @@ class Person:
     def owns_lists(self) -> None:
         owner = accounts.find_or_create_person(self.uow, self.email)
         slug = f"own-{secrets.token_hex(6)}"
-        lists.create(self.uow, owner_id=owner.id, title="Own", slug=slug)
+        lists.create_list(self.uow, owner_id=owner.id, title="Own", slug=slug)
 
     def is_erased(self) -> None:
         self.opts_out()
@@ -75,7 +75,7 @@ KINDS: dict[str, Callable[[Person], object]] = {
 def new_list(stack: Stack, keeper: Owner, **fields: Any) -> int:
     with stack.resources.unit_of_work() as uow:
         slug = f"quiet-{secrets.token_hex(6)}"
-        made = lists.create(
+        made = lists.create_list(
             uow,
             owner_id=keeper.user_id,
             title="Quiet",

@@ -119,9 +119,8 @@ def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx2.Clie
 def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
     stack: Stack, limited: Callable[..., httpx2.Client]
 ) -> None:
-    client = limited(stack.new_owner().key)
-    for number in range(1, MOST[RateLimitName.DEFAULT] + 1):
-        reply = client.get("/users/me")
+    *replies, refused = _counted_replies(stack, limited, MOST[RateLimitName.DEFAULT] + 1)
+    for number, reply in enumerate(replies, start=1):
         assert reply.status_code == 200
         assert (
             reply.headers["ratelimit-policy"]
@@ -129,11 +128,26 @@ def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
         )
         left, _ = _standing(reply)
         assert left == MOST[RateLimitName.DEFAULT] - number
-    refused = client.get("/users/me")
     problem(refused, 429, "rate.limited")
     left, reset = _standing(refused)
     assert left == 0
     assert 0 < int(refused.headers["retry-after"]) == reset <= 86400
+
+
+def _counted_replies(
+    stack: Stack, limited: Callable[..., httpx2.Client], count: int
+) -> list[httpx2.Response]:
+    """Return the replies to some calls with a new key, all of which were counted.
+
+    If Redis doesn't answer in time, the API admits a call without counting it. Then the calls are
+    repeated with another key.
+    """
+    for _ in range(3):
+        client = limited(stack.new_owner().key)
+        replies = [client.get("/users/me") for _ in range(count)]
+        if all("ratelimit" in reply.headers for reply in replies):
+            break
+    return replies
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from api.auth.csrf import CSRF_FIELD, require_csrf
-from api.bodies.forms import file_named, read_form
+from api.bodies.multipart_forms import find_only_file, read_multipart_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import counted
 from api.console.requests import (
@@ -168,10 +168,10 @@ async def upload_image(request: Request, console: Console) -> Response:
 
 async def _accept(request: Request, console: ConsoleRequest, typed: dict[str, str]) -> AcceptedJob:
     """Store the image. A function of its own, so that nothing holds its bytes during the wait."""
-    form = await read_form(request)
+    form = await read_multipart_form(request)
     typed.update({name: value.decode(errors="replace") for name, value in form.fields})
     require_csrf(request, console.state, console.member.cookie, typed.get(CSRF_FIELD))
-    part = file_named(form, "file")
+    part = find_only_file(form, "file")
     accepted = await UPLOADS_BY_CALLER.run(
         console.user_id,
         upload.accept_upload,

@@ -10,8 +10,8 @@ from fastapi.responses import Response
 
 from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.auth.redirects import redirect_to_path
-from api.bodies.forms import MULTIPART
 from api.bodies.json_bodies import media_type
+from api.bodies.multipart import MULTIPART
 from api.bodies.upload_stream import store_upload
 from api.console.assets import CONSOLE_PATH
 from api.console.imports.status_values import STATUS_CHOICES, read_choices

@@ -83,7 +83,7 @@ def make_list(console: ConsoleForm) -> Response:
     try:
         body = body_of_form(NewList, values)
         with console.unit_of_work() as uow:
-            made = lists.create_own(
+            made = lists.create_own_list(
                 uow,
                 console.caller,
                 title=body.title,
@@ -246,7 +246,7 @@ def _change(
         changes = lists.validate_values(console.state.resources.settings, sent)
         with console.unit_of_work() as uow:
             mailing_list = console.own_list(uow, list_id)
-            lists.change(uow, mailing_list, changes, console.state.challenges.configured)
+            lists.change_list(uow, mailing_list, changes, console.state.challenges.configured)
     except DomainError as error:
         return page(console, list_id, console.refused(error, PLACES))
     path = f"{list_path(list_id)}/{tab}"
@@ -263,5 +263,5 @@ def show_archive(console: Console, uow: Transaction, list_id: ListId, form: Empt
 @threaded_by_list
 def archive_list(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Response:
     mailing_list = console.own_list(uow, list_id)
-    lists.archive(uow, mailing_list)
+    lists.archive_list(uow, mailing_list)
     return console.done(f"{CONSOLE_PATH}/lists", f"The list “{mailing_list.title}” is archived.")

@@ -15,7 +15,7 @@ from api.auth.page_sessions import (
     require_recent_session,
 )
 from api.auth.requirements import PUBLIC
-from api.bodies.forms import oauth_request_of_query
+from api.bodies.oauth_messages import oauth_request_of_query
 from api.bodies.page_forms import FormOf
 from api.html.frame import redirect
 from api.route_classes import ThreadedRoute

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import PUBLIC
-from api.bodies.forms import nested_inputs
+from api.bodies.form_or_json import nested_inputs
 from api.bodies.page_forms import FormFields, FormOf
 from api.html.frame import HEADERS
 from api.html.problems import reader_language

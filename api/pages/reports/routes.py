@@ -13,7 +13,7 @@ from api.auth import actors
 from api.auth.actors import Principal, require_trace
 from api.auth.csrf import obtain_form_cookie, require_form_csrf
 from api.auth.requirements import BY_LINK, PUBLIC
-from api.bodies.forms import FormOrJsonBodyOf
+from api.bodies.form_or_json import FormOrJsonBodyOf
 from api.bodies.page_forms import FormOf
 from api.browsers import FORM, client_address
 from api.html.frame import list_page, see_other

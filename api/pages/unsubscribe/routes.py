@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 from api.auth import actors
 from api.auth.actors import Principal, require_trace
 from api.auth.requirements import BY_LINK
-from api.bodies.forms import FormOrJsonBodyOf
+from api.bodies.form_or_json import FormOrJsonBodyOf
 from api.html.frame import list_page, see_other, short_answer
 from api.html.problems import reader_language
 from api.limits.bulkheads import LEAVING

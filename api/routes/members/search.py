@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 
 from api.auth.member_reads import count_members_page, limit_members_page
 from api.auth.requirements import ListReader
-from api.bodies.forms import BOOLEAN_WORDS
+from api.bodies.url_encoded_forms import BOOLEAN_WORDS
 from api.limits.bulkheads import RECORDS
 from api.limits.shares import SEARCHES_BY_CALLER
 from api.openapi import OF_OWN_LIST, OF_SELECTION, refuses
@@ -76,7 +76,7 @@ async def list_members(
     Active ones, unless `status` or the filter names others. With a filter or a segment a page may
     have fewer items than `limit`, or none, and still lead on: `next_cursor` alone tells where the
     end is. A session gets 200 at a time at most; more than 100 pages an hour are an event of the
-    account, `members.read_own_subscription`.
+    account, `members.read`.
     """
     paging = limit_members_page(caller, paging)
     if filter is None and segment_id is None:

@@ -29,12 +29,12 @@ _CODES_PURPOSE = "recovery-code"
 def make_anew(uow: UnitOfWork, user_id: int) -> list[str]:
     """New codes in place of all that the person had. Only their HMACs are stored."""
     remove_codes(uow, user_id)
-    made = [f"{_half()}-{_half()}" for _ in range(CODES_MADE)]
+    codes = [f"{_half()}-{_half()}" for _ in range(CODES_MADE)]
     rows = [
-        {"user_id": user_id, "code_hmac": _digests(uow.settings.keyring, each)[0]} for each in made
+        {"user_id": user_id, "code_hmac": _digests(uow.settings.keyring, each)[0]} for each in codes
     ]
     uow.session.execute(insert(RecoveryCode), rows)
-    return made
+    return codes
 
 
 def take_code(uow: UnitOfWork, user_id: int, typed: str) -> bool:
@@ -64,7 +64,8 @@ def _digests(keyring: Keyring, typed: str) -> list[bytes]:
     return keyring.signer(_CODES_PURPOSE).digests(code.encode("utf-8", "surrogatepass"))
 
 
-_ADDED, _REMOVED = EventType.FACTOR_ADDED, EventType.FACTOR_REMOVED
+_ADDED = EventType.FACTOR_ADDED
+_REMOVED = EventType.FACTOR_REMOVED
 
 
 class FactorChange(Enum):
@@ -171,7 +172,8 @@ def tell(uow: UnitOfWork, user_id: int, change: FactorChange) -> None:
     """Record what happened to a person's factors, and mail it to them."""
     kind, factor, words = change.value
     record(uow, user_id, kind, factor=factor)
-    person, about = accounts.get(uow, user_id), MailKind.FACTORS_CHANGED
+    person = accounts.get(uow, user_id)
+    about = MailKind.FACTORS_CHANGED
     account_mails.mail_person(uow, about, person, words)
 
 

@@ -68,8 +68,8 @@ def spend(uow: UnitOfWork, proof: str) -> bool:
     """Use a valid proof up; whether this was its first use, also of two at the same moment."""
     stem, _ = _parts(proof)
     spent = insert(SpentProof).values(proof_hash=_hash(stem), expires_at=_expiry(stem))
-    made = uow.session.execute(spent.on_conflict_do_nothing().returning(SpentProof.proof_hash))
-    return made.first() is not None
+    result = uow.session.execute(spent.on_conflict_do_nothing().returning(SpentProof.proof_hash))
+    return result.first() is not None
 
 
 def is_spent(uow: UnitOfWork, proof: str) -> bool:
@@ -105,12 +105,14 @@ MAX_ANSWER_CHARACTERS = 16_384
 _FORMATS = (AttestationFormat.NONE, AttestationFormat.PACKED)
 _NAME = "Pressroom"
 # The beginnings of what a challenge is about.
-_MAKING, _SIGNING = "passkey.make\n", "passkey.sign\n"
+_MAKING = "passkey.make\n"
+_SIGNING = "passkey.sign\n"
 
 
 def creation_options(uow: UnitOfWork, person: User, *, session: str) -> str:
     """Return what the browser of this session needs to make a passkey, as JSON."""
-    known, settings = list_of(uow, person.id), uow.settings
+    known = list_of(uow, person.id)
+    settings = uow.settings
     options = generate_registration_options(
         rp_id=_site(settings),
         rp_name=_NAME,
@@ -155,7 +157,8 @@ def add(uow: UnitOfWork, user_id: int, *, session: str, name: str, answer: str) 
 
     Raises ``passkey.name``, ``passkey.invalid``, ``passkey.too_many`` and ``passkey.taken``.
     """
-    name, settings = name.strip(), uow.settings
+    name = name.strip()
+    settings = uow.settings
     if not 1 <= len(name) <= MAX_PASSKEY_NAME_CHARACTERS:
         raise errors.PASSKEY_NAME(most=MAX_PASSKEY_NAME_CHARACTERS)
     if len(list_of(uow, user_id)) >= MAX_PASSKEYS:
@@ -165,15 +168,20 @@ def add(uow: UnitOfWork, user_id: int, *, session: str, name: str, answer: str) 
         challenge = _challenge(settings.keyring, _MAKING + session, sent.response.client_data_json)
         if parse_attestation_object(sent.response.attestation_object).fmt not in _FORMATS:
             raise errors.PASSKEY_INVALID()
-        made = verify_registration_response(
+        registration = verify_registration_response(
             credential=sent,
             expected_challenge=challenge,
             expected_rp_id=_site(settings),
             expected_origin=settings.public_origin,
         )
     _spend(uow, challenge)
-    key = {"credential_id": made.credential_id, "public_key": made.credential_public_key}
-    row = insert(Passkey).values(user_id=user_id, name=name, sign_count=made.sign_count, **key)
+    key = {
+        "credential_id": registration.credential_id,
+        "public_key": registration.credential_public_key,
+    }
+    row = insert(Passkey).values(
+        user_id=user_id, name=name, sign_count=registration.sign_count, **key
+    )
     added = row.on_conflict_do_nothing(index_elements=[Passkey.credential_id])
     if uow.session.scalar(added.returning(Passkey.id)) is None:
         raise errors.PASSKEY_TAKEN()
@@ -187,7 +195,8 @@ def take(uow: UnitOfWork, *, form_cookie: str, answer: str, user_id: int | None)
     settings = uow.settings
     with _refusing(answer):
         sent = parse_authentication_credential_json(answer)
-        about, client_data = _SIGNING + form_cookie, sent.response.client_data_json
+        about = _SIGNING + form_cookie
+        client_data = sent.response.client_data_json
         challenge = _challenge(settings.keyring, about, client_data)
         query = select(Passkey).where(Passkey.credential_id == sent.raw_id)
         # Locked, so that of two answers at once one sees the other's count.

@@ -38,7 +38,8 @@ def require(uow: UnitOfWork, person: User, shown: ShownFactor) -> None:
     if not sessions.is_asked(uow, person.id):
         return
     if shown.passkey:
-        cookie, answer = shown.form_cookie, shown.passkey
+        cookie = shown.form_cookie
+        answer = shown.passkey
         passkeys.take(uow, form_cookie=cookie, answer=answer, user_id=person.id)
         return
     code = "".join(shown.code.split())

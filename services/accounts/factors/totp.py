@@ -40,8 +40,8 @@ def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
 
 
 def is_offered(keyring: Keyring, session: str, secret: str, signature: str) -> bool:
-    made = keyring.signer(_PURPOSE).verify(_offer(session, secret), signature)
-    return made and _SECRET.fullmatch(secret) is not None
+    is_signed = keyring.signer(_PURPOSE).verify(_offer(session, secret), signature)
+    return is_signed and _SECRET.fullmatch(secret) is not None
 
 
 def uri(secret: str, email: str) -> str:
@@ -75,18 +75,20 @@ def take(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, code: str) -> bool:
 
     The condition on the newest step decides between two requests at once: one of them gets it.
     """
-    kept = uow.session.get(TotpSecret, user_id)
-    if kept is None:
+    secret_row = uow.session.get(TotpSecret, user_id)
+    if secret_row is None:
         return False
-    wrapped = WrappedKey(kept.wrapped_by, kept.wrapped_secret)
+    wrapped = WrappedKey(secret_row.wrapped_by, secret_row.wrapped_secret)
     secret = wrapper.unwrap(wrapped, _context(user_id))
     step = _step(base64.b32encode(secret).decode(), code)
     if step is None:
         return False
     newer = (TotpSecret.user_id == user_id, TotpSecret.last_step < step)
-    taken = update(TotpSecret).where(*newer).values(last_step=step).returning(TotpSecret.user_id)
+    statement = (
+        update(TotpSecret).where(*newer).values(last_step=step).returning(TotpSecret.user_id)
+    )
     options = {"synchronize_session": False}
-    return uow.session.scalar(taken, execution_options=options) is not None
+    return uow.session.scalar(statement, execution_options=options) is not None
 
 
 def of(uow: UnitOfWork, user_id: int) -> TotpSecret | None:
@@ -101,12 +103,13 @@ def remove(uow: UnitOfWork, user_id: int) -> bool:
 def rotate(uow: UnitOfWork, wrapper: KeyWrapper) -> int:
     """Wrap each secret under the current encryption key; returns how many were under another."""
     stale = select(TotpSecret).where(TotpSecret.wrapped_by != wrapper.current)
-    found = uow.session.scalars(stale.with_for_update()).all()
-    for each in found:
+    rows = uow.session.scalars(stale.with_for_update()).all()
+    for each in rows:
         wrapped = WrappedKey(each.wrapped_by, each.wrapped_secret)
         renewed = wrapper.rewrap(wrapped, _context(each.user_id))
-        each.wrapped_secret, each.wrapped_by = renewed.data, renewed.wrapped_by
-    return len(found)
+        each.wrapped_secret = renewed.data
+        each.wrapped_by = renewed.wrapped_by
+    return len(rows)
 
 
 def _step(secret: str, code: str) -> int | None:

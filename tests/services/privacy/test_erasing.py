@@ -139,7 +139,7 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
         export_id = job.subject_id
     quiet.stack.query("UPDATE exports SET size = 1, finished_at = now() WHERE id = %s", export_id)
     with quiet.resources.unit_of_work() as uow:
-        lists.archive(uow, lists.get(uow, own))
+        lists.archive_list(uow, lists.get(uow, own))
     fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=1)
     name = random_hash_id()
     rename = "UPDATE attachments SET filename = %s, hash_id = %s WHERE user_id = %s"
@@ -169,7 +169,7 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
 def new_list(quiet: Importing, uow: UnitOfWork, user_id: int) -> None:
     caller = Caller(user_id, frozenset(), unrestricted=True, key_id=0)
     words = {"title": "Late", "slug": random_hash_id()}
-    lists.create_own(uow, caller, **words, fields={}, providers=[])
+    lists.create_own_list(uow, caller, **words, fields={}, providers=[])
 
 
 class NoMailer:

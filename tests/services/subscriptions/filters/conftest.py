@@ -47,7 +47,7 @@ def _fill(stack: Stack) -> Filled:
     owner = stack.new_owner()
     with stack.resources.unit_of_work() as uow:
         slug = random_hash_id()
-        list_id = lists.create(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+        list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
         made = {
             key: fields.create_field(
                 uow,

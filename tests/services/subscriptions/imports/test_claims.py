@@ -217,14 +217,14 @@ def test_the_erasure_of_an_owner_blanks_the_wordings_of_their_lists(
     importing: Importing, owner: Owner
 ) -> None:
     with importing.resources.unit_of_work() as uow:
-        made = lists.create(
+        made = lists.create_list(
             uow,
             owner_id=owner.user_id,
             title="Tea",
             slug=random_hash_id(),
             fields={"consent_wording": "Ada sends me tea."},
         )
-        lists.archive(uow, made)
+        lists.archive_list(uow, made)
     erase(importing.resources, owner.email)
     texts = "SELECT wording FROM consent_wordings WHERE list_id = %s"
     assert importing.stack.query(texts, made.id) == [("Erased",)]

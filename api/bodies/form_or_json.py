@@ -1,0 +1,120 @@
+"""Bodies that are a form or JSON, and may have a trace id.
+
+A mail leads to these requests, so their trace id is in the body or in the query. Mail clients post
+forms without credentials (RFC 8058), programs send JSON, and links have a query.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request
+
+from api.bodies.json_bodies import is_json, media_type, read_json
+from api.bodies.multipart import MULTIPART
+from api.bodies.multipart_forms import read_multipart_form
+from api.bodies.url_encoded_forms import FORM, parse_boolean, read_pairs
+from core.errors import mailing, requests
+
+# The form field that a mail client's unsubscribe button posts (RFC 8058, 3.1), in lower case.
+_ONE_CLICK = ("list-unsubscribe", "one-click")
+
+BodyFields = list[tuple[str, Any]]
+
+
+@dataclass(frozen=True)
+class FormOrJsonBody:
+    """The fields of a request's body, and the one trace id of its query and body."""
+
+    fields: dict[str, Any]
+    is_form: bool
+    trace_id: str | None
+
+    @property
+    def is_one_click(self) -> bool:
+        return self.is_form and _has_one_click(self.fields.items())
+
+    def flag(self, name: str) -> bool:
+        """Return a required boolean. A form has a word for it. Raises ``body.invalid``."""
+        value = self.fields.get(name)
+        if self.is_form and isinstance(value, str):
+            value = parse_boolean(value)
+        if not isinstance(value, bool):
+            raise requests.invalid_field(f"body.{name}", "must be true or false")
+        return value
+
+
+async def read_form_or_json(
+    request: Request,
+    trace_id: Annotated[
+        str | None,
+        Query(description="From a mail of the list; stands for the person it was mailed to"),
+    ] = None,
+) -> FormOrJsonBody:
+    """Return the fields of the body, and the trace id of the query or the body.
+
+    Raises ``trace.ambiguous`` for two different trace ids, and the errors of a malformed body.
+    """
+    fields, is_form = await body_fields(request)
+    in_body = [value for name, value in fields if name == "trace_id" and value is not None]
+    if not all(isinstance(value, str) for value in in_body):
+        raise requests.invalid_field("body.trace_id", "must be a string")
+    trace_ids = {*request.query_params.getlist("trace_id"), *in_body} - {""}
+    if len(trace_ids) > 1:
+        raise mailing.TRACE_AMBIGUOUS()
+    return FormOrJsonBody(dict(fields), is_form, trace_ids.pop() if trace_ids else None)
+
+
+FormOrJsonBodyOf = Annotated[FormOrJsonBody, Depends(read_form_or_json)]
+
+
+async def body_fields(request: Request) -> tuple[BodyFields, bool]:
+    """Return the fields of the body in their order, and whether the body is a form.
+
+    A name may occur several times. Some mail systems post ``List-Unsubscribe=One-Click`` as plain
+    text or without a Content-Type. Any body with this field counts as a form, unless its type is
+    JSON.
+    """
+    content_type = request.headers.get("content-type", "")
+    kind = media_type(content_type)
+    if kind == MULTIPART:
+        form = await read_multipart_form(request)
+        return [(name, value.decode(errors="replace")) for name, value in form.fields], True
+    body = await request.body()
+    if not body:
+        return [], False
+    if kind == FORM:
+        try:
+            return await read_pairs(body), True
+        except ValueError:
+            raise requests.BODY_MALFORMED_FORM() from None
+    if not is_json(content_type):
+        with suppress(ValueError):
+            pairs = await read_pairs(body)
+            if _has_one_click(pairs):
+                return pairs, True
+        raise requests.BODY_NO_JSON_OR_FORM_TYPE()
+    parsed = read_json(request, body)
+    if not isinstance(parsed, dict):
+        raise requests.BODY_INVALID(place="body", rule="must be an object")
+    return list(parsed.items()), False
+
+
+def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
+    """Return whether a form has the field ``List-Unsubscribe=One-Click``.
+
+    Some mail systems copy the field from the mail's header together with spaces or a line break.
+    """
+    return any(
+        (name.strip().lower(), value.strip().lower()) == _ONE_CLICK
+        for name, value in pairs
+        if isinstance(value, str)
+    )
+
+
+def nested_inputs(pairs: BodyFields, name: str) -> dict[str, Any]:
+    """Return the inputs of a form, with each ``name.key`` in a nested object, as in JSON."""
+    prefix = f"{name}."
+    inside = {key.removeprefix(prefix): each for key, each in pairs if key.startswith(prefix)}
+    return {**{key: each for key, each in pairs if not key.startswith(prefix)}, name: inside}

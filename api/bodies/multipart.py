@@ -1,0 +1,65 @@
+"""Multipart bodies, read part by part while they arrive."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from fastapi import Request
+from python_multipart import MultipartParser
+from python_multipart.multipart import parse_options_header
+
+from api.bodies.part_headers import PartHead, PartHeaders
+
+MULTIPART = "multipart/form-data"
+
+
+@dataclass(frozen=True)
+class PartEnd:
+    """The end of a part."""
+
+
+# A part consists of its headers, any number of pieces of its content, and its end.
+PartEvent = PartHead | bytearray | PartEnd
+
+
+def read_boundary(request: Request) -> bytes | None:
+    """Return the boundary between parts; ``None`` for a request without multipart body."""
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    return options.get(b"boundary", b"") if kind == MULTIPART.encode() else None
+
+
+class MultipartReader:
+    """Reads one multipart body.
+
+    Attributes:
+        is_complete: whether the final boundary has arrived.
+    """
+
+    def __init__(self, boundary: bytes) -> None:
+        """Raise ``FormParserError`` for an invalid boundary."""
+        self.is_complete = False
+        self._events: list[PartEvent] = []
+        callbacks: dict[str, Callable[..., None]] = {
+            **PartHeaders(self._events.append).callbacks(),
+            "on_part_data": self._add_content,
+            "on_part_end": lambda: self._events.append(PartEnd()),
+            "on_end": self._complete,
+        }
+        self._parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]
+
+    async def read(self, body: AsyncIterator[bytes]) -> AsyncIterator[list[PartEvent]]:
+        """Yield the events in each chunk of the body; raises ``FormParserError``."""
+        async for chunk in body:
+            self._parser.write(chunk)
+            yield [*self._events]
+            self._events.clear()
+
+    def _add_content(self, data: bytes, start: int, end: int) -> None:
+        last = self._events[-1] if self._events else None
+        # The parser splits content at line breaks. One piece of it takes less memory.
+        if isinstance(last, bytearray):
+            last += data[start:end]
+        else:
+            self._events.append(bytearray(data[start:end]))
+
+    def _complete(self) -> None:
+        self.is_complete = True

@@ -1,0 +1,117 @@
+"""Multipart forms that are small enough for memory."""
+
+from dataclasses import dataclass, field
+from io import BytesIO
+
+from fastapi import Request
+from python_multipart.decoders import Base64Decoder, QuotedPrintableDecoder
+from python_multipart.exceptions import FormParserError
+
+from api.bodies.multipart import MultipartReader, PartEnd, PartEvent, read_boundary
+from api.bodies.part_headers import PartHead
+from core.errors import media, requests
+
+# Each part costs far more memory than its bytes. Our own forms have one part.
+MAX_MULTIPART_PARTS = 100
+
+_DECODERS: dict[bytes, type[Base64Decoder] | type[QuotedPrintableDecoder]] = {
+    b"base64": Base64Decoder,
+    b"quoted-printable": QuotedPrintableDecoder,
+}
+
+
+@dataclass(frozen=True)
+class FilePart:
+    name: str
+    filename: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class MultipartForm:
+    files: list[FilePart] = field(default_factory=list)
+    fields: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.fields] + [part.name for part in self.files]
+
+    def parts(self) -> list[bytes]:
+        """Return names and contents in order, for the fingerprint of an idempotency key."""
+        pieces = [piece for name, value in self.fields for piece in (name.encode(), value)]
+        for part in self.files:
+            pieces += [part.name.encode(), part.filename.encode(), part.data]
+        return pieces
+
+
+async def read_multipart_form(request: Request) -> MultipartForm:
+    """Read a multipart body into memory.
+
+    The route's body limit bounds the body. Nothing is written to a file, so that an upload that is
+    to be encrypted leaves no plain bytes on a disk. Raises ``body.not_multipart``,
+    ``body.malformed``.
+    """
+    boundary = read_boundary(request)
+    if not boundary:
+        raise requests.BODY_NOT_MULTIPART()
+    form = MultipartForm()
+    collector = _PartCollector(form)
+    try:
+        async for events in MultipartReader(boundary).read(request.stream()):
+            for event in events:
+                collector.add(event)
+            if len(form.files) + len(form.fields) > MAX_MULTIPART_PARTS:
+                raise requests.BODY_MALFORMED_MULTIPART(most=MAX_MULTIPART_PARTS)
+    except FormParserError as error:
+        raise requests.BODY_MALFORMED_MULTIPART(most=MAX_MULTIPART_PARTS) from error
+    return form
+
+
+def find_only_file(form: MultipartForm, name: str) -> FilePart:
+    """Return the only file in the form field with this name.
+
+    If the user chose no file, browsers send a part with an empty file name. Raises
+    ``attachment.file_missing`` and ``attachment.several_files``.
+    """
+    files = [part for part in form.files if part.name == name and part.filename]
+    if len(files) > 1:
+        raise media.ATTACHMENT_SEVERAL_FILES(part=name)
+    if not files:
+        raise media.ATTACHMENT_FILE_MISSING(part=name)
+    return files[0]
+
+
+class _PartCollector:
+    """Adds the parts of a body to a form."""
+
+    def __init__(self, form: MultipartForm) -> None:
+        self._form = form
+        self._head = PartHead()
+        self._content = BytesIO()
+        self._decoder: Base64Decoder | QuotedPrintableDecoder | None = None
+
+    def add(self, event: PartEvent) -> None:
+        """Add a part when it ends; raises ``FormParserError``."""
+        if isinstance(event, PartHead):
+            self._begin(event)
+        elif isinstance(event, PartEnd):
+            self._end()
+        else:
+            (self._decoder or self._content).write(bytes(event))
+
+    def _begin(self, head: PartHead) -> None:
+        if head.name is None:
+            raise FormParserError("The part has no name.")
+        self._head = head
+        self._content = BytesIO()
+        decoder = _DECODERS.get(head.transfer_encoding)
+        self._decoder = None if decoder is None else decoder(self._content)
+
+    def _end(self) -> None:
+        if self._decoder is not None:
+            self._decoder.finalize()
+        name = self._head.name or ""
+        content = self._content.getvalue()
+        if self._head.filename is None:
+            self._form.fields.append((name, content))
+        else:
+            self._form.files.append(FilePart(name, self._head.filename, content))
