@@ -14,13 +14,12 @@ _HANDLING = re.compile(r"\s*handling\s*=\s*\"?(\w+)\"?\s*\Z", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Preference:
-    """What a caller prefers.
+    """The preferences of a caller.
 
     Attributes:
         wait: how many seconds to wait for slow work; ``None`` without ``wait=N``.
-        respond_async: whether ``respond-async`` was sent. Without ``wait``, it means 0 seconds for
-            work that goes on without its caller. After N seconds, the answer is asynchronous
-            anyway.
+        respond_async: whether ``respond-async`` was sent. Without ``wait``, the request then
+            waits 0 seconds for a job. After N seconds, the answer is asynchronous anyway.
         is_strict: whether to refuse unknown names (``handling=strict``).
     """
 
@@ -48,7 +47,7 @@ PreferenceOf = Annotated[Preference, Depends(read_preference)]
 def preference_of(request: Request) -> Preference:
     """Return the preferences of a request.
 
-    Unknown preferences are ignored. Of several preferences with the same name, the first counts.
+    Unknown preferences are ignored. If a preference is repeated, its first value applies.
     """
     wait: int | None = None
     respond_async = False

@@ -91,7 +91,7 @@ class JsonRoute(ThreadedRoute):
         return handle_json
 
     async def _begin_strict_handling(self, request: Request) -> None:
-        """Refuse unknown names in the query, and later those in the body."""
+        """Refuse unknown names in the query. Unknown names in the body are refused later."""
         names = self.known_names
         if unknown_names := unknown_query_names(request, names):
             if isinstance(self.access, TraceAccess):

@@ -1,8 +1,8 @@
 """An owner's charges and balances while other things hang, and while another owner is busy.
 
-Each dependency that these two calls can do without hangs in turn, while callers of another owner
-press who need it. Then nothing hangs, and the other owner uploads, imports
-and composes without a pause. The baseline is the same calls while all is quiet.
+These two calls don't need every dependency. Each dependency that they don't need hangs in turn,
+while callers of another owner keep using it. Then nothing hangs, and the other owner uploads,
+imports and composes without a pause. The baseline is the same two calls without other load.
 
 A caller makes them, one after the other, in a process of its own; the load comes from this one.
 """

@@ -1,4 +1,4 @@
-"""What an operator can do about an error of the object storage."""
+"""Advice to the operator for each error of the object storage."""
 
 import re
 from collections.abc import Mapping

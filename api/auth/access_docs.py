@@ -1,4 +1,4 @@
-"""What the OpenAPI document says about the access of a route."""
+"""The part of the OpenAPI document that describes the access of a route."""
 
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ class AccessDocs:
     Attributes:
         credential: a sentence that says which credential is needed.
         errors: the errors of missing and refused credentials.
-        security: the schemes by which a caller may identify.
+        security: the authentication schemes that the route accepts.
     """
 
     credential: str = ""

@@ -23,9 +23,10 @@ def identify_and_count(
     csrf_token: object = None,
     recent: bool = False,
 ) -> Caller | None:
-    """Return what ``identify_caller`` returns, and count the call; raises ``rate.limited`` too.
+    """Identify the caller, and count the call.
 
-    A call with invalid credentials counts against its address, to limit guessing.
+    A call with invalid credentials counts against its address, to limit guessing. Raises
+    ``rate.limited`` and the errors of ``identify_caller``.
     """
     try:
         caller = identify_caller(request, csrf_token, recent=recent)

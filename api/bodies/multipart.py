@@ -55,7 +55,7 @@ class MultipartReader:
 
     def _add_content(self, data: bytes, start: int, end: int) -> None:
         last = self._events[-1] if self._events else None
-        # The parser splits content at line breaks. One piece of it takes less memory.
+        # The parser splits content at line breaks. Joining the pieces saves memory.
         if isinstance(last, bytearray):
             last += data[start:end]
         else:

@@ -46,8 +46,8 @@ class MultipartForm:
 async def read_multipart_form(request: Request) -> MultipartForm:
     """Read a multipart body into memory.
 
-    The route's body limit bounds the body. Nothing is written to a file, so that an upload that is
-    to be encrypted leaves no plain bytes on a disk. Raises ``body.not_multipart``,
+    The route's body limit bounds the body. Nothing is written to a file, so an upload that will
+    be encrypted leaves no plain bytes on a disk. Raises ``body.not_multipart``,
     ``body.malformed``.
     """
     boundary = read_boundary(request)

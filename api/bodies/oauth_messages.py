@@ -1,4 +1,4 @@
-"""The requests and responses of OAuth, as its library reads and writes them."""
+"""Converts requests and responses of OAuth for the library that processes them."""
 
 from contextlib import suppress
 from typing import Annotated

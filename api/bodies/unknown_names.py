@@ -26,7 +26,7 @@ MAX_NAMED = 20
 # more deeply.
 MAX_PLACE_PARTS = 20
 
-# The names by which a body is checked, in the scope of a request.
+# The key under which the scope of a request holds the names that its body may have.
 _NAMES = "pressroom.known_names"
 
 Schema = dict[str, Any]
@@ -153,8 +153,8 @@ def unknown_names_error(places: Iterable[Place]) -> DomainError:
 def refuse_options(request: Request, names: Iterable[str]) -> None:
     """Refuse names in a body that are parameters of the route's query.
 
-    If such a name were ignored, a dry run would change data, and an image that was to be encrypted
-    would become public. Raises ``request.option_in_body``.
+    If such a name were ignored, a dry run would change data, and an image would be stored without
+    the encryption that its owner asked for. Raises ``request.option_in_body``.
     """
     route: APIRoute = request.scope["route"]
     options = {each.alias for each in route.dependant.query_params}

@@ -103,7 +103,7 @@ _UPLOAD: dict[str, Any] = {
         *OF_QUEUES,
         requests.SERVICE_BUSY,
         requests.SERVICE_UNAVAILABLE,
-        description="The wait ran out; the work goes on. Location leads to the record.",
+        description="The job continues after this answer. Location leads to the record.",
     ),
 )
 async def upload_attachment(

@@ -69,7 +69,7 @@ def list_webhook_endpoints(
 def read_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.WebhookEndpointRecord]:
-    """Return one endpoint of the caller's."""
+    """Return an endpoint of the caller."""
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     return envelope(schemas.WebhookEndpointRecord.model_validate(endpoint))
 
@@ -88,8 +88,8 @@ async def change_webhook_endpoint(
 ) -> Envelope[schemas.WebhookEndpointRecord]:
     """Change the URL or the types, pause the endpoint, or make it active again.
 
-    An endpoint that is active again gets what happened meanwhile; of a type that is added it gets
-    what happens from then on. A session needs a login of the last 15 minutes.
+    An endpoint that is active again gets the events that it missed. If a type is added, the
+    endpoint gets later events of this type. A session needs a login of the last 15 minutes.
     """
     if body.url is not None:
         await state.check_receiver(caller.user_id, body.url)
@@ -137,7 +137,7 @@ def rotate_webhook_secret(
 def test_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.WebhookDeliveryRecord]:
-    """Send an event of the type `webhook.test`, which tells of nothing."""
+    """Send an event of the type `webhook.test`. Nothing has changed when it is sent."""
     delivery = deliveries.send_test(uow, caller, endpoint_id)
     return envelope(schemas.WebhookDeliveryRecord.of(delivery))
 
@@ -149,8 +149,10 @@ def test_webhook_endpoint(
 def replay_webhook_events(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, body: schemas.ReplaySince
 ) -> Envelope[int]:
-    """Send all events again that happened since a time, also those that were delivered: 1, or 0
-    when there is none."""
+    """Send all events since a time again, including delivered events.
+
+    Returns 1, or 0 if there is no such event.
+    """
     return envelope(deliveries.replay_events(uow, caller, endpoint_id, body.since))
 
 
@@ -188,6 +190,6 @@ def list_webhook_deliveries(
 def resend_webhook_delivery(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
 ) -> Envelope[schemas.WebhookDeliveryRecord]:
-    """Send one event again, whatever became of it before."""
+    """Send one event again, even if it was delivered."""
     delivery = deliveries.resend_delivery(uow, caller, endpoint_id, delivery_id)
     return envelope(schemas.WebhookDeliveryRecord.of(delivery))

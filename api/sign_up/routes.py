@@ -93,7 +93,7 @@ def _describe_body() -> dict[str, Any]:
     },
 )
 async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Response:
-    """Subscribe an address, as a stranger. Always 1, also for an address that is subscribed.
+    """Subscribe an address, as a stranger. Always 1, even if the address is subscribed already.
 
     A list with a challenge needs the three challenge fields; the action is `subscribe`. If the list
     requires confirmation, or had the person before, or they opted out of it, the subscription is

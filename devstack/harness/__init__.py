@@ -1,1 +1,1 @@
-"""Isolated stacks that tests and benchmarks start: services, and programs of ours that use them."""
+"""Isolated stacks for tests and benchmarks: services, and the Pressroom programs that use them."""

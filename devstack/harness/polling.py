@@ -10,7 +10,10 @@ Result = TypeVar("Result")
 def eventually(
     condition: Callable[[], Result | None], *, within: float = 60.0, what: str = "the condition"
 ) -> Result:
-    """Poll until the condition returns a true value, and return it. Fail after some seconds."""
+    """Poll until the condition returns a true value, and return it.
+
+    Fail after ``within`` seconds.
+    """
     began = time.monotonic()
     while True:
         result = condition()

@@ -1,4 +1,4 @@
-"""A program of ours that runs as the leader of its own process group."""
+"""A Pressroom program that runs as the leader of its own process group."""
 
 import contextlib
 import os

@@ -1,9 +1,9 @@
-"""The addresses that a webhook may be sent to: public ones, and those of allowed networks.
+"""The addresses to which webhooks may be sent: public addresses, and allowed networks.
 
-Python's ``is_global`` is no rule for such calls. It counts as global what embeds an IPv4 address
-(NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96``, translated ``::ffff:0:0:0/96``),
-some multicast, ``fec0::/10`` and, before Python 3.13, networks that were reserved later. This
-module therefore allows global unicast for IPv6, without the reserved networks in it. For IPv4 it
+Python's ``is_global`` is not strict enough for such calls. It is true for IPv6 addresses that embed
+an IPv4 address (NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96``, translated
+``::ffff:0:0:0/96``), for some multicast addresses, and for ``fec0::/10``. Before Python 3.13, it is
+also true for networks that were reserved later. This module therefore allows global unicast for IPv6, without the reserved networks in it. For IPv4 it
 allows everything except a list of networks.
 """
 
@@ -31,7 +31,7 @@ _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 _RESERVED_V6 = tuple(
     ipaddress.IPv6Network(each)
     for each in (
-        "2001::/23",  # protocol assignments, Teredo among them
+        "2001::/23",  # protocol assignments, including Teredo
         "2002::/16",  # 6to4
         *("2001:db8::/32", "2620:4f:8000::/48", "3fff::/20"),
     )

@@ -23,7 +23,7 @@ from integrations.receivers.destinations import (
 MAX_CALL_SECONDS = 15.0
 MAX_ANSWER_BYTES = 4096
 _MAX_CONNECT_SECONDS = 5.0
-# One address of a host may be unreachable from here, so a call tries several.
+# Some addresses of a host may be unreachable from this machine, so a call tries several.
 _MAX_ADDRESSES_TRIED = 3
 
 
@@ -76,8 +76,8 @@ class ReceiverClient:
     def check(self, url: str) -> None:
         """Raise ``DestinationRefused`` for a URL that may not be called.
 
-        A host without an address may get one later, so each call checks the host again. Until then
-        the host counts as outside of the operator's networks.
+        A host without an address is treated as a host outside the operator's networks. It may get
+        an address later, so each call checks the host again.
         """
         location = parse_url(url)
         try:
@@ -90,8 +90,8 @@ class ReceiverClient:
 
         The addresses of the host are looked up and checked once, and all posts use one connection.
         If the receiver closes the connection between two posts, it may or may not have received
-        the second one. That post then has no outcome, and the caller sends it again. Redirects are
-        not followed.
+        the second post. The second post then has no outcome, and the caller sends it again.
+        Redirects are not followed.
         """
         began = time.monotonic()
         try:

@@ -186,7 +186,7 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
             access.QUOTA_EXCEEDED,
             requests.QUEUE_OVERLOADED,
             requests.SERVICE_BUSY,
-            description="The work goes on. Location leads to its job.",
+            description="The job continues. Location leads to it.",
         ),
     },
 )

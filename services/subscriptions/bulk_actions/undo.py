@@ -1,6 +1,6 @@
-"""The undo of a bulk action: restores the members whom the action changed.
+"""The undo of a bulk action: it restores the members that the action changed.
 
-An undo brings no member back who left, and enables no mail that its reader disabled.
+Members who left stay away, and mail that a reader disabled stays disabled.
 """
 
 from core.errors.mailing import BULK_NOT_FOUND, BULK_RUNNING, BULK_UNDO_OVER
