@@ -12,7 +12,7 @@ app.callback()(lambda: None)
 
 @app.command("rotate")
 def rotate_keys(as_json: Json = False) -> None:
-    """Wrap the keys of files and the secrets of apps anew.
+    """Wrap the keys of files and the secrets of apps again.
 
     The first of PRESSROOM_ENCRYPTION_KEYS wraps them.
     """

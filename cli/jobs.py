@@ -54,7 +54,10 @@ def retry_job(job_id: JobId, as_json: Json = False) -> None:
 
 @app.command("cancel")
 def cancel_job(job_id: JobId, as_json: Json = False) -> None:
-    """Cancel a job. A queued one ends at once, a running one at its next step. 0: it had ended."""
+    """Cancel a job. A queued job ends at once, a running job at its next step.
+
+    0 if the job had already ended.
+    """
     register_kinds()
     with connected() as resources, resources.unit_of_work() as uow:
         cancelled = records.cancel_locked_job(uow, records.get_any_job(uow, job_id, lock=True))
@@ -65,7 +68,7 @@ def cancel_job(job_id: JobId, as_json: Json = False) -> None:
 def watch_job(job_id: JobId, as_json: Json = False) -> None:
     """Wait until a job has ended, and show it. The exit code is 1 if it did not succeed.
 
-    The job goes on if you stop this command.
+    The job continues if you stop this command.
     """
     from cli.progress import wait_for
 

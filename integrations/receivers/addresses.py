@@ -3,8 +3,8 @@
 Python's ``is_global`` is not strict enough for such calls. It is true for IPv6 addresses that embed
 an IPv4 address (NAT64 ``64:ff9b::/96``, 6to4 ``2002::/16``, compatible ``::/96``, translated
 ``::ffff:0:0:0/96``), for some multicast addresses, and for ``fec0::/10``. Before Python 3.13, it is
-also true for networks that were reserved later. This module therefore allows global unicast for IPv6, without the reserved networks in it. For IPv4 it
-allows everything except a list of networks.
+also true for networks that were reserved later. This module therefore allows global unicast for
+IPv6, without the reserved networks in it. For IPv4 it allows everything except a list of networks.
 """
 
 import ipaddress
