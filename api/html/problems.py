@@ -1,4 +1,4 @@
-"""The pages of errors for people, where programs get problem+json."""
+"""Decides who gets a page instead of JSON and in which language, and renders pages of errors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

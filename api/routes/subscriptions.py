@@ -1,4 +1,7 @@
-"""A person's own subscriptions, for the person's login or a trace id from a mail."""
+"""A person's own subscriptions, for the person's login or a trace id from a mail.
+
+The sign-up of a stranger, ``POST`` on the same path, is in ``api.sign_up``.
+"""
 
 from functools import partial
 from typing import Annotated, Any

@@ -1,7 +1,10 @@
-"""The mails about an account, sent by durable jobs.
+"""Renders every mail that Pressroom sends, and sends the mails about an account by durable jobs.
 
-The request does the same work and gets the same answer for each address: only the worker looks up
-whose address it is. The answer and its time therefore don't reveal who has an account.
+All templates are in the folder ``templates`` of this package, including templates of mails about
+lists, such as ``confirm_subscription.txt``.
+
+A request about an account does the same work for each address, and only the worker looks up whose
+address it is. The response and its duration therefore don't reveal who has an account.
 """
 
 from collections.abc import Callable

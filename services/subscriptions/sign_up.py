@@ -52,7 +52,7 @@ def request_subscription(
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
-    opted_out = opt_outs.kinds_of(uow, mailing_list.id, locked.person)
+    opted_out = opt_outs.find_opt_outs(uow, mailing_list.id, locked.person)
     is_known = locked.record is not None
     must_confirm = mailing_list.confirm_required or bool(opted_out) or is_known
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE

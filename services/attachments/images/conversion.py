@@ -1,3 +1,5 @@
+"""Converts an uploaded image into the formats that Pressroom serves, in a child process."""
+
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

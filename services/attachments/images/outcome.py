@@ -1,3 +1,5 @@
+"""The result of a conversion of an image, and the limits that an uploaded image must keep."""
+
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -76,11 +76,11 @@ _FORGET_TYPE = """, later AS (
     ) AS found
     WHERE l.ctid = found.place
 )"""
-_SAID_NO = """NOT EXISTS (
+_NO_MATCHING_OPT_OUT = """NOT EXISTS (
         SELECT FROM opt_outs AS o WHERE o.list_id = m.list_id AND o.user_id = m.user_id"""
 # A person who left gets no mail, even if they had not disabled it.
-_NO_OPT_OUT = f"{_SAID_NO})"
-_HAS_NOT_LEFT = f"{_SAID_NO} AND o.kind = 'list')"
+_NO_OPT_OUT = f"{_NO_MATCHING_OPT_OUT})"
+_HAS_NOT_LEFT = f"{_NO_MATCHING_OPT_OUT} AND o.kind = 'list')"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Reads and writes of subscriptions.
+"""Creates and changes subscriptions, one at a time.
 
-Every write of one subscription goes through here, and leaves an event in its history and one in the
-owner's feed; one that brings the person onto the list leaves an entry in their consent too.
+Each change adds an event to the history of the subscription, and an event to the owner's feed. If
+the change adds the person to the list, it also adds a consent entry.
 """
 
 from collections.abc import Mapping

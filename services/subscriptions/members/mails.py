@@ -90,7 +90,7 @@ def is_wanted(uow: UnitOfWork, resources: Resources, record: Subscription) -> bo
     owner_id = mailing_list.user_id
     return not (
         _request_of(uow, record) is None
-        or opt_outs.kinds_of(uow, mailing_list.id, person)
+        or opt_outs.find_opt_outs(uow, mailing_list.id, person)
         or list_reports.is_reported(uow, mailing_list, person)
         or deny_lists.find_denied(uow, owner_id, [person.email])
     )

@@ -1,11 +1,15 @@
-"""Opt-outs: a person's own no to a list, or to its mail. Only that person lifts it.
+"""Opt-outs: a person refuses a list, or mail from it. Only that person can lift an opt-out.
 
-An opt-out is found by the person, and by an HMAC of their address. The HMAC stays when the person
-is erased, so that an owner who adds the address again does not bring the mail back. An opt-out is
-kept under all addresses that the person had, in rows without the person.
+Code that adds one person to a list, or enables their mail, calls ``find_opt_outs`` first. Imports
+and bulk actions check opt-outs in their own SQL (``imports.judge_statements``,
+``bulk_actions.batches``).
 
-An opt-out counts from its commit, which needs no lock. While a bulk action holds the list, the
-person's record stays behind it until it is settled.
+An opt-out refers to the person, and to an HMAC of their address. The HMAC remains after the person
+was erased. If an owner adds the address again, the opt-out therefore still applies. An opt-out is
+also stored for each former address of the person, in rows without the person.
+
+An opt-out applies as soon as its transaction commits, and needs no lock. While a bulk action holds
+the lock of the list, the person's subscription is updated later.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -40,8 +44,8 @@ _PURPOSE = "opt-out"
 _MAX_FORMER_ADDRESSES = 50
 
 
-def kinds_of(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
-    """The person's opt-outs on this list."""
+def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
+    """Return the person's opt-outs on this list. The caller decides whether they matter."""
     digests = address_digests(uow.settings.keyring, person.email)
     query = select(OptOut.kind).where(
         OptOut.list_id == list_id,
