@@ -1,13 +1,13 @@
 """The helpers of an import: jobs that apply its chunks, in several processes at the same time.
 
     import job    Stores the chunks. Adds a row to waiting_chunks for each chunk. Enqueues a helper.
-        |         The import job then has no worker, and its lease never expires.
+        │         The import job then has no worker, and its lease never expires.
         v
     first helper  Claims a chunk by writing its own job and attempt into the row of the chunk.
-        |         Enqueues one more helper if more chunks are waiting and no helper is queued.
+        │         Enqueues one more helper if more chunks are waiting and no helper is queued.
         v
     each helper   Applies the chunk in one transaction. The transaction checks the leases of the
-        |         helper and of the import job. It deletes the row of the chunk.
+        │         helper and of the import job. It deletes the row of the chunk.
         v
     last helper   Finds no waiting chunk and no other helper. Ends the import job and the import.
 
