@@ -240,10 +240,14 @@ def test_an_address_without_credentials_is_refused_beyond_its_limit(
 
 
 def test_a_network_of_ipv6_counts_as_one_address(limited: Callable[..., httpx2.Client]) -> None:
-    clients = [
-        limited(address=f"2001:db8:77:1::{n:x}") for n in range(MOST[RateLimitName.ANONYMOUS] + 1)
-    ]
-    seen = [client.post("/subscriptions/1", json={}).status_code for client in clients]
+    for network in ("2001:db8:77:1", "2001:db8:77:2", "2001:db8:77:3"):
+        addresses = [f"{network}::{n:x}" for n in range(MOST[RateLimitName.ANONYMOUS] + 1)]
+        clients = [limited(address=address) for address in addresses]
+        replies = [client.post("/subscriptions/1", json={}) for client in clients]
+        # A call that Redis didn't count in time has no such header. Then repeat the calls.
+        if all("ratelimit" in reply.headers for reply in replies):
+            break
+    seen = [reply.status_code for reply in replies]
     assert seen == [422] * MOST[RateLimitName.ANONYMOUS] + [429]
 
 
