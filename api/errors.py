@@ -188,9 +188,13 @@ def _field_problem(error: Mapping[str, Any]) -> FieldProblem:
 
 
 def written_place(parts: Sequence[str | int]) -> str:
-    """Return ``body.members[3].email`` for ``("body", "members", 3, "email")``."""
+    """Return ``body.members[3].email`` for ``("body", "members", 3, "email")``.
+
+    A JSON name may contain half a character (a lone surrogate), which UTF-8 can't encode. The place
+    contains the escape of this surrogate instead, such as ``\\ud800``.
+    """
     written = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in parts)
-    place = "".join(written).removeprefix(".")
+    place = "".join(written).removeprefix(".").encode(errors="backslashreplace").decode()
     is_long = len(place) > MAX_PLACE_CHARACTERS
     return place[:MAX_PLACE_CHARACTERS] + _CUT if is_long else place
 

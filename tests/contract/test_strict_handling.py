@@ -102,6 +102,13 @@ def test_charge_with_a_field_that_is_none_is_not_made(
     assert credits.balance(client) == 4
 
 
+def test_half_a_character_in_an_unknown_name_is_escaped_in_the_error(client: httpx2.Client) -> None:
+    body = r'{"amount_credit": 1, "source_id": "post", "\ud800": 2}'
+    headers = {**STRICT, "Content-Type": "application/json"}
+    wrong = client.post(credits.CONSUME, content=body, headers=headers)
+    assert unknown(wrong) == [r"body.\ud800"]
+
+
 def test_first_preference_counts(client: httpx2.Client) -> None:
     for prefer, is_strict in [
         ("handling=strict", True),
