@@ -186,7 +186,7 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
             jobs.run(lease)
         except SystemExit:
             # The pool ends a process when the worker's grace is over, or when the task exceeded its
-            # hard time limit. Only the latter counts as a crash.
+            # hard time limit. Only an exceeded limit counts as a crash.
             if time.monotonic() - began_at < current_task.time_limit:
                 jobs.hand_back()
             raise

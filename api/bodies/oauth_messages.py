@@ -12,7 +12,7 @@ from services.oauth.adapters import OAuthRequest, OAuthResponse
 
 
 async def _read_oauth_request(request: Request) -> OAuthRequest:
-    """Keep the fields of a form, including repeated ones. Another body has no fields."""
+    """Keep the fields of a form, including repeated ones. Any other body has no fields."""
     form: list[tuple[str, str]] = []
     if media_type(request.headers.get("content-type", "")) == FORM:
         with suppress(ValueError):

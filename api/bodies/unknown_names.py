@@ -1,6 +1,6 @@
 """Strict handling: names in a request that its route doesn't know.
 
-``Prefer: handling=strict`` refuses such names. Otherwise they are ignored, because a caller may
+``Prefer: handling=strict`` refuses unknown names. Otherwise they are ignored, because a caller may
 send a name that only a later release knows.
 """
 

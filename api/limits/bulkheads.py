@@ -47,7 +47,7 @@ class Bulkhead:
         self._wait_seconds = wait_seconds
         self._max_calls = threads + max_waiting
         self._error = error
-        # A call through this pool costs half of a call through the shared threads of anyio.
+        # A call through this pool takes half as long as a call through the shared threads of anyio.
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = Lock()
         self._calls = 0
@@ -111,7 +111,7 @@ class Bulkhead:
 
 
 def wrap_in_transaction(handler: Callable[P, T]) -> Callable[P, T]:
-    """Return the handler, which then commits its unit of work before it returns.
+    """Wrap a handler, so that its unit of work is committed before the handler returns.
 
     A handler has a unit of work if it declares a parameter of the type ``Transaction``. It must be
     committed in the handler's thread.

@@ -33,7 +33,7 @@ def step_span(
 ) -> AbstractContextManager[None]:
     """Record a step of the current span; without a current span, record nothing.
 
-    Therefore the work that a process does each second leaves no traces.
+    The periodic work of a process has no span, so it creates no traces.
     """
     if _tracing is None or not _tracing.is_recording():
         return NOTHING

@@ -128,7 +128,7 @@ class Stack:
         port: int | None = None,
         environment: dict[str, str] | None = None,
     ) -> Running:
-        """Run any program, which ends with the stack."""
+        """Start a program, and stop it when the stack stops."""
         program = self._program(name, argv, environment)
         return self._add(program, spawn(program), ready, port)
 

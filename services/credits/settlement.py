@@ -84,7 +84,8 @@ def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
 def resolve_order(uow: UnitOfWork, order_id: int, resolution: Resolution) -> PaymentOrder:
     """Apply an operator's decision about an order whose payment did not match.
 
-    The order is credited with its full amount, or counts as refunded. Raises ``order.not_found``,
+    ``resolution`` decides whether the payer gets the full amount of credits, or whether the order
+    counts as refunded. Raises ``order.not_found``,
     ``order.not_in_review``.
     """
     order = lock_order(uow, order_id)

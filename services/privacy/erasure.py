@@ -152,8 +152,8 @@ def _blank(uow: UnitOfWork, person: User, erasure: dict[str, Any]) -> int:
 
 
 def _enqueue(uow: UnitOfWork, user_id: int) -> Job:
-    # The erasure deletes the person's own jobs, so this job is not one of them. It shares the queue
-    # as if it was.
+    # The erasure deletes the jobs of the person, so the person must not own this job. In the
+    # queue, the job still counts towards the person's share.
     return enqueue_job(uow, ERASE_PERSON, user_id=None, on_behalf_of=user_id, subject_id=user_id)
 
 

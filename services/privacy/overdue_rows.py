@@ -37,7 +37,7 @@ def _count_statement() -> Statement:
 def _count_rule(age: str, rule: Rule) -> Select[str, int]:
     """Return the query that counts the overdue rows among the oldest rows of a rule.
 
-    ``age`` is the name of the parameter for the rule's age.
+    ``age`` is the name of the SQL parameter for the retention time of the rule.
     """
     assert rule.moment is not None
     is_overdue = and_(rule.moment < func.now() - bindparam(age, type_=Interval), *rule.only)

@@ -101,7 +101,7 @@ def _rule_until(moment: InstrumentedAttribute[Any], **more: Any) -> Rule:
 def _rule_by_key(
     moment: InstrumentedAttribute[Any], period: Retained | timedelta, **more: Any
 ) -> Rule:
-    """Return a rule for rows whose keys rise with time, and whose moment has no index."""
+    """Return a rule for a table whose keys rise with time, and whose time column has no index."""
     return _rule(moment, period, oldest_by=inspect(moment.class_).primary_key, **more)
 
 

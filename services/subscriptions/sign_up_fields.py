@@ -37,7 +37,7 @@ def read_field_keys(
 ) -> tuple[list[str] | None, list[str]]:
     """Return the keys of the fields that the owner chose for the form, and of the required fields.
 
-    The first value is ``None`` if the owner chose no fields. The form then asks for all of them.
+    The first value is ``None`` if the owner chose no fields. The form then asks for every field.
     """
     has_chosen = mailing_list.asked_field_ids is not None
     if not has_chosen and not mailing_list.required_field_ids:

@@ -84,7 +84,7 @@ class ColumnChoice:
     """A column of a file, and its role.
 
     Attributes:
-        becomes: a role of ``column_layout.ROLES``, a field, or several roles with commas.
+        becomes: a role of ``column_layout.ROLES``, a field, or several roles separated by commas.
         creates: the type of the field that is made of it.
         written: how it writes dates or numbers, in words.
         chosen: the value of its select box.

@@ -288,7 +288,7 @@ SELECT number FROM {JUDGED} WHERE drops_expiry AND verdict IN ('added', 'already
 def _dropped_expiries(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow]
 ) -> dict[int, LeftOut]:
-    """Return the ends that aren't stored because the member has no paid tier, by row number."""
+    """Return the expiry dates that aren't stored because the member has no paid tier, by row."""
     if not any(row.tier is None and row.paid_expiry for row in rows):
         return {}
     columns: Sequence[str] = (task.description or {}).get("columns", {}).get("paid_expiry", ())

@@ -102,7 +102,7 @@ class ColumnForms:
         return notations
 
     def differs(self, settled: Mapping[str, str]) -> bool:
-        """Return whether some cells were parsed with another notation than the settled one."""
+        """Return whether some cells were parsed in a notation other than the one in ``settled``."""
         return any(self._parsed_as(int(index), form) != form for index, form in settled.items())
 
     def _note_date(self, index: int, text: str) -> None:

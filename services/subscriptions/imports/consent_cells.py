@@ -69,7 +69,7 @@ _CONSENT_ANSWERS: Mapping[Meaning, Answer] = {
     **dict.fromkeys((Meaning.NO, Meaning.REFUSED), UNSUBSCRIBED),
     Meaning.NOT_SUBSCRIBED: NOT_SUBSCRIBED,
 }
-# The status that a cell states, by the subject of its column and by the meaning of the cell. A
+# Maps the subject of a column and the meaning of a cell to the status that the cell states. A
 # meaning that is missing here counts as unrecognised. In an opt-out column, "yes" or a date stands
 # for the status in ``reason`` of the column.
 _ANSWERS: Mapping[ConsentSubject, Mapping[Meaning, Answer]] = {

@@ -115,7 +115,7 @@ class _Decoding(NamedTuple):
 def detect_encoding(cells: Sequence[bytes], rows: Sequence[bytes]) -> str:
     """Return the encoding of cells with non-ASCII bytes.
 
-    ``rows``: some rows that contain these cells. The owner sees them if the encoding is unclear.
+    ``rows``: some rows with these cells, which are shown to the owner if the encoding is unclear.
 
     Raises ``EncodingUnclear`` if no encoding is clearly the best.
     """
