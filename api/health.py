@@ -35,6 +35,8 @@ from storage.objects import NO_BUCKET, ObjectStore
 from storage.redis.canaries import Canaries
 from storage.resources import Resources
 
+log = get_logger(__name__)
+
 # Where the scope of a request keeps who has the other end of its connection.
 PEER = "pressroom.peer"
 
@@ -70,7 +72,6 @@ def seen(request: Request, settings: Settings) -> str | None:
 
 # A process that ends says so before it takes no more calls, and loses none.
 
-log = get_logger(__name__)
 
 # Once each call has its answer, to close takes a moment.
 MAX_CLOSE_SECONDS = 5.0

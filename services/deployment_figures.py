@@ -22,10 +22,12 @@ _OPEN_ORDERS = (_S.CREATED, _S.PENDING, _S.PAID_UNCLAIMED, _S.REVIEW, _S.DISPUTE
 
 @dataclass(frozen=True)
 class JobFigures:
-    """Attributes:
-    unfinished: jobs by queue and status.
-    due: queued jobs that are due by queue and kind, up to ``MAX_COUNTED`` sent and unsent ones.
-    oldest: for how many seconds the queue's oldest job has been due.
+    """The figures of jobs in the whole deployment.
+
+    Attributes:
+        unfinished: jobs by queue and status.
+        due: queued jobs that are due by queue and kind, up to ``MAX_COUNTED`` sent and unsent ones.
+        oldest: the seconds since the oldest job of each queue became due.
     """
 
     unfinished: Mapping[tuple[str, str], int]
@@ -35,9 +37,11 @@ class JobFigures:
 
 @dataclass(frozen=True)
 class WebhookFigures:
-    """Attributes:
-    late_seconds: for how long the endpoint that waits longest for a worker has been due.
-    failing_seconds: for how long the endpoint has failed that has failed longest.
+    """The figures of webhook endpoints in the whole deployment.
+
+    Attributes:
+        late_seconds: the longest time that an endpoint has waited for a worker.
+        failing_seconds: the longest time that an endpoint has failed.
     """
 
     active: int = 0
@@ -48,9 +52,11 @@ class WebhookFigures:
 
 @dataclass(frozen=True)
 class MaintenanceFigures:
-    """Attributes:
-    late_seconds: for how long the kind has been due.
-    failed: the kinds whose last run failed.
+    """The figures of maintenance: late kinds and failed kinds.
+
+    Attributes:
+        late_seconds: the seconds since each kind became due.
+        failed: the kinds whose last run failed.
     """
 
     late_seconds: Mapping[str, float] = field(default_factory=dict)

@@ -36,7 +36,8 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class PageOfRows(Generic[T]):
-    """
+    """A page of rows, with the cursor of the next page.
+
     Attributes:
         next_cursor: of the next page; ``None`` at the end.
         cursor_of: the cursor of the page after a row, where a page may be filled with fewer rows.

@@ -16,6 +16,8 @@ from services.feed.catalogue import FeedEventType, announce
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
+log = get_logger(__name__)
+
 
 def page(uow: UnitOfWork, user_id: int, wanted: PageRequest) -> PageOfRows[RecordedEvent]:
     """The user's events as they were written, newest first; raises ``cursor.invalid``."""
@@ -55,8 +57,6 @@ class EventType(StrEnum):
     # Events of the operator's own account: what they did to another's, or to the deployment.
     OPERATOR_ACTED = "operator.acted"
 
-
-log = get_logger(__name__)
 
 _EVENTS = Counter("pressroom_security_events", "Events of accounts", ["type"])
 

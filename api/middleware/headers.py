@@ -10,6 +10,8 @@ from core.errors.requests import VERSION_UNKNOWN
 from core.logging import get_logger
 from core.settings import Settings
 
+log = get_logger(__name__)
+
 _Header = tuple[bytes, bytes]
 
 _ALWAYS: tuple[_Header, ...] = (
@@ -155,9 +157,6 @@ class FinalNewlineMiddleware:
             await send(message)
 
         await self._app(scope, receive, send_line)
-
-
-log = get_logger(__name__)
 
 
 class ForwardingMiddleware:

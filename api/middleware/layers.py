@@ -37,6 +37,8 @@ from services import event_origins
 from services.event_origins import Origin
 from services.subscriptions.page_urls import UNSUBSCRIBE_PATH
 
+log = get_logger("api.auth")
+
 # Above the sum of the longest time for a body (90 s) and the longest wait that a caller may ask for
 # (60 s).
 DEADLINE_SECONDS = 170.0
@@ -211,8 +213,6 @@ class PagesHostMiddleware:
 def _header(scope: Scope, name: bytes) -> bytes:
     return next((value for each, value in scope["headers"] if each == name), b"")
 
-
-log = get_logger("api.auth")
 
 # A caller's own id of the request that is taken over.
 _SANE = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")

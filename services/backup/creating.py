@@ -34,7 +34,8 @@ _SETTLED_AFTER = timedelta(hours=1)
 
 @dataclass
 class Copied:
-    """
+    """The number of lists and objects that a backup copied.
+
     Attributes:
         copied: how many of the objects no earlier backup had.
     """

@@ -35,7 +35,8 @@ _CLOCKS_DIFFER = timedelta(minutes=1)
 
 @dataclass
 class Replayed:
-    """
+    """The numbers of records that a replay of the journal restored.
+
     Attributes:
         opt_outs: how many the database did not have.
         erasures: how many people are erased again.

@@ -23,7 +23,8 @@ NEWEST = "newest"
 
 @dataclass(frozen=True)
 class Manifest:
-    """
+    """The manifest of a backup: when it was made, and which files it has.
+
     Attributes:
         began_at: before the dump began, by the database's clock: what the journal told later must
             be replayed.

@@ -39,7 +39,8 @@ from storage.resources import Resources, open_resources
 
 @dataclass(frozen=True)
 class Restored:
-    """
+    """The result of a restore.
+
     Attributes:
         objects: how many were put into the bucket; those that were there are not counted.
         revision: of the database's tables now.
@@ -121,7 +122,8 @@ _COUNTED = ("users", "lists", "subscriptions", "opt_outs", "credit_entries", "at
 
 @dataclass
 class Verified:
-    """
+    """The result of verifying a backup.
+
     Attributes:
         faults: what is wrong, in sentences; the backup is good without any.
         rows: how many rows some tables have.

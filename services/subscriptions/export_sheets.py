@@ -100,7 +100,8 @@ class ExportFormat(StrEnum):
 
 
 class Sheet(NamedTuple):
-    """
+    """The columns and the query of an exported file.
+
     Attributes:
         values: of each row, in the order of the columns, as JSON has them. The connection has the
             view in which the rows were read.

@@ -126,7 +126,8 @@ def merged(
 
 @dataclass(frozen=True)
 class Submission:
-    """
+    """The data that a person submits with a sign-up: a name, and values of fields.
+
     Attributes:
         fields: stored values, by the ids of fields as text.
         language: that of the page on which the person subscribed.

@@ -211,7 +211,8 @@ class BackupKeyMissing(Exception):
 
 @dataclass(frozen=True)
 class SealedPlace:
-    """
+    """A place for backups whose files are encrypted.
+
     Attributes:
         max_wait_seconds: for how long a call is tried while the place fails.
     """

@@ -62,7 +62,8 @@ class _Cut:
 
 @dataclass(slots=True)
 class _Found:
-    """
+    """The parts of a PNG file that were read so far.
+
     Attributes:
         shared: the palette chunk and the transparency chunk, by name. All frames use these chunks.
         colours: the chunks that describe the colour space, by name.
