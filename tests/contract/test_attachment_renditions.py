@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from devstack.harness.stack import Stack
-from tests.contract.conftest import CDN
 from tests.contract.test_encryption import asked_link, new_link
 from tests.support.http.replies import data, objects_of, problem, send
 from tests.support.images.pictures import encoded, photo
+from tests.support.stack.without_workers import CDN
 
 WIDE = (1400, 700)
 
@@ -106,7 +106,7 @@ def test_other_names_are_not_there(
 
 
 def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     made = (
         "UPDATE attachments SET status = 2, size = 1, checksum = repeat('0', 64), width = 1,"
@@ -114,11 +114,15 @@ def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
         " hash_id || '-320.webp', 'mime_type', 'image/webp', 'size', 1, 'checksum', '', 'width', 1,"
         " 'height', 1)) WHERE id = %s"
     )
-    for encrypted, base in (("0", CDN), ("1", quiet.api_url)):
-        sent = send(quiet_client, prefer="respond-async", renditions="1", encrypted=encrypted)
+    for encrypted, base in (("0", CDN), ("1", stack_without_workers.api_url)):
+        sent = send(
+            client_without_workers, prefer="respond-async", renditions="1", encrypted=encrypted
+        )
         waiting = data(sent, 202)
-        quiet.query(made, waiting["id"])
-        (each,) = data(quiet_client.get(f"/attachments/{waiting['hash_id']}"))["renditions"]
+        stack_without_workers.query(made, waiting["id"])
+        (each,) = data(client_without_workers.get(f"/attachments/{waiting['hash_id']}"))[
+            "renditions"
+        ]
         assert each["view_url"] == f"{base}/media/{waiting['hash_id']}-320.webp"
 
 

@@ -139,14 +139,14 @@ def test_delete_removes_record_and_file(stack: Stack, client: httpx2.Client) -> 
 
 
 def test_delete_before_the_conversion_ends_its_job_too(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    record = data(send(quiet_client, prefer="respond-async"), 202)
-    [job] = data(quiet_client.get("/jobs"))["items"]
-    assert data(quiet_client.delete(f"/attachments/{record['hash_id']}")) == 1
-    ended = data(quiet_client.get(f"/jobs/{job['id']}"))
+    record = data(send(client_without_workers, prefer="respond-async"), 202)
+    [job] = data(client_without_workers.get("/jobs"))["items"]
+    assert data(client_without_workers.delete(f"/attachments/{record['hash_id']}")) == 1
+    ended = data(client_without_workers.get(f"/jobs/{job['id']}"))
     assert (ended["status"], ended["error"]["code"]) == ("cancelled", "attachment.deleted")
-    assert objects_of(quiet, record) == []
+    assert objects_of(stack_without_workers, record) == []
 
 
 @pytest.mark.parametrize(
@@ -159,17 +159,17 @@ def test_delete_before_the_conversion_ends_its_job_too(
     ],
 )
 def test_uploader_whose_job_fails_is_told_whose_fault_it_is(
-    quiet: Stack,
-    quiet_client: httpx2.Client,
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
     error: DomainError,
     status: int,
     retry_after: str | None,
 ) -> None:
     with ThreadPoolExecutor() as pool:
-        upload = pool.submit(send, quiet_client, prefer="wait=30")
-        eventually(lambda: data(quiet_client.get("/jobs"))["items"], what="the job")
-        [job] = data(quiet_client.get("/jobs"))["items"]
-        fail_job(quiet, job["id"], error)
+        upload = pool.submit(send, client_without_workers, prefer="wait=30")
+        eventually(lambda: data(client_without_workers.get("/jobs"))["items"], what="the job")
+        [job] = data(client_without_workers.get("/jobs"))["items"]
+        fail_job(stack_without_workers, job["id"], error)
         reply = upload.result()
     problem(reply, status, error.code)
     assert reply.headers.get("retry-after") == retry_after
@@ -360,7 +360,7 @@ def test_what_is_neither_yes_nor_no_is_400(stack: Stack, client: httpx2.Client, 
             assert [each["field"] for each in body["errors"]] == [f"query.{name}"]
 
 
-def test_encrypted_is_a_flag_in_any_case(quiet_client: httpx2.Client) -> None:
+def test_encrypted_is_a_flag_in_any_case(client_without_workers: httpx2.Client) -> None:
     for flag, expected in (("TRUE", True), ("1", True), ("False", False), ("0", False)):
-        record = data(send(quiet_client, prefer="respond-async", encrypted=flag), 202)
+        record = data(send(client_without_workers, prefer="respond-async", encrypted=flag), 202)
         assert record["encrypted"] is expected

@@ -185,31 +185,31 @@ def test_challenge_needs_a_provider(client: httpx2.Client, list_id: int) -> None
     assert (changed["challenge_provider"], changed["challenge_site_key"]) == (None, None)
 
 
-def test_challenge_provider_must_be_set_up(quiet_client: httpx2.Client) -> None:
+def test_challenge_provider_must_be_set_up(client_without_workers: httpx2.Client) -> None:
     """That stack has no provider."""
     both = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
     body = {"title": "T", "slug": new_slug(), **both}
-    error = problem(quiet_client.post("/lists", json=body), 422, LACKING)
+    error = problem(client_without_workers.post("/lists", json=body), 422, LACKING)
     assert "none" in error["message"]
-    made = new_list(quiet_client)
-    problem(quiet_client.patch(f"/lists/{made['id']}", json=both), 422, LACKING)
+    made = new_list(client_without_workers)
+    problem(client_without_workers.patch(f"/lists/{made['id']}", json=both), 422, LACKING)
 
 
 def test_a_list_whose_provider_is_gone_can_be_changed_otherwise(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    list_id = new_list(quiet_client)["id"]
+    list_id = new_list(client_without_workers)["id"]
     path = f"/lists/{list_id}"
-    quiet.query(
+    stack_without_workers.query(
         "UPDATE lists SET challenge_enabled = true, challenge_provider = 'recaptcha' WHERE id = %s",
         list_id,
     )
-    assert data(quiet_client.patch(path, json={"title": "New"}))["title"] == "New"
+    assert data(client_without_workers.patch(path, json={"title": "New"}))["title"] == "New"
     sent = answered("recaptcha", token("pass-"))
-    reply = quiet_client.post(f"/subscriptions/{list_id}", json=sent)
+    reply = client_without_workers.post(f"/subscriptions/{list_id}", json=sent)
     problem(reply, 503, "challenge.not_configured")
     assert "retry-after" in reply.headers
-    assert data(quiet_client.patch(path, json={"challenge_enabled": False}))
+    assert data(client_without_workers.patch(path, json={"challenge_enabled": False}))
 
 
 FIELD = "cf-turnstile-response"

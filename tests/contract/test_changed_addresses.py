@@ -54,7 +54,7 @@ def opts_out(client: httpx2.Client, stack: Stack, list_id: int, user_id: int) ->
 
 
 def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     new = new_address()
     on, left, both = (new_list(client)["id"] for _ in range(3))
@@ -69,7 +69,7 @@ def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
     assert address_of(person) == new
     user_id = user_id_of(person.stack, new)
     assert user_id != record_id
-    assert [roster(sender, each) for each in (on, left, both)] == [[], [], []]
+    assert [roster(delivery_client, each) for each in (on, left, both)] == [[], [], []]
     erased = "SELECT finished_at IS NOT NULL FROM erasures WHERE user_id = %s"
     eventually(lambda: person.stack.query(erased, record_id) == [(True,)], what="the erasure")
     assert person.stack.query("SELECT 1 FROM subscriptions WHERE email = %s", new) == []
@@ -80,7 +80,7 @@ def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
             assert data(add(client, each, address)) == 0
     # It is the person's to take back.
     join(person, both)
-    assert roster(sender, both) == [new]
+    assert roster(delivery_client, both) == [new]
 
 
 def test_no_record_is_erased_that_the_page_did_not_tell_of(
@@ -158,7 +158,7 @@ def test_of_two_presses_of_the_button_one_counts(person: Visitor, new: str) -> N
 
 
 def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     new, list_id = new_address(), new_list(client)["id"]
     opts_out(client, person.stack, list_id, brought(client, list_id, new))
@@ -169,7 +169,7 @@ def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
     assert person.stack.query("SELECT 1 FROM users WHERE email = %s", new) == []
     for each in (email, new):
         data(add(client, list_id, each))
-    assert roster(sender, list_id) == []
+    assert roster(delivery_client, list_id) == []
 
 
 @pytest.fixture

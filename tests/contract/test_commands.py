@@ -188,13 +188,13 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_imported_in_the_owners_name(
-    stack: Stack, client: httpx2.Client, letter: dict[str, Any], file: Path
+    stack: Stack, client: httpx2.Client, mailing_list: dict[str, Any], file: Path
 ) -> None:
     emails = addresses(3)
     file.write_bytes(of_addresses(*emails))
-    result = printed(stack, "import", letter["slug"], str(file))
+    result = printed(stack, "import", mailing_list["slug"], str(file))
     assert counts(result) == {"received": 3, "added": 3}
-    assert set(everybody(client, letter["id"])) == set(emails)
+    assert set(everybody(client, mailing_list["id"])) == set(emails)
     [record] = data(client.get("/imports"))["items"]
     assert (record["id"], record["filename"]) == (result["import_id"], "members.csv")
     assert data(client.get(f"/jobs/{result['job_id']}"))["status"] == "succeeded"
@@ -257,12 +257,12 @@ def test_what_cannot_be_imported_is_told_in_one_line(
 
 
 def test_a_list_is_exported_to_a_file(
-    stack: Stack, client: httpx2.Client, letter: dict[str, Any], tmp_path: Path
+    stack: Stack, client: httpx2.Client, mailing_list: dict[str, Any], tmp_path: Path
 ) -> None:
     emails = addresses(2)
-    imported(client, letter["id"], of_addresses(*emails))
+    imported(client, mailing_list["id"], of_addresses(*emails))
     target = tmp_path / "out.csv.gz"
-    shown = printed(stack, "export", letter["slug"], "--output", str(target))
+    shown = printed(stack, "export", mailing_list["slug"], "--output", str(target))
     assert (shown["file"], shown["rows"]) == (str(target), 2)
     rows = csv.DictReader(io.StringIO(gzip.decompress(target.read_bytes()).decode()))
     assert [row["email"] for row in rows] == emails

@@ -197,9 +197,9 @@ def test_a_bulk_action_without_its_value_is_not_begun(
     assert "No bulk action yet" in console.see(bulk_actions_of(list_id))
 
 
-def test_a_bulk_action_that_waits_is_ended(quiet: Stack) -> None:
+def test_a_bulk_action_that_waits_is_ended(stack_without_workers: Stack) -> None:
     # No worker takes it here.
-    with at_console(quiet) as console:
+    with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         watched = begun(console, bulk_actions_of(list_id, "/new"), action="email_off")
         text = console.see(watched)

@@ -121,8 +121,10 @@ def test_an_export_whose_file_lapsed_says_so(console: OwnerAtConsole, stack: Sta
     assert "lapsed" in console.see("/console/exports")
 
 
-def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(quiet: Stack) -> None:
-    with at_console(quiet) as console:
+def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(
+    stack_without_workers: Stack,
+) -> None:
+    with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         path = ordered(console, list_id)
         text = console.see(path)
@@ -133,8 +135,8 @@ def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(quiet: St
         data(export(console.api, list_id, "members", Prefer="respond-async"), 202)
         [job] = data(console.api.get("/jobs", params={"limit": 1}))["items"]
         assert job["kind"] == EXPORT_JOBS[ExportKind.MEMBERS].name
-        fail_job(quiet, job["id"], JOB_GIVEN_UP(reason="It broke.", hours=24))
-        [newest] = quiet.query("SELECT max(id) FROM exports")
+        fail_job(stack_without_workers, job["id"], JOB_GIVEN_UP(reason="It broke.", hours=24))
+        [newest] = stack_without_workers.query("SELECT max(id) FROM exports")
         text = console.see(f"/console/exports/{newest[0]}")
         assert "There is no file" in text
         assert "It broke." in text

@@ -260,8 +260,8 @@ def test_the_stream_tells_all_to_the_end_and_once_more_to_who_comes_back(
     assert [name for name, _ in events(console, path)] == ["part", "ended"]
 
 
-def test_an_import_at_work_is_cancelled(quiet: Stack) -> None:
-    with at_console(quiet) as console:
+def test_an_import_at_work_is_cancelled(stack_without_workers: Stack) -> None:
+    with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         reply = upload(console.api, list_id, of_addresses(*addresses(1)), prefer="respond-async")
         assert data(reply, 202)["status"] == "queued"
@@ -278,18 +278,18 @@ def test_an_import_at_work_is_cancelled(quiet: Stack) -> None:
         assert LOOK_AGAIN not in text
 
 
-def test_an_import_that_broke_goes_on_when_its_owner_asks(quiet: Stack) -> None:
-    with at_console(quiet) as console:
+def test_an_import_that_broke_goes_on_when_its_owner_asks(stack_without_workers: Stack) -> None:
+    with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         reply = upload(console.api, list_id, of_addresses(*addresses(1)), prefer="respond-async")
         job_id = data(reply, 202)["id"]
-        fail_job(quiet, job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
+        fail_job(stack_without_workers, job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
         [task] = data(console.api.get("/imports"))["items"]
         path = f"/console/imports/{task['id']}"
         assert "Try again" in console.see(path)
         assert "The import goes on." in console.do(path)
         assert RUNNING in console.see(path)
-        Importing(quiet).work(job_id)
+        Importing(stack_without_workers).work(job_id)
         assert numbers(ended(console, path))["were added"] == "1"
 
 

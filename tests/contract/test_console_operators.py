@@ -190,8 +190,13 @@ def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
     operator.see(f"{HOME}/orders/12345", 404)
 
 
-def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(quiet: Stack) -> None:
-    with at_operators_console(quiet) as operator, at_console(quiet) as owner:
+def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(
+    stack_without_workers: Stack,
+) -> None:
+    with (
+        at_operators_console(stack_without_workers) as operator,
+        at_console(stack_without_workers) as owner,
+    ):
         list_id = new_list(owner.api)["id"]
         for _ in range(2):
             data(export(owner.api, list_id, "members", Prefer="respond-async"), 202)
@@ -206,7 +211,7 @@ def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(qu
         assert str(broken) not in {row[0] for row in rows_of(text)}
         assert "It stops at its next step." in operator.do(f"{HOME}/jobs/{waiting}", act="cancel")
         assert data(owner.api.get(f"/jobs/{waiting}"))["status"] == "cancelled"
-        fail_job(quiet, broken, JOB_GIVEN_UP(reason="It broke.", hours=24))
+        fail_job(stack_without_workers, broken, JOB_GIVEN_UP(reason="It broke.", hours=24))
         [row] = [each for each in rows_of(operator.see(f"{HOME}/jobs")) if each[0] == str(broken)]
         assert row[3] == "failed"
         assert "It broke." in row[4]

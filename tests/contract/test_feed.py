@@ -29,10 +29,10 @@ def scene(
     client: httpx2.Client,
     stranger: httpx2.Client,
     reader: Reader,
-    sandbox: SandboxPayments,
+    sandbox_payments: SandboxPayments,
     list_id: int,
 ) -> Scene:
-    return Scene(stack, owner, client, stranger, reader, sandbox, list_id)
+    return Scene(stack, owner, client, stranger, reader, sandbox_payments, list_id)
 
 
 @pytest.mark.parametrize("kind", FeedEventType)
@@ -210,19 +210,19 @@ def test_what_is_no_type_no_limit_and_no_list_is_refused(client: httpx2.Client) 
 
 
 def test_a_key_sees_the_types_of_its_scopes(
-    stack: Stack, client: httpx2.Client, owner: Owner, read_only: httpx2.Client, list_id: int
+    stack: Stack, client: httpx2.Client, owner: Owner, read_only_client: httpx2.Client, list_id: int
 ) -> None:
     data(send(client))
     imported(client, list_id, of_addresses(*addresses(1)))
     all_of_them = {"attachment.ready", "import.ended", "key.created"}
     assert {each["type"] for each in events(client, 3)} >= all_of_them
-    assert {each["type"] for each in events(read_only)} == {"import.ended"}
+    assert {each["type"] for each in events(read_only_client)} == {"import.ended"}
     for kind, code in (
         ("attachment.ready", "auth.insufficient_scope"),
         ("key.created", "auth.restricted_credential"),
     ):
         wanted = {"type": ["import.ended", kind]}
-        problem(read_only.get("/events", params=wanted), 403, code)
+        problem(read_only_client.get("/events", params=wanted), 403, code)
     with stack.client(stack.new_key(owner.user_id, Scope.COMPOSER)) as composing:
         assert page(composing)["items"] == []
     with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as editing:

@@ -300,21 +300,25 @@ def test_files_are_kept_for_seven_days(
     assert data(client.get(f"/imports/{mixed['import_id']}"))["invalid"] == 1
 
 
-def test_what_a_crash_left_behind_is_removed_after_a_day(quiet: Stack) -> None:
-    of_others = stored(quiet)
-    with quiet.client(quiet.new_owner().key) as client:
+def test_what_a_crash_left_behind_is_removed_after_a_day(stack_without_workers: Stack) -> None:
+    of_others = stored(stack_without_workers)
+    with stack_without_workers.client(stack_without_workers.new_owner().key) as client:
         list_id = new_list(client)["id"]
         data(upload(client, list_id, of_addresses(new_address()), prefer=None), 202)
-    own = stored(quiet) - of_others
+    own = stored(stack_without_workers) - of_others
     for key in ("imports/stray/file/00000", "imports/stray/chunks/000000", "exports/stray/x"):
-        quiet.resources.objects.put(key, b"x", "text/plain")
-    strays = stored(quiet) - of_others - own
+        stack_without_workers.resources.objects.put(key, b"x", "text/plain")
+    strays = stored(stack_without_workers) - of_others - own
     assert (len(own), len(strays)) == (1, 3)
-    bulk_files.remove_old_files(quiet.resources, now=clock.now() + timedelta(hours=23))
-    assert own | strays <= stored(quiet)
-    bulk_files.remove_old_files(quiet.resources, now=clock.now() + timedelta(days=30))
+    bulk_files.remove_old_files(
+        stack_without_workers.resources, now=clock.now() + timedelta(hours=23)
+    )
+    assert own | strays <= stored(stack_without_workers)
+    bulk_files.remove_old_files(
+        stack_without_workers.resources, now=clock.now() + timedelta(days=30)
+    )
     # The import still waits for a worker, however long it takes.
-    assert stored(quiet) & (own | strays) == own
+    assert stored(stack_without_workers) & (own | strays) == own
 
 
 def stored(stack: Stack) -> set[str]:

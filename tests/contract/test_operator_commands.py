@@ -96,19 +96,19 @@ def test_credits_are_shown_as_the_owner_sees_them(
 
 
 def test_a_queued_job_is_cancelled_with_its_subject(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    data(send(quiet_client, prefer="respond-async"), 202)
-    [job] = data(quiet_client.get("/jobs"))["items"]
+    data(send(client_without_workers, prefer="respond-async"), 202)
+    [job] = data(client_without_workers.get("/jobs"))["items"]
     words = ("jobs", "cancel", str(job["id"]))
-    assert printed(quiet, *words) == {"id": job["id"], "cancelled": 1}
-    [record] = data(quiet_client.get("/attachments"))["items"]
+    assert printed(stack_without_workers, *words) == {"id": job["id"], "cancelled": 1}
+    [record] = data(client_without_workers.get("/attachments"))["items"]
     assert (record["status"], record["error"]["code"]) == (3, "job.cancelled")
-    assert printed(quiet, *words) == {"id": job["id"], "cancelled": 0}
-    done = pressroom(quiet, "jobs", "watch", str(job["id"]))
+    assert printed(stack_without_workers, *words) == {"id": job["id"], "cancelled": 0}
+    done = pressroom(stack_without_workers, "jobs", "watch", str(job["id"]))
     assert done.returncode == 1
     assert "job.cancelled" in done.stdout
-    fails_with(quiet, "job.not_found", "jobs", "cancel", "999999999")
+    fails_with(stack_without_workers, "job.not_found", "jobs", "cancel", "999999999")
 
 
 def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx2.Client) -> None:
