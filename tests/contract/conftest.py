@@ -8,6 +8,7 @@ import pytest
 from core.scopes import Scope
 from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
+from tests.support.composer.modelling import PRICE, Modelled
 from tests.support.credits.payments import SandboxPayments
 from tests.support.http.replies import data, send
 from tests.support.http.webhook_receiver import HookReceiver, hooked
@@ -120,9 +121,11 @@ def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
 
 
 @pytest.fixture
-def logged_in_owner(stack: Stack, owner: Owner) -> Person:
+def logged_in_owner(stack: Stack, owner: Owner) -> Iterator[Person]:
     """The owner in a browser, where programs ask for access to the owner's account."""
-    return log_in(stack, owner)
+    person = log_in(stack, owner)
+    yield person
+    person.browser.close()
 
 
 @pytest.fixture
@@ -138,6 +141,15 @@ def delivery_client(stack: Stack) -> Iterator[httpx2.Client]:
     key = stack.new_key(stack.new_owner().user_id, Scope.DELIVERY)
     with stack.client(key) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def priced_composer(request: pytest.FixtureRequest, make_stack: Callable[[str], Stack]) -> Modelled:
+    """A stack of the file's own, whose composer charges for each answer of the language model."""
+    name = request.path.stem.removeprefix("test_").replace("_", "-")
+    composer = Modelled(make_stack, name, PRESSROOM_COMPOSER_PRICE=str(PRICE))
+    composer.work("offline")
+    return composer
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from core.errors.media import IMAGE_UNREADABLE
 from core.upload_limits import MAX_IMAGE_BYTES
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.contract.test_replies import TIMESTAMP
 from tests.faults.conftest import frozen
-from tests.support.http.replies import data, objects_of, problem, send
+from tests.support.http.multipart import MULTIPART_HEADER, make_multipart
+from tests.support.http.replies import TIMESTAMP, data, objects_of, problem, send
 from tests.support.images.pictures import encoded, photo
 from tests.support.imports.bulk import fail_job
 
@@ -108,21 +108,9 @@ def test_original_filename_is_the_last_part_of_what_was_sent(
     ids=["dotnet", "star-only", "latin-1"],
 )
 def test_encoded_original_filename_is_decoded(client: httpx2.Client, disposition: bytes) -> None:
-    body = multipart(disposition, encoded("JPEG"))
-    record = data(client.post("/attachments", content=body, headers=MULTIPART))
+    body = make_multipart(disposition, encoded("JPEG"))
+    record = data(client.post("/attachments", content=body, headers=MULTIPART_HEADER))
     assert record["original_filename"] == "été.jpg"
-
-
-MULTIPART = {"Content-Type": 'multipart/form-data; boundary="cut here"'}
-
-
-def multipart(*parts: bytes) -> bytes:
-    """A body by hand: dispositions and contents in turn."""
-    pairs = zip(parts[::2], parts[1::2], strict=True)
-    written = [
-        b"--cut here\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n" % pair for pair in pairs
-    ]
-    return b"".join(written) + b"--cut here--\r\n"
 
 
 def test_delete_removes_record_and_file(stack: Stack, client: httpx2.Client) -> None:
@@ -257,19 +245,19 @@ def padded(length: int) -> bytes:
     return photo(64, 64).ljust(length, b"\0")
 
 
-FORM = MULTIPART["Content-Type"]
+FORM = MULTIPART_HEADER["Content-Type"]
 PICTURE = encoded("PNG")
 NO_UPLOADS: dict[str, list[tuple[str, bytes]]] = {
     "attachment.file_missing": [
-        (FORM, multipart()),
-        (FORM, multipart(b'name="file"', PICTURE)),
-        (FORM, multipart(b'name="picture"; filename="a.png"', PICTURE)),
-        (FORM, multipart(b'name="file"; filename=""', b"")),
+        (FORM, make_multipart()),
+        (FORM, make_multipart(b'name="file"', PICTURE)),
+        (FORM, make_multipart(b'name="picture"; filename="a.png"', PICTURE)),
+        (FORM, make_multipart(b'name="file"; filename=""', b"")),
     ],
     "attachment.several_files": [
-        (FORM, multipart(*(b'name="file"; filename="a.png"', PICTURE) * 2)),
+        (FORM, make_multipart(*(b'name="file"; filename="a.png"', PICTURE) * 2)),
     ],
-    "body.malformed": [(FORM, multipart(*[b'name="a"', b""] * 5000))],
+    "body.malformed": [(FORM, make_multipart(*[b'name="a"', b""] * 5000))],
     "body.not_multipart": [
         (kind, PICTURE)
         for kind in (
@@ -290,10 +278,10 @@ def test_a_body_is_a_form_with_one_file(stack: Stack, client: httpx2.Client, cod
 
 
 def test_broken_multipart_is_400(stack: Stack, client: httpx2.Client) -> None:
-    whole = multipart(b'name="file"; filename="a.png"', encoded("PNG"))
+    whole = make_multipart(b'name="file"; filename="a.png"', encoded("PNG"))
     with leaves_nothing(stack, client):
         for body in (b"", b"garbage", whole[:40], whole[: len(whole) // 2], whole[:-30]):
-            reply = client.post("/attachments", content=body, headers=MULTIPART)
+            reply = client.post("/attachments", content=body, headers=MULTIPART_HEADER)
             assert reply.status_code == 400, body
             assert reply.json()["code"] in ("body.malformed", "attachment.file_missing")
 

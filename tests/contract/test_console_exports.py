@@ -11,7 +11,6 @@ from core.errors.jobs import JOB_GIVEN_UP
 from devstack.harness.stack import Stack
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
-from tests.contract.test_recent_login import age
 from tests.support.http.replies import data
 from tests.support.imports.bulk import export, fail_job, imported, of_addresses, sheet, unpacked
 from tests.support.lists.segments import new_segment
@@ -26,6 +25,7 @@ from tests.support.people.consoles import (
     rows_of,
     shown,
 )
+from tests.support.people.visiting import age_logins
 
 
 def path_of(list_id: Any) -> str:
@@ -99,7 +99,7 @@ def test_an_old_login_leads_to_the_login_and_back(console: OwnerAtConsole, stack
     list_id = new_list(console.api)["id"]
     path = ordered(console, list_id)
     ended(console, path)
-    age(stack, console.owner.email, 16)
+    age_logins(stack, console.owner.email, 16)
     for wanted in (path_of(list_id), f"{path}/file"):
         reply = console.visitor.get(wanted)
         assert reply.status_code == 303

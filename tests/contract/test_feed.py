@@ -1,18 +1,15 @@
 """What happens to what an owner has is an event, in order, for them alone."""
 
-import re
-
 import httpx2
 import pytest
 
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from services.feed.catalogue import CATALOGUE, FeedEventType
-from tests.contract.test_replies import TIMESTAMP
 from tests.support.credits import credits
 from tests.support.credits.payments import SandboxPayments
 from tests.support.feed.causes import ACTIONS, Scene, events, page
-from tests.support.http.replies import data, problem, send
+from tests.support.http.replies import TIMESTAMP, data, problem, send
 from tests.support.imports.bulk import COUNTS, add, addresses, imported, of_addresses
 from tests.support.lists.subscribers import Reader, new_address, new_list, subscribe
 from tests.support.people.erasure import erase
@@ -32,6 +29,7 @@ def scene(
     sandbox_payments: SandboxPayments,
     list_id: int,
 ) -> Scene:
+    """What the actions of the feed need: a stack, an owner, a reader and a list."""
     return Scene(stack, owner, client, stranger, reader, sandbox_payments, list_id)
 
 
@@ -41,7 +39,7 @@ def test_each_type_is_written_by_its_action_with_the_data_that_its_schema_has(
 ) -> None:
     ACTIONS[kind](scene)
     *_, found = events(scene.client, type=kind.value)
-    assert re.fullmatch(TIMESTAMP, found["occurred_at"])
+    assert TIMESTAMP.fullmatch(found["occurred_at"])
     entry = CATALOGUE[kind]
     assert found["subject"]["kind"] == entry.subject
     assert set(found["data"]) == set(entry.data.model_fields)

@@ -19,8 +19,8 @@ from devstack.harness.stack import Owner, Stack
 from services.subscriptions import bulk_files
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter
-from tests.contract.test_attachments import MULTIPART, multipart
-from tests.contract.test_body_limits import Raw
+from tests.support.http.multipart import MULTIPART_HEADER, make_multipart
+from tests.support.http.raw_requests import RawRequest
 from tests.support.http.replies import data, problem
 from tests.support.images.pictures import encoded
 from tests.support.imports.bulk import (
@@ -59,8 +59,8 @@ def test_an_encoded_file_name_is_decoded_and_chooses_the_delimiter(
 ) -> None:
     [email] = addresses(1)
     rows = f"Email\tA,B\n{email}\tx,y\n".encode()
-    body = multipart(b"name=file; filename*=utf-8''%C3%A9t%C3%A9.tsv", rows)
-    headers = {"Prefer": "wait=30", **MULTIPART}
+    body = make_multipart(b"name=file; filename*=utf-8''%C3%A9t%C3%A9.tsv", rows)
+    headers = {"Prefer": "wait=30", **MULTIPART_HEADER}
     reply = client.post(f"/lists/{list_id}/imports", content=body, headers=headers)
     shown = data(client.get(f"/imports/{data(reply)['result']['import_id']}"))
     assert (shown["filename"], shown["description"]["delimiter"]) == ("été.tsv", "\t")
@@ -71,14 +71,18 @@ def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
 ) -> None:
     for body, headers, code in [
         (b"", {}, "import.empty"),
-        (multipart(PART, b""), MULTIPART, "import.empty"),
-        (multipart(b'name="other"; filename="a"', b"x"), MULTIPART, "import.file_missing"),
-        (multipart(b'name="file"', b"x"), MULTIPART, "import.file_missing"),
-        (multipart(PART, b"x", PART, b"y"), MULTIPART, "import.several_files"),
-        (multipart(PART, b"x")[:-8], MULTIPART, "body.malformed"),
-        (b"no part at all", MULTIPART, "body.malformed"),
-        (multipart(PART, b"x"), {"Content-Type": "multipart/form-data"}, "body.malformed"),
-        (b"--" + b"x" * 100_000, MULTIPART, "body.malformed"),
+        (make_multipart(PART, b""), MULTIPART_HEADER, "import.empty"),
+        (
+            make_multipart(b'name="other"; filename="a"', b"x"),
+            MULTIPART_HEADER,
+            "import.file_missing",
+        ),
+        (make_multipart(b'name="file"', b"x"), MULTIPART_HEADER, "import.file_missing"),
+        (make_multipart(PART, b"x", PART, b"y"), MULTIPART_HEADER, "import.several_files"),
+        (make_multipart(PART, b"x")[:-8], MULTIPART_HEADER, "body.malformed"),
+        (b"no part at all", MULTIPART_HEADER, "body.malformed"),
+        (make_multipart(PART, b"x"), {"Content-Type": "multipart/form-data"}, "body.malformed"),
+        (b"--" + b"x" * 100_000, MULTIPART_HEADER, "body.malformed"),
     ]:
         before = objects(stack)
         reply = client.post(f"/lists/{list_id}/imports", content=body, headers=headers)
@@ -168,7 +172,7 @@ def test_a_sender_who_hangs_up_in_the_middle_leaves_nothing(
         f"Authorization: Bearer {owner.key}",
         f"Content-Length: {3 * PART_BYTES}",
     )
-    with Raw(stack, *head) as request:
+    with RawRequest(stack, *head) as request:
         request.send(b"x" * (PART_BYTES + 1000))
         eventually(lambda: objects(stack) - before, what="the first part")
     eventually(lambda: objects(stack) <= before, what="its removal")

@@ -5,14 +5,13 @@ from typing import Any
 
 import httpx2
 
-import workers.task_table  # noqa: F401 - registers all maintenance
 from devstack.harness.stack import Owner, Stack
-from services.jobs import maintenance
 from tests.contract.test_replies import TIMESTAMP
 from tests.support.commands.running import fails_with, pressroom, printed
 from tests.support.http.replies import data, send
 from tests.support.people.visiting import OTHER_PASSWORD, PASSWORD, a_visitor
 from tests.support.stack.maintenance import run_maintenance
+from tests.support.stack.maintenance_kinds import MAINTENANCE_SECONDS
 
 
 def test_a_password_comes_by_stdin_and_is_set_anew(stack: Stack) -> None:
@@ -131,18 +130,10 @@ def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: http
     assert str(followed[0]["id"]) in table.stdout
 
 
-KINDS = {
-    kind.name: kind.every.total_seconds()
-    for kind in maintenance.list_kinds()
-    # Other tests register kinds of their own.
-    if not kind.name.startswith("probe.")
-}
-
-
 def test_maintenance_is_listed_with_its_last_run(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.purge")
     listed = {each["name"]: each for each in printed(stack, "maintenance")}
-    assert {name: each["every_seconds"] for name, each in listed.items()} == KINDS
+    assert {name: each["every_seconds"] for name, each in listed.items()} == MAINTENANCE_SECONDS
     purge = listed["maintenance.purge"]
     assert TIMESTAMP.fullmatch(purge["last_started_at"])
     assert purge["last_seconds"] >= 0
@@ -166,7 +157,7 @@ def test_maintenance_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    for name in KINDS:
+    for name in MAINTENANCE_SECONDS:
         [line] = [line for line in lines if name in line]
         assert " ago " in line
 

@@ -1,6 +1,5 @@
 from collections.abc import Iterator
 from dataclasses import replace
-from decimal import Decimal
 
 import pytest
 from pydantic import SecretStr
@@ -9,17 +8,13 @@ from core.settings import Settings
 from devstack.harness.stack import Stack
 from integrations.payments.port import Evidence
 from models import OrderVia
-from services.credits import ledger, verify
+from services.credits import verify
 from services.credits.settlement import settle_order
 from services.credits.verify import LedgerReport
 from storage.resources import Resources
 from tests.support.credits import till
+from tests.support.credits.falsified_ledger import TABLES, check, falsify, give
 from tests.support.stack.load import repeated
-
-TABLES = (
-    "open_charges, credit_entries, credit_accounts, credit_checkpoints, payment_orders,"
-    " payment_order_changes, payment_events, payment_order_checkpoints"
-)
 
 
 @pytest.fixture
@@ -36,20 +31,6 @@ def holder(books: Stack) -> int:
     give(books, user_id, 5)
     assert check(books).faults == []
     return user_id
-
-
-def give(books: Stack, user_id: int, times: int) -> None:
-    for _ in range(times):
-        ledger.grant_credits(books.resources.database, user_id, Decimal(1), source_id="x")
-
-
-def falsify(books: Stack, *statements: str) -> None:
-    """What only somebody with the database's own rights can do: past every trigger."""
-    books.query("SET session_replication_role = replica;" + ";".join(statements))
-
-
-def check(books: Stack, *, full: bool = False) -> LedgerReport:
-    return verify.verify_ledger(books.resources, full=full)
 
 
 def faults(books: Stack, *, full: bool = False) -> list[tuple[int | None, str]]:
