@@ -1,4 +1,4 @@
-"""Texts of owners that strangers read: they lead nowhere away, and pretend to be nobody else's."""
+"""Tests of texts that an owner writes and strangers read: links and false names are refused."""
 
 import random
 import string

@@ -1,4 +1,4 @@
-"""Files of some members of a list, and in either format."""
+"""Tests of exports with a filter or a segment, and of the two file formats."""
 
 import codecs
 import gzip
