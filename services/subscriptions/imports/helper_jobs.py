@@ -42,7 +42,6 @@ from core.errors.jobs import (
     JOB_TOO_SLOW,
     JOB_WORKER_LOST,
 )
-from core.process.garbage_collection import paused_collection
 from core.queues import Queue
 from core.scopes import Scope
 from models import Job, JobStatus, MemberImport, WaitingChunk
@@ -149,14 +148,13 @@ def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
 
 def run_helper(resources: Resources, lease: Lease) -> None:
     """Apply chunks for one turn. Raises what ``applying.commit_chunk`` raises."""
-    with paused_collection():
-        try:
-            work = _start_turn(resources, lease)
-            if work is not None and not _apply_chunks(resources, lease, work):
-                return
-        except (ImportEnded, NotInTurn):
-            pass
-        _end_helper(resources, lease)
+    try:
+        work = _start_turn(resources, lease)
+        if work is not None and not _apply_chunks(resources, lease, work):
+            return
+    except (ImportEnded, NotInTurn):
+        pass
+    _end_helper(resources, lease)
 
 
 def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
