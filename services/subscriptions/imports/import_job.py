@@ -31,10 +31,7 @@ from services.subscriptions.imports.chunks import (
     PreparedChunk,
     prepare_chunk,
 )
-from services.subscriptions.imports.chunks_at_once import (
-    MAX_CHUNKS_AT_ONCE,
-    chunks_at_once,
-)
+from services.subscriptions.imports.chunks_at_once import chunks_at_once
 from services.subscriptions.imports.file_rows import FileFacts, FileRows
 from services.subscriptions.imports.request_rows import REQUEST_DESCRIPTION, RequestRows
 from services.subscriptions.imports.samples import store_samples
@@ -124,7 +121,7 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
     with resources.unit_of_work() as uow:
         numbers = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(numbers))
-    with chunks_at_once(MAX_CHUNKS_AT_ONCE) as commits:
+    with chunks_at_once() as commits:
         while not rows.is_complete:
             lease.check_cancelled()
             chunk = rows.next_chunk()
