@@ -18,11 +18,11 @@ from core.errors.media import IMAGE_UNREADABLE
 from core.upload_limits import MAX_IMAGE_BYTES
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.faults.conftest import frozen
 from tests.support.http.multipart import MULTIPART_HEADER, make_multipart
 from tests.support.http.replies import TIMESTAMP, data, objects_of, problem, send
 from tests.support.images.pictures import encoded, photo
 from tests.support.imports.bulk import fail_job
+from tests.support.stack.frozen_processes import frozen
 
 MIME_TYPES = {"PNG": "png", "JPEG": "jpeg", "GIF": "gif", "WEBP": "webp", "ICO": "x-icon"}
 
