@@ -12,7 +12,12 @@ from integrations.payments.port import Evidence
 from services.access.caller import Caller
 from services.credits import ledger
 from tests.support.commands.running import fails_with, pressroom, printed
-from tests.support.credits.falsified_ledger import TABLES, check, falsify, give
+from tests.support.credits.ledger import (
+    LEDGER_TABLES,
+    falsify_tables,
+    grant_entries,
+    verify_ledger,
+)
 from tests.support.credits.settled_orders import new_order, payment_of, settle
 from tests.support.credits.till import Terms
 
@@ -21,7 +26,7 @@ from tests.support.credits.till import Terms
 def ledger_stack(bare: Stack) -> Iterator[Stack]:
     """A stack whose ledger and orders a test can falsify. They are empty for each test."""
     yield bare
-    falsify(bare, f"TRUNCATE {TABLES}")
+    falsify_tables(bare, f"TRUNCATE {LEDGER_TABLES}")
 
 
 @pytest.fixture
@@ -33,12 +38,12 @@ def user_without_entries(ledger_stack: Stack) -> Owner:
 @pytest.fixture
 def id_of_user_with_entries(ledger_stack: Stack, user_without_entries: Owner) -> int:
     """The id of a user with five entries."""
-    give(ledger_stack, user_without_entries.user_id, 5)
+    grant_entries(ledger_stack, user_without_entries.user_id, 5)
     return user_without_entries.user_id
 
 
 def faults(ledger_stack: Stack) -> list[tuple[int | None, str]]:
-    return [(each.seq, each.fault) for each in check(ledger_stack, full=True).faults]
+    return [(each.seq, each.fault) for each in verify_ledger(ledger_stack, full=True).faults]
 
 
 def test_credits_are_granted_adjusted_and_proven(
@@ -98,7 +103,7 @@ def test_verify_ends_with_1_and_names_the_account_and_place(
     ledger_stack: Stack, id_of_user_with_entries: int
 ) -> None:
     assert printed(ledger_stack, "credits", "verify") == []
-    falsify(ledger_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
+    falsify_tables(ledger_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
     done = pressroom(ledger_stack, "credits", "verify", "--full", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout) == [
@@ -130,7 +135,7 @@ def test_verify_ends_with_1_and_names_the_account_and_place(
 def test_verify_finds_a_changed_entry(
     ledger_stack: Stack, id_of_user_with_entries: int, change: str
 ) -> None:
-    falsify(
+    falsify_tables(
         ledger_stack,
         f"UPDATE credit_entries SET {change} WHERE user_id = {id_of_user_with_entries} AND seq = 3",
     )
@@ -141,7 +146,7 @@ def test_verify_finds_a_changed_entry(
 def test_verify_finds_a_deleted_entry(
     ledger_stack: Stack, id_of_user_with_entries: int, seq: int
 ) -> None:
-    falsify(ledger_stack, f"DELETE FROM credit_entries WHERE seq = {seq}")
+    falsify_tables(ledger_stack, f"DELETE FROM credit_entries WHERE seq = {seq}")
     found = faults(ledger_stack)
     if seq < 5:
         assert (seq + 1, "an entry is missing before this one") in found
@@ -150,7 +155,7 @@ def test_verify_finds_a_deleted_entry(
 
 
 def test_verify_finds_a_swapped_pair(ledger_stack: Stack, id_of_user_with_entries: int) -> None:
-    falsify(
+    falsify_tables(
         ledger_stack,
         "UPDATE credit_entries SET seq = seq + 100 WHERE seq IN (2, 3)",
         "UPDATE credit_entries SET seq = 5 - (seq - 100) WHERE seq > 100",
@@ -162,7 +167,7 @@ def test_verify_finds_a_forged_chain_that_the_account_does_not_end_in(
     ledger_stack: Stack, id_of_user_with_entries: int
 ) -> None:
     last_but_one = "(SELECT hash FROM credit_entries WHERE seq = 4)"
-    falsify(
+    falsify_tables(
         ledger_stack,
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 5",
         f"UPDATE credit_entries e SET hash = credit_entry_hash({last_but_one}, e) WHERE seq = 5",
@@ -176,14 +181,14 @@ def test_verify_finds_a_balance_without_entries_and_entries_without_account(
     other = ledger_stack.new_owner().user_id
     ledger.read_account(ledger_stack.resources.database, other)
     assert faults(ledger_stack) == []
-    falsify(ledger_stack, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other}")
+    falsify_tables(ledger_stack, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other}")
     assert (None, "the balance is not the sum of the entries") in faults(ledger_stack)
-    falsify(ledger_stack, "DELETE FROM credit_accounts")
+    falsify_tables(ledger_stack, "DELETE FROM credit_accounts")
     assert faults(ledger_stack) == [(None, "there are entries and no account")]
 
 
 def order_faults(ledger_stack: Stack) -> set[tuple[int | None, str]]:
-    return {(each.order_id, each.fault) for each in check(ledger_stack, full=True).faults}
+    return {(each.order_id, each.fault) for each in verify_ledger(ledger_stack, full=True).faults}
 
 
 @pytest.fixture
@@ -304,7 +309,7 @@ def test_a_reviewed_order_of_nobody_waits_for_its_claim(ledger_stack: Stack) -> 
 def test_verify_names_what_was_changed_by_hand(
     ledger_stack: Stack, refunded_order: Terms, change: str, fault: str
 ) -> None:
-    falsify(ledger_stack, change)
+    falsify_tables(ledger_stack, change)
     found = order_faults(ledger_stack)
     assert fault in {each for _, each in found}
     named = {order_id for order_id, _ in found if order_id is not None}
@@ -314,7 +319,7 @@ def test_verify_names_what_was_changed_by_hand(
 def test_verify_ends_with_1_and_names_the_order(
     ledger_stack: Stack, refunded_order: Terms, user_without_entries: Owner
 ) -> None:
-    falsify(ledger_stack, "UPDATE payment_orders SET taken = 100")
+    falsify_tables(ledger_stack, "UPDATE payment_orders SET taken = 100")
     done = pressroom(ledger_stack, "credits", "verify", "--full", "--json")
     assert done.returncode == 1
     assert {
@@ -343,7 +348,7 @@ def test_a_dispute_is_proven_too(ledger_stack: Stack, user_without_entries: Owne
     settle(ledger_stack, terms, lost)
     assert order_faults(ledger_stack) == set()
     assert ledger_stack.query("SELECT balance FROM credit_accounts") == [(300,)]
-    falsify(ledger_stack, "UPDATE payment_orders SET disputes_lost_minor = 0")
+    falsify_tables(ledger_stack, "UPDATE payment_orders SET disputes_lost_minor = 0")
     assert {fault for _, fault in order_faults(ledger_stack)} == {
         "what was taken is not what the payer has back",
         "the state of the disputes is not what their sums say",

@@ -1,4 +1,4 @@
-"""A ledger with entries that a test falsifies, and its verification."""
+"""The ledger of a stack: entries that a test grants or falsifies, and its verification."""
 
 from decimal import Decimal
 
@@ -6,22 +6,22 @@ from devstack.harness.stack import Stack
 from services.credits import ledger, verify
 from services.credits.verify import LedgerReport
 
-TABLES = (
+LEDGER_TABLES = (
     "open_charges, credit_entries, credit_accounts, credit_checkpoints, payment_orders,"
     " payment_order_changes, payment_events, payment_order_checkpoints"
 )
 
 
-def give(stack: Stack, user_id: int, times: int) -> None:
-    """Grant one credit to a user, `times` times."""
-    for _ in range(times):
+def grant_entries(stack: Stack, user_id: int, count: int) -> None:
+    """Add this many entries of one credit each to the user's ledger."""
+    for _ in range(count):
         ledger.grant_credits(stack.resources.database, user_id, Decimal(1), source_id="x")
 
 
-def falsify(stack: Stack, *statements: str) -> None:
-    """Run statements that no trigger checks. Only the owner of the database can do this."""
+def falsify_tables(stack: Stack, *statements: str) -> None:
+    """Run statements without triggers, as only the owner of the database can."""
     stack.query("SET session_replication_role = replica;" + ";".join(statements))
 
 
-def check(stack: Stack, *, full: bool = False) -> LedgerReport:
+def verify_ledger(stack: Stack, *, full: bool = False) -> LedgerReport:
     return verify.verify_ledger(stack.resources, full=full)
