@@ -34,13 +34,13 @@ def test_record_names_each_rendition(
     stack: Stack, attachment_with_renditions: dict[str, Any]
 ) -> None:
     assert (attachment_with_renditions["width"], attachment_with_renditions["height"]) == WIDE
-    found = attachment_with_renditions["renditions"]
-    assert [each["name"] for each in found] == ["320", "640", "1280", "mail"]
-    assert [(each["width"], each["height"]) for each in found] == [
+    renditions = attachment_with_renditions["renditions"]
+    assert [each["name"] for each in renditions] == ["320", "640", "1280", "mail"]
+    assert [(each["width"], each["height"]) for each in renditions] == [
         *((320, 160), (640, 320), (1280, 640), (1280, 640))
     ]
-    assert [each["mime_type"] for each in found] == [*3 * ["image/webp"], "image/jpeg"]
-    for each in found:
+    assert [each["mime_type"] for each in renditions] == [*3 * ["image/webp"], "image/jpeg"]
+    for each in renditions:
         ending = "jpg" if each["name"] == "mail" else "webp"
         assert (
             each["filename"] == f"{attachment_with_renditions['hash_id']}-{each['name']}.{ending}"
@@ -74,9 +74,9 @@ def test_a_range_of_a_rendition_is_of_its_own_bytes(
     stranger: httpx2.Client, attachment_with_renditions: dict[str, Any]
 ) -> None:
     each = attachment_with_renditions["renditions"][0]
-    whole = stranger.get(each["view_url"]).content
+    content = stranger.get(each["view_url"]).content
     reply = stranger.get(each["view_url"], headers={"Range": "bytes=50-59"})
-    assert (reply.status_code, reply.content) == (206, whole[50:60])
+    assert (reply.status_code, reply.content) == (206, content[50:60])
     assert reply.headers["content-range"] == f"bytes 50-59/{each['size']}"
     behind = stranger.get(each["view_url"], headers={"Range": f"bytes={each['size']}-"})
     assert behind.status_code == 416

@@ -278,9 +278,15 @@ def test_a_body_is_a_form_with_one_file(stack: Stack, client: httpx2.Client, cod
 
 
 def test_broken_multipart_is_400(stack: Stack, client: httpx2.Client) -> None:
-    whole = make_multipart(b'name="file"; filename="a.png"', encoded("PNG"))
+    complete_body = make_multipart(b'name="file"; filename="a.png"', encoded("PNG"))
     with leaves_nothing(stack, client):
-        for body in (b"", b"garbage", whole[:40], whole[: len(whole) // 2], whole[:-30]):
+        for body in (
+            b"",
+            b"garbage",
+            complete_body[:40],
+            complete_body[: len(complete_body) // 2],
+            complete_body[:-30],
+        ):
             reply = client.post("/attachments", content=body, headers=MULTIPART_HEADER)
             assert reply.status_code == 400, body
             assert reply.json()["code"] in ("body.malformed", "attachment.file_missing")

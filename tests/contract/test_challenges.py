@@ -27,8 +27,8 @@ FIELDS = ("challenge-provider", "challenge-token", "challenge-action")
 
 
 def new_guarded_list(client: httpx2.Client, provider: str, **fields: object) -> int:
-    made = new_list(client, challenge_enabled=True, challenge_provider=provider, **fields)
-    return int(made["id"])
+    mailing_list = new_list(client, challenge_enabled=True, challenge_provider=provider, **fields)
+    return int(mailing_list["id"])
 
 
 def new_token(kind: str) -> str:
@@ -111,19 +111,19 @@ def test_missing_fields_are_422_and_each_is_named(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     path = f"/subscriptions/{new_guarded_list(client, 'turnstile')}"
-    whole = answer_challenge("turnstile", new_token("pass-"))
+    complete_answer = answer_challenge("turnstile", new_token("pass-"))
     for name in FIELDS:
         for sent in (
-            {key: value for key, value in whole.items() if key != name},
-            {**whole, name: ""},
-            {**whole, name: None},
+            {key: value for key, value in complete_answer.items() if key != name},
+            {**complete_answer, name: ""},
+            {**complete_answer, name: None},
         ):
             body = problem(stranger.post(path, json=sent), 422, "challenge.missing")
             assert [each["field"] for each in body["errors"]] == [f"body.{name}"]
     body = problem(stranger.post(path, json={"email": new_address()}), 422, "challenge.missing")
     assert [each["field"] for each in body["errors"]] == [f"body.{name}" for name in FIELDS]
     # None of these used the token up.
-    assert data(stranger.post(path, json=whole)) == 1
+    assert data(stranger.post(path, json=complete_answer)) == 1
 
 
 def test_only_the_lists_own_provider_counts(client: httpx2.Client, stranger: httpx2.Client) -> None:
@@ -189,12 +189,12 @@ def test_challenge_needs_a_provider(client: httpx2.Client, list_id: int) -> None
 
 def test_challenge_provider_must_be_set_up(client_without_workers: httpx2.Client) -> None:
     """That stack has no provider."""
-    both = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
-    body = {"title": "T", "slug": new_slug(), **both}
+    change = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
+    body = {"title": "T", "slug": new_slug(), **change}
     error = problem(client_without_workers.post("/lists", json=body), 422, LACKING)
     assert "none" in error["message"]
-    made = new_list(client_without_workers)
-    problem(client_without_workers.patch(f"/lists/{made['id']}", json=both), 422, LACKING)
+    mailing_list = new_list(client_without_workers)
+    problem(client_without_workers.patch(f"/lists/{mailing_list['id']}", json=change), 422, LACKING)
 
 
 def test_a_list_whose_provider_is_gone_can_be_changed_otherwise(
@@ -245,15 +245,15 @@ def account_mails(stack: Stack, email: str) -> list[tuple[object, ...]]:
 def test_the_page_shows_the_widget_for_its_own_action(
     challenged_visitor: Visitor, path: str
 ) -> None:
-    shown = challenged_visitor.get(path)
+    page_reply = challenged_visitor.get(path)
     for part in (f'data-sitekey="{SITE_KEY}"', f'data-action="{PATHS[path]}"', "<noscript>"):
-        assert part in shown.text
-    policy = _directives(shown)
+        assert part in page_reply.text
+    policy = _directives(page_reply)
     origin = "https://challenges.cloudflare.com"
     assert policy["script-src"] == policy["frame-src"] == origin
     assert policy["default-src"] == "'none'"
     assert policy["form-action"] == "'self'"
-    assert "unsafe" not in shown.headers["content-security-policy"]
+    assert "unsafe" not in page_reply.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize("path", PATHS)

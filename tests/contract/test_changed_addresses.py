@@ -57,11 +57,11 @@ def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
     person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     new = new_address()
-    on, left, both = (new_list(client)["id"] for _ in range(3))
-    for each in (on, left, both):
+    active_list_id, left_list_id, common_list_id = (new_list(client)["id"] for _ in range(3))
+    for each in (active_list_id, left_list_id, common_list_id):
         record_id = brought(client, each, new)
-    join(person, both)
-    for each in (left, both):
+    join(person, common_list_id)
+    for each in (left_list_id, common_list_id):
         opts_out(client, person.stack, each, record_id)
     link = link_to(person, new)
     assert "erase that record" in person.get(link).text
@@ -69,18 +69,22 @@ def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
     assert address_of(person) == new
     user_id = user_id_of(person.stack, new)
     assert user_id != record_id
-    assert [roster(delivery_client, each) for each in (on, left, both)] == [[], [], []]
+    assert [
+        roster(delivery_client, each) for each in (active_list_id, left_list_id, common_list_id)
+    ] == [[], [], []]
     erased = "SELECT finished_at IS NOT NULL FROM erasures WHERE user_id = %s"
     eventually(lambda: person.stack.query(erased, record_id) == [(True,)], what="the erasure")
     assert person.stack.query("SELECT 1 FROM subscriptions WHERE email = %s", new) == []
-    eventually(lambda: count(client, both) == 0, what="the account's own record to follow")
+    eventually(
+        lambda: count(client, common_list_id) == 0, what="the account's own record to follow"
+    )
     # By neither address does anybody bring them back.
-    for each in (left, both):
+    for each in (left_list_id, common_list_id):
         for address in (email, new):
             assert data(add(client, each, address)) == 0
     # It is the person's to take back.
-    join(person, both)
-    assert roster(delivery_client, both) == [new]
+    join(person, common_list_id)
+    assert roster(delivery_client, common_list_id) == [new]
 
 
 def test_no_record_is_erased_that_the_page_did_not_tell_of(
@@ -146,10 +150,10 @@ def test_a_record_that_gets_a_password_before_the_button_is_kept(
 def test_of_two_presses_of_the_button_one_counts(person: Visitor, recorded_address: str) -> None:
     record_id = user_id_of(person.stack, recorded_address)
     link = link_to(person, recorded_address)
-    shown = hidden(person.get(link))
+    form = hidden(person.get(link))
     with ThreadPoolExecutor(2) as presses:
         replies = presses.map(
-            lambda _: person.client.post(link.partition("?")[0], data=shown).status_code, range(2)
+            lambda _: person.client.post(link.partition("?")[0], data=form).status_code, range(2)
         )
         assert sorted(replies) == [303, 403]
     assert address_of(person) == recorded_address

@@ -262,8 +262,8 @@ def test_a_list_is_exported_to_a_file(
     emails = addresses(2)
     imported(client, mailing_list["id"], of_addresses(*emails))
     target = tmp_path / "out.csv.gz"
-    shown = printed(stack, "export", mailing_list["slug"], "--output", str(target))
-    assert (shown["file"], shown["rows"]) == (str(target), 2)
+    summary = printed(stack, "export", mailing_list["slug"], "--output", str(target))
+    assert (summary["file"], summary["rows"]) == (str(target), 2)
     rows = csv.DictReader(io.StringIO(gzip.decompress(target.read_bytes()).decode()))
     assert [row["email"] for row in rows] == emails
 

@@ -93,8 +93,8 @@ def test_a_segment_is_made_counted_changed_and_deleted(
     base = f"/console/lists/{console_list_id}/segments"
     assert "This list has no segment yet" in console.see(base)
     console.do(f"{base}/new", name="VIPs", filter='{"field": "tag", "is": "vip"}', use="json")
-    [made] = data(console.api.get(f"/lists/{console_list_id}/segments"))["items"]
-    path = f"{base}/{made['id']}"
+    [created_segment] = data(console.api.get(f"/lists/{console_list_id}/segments"))["items"]
+    path = f"{base}/{created_segment['id']}"
     assert "<b>2</b> members now" in with_whole_count(console, path)
     console.do(path, name="Others", filter='{"not": {"field": "tag", "is": "vip"}}', use="json")
     text = with_whole_count(console, path)

@@ -106,8 +106,10 @@ def test_a_segment_of_any_filter_is_shown_as_rows_and_saved_as_it_was(
     path = f"/console/lists/{id_of_list_with_fields}/segments/{segment['id']}"
     assert "field.0.0" in form_of(console, path) or "match.0.0" in form_of(console, path)
     console.do(path, name="The same")
-    kept = data(console.api.get(f"/lists/{id_of_list_with_fields}/segments/{segment['id']}"))
-    assert (kept["name"], kept["filter"]) == ("The same", written)
+    stored_segment = data(
+        console.api.get(f"/lists/{id_of_list_with_fields}/segments/{segment['id']}")
+    )
+    assert (stored_segment["name"], stored_segment["filter"]) == ("The same", written)
 
 
 def test_a_filter_that_rows_can_not_show_is_text_with_the_reason(
@@ -120,8 +122,10 @@ def test_a_filter_that_rows_can_not_show_is_text_with_the_reason(
     assert "A value of Name has several lines, or none." in text
     assert json.loads(form_of(console, path)["filter"]) == written
     console.do(path, name="Still so")
-    kept = data(console.api.get(f"/lists/{id_of_list_with_fields}/segments/{segment['id']}"))
-    assert (kept["name"], kept["filter"]) == ("Still so", written)
+    stored_segment = data(
+        console.api.get(f"/lists/{id_of_list_with_fields}/segments/{segment['id']}")
+    )
+    assert (stored_segment["name"], stored_segment["filter"]) == ("Still so", written)
 
 
 def test_what_is_wrong_stands_beside_its_row(
@@ -144,11 +148,11 @@ def test_a_segment_is_counted_while_it_is_edited_and_duplicated(
     row["value.0.0"] = "berlin"
     assert "<b>2</b> members now" in shown(console.send(new, do="count", **row))
     console.do(new, name="Berliners", **row)
-    [made] = data(console.api.get(f"/lists/{id_of_list_with_fields}/segments"))["items"]
-    assert made["filter"] == {"field": "fields.city", "is": "berlin"}
-    path = f"/console/lists/{id_of_list_with_fields}/segments/{made['id']}"
-    assert f"segments/new?segment={made['id']}" in console.see(path)
-    copied = form_of(console, new, segment=str(made["id"]))
+    [created_segment] = data(console.api.get(f"/lists/{id_of_list_with_fields}/segments"))["items"]
+    assert created_segment["filter"] == {"field": "fields.city", "is": "berlin"}
+    path = f"/console/lists/{id_of_list_with_fields}/segments/{created_segment['id']}"
+    assert f"segments/new?segment={created_segment['id']}" in console.see(path)
+    copied = form_of(console, new, segment=str(created_segment["id"]))
     assert (copied["name"], copied["value.0.0"]) == ("", "berlin")
 
 
@@ -158,7 +162,7 @@ def test_chips_say_what_was_chosen_and_leave_one_out(
     written = {"all": [{"field": "fields.city", "is": "Berlin"}, {"field": "tag", "is": "press"}]}
     path = f"/console/lists/{id_of_list_with_fields}/members"
     text = console.visitor.get(path, filter=json.dumps(written), q="a").text
-    for said in ("Address or name contains a", "City is Berlin", "Tag is press"):
-        assert f'aria-label="Remove: {said}"' in text
+    for condition in ("Address or name contains a", "City is Berlin", "Tag is press"):
+        assert f'aria-label="Remove: {condition}"' in text
     left = "?q=a&amp;filter=%7B%22field%22%3A%22tag%22%2C%22is%22%3A%22press%22%7D"
     assert f'{path}{left}" aria-label="Remove: City is Berlin"' in text

@@ -26,14 +26,14 @@ from tests.support.people.consoles import (
 @pytest.fixture
 def id_of_list_with_members(console: OwnerAtConsole) -> int:
     """The id of a list with three members: Ada, Bob and Cleo."""
-    made = new_list(console.api)
+    mailing_list = new_list(console.api)
     rows = [
         ("ada@example.com", "Ada", "gold", "vip, rome"),
         ("bob@example.com", "Bob", "free", "vip"),
         ("cleo@example.org", "Cleo & Co", "free", ""),
     ]
-    imported(console.api, made["id"], sheet(["Email", "Name", "Type", "Tags"], *rows))
-    return int(made["id"])
+    imported(console.api, mailing_list["id"], sheet(["Email", "Name", "Type", "Tags"], *rows))
+    return int(mailing_list["id"])
 
 
 def path_of(list_id: int, rest: str = "") -> str:
@@ -73,8 +73,8 @@ def test_members_are_found_by_what_is_known_of_them(
         assert [row[0] for row in rows_of(shown(reply))[1:]] == expected, query
         assert ("Nobody fits" in reply.text) == (expected == [])
         # What was asked stays in the form.
-        [(_, kept), *_] = forms_of(reply)
-        assert query.items() <= kept.items()
+        [(_, form), *_] = forms_of(reply)
+        assert query.items() <= form.items()
 
 
 def test_members_of_a_segment_are_found_and_what_was_found_becomes_one(
@@ -155,8 +155,12 @@ def test_a_person_is_added_and_shown(console: OwnerAtConsole, id_of_list_with_me
     assert heading(text) == "new@example.com"
     assert "new@example.com is on the list." in text
     assert "Was added by you" in text
-    made = member(console, id_of_list_with_members, "new@example.com")
-    assert (made["name"], made["type"], made["source"]) == ("Nia", "silver", "owner")
+    new_member = member(console, id_of_list_with_members, "new@example.com")
+    assert (new_member["name"], new_member["type"], new_member["source"]) == (
+        "Nia",
+        "silver",
+        "owner",
+    )
 
 
 def test_who_may_not_be_added_is_told_beside_the_address(

@@ -48,8 +48,8 @@ def operator_console(stack: Stack) -> Iterator[OwnerAtConsole]:
 
 
 def events_of(owner: OwnerAtConsole, kind: str) -> list[dict[str, Any]]:
-    found = data(owner.api.get("/users/me/security-events", params={"limit": 100}))["items"]
-    return [each for each in found if each["type"] == kind]
+    events = data(owner.api.get("/users/me/security-events", params={"limit": 100}))["items"]
+    return [each for each in events if each["type"] == kind]
 
 
 def actions_of(operator: OwnerAtConsole) -> list[dict[str, Any]]:

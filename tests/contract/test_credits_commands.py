@@ -71,15 +71,17 @@ def test_credits_are_granted_adjusted_and_proven(
     )
     assert (more["delta_credit"], more["balance_after"]) == (0.0001, 10.5)
     assert printed(ledger_stack, "credits", "verify") == []
-    shown = pressroom(ledger_stack, "credits", "verify")
-    assert shown.returncode == 0
-    read, verdict = shown.stdout.splitlines()
+    verification = pressroom(ledger_stack, "credits", "verify")
+    assert verification.returncode == 0
+    read, verdict = verification.stdout.splitlines()
     assert read.startswith("Read: 0 entries of ")
     assert verdict == "All balances, debts, hashes and orders hold."
     assert "; all orders." in pressroom(ledger_stack, "credits", "verify", "--full").stdout
-    kept = "SELECT id FROM credit_entries WHERE user_id = %s ORDER BY seq DESC"
+    stored_entries = "SELECT id FROM credit_entries WHERE user_id = %s ORDER BY seq DESC"
     ids = [each["id"] for each in (more, less, granted)]
-    assert ledger_stack.query(kept, user_without_entries.user_id) == [(each,) for each in ids]
+    assert ledger_stack.query(stored_entries, user_without_entries.user_id) == [
+        (each,) for each in ids
+    ]
 
 
 @pytest.mark.parametrize(
@@ -147,11 +149,11 @@ def test_verify_finds_a_deleted_entry(
     ledger_stack: Stack, id_of_user_with_entries: int, seq: int
 ) -> None:
     falsify_tables(ledger_stack, f"DELETE FROM credit_entries WHERE seq = {seq}")
-    found = faults(ledger_stack)
+    ledger_faults = faults(ledger_stack)
     if seq < 5:
-        assert (seq + 1, "an entry is missing before this one") in found
-    assert (None, "entries are missing at the end") in found
-    assert (None, "the balance is not the sum of the entries") in found
+        assert (seq + 1, "an entry is missing before this one") in ledger_faults
+    assert (None, "entries are missing at the end") in ledger_faults
+    assert (None, "the balance is not the sum of the entries") in ledger_faults
 
 
 def test_verify_finds_a_swapped_pair(ledger_stack: Stack, id_of_user_with_entries: int) -> None:
@@ -215,10 +217,10 @@ def test_orders_are_listed_and_shown_with_their_history(
     assert [each["order_id"] for each in listed] == [anonymous.order_id, refunded_order.order_id]
     [paid] = printed(ledger_stack, "credits", "orders", "list", "--status", "paid")
     assert (paid["amount"], paid["currency"], paid["credit_amount"]) == ("5", "USD", "500")
-    shown = printed(ledger_stack, "credits", "orders", "show", str(refunded_order.order_id))
-    assert (shown["refunded_amount"], shown["credited"], shown["taken"]) == ("2.00", "500", "200")
-    assert [line.split()[1] for line in shown["history"]] == ["created", "pending", "paid"]
-    assert shown["payment_id"] == refunded_order.payment_id
+    order = printed(ledger_stack, "credits", "orders", "show", str(refunded_order.order_id))
+    assert (order["refunded_amount"], order["credited"], order["taken"]) == ("2.00", "500", "200")
+    assert [line.split()[1] for line in order["history"]] == ["created", "pending", "paid"]
+    assert order["payment_id"] == refunded_order.payment_id
     fails_with(ledger_stack, "order.not_found", "credits", "orders", "show", "12345")
 
 
@@ -233,8 +235,8 @@ def test_what_is_in_review_is_credited_or_refunded_once(
         settle(ledger_stack, terms, replace(payment_of(terms), amount_minor=499))
     listed = printed(ledger_stack, "credits", "orders", "list", "--status", "review")
     assert {each["order_id"] for each in listed} == {first.order_id, second.order_id}
-    shown = printed(ledger_stack, "credits", "orders", "show", str(first.order_id))
-    assert shown["mismatch"] == "amount: 499 instead of 500"
+    order = printed(ledger_stack, "credits", "orders", "show", str(first.order_id))
+    assert order["mismatch"] == "amount: 499 instead of 500"
     review = ("credits", "orders", "review", str(first.order_id))
     fails_with(ledger_stack, "order.resolution", *review)
     fails_with(ledger_stack, "order.resolution", *review, "--credit", "--refunded")
@@ -310,9 +312,9 @@ def test_verify_names_what_was_changed_by_hand(
     ledger_stack: Stack, refunded_order: Terms, change: str, fault: str
 ) -> None:
     falsify_tables(ledger_stack, change)
-    found = order_faults(ledger_stack)
-    assert fault in {each for _, each in found}
-    named = {order_id for order_id, _ in found if order_id is not None}
+    ledger_faults = order_faults(ledger_stack)
+    assert fault in {each for _, each in ledger_faults}
+    named = {order_id for order_id, _ in ledger_faults if order_id is not None}
     assert named <= {refunded_order.order_id}
 
 

@@ -29,19 +29,19 @@ def test_a_signed_link_shows_an_encrypted_file_to_anybody(
 def test_a_link_says_when_it_ends(
     client: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
-    made = data(request_link(client, encrypted_attachment, 3600))
-    assert set(made) == {"url", "expires_at"}
-    expires = int(httpx2.URL(made["url"]).params["expires"])
+    link = data(request_link(client, encrypted_attachment, 3600))
+    assert set(link) == {"url", "expires_at"}
+    expires = int(httpx2.URL(link["url"]).params["expires"])
     assert abs(expires - time.time() - 3600) < 60
-    assert datetime.fromisoformat(made["expires_at"]).timestamp() == expires
+    assert datetime.fromisoformat(link["expires_at"]).timestamp() == expires
 
 
 @pytest.mark.parametrize("expires_in", [0, -1, 604_801, 1.5, "60", None])
 def test_a_link_lasts_a_second_to_seven_days(
     client: httpx2.Client, encrypted_attachment: dict[str, object], expires_in: object
 ) -> None:
-    found = problem(request_link(client, encrypted_attachment, expires_in), 422, "body.invalid")
-    assert found["errors"][0]["field"] == "body.expires_in"
+    error = problem(request_link(client, encrypted_attachment, expires_in), 422, "body.invalid")
+    assert error["errors"][0]["field"] == "body.expires_in"
 
 
 def test_a_link_that_was_changed_opens_nothing(

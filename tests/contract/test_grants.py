@@ -43,33 +43,33 @@ def test_a_grant_is_listed_with_all_that_was_agreed_to(
 def test_the_command_registers_lists_and_revokes_clients(
     stack: Stack, logged_in_owner: Person
 ) -> None:
-    made = printed(
+    registration = printed(
         stack,
         *("oauth-clients", "create", " Reader ", "--redirect-uri", REDIRECT),
         *("--redirect-uri", "http://127.0.0.1/cb", "--scope", "credit.read"),
     )
-    assert made["name"] == "Reader"
-    assert made["public"] is False
-    assert made["redirect_uris"] == [REDIRECT, "http://127.0.0.1/cb"]
-    assert made["scopes"] == ["credit.read"]
-    program = Program(stack, made["client_id"], made["client_secret"])
-    given = program.tokens(logged_in_owner)
+    assert registration["name"] == "Reader"
+    assert registration["public"] is False
+    assert registration["redirect_uris"] == [REDIRECT, "http://127.0.0.1/cb"]
+    assert registration["scopes"] == ["credit.read"]
+    program = Program(stack, registration["client_id"], registration["client_secret"])
+    tokens = program.tokens(logged_in_owner)
     listed = {each["client_id"]: each for each in printed(stack, "oauth-clients", "list")}
-    assert listed[made["client_id"]]["revoked_at"] is None
-    assert made["client_secret"] not in json.dumps(listed)
-    assert printed(stack, "oauth-clients", "revoke", made["client_id"])["revoked"] == 1
-    assert printed(stack, "oauth-clients", "revoke", made["client_id"])["revoked"] == 0
-    assert not stack.opens(given["access_token"])
+    assert listed[registration["client_id"]]["revoked_at"] is None
+    assert registration["client_secret"] not in json.dumps(listed)
+    assert printed(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"] == 1
+    assert printed(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"] == 0
+    assert not stack.opens(tokens["access_token"])
     assert data(logged_in_owner.browser.get("/grants")) == []
 
 
 def test_a_public_client_gets_no_secret(stack: Stack, logged_in_owner: Person) -> None:
     words = ("create", "App", "--public", "--redirect-uri", "com.example.app:/cb")
-    made = printed(stack, "oauth-clients", *words, "--scope", "attachment")
-    assert (made["public"], made["client_secret"]) == (True, None)
-    program = Program(stack, made["client_id"], None, "com.example.app:/cb")
-    shown = logged_in_owner.browser.get(program.request("attachment"))
-    assert "form-action 'self' com.example.app:" in shown.headers["content-security-policy"]
+    registration = printed(stack, "oauth-clients", *words, "--scope", "attachment")
+    assert (registration["public"], registration["client_secret"]) == (True, None)
+    program = Program(stack, registration["client_id"], None, "com.example.app:/cb")
+    consent_page = logged_in_owner.browser.get(program.request("attachment"))
+    assert "form-action 'self' com.example.app:" in consent_page.headers["content-security-policy"]
     assert program.tokens(logged_in_owner, "attachment")["scope"] == "attachment"
 
 
@@ -100,10 +100,10 @@ def test_the_command_says_in_a_sentence_that_there_is_no_such_client(stack: Stac
 def test_erasing_a_person_ends_and_forgets_what_they_gave(
     stack: Stack, ledger_program: Program, logged_in_owner: Person
 ) -> None:
-    given = ledger_program.tokens(logged_in_owner)
+    tokens = ledger_program.tokens(logged_in_owner)
     erase(stack.resources, logged_in_owner.owner.email)
-    assert not stack.opens(given["access_token"])
-    assert ledger_program.refresh(given["refresh_token"]).status_code == 400
+    assert not stack.opens(tokens["access_token"])
+    assert ledger_program.refresh(tokens["refresh_token"]).status_code == 400
     of_person = "SELECT 1 FROM oauth_grants WHERE user_id = %s"
     assert stack.query(of_person, logged_in_owner.owner.user_id) == []
 

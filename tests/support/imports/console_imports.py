@@ -14,6 +14,7 @@ def send_file(
     list_id: object,
     content: bytes,
     name: str = "members.csv",
+    /,
     **typed: str,
 ) -> httpx2.Response:
     """Open the form of a new import, and send it. Like a browser, put the file last."""
