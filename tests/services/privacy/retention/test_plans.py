@@ -25,12 +25,12 @@ WHERE c.contype = 'f' AND c.connamespace = 'public'::regnamespace
 NO_ACTION = "a"
 
 
-def test_every_foreign_key_whose_row_may_be_deleted_has_an_index(bare: Stack) -> None:
+def test_every_foreign_key_whose_row_may_be_deleted_has_an_index(retention_stack: Stack) -> None:
     stays = {
         name for name, (kept, _) in read_retention_table().items() if kept.startswith("for good")
     }
     assert stays
-    found = bare.query(FOREIGN_KEYS)
+    found = retention_stack.query(FOREIGN_KEYS)
     assert len(found) > 30
     without = {
         name
@@ -48,10 +48,10 @@ def plan(uow: UnitOfWork, statement: str) -> str:
 
 
 @pytest.mark.parametrize("name", [rule.name for rule in RULES if rule.moment is not None])
-def test_old_rows_are_found_in_the_order_of_an_index(bare: Stack, name: str) -> None:
+def test_old_rows_are_found_in_the_order_of_an_index(retention_stack: Stack, name: str) -> None:
     [rule] = [each for each in RULES if each.name == name]
-    with bare.resources.unit_of_work() as uow:
-        places, _ = select_expired(rule, rule.age(bare.settings()), limit=10)
+    with retention_stack.resources.unit_of_work() as uow:
+        places, _ = select_expired(rule, rule.age(retention_stack.settings()), limit=10)
         dialect = uow.session.get_bind().dialect
         compiled = places.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
         shown = plan(uow, str(compiled))
