@@ -1,3 +1,5 @@
+"""Removal of people without an account, and of old orders without an owner."""
+
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

@@ -1,3 +1,5 @@
+"""Backups that are damaged, incomplete or encrypted with a missing key."""
+
 import base64
 import dataclasses
 import os

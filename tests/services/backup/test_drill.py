@@ -1,3 +1,5 @@
+"""Backup and restore by the commands, while the API is in use."""
+
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

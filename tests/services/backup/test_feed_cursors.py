@@ -1,3 +1,5 @@
+"""Cursors of the feed stay valid when a backup is restored."""
+
 from collections.abc import Callable
 
 import pytest

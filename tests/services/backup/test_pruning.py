@@ -1,3 +1,5 @@
+"""Copies of objects, the age of backups, and their removal."""
+
 import os
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,3 +1,5 @@
+"""Checkpoints of the ledger and of payment orders, which shorten the next verification."""
+
 from collections.abc import Iterator
 from dataclasses import replace
 

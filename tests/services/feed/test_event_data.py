@@ -1,3 +1,5 @@
+"""The data of events in the feed: one query, and no name of an erased person."""
+
 import pytest
 from sqlalchemy import event
 

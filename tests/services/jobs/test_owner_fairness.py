@@ -1,3 +1,5 @@
+"""Many jobs of one owner don't delay the jobs of other owners."""
+
 from collections.abc import Callable
 from datetime import timedelta
 

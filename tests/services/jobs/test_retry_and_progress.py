@@ -1,3 +1,5 @@
+"""Retries of failed jobs by their owner, and the progress that a job shows."""
+
 from datetime import timedelta
 
 import pytest

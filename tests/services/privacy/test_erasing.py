@@ -1,3 +1,5 @@
+"""The job that erases a person: batches, crashes, and concurrent writes."""
+
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any

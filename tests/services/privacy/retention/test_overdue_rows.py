@@ -1,3 +1,5 @@
+"""The count of rows that should have been purged, and its metric."""
+
 from datetime import timedelta
 
 import httpx2

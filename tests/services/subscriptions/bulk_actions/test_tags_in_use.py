@@ -1,3 +1,5 @@
+"""A tag that a bulk action or an export names can't be deleted before the job ends."""
+
 import threading
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Random filters find the same members as the oracle."""
+
 from typing import Any
 
 import pytest

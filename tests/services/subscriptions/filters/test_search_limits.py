@@ -1,3 +1,5 @@
+"""Limits of a search by filter: members per page, and time."""
+
 import pytest
 from sqlalchemy import func, text
 

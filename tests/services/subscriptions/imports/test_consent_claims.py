@@ -1,3 +1,5 @@
+"""Claims of consent that an import or an owner records for members."""
+
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta

@@ -1,3 +1,5 @@
+"""Imports at the same time as other imports, opt-outs and erasures."""
+
 import random
 import threading
 from collections.abc import Callable

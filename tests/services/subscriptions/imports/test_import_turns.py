@@ -1,3 +1,5 @@
+"""Import jobs of several turns: open files, lost leases and changed objects."""
+
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,3 +1,5 @@
+"""Jobs of requests that add many members, in turns and by several workers."""
+
 import json
 import time
 from collections.abc import Iterator

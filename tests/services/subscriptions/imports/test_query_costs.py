@@ -1,3 +1,5 @@
+"""Costs of the queries that look up the rows of a chunk."""
+
 from typing import Any
 
 import pytest

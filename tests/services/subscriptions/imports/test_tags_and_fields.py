@@ -1,3 +1,5 @@
+"""Tags and fields that an import creates or changes."""
+
 from typing import Any
 
 import pytest
