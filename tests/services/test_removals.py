@@ -34,7 +34,7 @@ def forget(removal_resources: Resources, *keys: str, after: timedelta = timedelt
         removals.forget(uow, *keys, after=after)
 
 
-def left(bare: Stack) -> int:
+def count_removals(bare: Stack) -> int:
     [(count,)] = bare.query("SELECT count(*) FROM object_removals")
     return int(str(count))
 
@@ -54,7 +54,7 @@ def test_forgotten_objects_and_folders_are_removed_and_their_rows_with_them(
     stored = {each.key for each in removal_resources.objects.stored()}
     assert not stored & set(gone)
     assert stored >= set(kept)
-    assert left(bare) == 0
+    assert count_removals(bare) == 0
 
 
 def test_object_of_a_transaction_that_rolled_back_stays(
@@ -120,7 +120,7 @@ def test_object_that_the_storage_keeps_holds_up_no_other(
             assert "AccessDenied" in str(reason)
     make_due(bare)
     assert removals.work_off(removal_resources) == 3
-    assert left(bare) == 0
+    assert count_removals(bare) == 0
 
 
 @contextmanager
@@ -168,7 +168,7 @@ def test_storage_that_is_away_only_delays_a_removal(
     def gone() -> bool:
         make_due(bare)
         removals.work_off(removal_resources)
-        return left(bare) == 0
+        return count_removals(bare) == 0
 
     # Its breaker may rest for a moment.
     eventually(gone, what="the removal of all objects")
@@ -181,5 +181,5 @@ def test_workers_share_what_is_due(bare: Stack, removal_resources: Resources) ->
     with ThreadPoolExecutor(3) as threads:
         done = list(threads.map(lambda _: removals.work_off(removal_resources), range(3)))
     assert sum(done) == 250
-    assert left(bare) == 0
+    assert count_removals(bare) == 0
     assert not [each.key for each in removal_resources.objects.stored("media/") if each.key in keys]

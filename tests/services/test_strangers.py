@@ -45,8 +45,8 @@ def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
     return user_id
 
 
-def there(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
-    """The names of the rows that exist."""
+def find_existing(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
+    """Return the names of the rows that exist."""
     query = f"SELECT id FROM {table} WHERE id = ANY(%s)"
     found = {each for (each,) in stack.query(query, list(ids.values()))}
     return {name for name, each in ids.items() if each in found}
@@ -106,8 +106,8 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, stack_list_id: in
             new_address(),
         )
     run_maintenance(stack, PURGE)
-    assert there(stack, "users", gone) == set()
-    assert there(stack, "users", kept) == set(kept)
+    assert find_existing(stack, "users", gone) == set()
+    assert find_existing(stack, "users", kept) == set(kept)
 
 
 def test_how_a_person_asked_goes_with_them_and_of_others_it_stays(
@@ -130,7 +130,7 @@ def test_how_a_person_asked_goes_with_them_and_of_others_it_stays(
         stack_list_id,
     )
     run_maintenance(stack, PURGE)
-    assert there(stack, "users", asked | member) == set(member)
+    assert find_existing(stack, "users", asked | member) == set(member)
     left = "SELECT user_id, count(*) FROM consent_entries WHERE user_id = ANY(%s) GROUP BY user_id"
     everyone = [*asked.values(), *member.values()]
     assert stack.query(left, everyone) == [(member["member"], 2)]
@@ -190,7 +190,7 @@ def test_people_who_never_confirmed_go_after_30_days_with_their_history(
     )
     run_maintenance(stack, PURGE)
     people = {"gone": gone, "twice": twice, "young": young, "asked again": asked_again}
-    assert there(stack, "users", people) == {"young", "asked again"}
+    assert find_existing(stack, "users", people) == {"young", "asked again"}
     for person in (gone, twice):
         assert (statuses(stack, person), history(stack, person)) == ([], [])
     for person in (young, asked_again):
@@ -215,7 +215,7 @@ def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
         stack, other_stack_list_id, known["was a member"], "unsubscribed", "active", "unsubscribed"
     )
     run_maintenance(stack, PURGE)
-    assert there(stack, "users", known) == set(known)
+    assert find_existing(stack, "users", known) == set(known)
     assert {name: statuses(stack, each) for name, each in known.items()} == {
         **{name: [] for name in known},
         "member elsewhere": ["active"],
@@ -238,7 +238,7 @@ def test_a_member_whom_the_list_had_before_is_again_what_they_were(
     assert history(stack, person)[-1] == ("lapsed", "pending", earlier)
     run_maintenance(stack, PURGE)
     assert len(history(stack, person)) == 6
-    assert there(stack, "users", {"person": person}) == {"person"}
+    assert find_existing(stack, "users", {"person": person}) == {"person"}
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_request_that_is_confirmed_in_that_moment_is_passed_over(
         assert statuses(stack, person) == ["pending"]
         assert statuses(stack, other) == []
     run_maintenance(stack, PURGE)
-    assert there(stack, "users", {"person": person}) == set()
+    assert find_existing(stack, "users", {"person": person}) == set()
 
 
 def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, stack_list_id: int) -> None:
@@ -268,7 +268,7 @@ def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, stack_list_i
     with transaction(stack) as cursor:
         cursor.execute(JOIN, (stack_list_id, person))
         run_maintenance(stack, PURGE)
-    assert there(stack, "users", {"person": person}) == {"person"}
+    assert find_existing(stack, "users", {"person": person}) == {"person"}
 
 
 def test_a_person_who_subscribes_while_they_are_purged_is_made_anew(
@@ -315,8 +315,8 @@ def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner
         ),
     }
     run_maintenance(stack, PURGE)
-    assert there(stack, "payment_orders", gone) == set()
-    assert there(stack, "payment_orders", kept) == set(kept)
+    assert find_existing(stack, "payment_orders", gone) == set()
+    assert find_existing(stack, "payment_orders", kept) == set(kept)
     for table in ("payment_order_changes", "payment_events"):
         [(left,)] = stack.query(
             f"SELECT count(DISTINCT order_id) FROM {table} WHERE order_id = ANY(%s)",
@@ -331,4 +331,4 @@ def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owne
         claim = "UPDATE payment_orders SET user_id = %s, claimed_at = now() WHERE id = %s"
         cursor.execute(claim, (owner.user_id, order_id))
         run_maintenance(stack, PURGE)
-    assert there(stack, "payment_orders", {"claimed": order_id}) == {"claimed"}
+    assert find_existing(stack, "payment_orders", {"claimed": order_id}) == {"claimed"}

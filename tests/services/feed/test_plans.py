@@ -34,10 +34,10 @@ def stack_with_many_events(stack_without_processes: Stack) -> Stack:
     return stack_without_processes
 
 
-def rows_read(found: list[dict[str, Any]]) -> float:
+def rows_read(nodes: list[dict[str, Any]]) -> float:
     read: float = sum(
         node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
-        for node in found
+        for node in nodes
     )
     return read
 
@@ -62,23 +62,23 @@ def test_a_page_reads_no_more_rows_than_it_has_types_and_items(
     position: FeedPosition,
 ) -> None:
     query = next_events(OWNER, position, types=types, list_id=list_id, limit=LIMIT)
-    found = scans(stack_with_many_events, Statement(query))
-    assert {node["Node Type"] for node in found} <= {"Index Scan", "Index Only Scan"}
-    assert rows_read(found) <= LIMIT + len(types)
+    nodes = scans(stack_with_many_events, Statement(query))
+    assert {node["Node Type"] for node in nodes} <= {"Index Scan", "Index Only Scan"}
+    assert rows_read(nodes) <= LIMIT + len(types)
 
 
 @pytest.fixture(scope="module")
 def stack_with_weeks_of_events(make_stack: Callable[[str], Stack]) -> Stack:
     """A stack with an event per minute for weeks. Ten events at a time share a transaction."""
-    made = make_stack("feed-of-weeks")
-    made.query(
+    stack = make_stack("feed-of-weeks")
+    stack.query(
         "INSERT INTO feed_events (place, user_id, type, occurred_at)"
         " SELECT 1 + n / 10, %s, %s, now() - make_interval(mins => %s - n)"
         " FROM generate_series(1, %s) AS n",
         *(OWNER, RARE, ROWS, ROWS),
     )
-    made.query("ANALYZE feed_events")
-    return made
+    stack.query("ANALYZE feed_events")
+    return stack
 
 
 @pytest.mark.parametrize("ago", [timedelta(hours=2), timedelta(minutes=ROWS // 2)])
@@ -89,9 +89,9 @@ def test_the_first_event_since_a_moment_is_found_without_a_look_at_all_before_it
     events = (FeedEvent.user_id == OWNER, FeedEvent.type == RARE)
     with stack_with_weeks_of_events.resources.unit_of_work() as uow:
         place = place_near(uow.session, since)
-        found = uow.session.scalars(first_since(events, place, since)).one()
+        event = uow.session.scalars(first_since(events, place, since)).one()
         expected = select(func.min(FeedEvent.id)).where(FeedEvent.occurred_at >= since)
-        assert found.id == uow.session.scalar(expected)
+        assert event.id == uow.session.scalar(expected)
     # Those of the hour before, in which a transaction may have been open.
     assert (
         0

@@ -14,19 +14,19 @@ from tests.support.probe.job_states import claim_lease
 @pytest.fixture(scope="session")
 def probes_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     """Probe jobs of a stack without workers. The tests claim, sweep and finish the jobs."""
-    made = make_bench(make_lasting_stack("jobs"))
+    probes = make_bench(make_lasting_stack("jobs"))
     # No lease counts as lost until workers had time to renew theirs after the database's start.
     steady = "SELECT pg_postmaster_start_time() < now() - %s"
-    eventually(lambda: made.stack.query(steady, STEADY_AFTER)[0][0], what="a steady database")
-    return made
+    eventually(lambda: probes.stack.query(steady, STEADY_AFTER)[0][0], what="a steady database")
+    return probes
 
 
 @pytest.fixture(scope="session")
 def probes(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     """Probe jobs of a stack with a worker of four processes."""
-    working = make_bench(make_lasting_stack("probes"))
-    working.start_worker(concurrency=4)
-    return working
+    probes = make_bench(make_lasting_stack("probes"))
+    probes.start_worker(concurrency=4)
+    return probes
 
 
 @pytest.fixture

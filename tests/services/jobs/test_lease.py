@@ -202,12 +202,12 @@ def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
     assert (job.status, describe_error(job)) == (JobStatus.CANCELLED, CANCELLED_ERROR)
 
 
-def _told_of(job_id: int, listening: PubSub) -> dict[str, Any] | None:
-    """The next message about this job. Those of other stacks come by the same channel."""
+def _next_notification(job_id: int, listening: PubSub) -> dict[str, Any] | None:
+    """Return the next message about this job. Other stacks publish to the same channel."""
     while news := listening.get_message(timeout=0.1):
-        told: dict[str, Any] = news
-        if told["data"].decode().partition(" ")[0] == job_topic(job_id):
-            return told
+        notification: dict[str, Any] = news
+        if notification["data"].decode().partition(" ")[0] == job_topic(job_id):
+            return notification
     return None
 
 
@@ -220,10 +220,10 @@ def test_every_change_is_told_after_its_commit(
     with resources.unit_of_work() as uow:
         before = uow.session.get_one(Job, lease.job_id).version
         record_progress(uow, lease, done=1)
-        assert _told_of(lease.job_id, listening) is None
-    told = eventually(lambda: _told_of(lease.job_id, listening))
+        assert _next_notification(lease.job_id, listening) is None
+    notification = eventually(lambda: _next_notification(lease.job_id, listening))
     listening.close()
-    assert told["data"].decode() == message(job_topic(lease.job_id), "running")
+    assert notification["data"].decode() == message(job_topic(lease.job_id), "running")
     assert probes_without_workers.job(lease.job_id).version == before + 1
 
 
@@ -239,9 +239,9 @@ def test_process_that_asked_for_a_job_is_told_and_no_other(
     listening.psubscribe(f"{CHANNEL}*")
     assert listening.get_message(timeout=5) is None  # the confirmation
     claim_lease(resources, job_id)
-    told = eventually(lambda: _told_of(job_id, listening))
+    notification = eventually(lambda: _next_notification(job_id, listening))
     listening.close()
-    assert told["channel"].decode() == f"{CHANNEL}:here"
+    assert notification["channel"].decode() == f"{CHANNEL}:here"
 
 
 def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(

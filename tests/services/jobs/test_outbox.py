@@ -15,15 +15,15 @@ from tests.support.probe.kind import plan
 QUEUE = queue_name(Queue.BULK)
 
 
-def waiting(resources: Resources) -> int:
+def count_messages(resources: Resources) -> int:
     return int(str(resources.redis.llen(QUEUE)))
 
 
 def test_job_is_sent_after_the_commit_and_not_before(resources: Resources) -> None:
     with resources.unit_of_work() as uow:
         plan(uow, {})
-        assert waiting(resources) == 0
-    assert waiting(resources) == 1
+        assert count_messages(resources) == 0
+    assert count_messages(resources) == 1
 
 
 class Undone(Exception):
@@ -36,7 +36,7 @@ def test_nothing_is_sent_nor_kept_when_the_transaction_rolls_back(
     with suppress(Undone), resources.unit_of_work() as uow:
         plan(uow, {})
         raise Undone
-    assert waiting(resources) == 0
+    assert count_messages(resources) == 0
     assert probes_without_workers.stack.query("SELECT 1 FROM jobs") == []
 
 
@@ -47,7 +47,7 @@ def test_failure_after_the_commit_undoes_nothing_and_stops_no_other_action(
         uow.after_commit(lambda: 1 / 0)
         job_id = plan(uow, {}).id
     assert probes_without_workers.job(job_id).status == JobStatus.QUEUED
-    assert waiting(resources) == 1
+    assert count_messages(resources) == 1
 
 
 @pytest.mark.parametrize("sends", [1, 10_000])
@@ -59,7 +59,7 @@ def test_job_whose_message_was_lost_is_sent_again_once_it_is_due(
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
     update_job(resources, job_id, sends=sends, send_after=Job.created_at)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 1
-    assert waiting(resources) == 1
+    assert count_messages(resources) == 1
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
 
 
@@ -76,7 +76,7 @@ def test_resends_never_fill_a_queue_beyond_what_is_enough(
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
     resources.redis.ltrim(QUEUE, 20, -1)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 20
-    assert waiting(resources) == RESEND_BELOW_MESSAGES
+    assert count_messages(resources) == RESEND_BELOW_MESSAGES
 
 
 def test_each_resend_waits_longer(probes_without_workers: Bench, resources: Resources) -> None:

@@ -67,6 +67,6 @@ def test_job_tells_its_rate_and_the_time_to_go(
     assert job.started_at is not None
     later = job.started_at + timedelta(seconds=5)
     monkeypatch.setattr(clock, "now", lambda: later)
-    found = records.measure_progress(job)
-    assert (found.done, found.total) == (50, 100)
-    assert (found.per_second, found.eta_seconds) == (10.0, 5.0)
+    progress = records.measure_progress(job)
+    assert (progress.done, progress.total) == (50, 100)
+    assert (progress.per_second, progress.eta_seconds) == (10.0, 5.0)

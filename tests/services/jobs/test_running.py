@@ -79,8 +79,8 @@ def test_pauses_grow_with_the_time_that_a_job_fails(
     update_job(probes.stack.resources, job_id, retries=100, failing_since=since, **now)
     eventually(lambda: probes.job(job_id).retries == 101, what="a try")
     statement = "SELECT extract(epoch FROM run_at - now()) FROM jobs WHERE id = %s"
-    [(left,)] = probes.stack.query(statement, job_id)
-    assert longest / 2 - 5 < float(str(left)) <= longest + 1
+    [(seconds,)] = probes.stack.query(statement, job_id)
+    assert longest / 2 - 5 < float(str(seconds)) <= longest + 1
 
 
 def test_error_is_not_tried_again_and_its_reason_is_the_jobs(probes: Bench) -> None:

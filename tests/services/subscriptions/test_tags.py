@@ -11,19 +11,19 @@ MEMBERS = 12
 
 @pytest.fixture
 def tagged_list_id(bare: Stack) -> int:
-    made = Importing(bare).new_list(bare.new_owner())
-    fill(bare, made, [f"{number}.{made}@example.com" for number in range(MEMBERS)])
-    return made
+    list_id = Importing(bare).new_list(bare.new_owner())
+    fill(bare, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBERS)])
+    return list_id
 
 
 @pytest.fixture
 def tag_ids(bare: Stack, tagged_list_id: int) -> list[int]:
     """The ids of three tags that all members have."""
     with bare.resources.unit_of_work() as uow:
-        made = tags.find_tag_ids(uow, tagged_list_id, ["a", "b", "c"], make=True)
-    found = sorted(made.values())
-    bare.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", found, tagged_list_id)
-    return found
+        ids_by_name = tags.find_tag_ids(uow, tagged_list_id, ["a", "b", "c"], make=True)
+    ids = sorted(ids_by_name.values())
+    bare.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", ids, tagged_list_id)
+    return ids
 
 
 def records(bare: Stack, list_id: int) -> list[tuple[object, ...]]:

@@ -24,12 +24,12 @@ RESTS = "SELECT silences, rests_until > now() FROM webhook_endpoints WHERE id = 
 @pytest.fixture(scope="module")
 def stack(make_stack: Callable[[str], Stack]) -> Stack:
     """With a worker that gives receivers little more than a second."""
-    found = make_stack("resting")
-    found.start_api()
-    found.start_worker(
+    stack = make_stack("resting")
+    stack.start_api()
+    stack.start_worker(
         "webhooks", concurrency=THREADS, module="tests.support.probe.impatient_sender"
     )
-    return found
+    return stack
 
 
 @pytest.fixture
