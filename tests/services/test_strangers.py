@@ -60,16 +60,16 @@ def transaction(stack: Stack) -> Iterator[Cursor]:
 
 
 @pytest.fixture
-def stack_list_id(client: httpx2.Client) -> int:
+def joined_list_id(client: httpx2.Client) -> int:
     return new_list(client)
 
 
 @pytest.fixture
-def other_stack_list_id(client: httpx2.Client) -> int:
+def other_list_id(client: httpx2.Client) -> int:
     return new_list(client)
 
 
-def test_people_without_a_trace_go_after_30_days(stack: Stack, stack_list_id: int) -> None:
+def test_people_without_a_trace_go_after_30_days(stack: Stack, joined_list_id: int) -> None:
     gone = {
         "nothing": new_person(stack),
         "moved": new_person(stack, email=f"moved-{random_id()}@moved.invalid"),
@@ -85,7 +85,7 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, stack_list_id: in
         "mailed token": new_person(stack),
         **{status: new_person(stack) for status in STATUSES},
     }
-    stack.query(OPT_OUT, stack_list_id, kept["opt-out"])
+    stack.query(OPT_OUT, joined_list_id, kept["opt-out"])
     stack.query(
         "INSERT INTO credit_accounts (user_id, last_hash) VALUES (%s, sha256(''))", kept["credits"]
     )
@@ -100,7 +100,7 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, stack_list_id: in
         stack.query(
             "INSERT INTO subscriptions (list_id, user_id, status, email, source)"
             " VALUES (%s, %s, %s, %s, 'challenge')",
-            stack_list_id,
+            joined_list_id,
             kept[status],
             status,
             new_address(),
@@ -111,12 +111,12 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, stack_list_id: in
 
 
 def test_how_a_person_asked_goes_with_them_and_of_others_it_stays(
-    stack: Stack, stack_list_id: int, other_stack_list_id: int
+    stack: Stack, joined_list_id: int, other_list_id: int
 ) -> None:
     asked = {"asked": new_person(stack), "asked twice": new_person(stack)}
     member = {"member": new_person(stack)}
     for person in (*asked.values(), *member.values()):
-        for each in (stack_list_id, other_stack_list_id):
+        for each in (joined_list_id, other_list_id):
             new_request(stack, each, person)
             stack.query(
                 "INSERT INTO consent_entries (list_id, user_id, how, ip)"
@@ -127,7 +127,7 @@ def test_how_a_person_asked_goes_with_them_and_of_others_it_stays(
     stack.query(
         "UPDATE subscriptions SET status = 'active' WHERE user_id = %s AND list_id = %s",
         member["member"],
-        stack_list_id,
+        joined_list_id,
     )
     run_maintenance(stack, PURGE)
     assert find_existing(stack, "users", asked | member) == set(member)
@@ -176,13 +176,13 @@ def statuses(stack: Stack, person: int) -> list[object]:
 
 
 def test_people_who_never_confirmed_go_after_30_days_with_their_history(
-    stack: Stack, stack_list_id: int
+    stack: Stack, joined_list_id: int
 ) -> None:
     gone, twice, young, asked_again = (new_person(stack) for _ in range(4))
     for person in (gone, twice, asked_again):
-        new_request(stack, stack_list_id, person)
-    note(stack, stack_list_id, twice, "requested", "pending", "pending")
-    new_request(stack, stack_list_id, young, days=29)
+        new_request(stack, joined_list_id, person)
+    note(stack, joined_list_id, twice, "requested", "pending", "pending")
+    new_request(stack, joined_list_id, young, days=29)
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = now() - interval '29 days'"
         " WHERE user_id = %s",
@@ -199,7 +199,7 @@ def test_people_who_never_confirmed_go_after_30_days_with_their_history(
 
 
 def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
-    stack: Stack, stack_list_id: int, other_stack_list_id: int
+    stack: Stack, joined_list_id: int, other_list_id: int
 ) -> None:
     known = {
         "member elsewhere": new_person(stack),
@@ -208,12 +208,10 @@ def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
         "was a member": new_person(stack),
     }
     for person in known.values():
-        new_request(stack, stack_list_id, person)
-    stack.query(JOIN, other_stack_list_id, known["member elsewhere"])
-    stack.query(OPT_OUT, stack_list_id, known["opted out"])
-    note(
-        stack, other_stack_list_id, known["was a member"], "unsubscribed", "active", "unsubscribed"
-    )
+        new_request(stack, joined_list_id, person)
+    stack.query(JOIN, other_list_id, known["member elsewhere"])
+    stack.query(OPT_OUT, joined_list_id, known["opted out"])
+    note(stack, other_list_id, known["was a member"], "unsubscribed", "active", "unsubscribed")
     run_maintenance(stack, PURGE)
     assert find_existing(stack, "users", known) == set(known)
     assert {name: statuses(stack, each) for name, each in known.items()} == {
@@ -225,14 +223,14 @@ def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
 
 @pytest.mark.parametrize("earlier", ["removed", "unsubscribed"])
 def test_a_member_whom_the_list_had_before_is_again_what_they_were(
-    stack: Stack, stack_list_id: int, earlier: str
+    stack: Stack, joined_list_id: int, earlier: str
 ) -> None:
     person = new_person(stack, days=900)
-    new_request(stack, stack_list_id, person)
-    note(stack, stack_list_id, person, "confirmed", "pending", "active")
-    note(stack, stack_list_id, person, earlier, "active", earlier)
-    note(stack, stack_list_id, person, "requested", earlier, "pending")
-    note(stack, stack_list_id, person, "requested", "pending", "pending")
+    new_request(stack, joined_list_id, person)
+    note(stack, joined_list_id, person, "confirmed", "pending", "active")
+    note(stack, joined_list_id, person, earlier, "active", earlier)
+    note(stack, joined_list_id, person, "requested", earlier, "pending")
+    note(stack, joined_list_id, person, "requested", "pending", "pending")
     run_maintenance(stack, PURGE)
     assert statuses(stack, person) == [earlier]
     assert history(stack, person)[-1] == ("lapsed", "pending", earlier)
@@ -249,11 +247,11 @@ def test_a_member_whom_the_list_had_before_is_again_what_they_were(
     ],
 )
 def test_a_request_that_is_confirmed_in_that_moment_is_passed_over(
-    stack: Stack, stack_list_id: int, held: str
+    stack: Stack, joined_list_id: int, held: str
 ) -> None:
     person, other = new_person(stack), new_person(stack)
     for each in (person, other):
-        new_request(stack, stack_list_id, each)
+        new_request(stack, joined_list_id, each)
     with transaction(stack) as cursor:
         cursor.execute(held, (person,))
         run_maintenance(stack, PURGE)
@@ -263,23 +261,23 @@ def test_a_request_that_is_confirmed_in_that_moment_is_passed_over(
     assert find_existing(stack, "users", {"person": person}) == set()
 
 
-def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, stack_list_id: int) -> None:
+def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, joined_list_id: int) -> None:
     person = new_person(stack)
     with transaction(stack) as cursor:
-        cursor.execute(JOIN, (stack_list_id, person))
+        cursor.execute(JOIN, (joined_list_id, person))
         run_maintenance(stack, PURGE)
     assert find_existing(stack, "users", {"person": person}) == {"person"}
 
 
 def test_a_person_who_subscribes_while_they_are_purged_is_made_anew(
-    stack: Stack, stranger: httpx2.Client, stack_list_id: int
+    stack: Stack, stranger: httpx2.Client, joined_list_id: int
 ) -> None:
     person, email = new_person(stack), new_address()
     stack.query("UPDATE users SET email = %s WHERE id = %s", email, person)
     answers: list[int] = []
 
     def ask() -> None:
-        answers.append(subscribe(stranger, stack_list_id, email).status_code)
+        answers.append(subscribe(stranger, joined_list_id, email).status_code)
 
     asking = threading.Thread(target=ask)
     with transaction(stack) as cursor:
