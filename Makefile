@@ -6,9 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # It keeps what it compiled, even where the environment forbids to: to compile all tests takes each of
 # its processes longer than to load them.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.runner.plugin
 # Two processes, each with services of its own, keep two cores busy; with more, each test waits longer
-# for its turn. The order of files is that of tests/order.py.
+# for its turn. The order of files is that of tests/runner/order.py.
 PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
@@ -24,7 +24,7 @@ test: $(VENV)/.dev ## Prove each promise once, against the real stack; TESTS=…
 	$(PYTEST) --tier fast $(if $(TIMES),--times) $(if $(TESTS),$(TESTS),$(PARALLEL))
 
 test-full: $(VENV)/.dev ## Run what takes longer: all parts, or PART=…; SIZE=full takes hours
-	@BIN=$(BIN) tests/run_full $(if $(PART),$(PART),all) $(TESTS)
+	@BIN=$(BIN) tests/runner/run_full $(if $(PART),$(PART),all) $(TESTS)
 
 # Folders with tests that need no stack: to find out that others have none takes as long as to run these.
 UNITS := $(addprefix tests/,api cli core devstack integrations services storage workers)
@@ -39,7 +39,7 @@ check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	! $(BIN)/vulture | grep -E "unused (function|class|method|property|import)|unreachable"
-	$(PYTEST) -m check $$(grep -rl 'mark\.check' tests --include='test_*.py')
+	$(PYTEST) --tier check $$(grep -rl 'mark\.tier("check")' tests --include='test_*.py')
 
 containers: $(VENV)/.dev ## Build the image, run the Compose file with Podman and try it (as root)
 	PRESSROOM_CONTAINERS=$${PRESSROOM_CONTAINERS:-full} $(PYTEST) -s tests/containers $(TESTS)

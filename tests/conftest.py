@@ -1,7 +1,5 @@
-import gc
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,16 +14,14 @@ from devstack.harness.opening import open_stack
 from devstack.harness.stack import Owner, Stack
 from devstack.sandbox.app import create_app
 from devstack.supervisor.embedded.valkey import DATABASES
-from tests.cheap_passwords import use_cheap_hashes
-from tests.http_servers import serving_app
-from tests.programs import TEST_PROGRAMS
-from tests.sandbox.providers import PROVIDERS_WITH_FAULTS
-from tests.sizes import FULL, SIZE
-from tests.tiers import PARTS, of_the_tier
-from tests.visiting import Visitor, a_visitor, new_account
-from tests.zygote import Zygote
+from tests.support.http.servers import serving_app
+from tests.support.people.visiting import Visitor, a_visitor, new_account
+from tests.support.sandbox.providers import PROVIDERS_WITH_FAULTS
+from tests.support.sizes import FULL
+from tests.support.stack.cheap_passwords import use_cheap_hashes
+from tests.support.stack.programs import TEST_PROGRAMS
 
-pytest_plugins = ["tests.failed_tests", "tests.given_settings", "tests.order", "tests.stack_logs"]
+pytest_plugins = ["tests.support.stack.given_settings"]
 
 # The same examples in every run but `make test-full SIZE=full`, which looks for new ones. A machine
 # with other work to do may be slow at either.
@@ -50,14 +46,8 @@ structlog.configure(
 
 use_cheap_hashes()
 
-# Nothing that collection makes is garbage, and all of it would be looked at again and again.
-gc.disable()
-
 MakeStack = Callable[[str], Stack]
 OpenStacks = Callable[[], AbstractContextManager[MakeStack]]
-
-# Of the fixtures, those that start services, programs of ours, or a browser.
-STACK = {"services", "stack", "browser"}
 
 
 @pytest.fixture(scope="session")
@@ -73,20 +63,12 @@ def services(home: Path) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote | None]:
-    """Fork the programs of `make test` from one process; in the full tier, each starts itself."""
-    if SIZE != "few" or sys.platform != "linux":
-        yield None
-        return
-    with closing(Zygote()) as zygote:
-        yield zygote
-
-
-@pytest.fixture(scope="session")
-def open_stacks(services: Services, home: Path, zygote: Zygote | None) -> OpenStacks:
+def open_stacks(services: Services, home: Path, request: pytest.FixtureRequest) -> OpenStacks:
     """Opens a factory of stacks, which end with it."""
     # Each has its own Redis database, counted from 1.
     numbers = iter(range(1, DATABASES))
+    # The test runner forks programs, which is quicker. Plain pytest starts each of them.
+    zygote = request.config.pluginmanager.get_plugin("zygote")
     programs = replace(TEST_PROGRAMS, fork=None if zygote is None else zygote.fork)
     # To copy a database takes less than to migrate a new one.
     with open_stack(services, home, "migrated", next(numbers), free_port()):
@@ -207,37 +189,3 @@ def stranger(stack: Stack) -> Iterator[httpx2.Client]:
     """Calls the API without credentials."""
     with stack.client() as client:
         yield client
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--tier",
-        choices=("fast", "full", *PARTS),
-        help="run the fast tier, the full one, or one part of the full one",
-    )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what `make unit` leaves out, by the fixtures that a test asks for, and select a tier.
-
-    Tests that start such programs themselves have the mark where they are written.
-    """
-    for item in items:
-        if isinstance(item, pytest.Function) and STACK & set(item.fixturenames):
-            item.add_marker(pytest.mark.stack)
-    if tier := config.getoption("tier"):
-        kept = set(of_the_tier(items, tier))
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = [item for item in items if item in kept]
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
-
-
-def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Bytes name their parameter, not themselves: some have the time in them, and a test has one
-    name in all processes that run a part of the suite."""
-    return argname if isinstance(val, bytes) else None

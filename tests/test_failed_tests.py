@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.failed_tests import RECORD_VARIABLE
+from tests.runner.failed_tests import RECORD_VARIABLE
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = """
@@ -43,7 +43,7 @@ class Repository:
         self.folder = folder
         self.record = folder / "fast.json"
         self.repeated = folder / "repeated.txt"
-        shutil.copy(ROOT / "tests" / "failed_tests.py", folder)
+        shutil.copy(ROOT / "tests" / "runner" / "failed_tests.py", folder)
         (folder / "conftest.py").write_text(CONFTEST)
 
     def commit(self, tests: str) -> None:

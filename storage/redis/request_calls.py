@@ -1,7 +1,7 @@
 """The calling side of request-only work, for one process whose calls all wait in one event loop.
 
-A caller joins a work and leaves it. Redis executes these steps one by one, in the order of their
-calls, so that a caller can't leave before it has joined.
+Steps that are taken at the same time share one round trip. They are executed in the order in which
+they were taken, so a caller's leaving never overtakes its joining.
 """
 
 import asyncio
@@ -41,6 +41,9 @@ MAX_SMALL_INPUT_BYTES = 32 * 1024
 MAX_LINE_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
+# The inputs in one round trip, but for the first: a large one must not hold up many small ones.
+MAX_ROUND_TRIP_BYTES = 256 * 1024
+
 Argument = str | bytes | int
 # Sends a message with the id of a work; returns whether the broker took it.
 Send = Callable[[RequestKind, str], Awaitable[bool]]
@@ -48,12 +51,11 @@ Send = Callable[[RequestKind, str], Awaitable[bool]]
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """A call of a script, and the future of its answer."""
-
     script: str
     keys: list[str]
     arguments: list[Argument]
-    answer: asyncio.Future[Any]
+    done: asyncio.Future[Any]
+    size: int = 0
 
 
 class RequestCalls:
@@ -111,7 +113,7 @@ class RequestCalls:
         arguments += [MAX_SMALL_INPUT_BYTES, MAX_BYTES_IN_LINE_OF_AN_OWNER]
         about: SpanAttributes = {"messaging.destination.name": queue_name(kind.queue)}
         with spans.step_span(f"send {kind.task}", "producer", about):
-            found = await self._take(request_scripts.JOIN, keys, arguments)
+            found = await self._take(request_scripts.JOIN, keys, arguments, size=len(text))
         if isinstance(found, list):
             reason, oldest_age = found
             # The line moves on by itself in about the time that its oldest work has waited.
@@ -140,27 +142,39 @@ class RequestCalls:
             await self.flush()
 
     async def flush(self) -> None:
-        """Execute the steps of all previous calls."""
+        """Execute what has been taken so far."""
         while self._steps:
-            step = self._steps.popleft()
-            try:
-                with observed_redis(redis.RedisError):
-                    answer = await self._client.eval(
-                        step.script, len(step.keys), *step.keys, *step.arguments
-                    )
-            except Exception as error:  # noqa: BLE001 - the step's caller handles every error
-                if not step.answer.done():
-                    step.answer.set_exception(error)
-            else:
-                # The future is done if its caller was cancelled.
-                if not step.answer.done():
-                    step.answer.set_result(answer)
+            steps = [self._steps.popleft()]
+            size = steps[0].size
+            while self._steps and size + self._steps[0].size <= MAX_ROUND_TRIP_BYTES:
+                steps.append(self._steps.popleft())
+                size += steps[-1].size
+            answers = await self._answers(steps)
+            for step, answer in zip(steps, answers, strict=True):
+                if step.done.done():  # its caller was cancelled
+                    continue
+                if isinstance(answer, Exception):
+                    step.done.set_exception(answer)
+                else:
+                    step.done.set_result(answer)
 
-    def _take(self, script: str, keys: list[str], arguments: list[Argument]) -> asyncio.Future[Any]:
-        answer = asyncio.get_running_loop().create_future()
-        self._steps.append(_Step(script, keys, arguments, answer))
+    def _take(
+        self, script: str, keys: list[str], arguments: list[Argument], size: int = 0
+    ) -> asyncio.Future[Any]:
+        done = asyncio.get_running_loop().create_future()
+        self._steps.append(_Step(script, keys, arguments, done, size))
         self._wake.set()
-        return answer
+        return done
+
+    async def _answers(self, steps: list[_Step]) -> list[Any]:
+        try:
+            async with self._client.pipeline(transaction=False) as pipeline:
+                for step in steps:
+                    pipeline.eval(step.script, len(step.keys), *step.keys, *step.arguments)
+                with observed_redis(redis.RedisError):
+                    return await pipeline.execute(raise_on_error=False)
+        except Exception as error:  # noqa: BLE001 - every step must learn that it failed
+            return [error] * len(steps)
 
 
 def _note_failure(left: asyncio.Future[Any]) -> None:

@@ -24,7 +24,7 @@ def test_an_answer_is_sent_whole(stack: Stack) -> None:
             assert len(body) == length > 0
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_a_server_ends_where_its_port_is_taken(stack: Stack) -> None:
     """Also while it connects to Redis, when its loops are told to end."""
     for _ in range(3):

@@ -10,7 +10,7 @@ from api.app import create_app
 from api.openapi import api_routes
 from core.settings import Settings
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 API = Path(api.__file__).parent
 ROUTES = API / "routes"

@@ -12,7 +12,7 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.valkey import DATABASES
 from models import JobStatus
 from storage.resources import open_resources
-from tests.brokers.apart import Apart, start_processes
+from tests.support.stack.broker_apart import Apart, start_processes
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
 from storage.broker import Broker
 from storage.task_messages import queue_name
-from tests.contract import composing
-from tests.faults.uploads import ready, upload
-from tests.load import repeated
-from tests.sentinels import WatchedRedis, watched_redis
+from tests.support.composer import composing
+from tests.support.images.uploads import ready, upload
+from tests.support.stack.load import repeated
+from tests.support.stack.sentinels import WatchedRedis, watched_redis
 
 MAX_FAILOVER_SECONDS = 60.0
 PAUSE_SECONDS = 0.1

@@ -16,11 +16,11 @@ from devstack.harness.stack import Stack
 from models import JobStatus
 from storage.broker import Broker
 from storage.redis.client import open_async_redis, open_redis
-from tests.brokers.tls_front import tls_front
-from tests.certificates import authority
-from tests.prerequisites import pass_over
-from tests.probe.bench import make_bench
-from tests.sentinels import watched_redis
+from tests.support.http.certificates import authority
+from tests.support.http.tls_front import tls_front
+from tests.support.prerequisites import pass_over
+from tests.support.probe.bench import make_bench
+from tests.support.stack.sentinels import watched_redis
 
 
 @dataclass(frozen=True)
@@ -92,23 +92,23 @@ def _reached(settings: Settings) -> dict[str, bool]:
 CLIENTS = ("cache", "asynchronous", "sender", "count")
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_server_whose_certificate_is_trusted_is_used(encrypted: Encrypted) -> None:
     assert _reached(encrypted.settings(encrypted.trusted)) == dict.fromkeys(CLIENTS, True)
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_server_whose_certificate_is_not_trusted_is_not_used(encrypted: Encrypted) -> None:
     assert _reached(encrypted.settings(encrypted.url())) == dict.fromkeys(CLIENTS, False)
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_server_with_a_certificate_for_another_name_is_not_used(encrypted: Encrypted) -> None:
     url = encrypted.url("localhost", f"?ssl_ca_certs={encrypted.ca_file}")
     assert _reached(encrypted.settings(url)) == dict.fromkeys(CLIENTS, False)
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_worker_takes_jobs_through_tls_and_is_alive(encrypted: Encrypted, tmp_path: Path) -> None:
     bench = make_bench(encrypted.stack)
     alive = tmp_path / "alive"

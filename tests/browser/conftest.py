@@ -13,9 +13,9 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from tests.browser.keyboards import Keyboard
-from tests.browser.looks import NARROW, WIDE, Open
-from tests.prerequisites import pass_over
+from tests.support.browser.keyboards import Keyboard
+from tests.support.browser.looks import NARROW, WIDE, Open
+from tests.support.prerequisites import pass_over
 
 # A limit against hanging: a machine that runs all tests at once is slow.
 expect.set_options(timeout=30_000)

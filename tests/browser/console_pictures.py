@@ -27,10 +27,10 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.opening import open_stack
 from devstack.harness.stack import Stack
 from services.credits import ledger
-from tests.browser.consoles import log_in_browser
-from tests.contract.bulk import imported, sheet
-from tests.contract.replies import data
-from tests.programs import TEST_PROGRAMS
+from tests.support.browser.consoles import log_in_browser
+from tests.support.http.replies import data
+from tests.support.imports.bulk import imported, sheet
+from tests.support.stack.programs import TEST_PROGRAMS
 
 _ROOT = Path(__file__).parents[2]
 PICTURES = _ROOT / "docs" / "console"

@@ -7,9 +7,15 @@ from playwright.sync_api import Page, expect
 
 from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
-from tests.browser import looks
-from tests.browser.looks import IS_THOROUGH, Open, require_accessible
-from tests.visiting import OTHER_PASSWORD, PASSWORD, Visitor, new_account, new_address
+from tests.support.browser import looks
+from tests.support.browser.looks import IS_THOROUGH, Open, require_accessible
+from tests.support.people.visiting import (
+    OTHER_PASSWORD,
+    PASSWORD,
+    Visitor,
+    new_account,
+    new_address,
+)
 
 
 @pytest.fixture
@@ -22,7 +28,7 @@ def shows(page: Page, heading: str) -> None:
     expect(page).to_have_title(re.compile(f"^{heading}( – Pressroom)?$"))
 
 
-@pytest.mark.both("browser")
+@pytest.mark.tier("fast", "browser")
 def test_a_person_registers_and_logs_out(stack: Stack, page: Page, mailbox: Visitor) -> None:
     email = new_address()
     page.goto(f"{stack.api_url}/login")
@@ -45,7 +51,7 @@ def test_a_person_registers_and_logs_out(stack: Stack, page: Page, mailbox: Visi
     shows(page, "Log in")
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_a_person_gets_a_new_password_and_sees_to_their_sessions(
     stack: Stack, page: Page, mailbox: Visitor
 ) -> None:
@@ -67,7 +73,7 @@ def test_a_person_gets_a_new_password_and_sees_to_their_sessions(
     assert not mailbox.is_in()
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_a_person_logs_in_changes_password_and_address_and_takes_their_account_back(
     stack: Stack, page: Page, mailbox: Visitor
 ) -> None:
@@ -147,7 +153,7 @@ def add_device(page: Page, *, verifies: bool = True) -> None:
     session.send("WebAuthn.addVirtualAuthenticator", {"options": options})
 
 
-@pytest.mark.both("browser")
+@pytest.mark.tier("fast", "browser")
 def test_a_person_adds_an_app_and_logs_in_by_keyboard(
     stack: Stack, open_page: Open, email: str
 ) -> None:
@@ -181,7 +187,7 @@ def test_a_person_adds_an_app_and_logs_in_by_keyboard(
     shows(page, "Your account")
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_a_passkey_logs_in_with_a_password_and_without_and_lets_its_owner_choose_a_new_one(
     site: str, open_page: Open, mailbox: Visitor, email: str
 ) -> None:
@@ -217,7 +223,7 @@ def test_a_passkey_logs_in_with_a_password_and_without_and_lets_its_owner_choose
     expect(page.get_by_text("You have none.")).to_be_visible()
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_a_browser_without_a_passkey_says_so(site: str, open_page: Open, email: str) -> None:
     page = open_page("about:blank")
     # Of a device that can't verify its user, which a login without a password needs.

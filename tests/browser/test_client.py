@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page
 
 from devstack.harness.stack import Owner, Stack
-from tests.clients.building import build_typescript
-from tests.http_servers import running
+from tests.support.clients.building import build_typescript
+from tests.support.http.servers import running
 
 _USE = """async ([url, key]) => {
   const { ApiError, Pressroom } = await import("/index.js");
@@ -58,7 +58,7 @@ def site(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.mark.full("clients")
+@pytest.mark.tier("clients")
 def test_the_client_works_on_a_page_of_another_origin(
     stack: Stack, owner: Owner, site: str, open_page: Callable[..., Page]
 ) -> None:

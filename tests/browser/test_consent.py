@@ -7,12 +7,12 @@ from playwright.sync_api import Page, expect
 
 from core.scopes import EXPLANATIONS, Scope
 from devstack.harness.stack import Stack
-from tests.browser.looks import shows
-from tests.http_servers import QuietHandler, http_server, running
-from tests.oauth import Program, fields_of, register
-from tests.visiting import PASSWORD, new_account
+from tests.support.browser.looks import shows
+from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.people.oauth import Program, fields_of, register
+from tests.support.people.visiting import PASSWORD, new_account
 
-pytestmark = pytest.mark.both("browser")
+pytestmark = pytest.mark.tier("fast", "browser")
 NAME = "Ledger reader"
 SIX = tuple(EXPLANATIONS)
 ASKS = f"{NAME} asks for access to your account"

@@ -4,13 +4,13 @@ from playwright.sync_api import Page, Route, expect
 
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.members import locks
-from tests.browser.consoles import log_in_browser
-from tests.browser.looks import IS_THOROUGH, NARROW, Open, fits, require_accessible
-from tests.contract.bulk import everybody, imported, of_addresses, sheet, upload
-from tests.contract.composing import fresh
-from tests.contract.replies import data
-from tests.contract.subscribers import new_list
-from tests.pictures import encoded
+from tests.support.browser.consoles import log_in_browser
+from tests.support.browser.looks import IS_THOROUGH, NARROW, Open, fits, require_accessible
+from tests.support.composer.composing import fresh
+from tests.support.http.replies import data
+from tests.support.images.pictures import encoded
+from tests.support.imports.bulk import everybody, imported, of_addresses, sheet, upload
+from tests.support.lists.subscribers import new_list
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def page(page: Page, stack: Stack, owner: Owner) -> Page:
     return page
 
 
-@pytest.mark.both("browser")
+@pytest.mark.tier("fast", "browser")
 def test_an_owner_makes_a_list_finds_members_and_undoes_a_bulk_action(
     stack: Stack, page: Page, owner: Owner, client: httpx2.Client
 ) -> None:
@@ -64,7 +64,7 @@ def test_an_owner_makes_a_list_finds_members_and_undoes_a_bulk_action(
     assert (ada["name"], ada["tags"], ada["email_enabled"]) == ("Ada", ["vip"], True)
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_the_finder_opens_by_its_keys_and_leads_on(
     stack: Stack, page: Page, client: httpx2.Client
 ) -> None:
@@ -107,7 +107,7 @@ def test_who_was_logged_out_is_led_back_after_the_login(
     assert f"next=%2Fconsole%2Flists%2F{list_id}%2Fmembers" in page.url
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_a_post_is_pasted_written_about_and_given_a_photo(stack: Stack, page: Page) -> None:
     post = fresh()
     page.goto(f"{stack.api_url}/console")
@@ -149,7 +149,7 @@ def test_a_post_is_pasted_written_about_and_given_a_photo(stack: Stack, page: Pa
 ROWS = 500
 
 
-@pytest.mark.both("browser")
+@pytest.mark.tier("fast", "browser")
 def test_members_are_mapped_imported_watched_and_undone(
     stack: Stack, page: Page, client: httpx2.Client
 ) -> None:
@@ -191,7 +191,7 @@ def test_members_are_mapped_imported_watched_and_undone(
     assert everybody(client, list_id) == {}
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_an_import_is_watched_on_after_a_lost_connection(
     stack: Stack, open_page: Open, owner: Owner, client: httpx2.Client
 ) -> None:
@@ -222,7 +222,7 @@ def test_an_import_is_watched_on_after_a_lost_connection(
     assert page.locator("dd").all_inner_texts()[:2] == ["3", "3"]
 
 
-@pytest.mark.both("browser")
+@pytest.mark.tier("fast", "browser")
 def test_images_are_chosen_dropped_pasted_and_their_links_copied(stack: Stack, page: Page) -> None:
     png = encoded("PNG")
     dropping = """([name, numbers]) => {

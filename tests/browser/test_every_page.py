@@ -16,20 +16,27 @@ from api.console.navigation import OPERATORS
 from core.scopes import EXPLANATIONS
 from devstack.harness.stack import Owner, Stack
 from services.accounts.mailed_tokens import Purpose
-from tests.browser.consoles import log_in_browser
-from tests.browser.keyboards import Keyboard
-from tests.browser.looks import IS_THOROUGH, LONG_WORD, NARROW, WIDE, fits, require_accessible
-from tests.browser.readers import make_list
-from tests.consoles import at_operators_console
-from tests.contract.bulk import sheet, upload
-from tests.contract.replies import data
 from tests.contract.test_credits_commands import order, payment, tell
-from tests.oauth import log_in, register
-from tests.security import world as worlds
-from tests.security.console_calls import CONSOLE_CALLS
-from tests.security.world import World, settled
-from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
-from tests.visiting import new_account, user_id_of
+from tests.support.browser.consoles import log_in_browser
+from tests.support.browser.keyboards import Keyboard
+from tests.support.browser.looks import (
+    IS_THOROUGH,
+    LONG_WORD,
+    NARROW,
+    WIDE,
+    fits,
+    require_accessible,
+)
+from tests.support.browser.readers import make_list
+from tests.support.http.replies import data
+from tests.support.imports.bulk import sheet, upload
+from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
+from tests.support.people.consoles import at_operators_console
+from tests.support.people.oauth import log_in, register
+from tests.support.people.visiting import new_account, user_id_of
+from tests.support.security import world as worlds
+from tests.support.security.console_calls import CONSOLE_CALLS
+from tests.support.security.world import World, settled
 
 At = Callable[..., Page]
 SCOPES = tuple(EXPLANATIONS)
@@ -195,9 +202,7 @@ def at(browser: Browser, stack: Stack, users: dict[str, Owner], reader: Subscrib
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(
-            name, marks=(pytest.mark.both if name in IN_BOTH_TIERS else pytest.mark.full)("browser")
-        )
+        pytest.param(name, marks=pytest.mark.tier(*["fast"] * (name in IN_BOTH_TIERS), "browser"))
         for name in PAGES
     ],
 )

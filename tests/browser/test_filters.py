@@ -5,11 +5,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from devstack.harness.stack import Owner, Stack
-from tests.browser.consoles import log_in_browser
-from tests.browser.looks import WIDE, Open, fits, require_accessible
-from tests.contract.replies import data
-from tests.contract.segments import new_field
-from tests.contract.subscribers import new_list
+from tests.support.browser.consoles import log_in_browser
+from tests.support.browser.looks import WIDE, Open, fits, require_accessible
+from tests.support.http.replies import data
+from tests.support.lists.segments import new_field
+from tests.support.lists.subscribers import new_list
 
 
 def add(page: Page, field: str, operator: str, value: str) -> None:
@@ -35,7 +35,7 @@ def settled(page: Page) -> None:
     expect(page.locator(".htmx-request")).to_have_count(0)
 
 
-@pytest.mark.both("browser")
+@pytest.mark.tier("fast", "browser")
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
 def test_a_segment_is_built_counted_and_saved(
     stack: Stack, open_ours: Open, owner: Owner, client: httpx2.Client, scripts: bool

@@ -15,17 +15,17 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack, plain_client
 from devstack.supervisor.programs import answers
-from tests.browser.looks import Open
-from tests.contract.replies import data, problem, send
-from tests.hooks import happen, hooked, new_endpoint
-from tests.maintenance import run_maintenance
-from tests.pictures import encoded, photo
+from tests.support.browser.looks import Open
+from tests.support.http.replies import data, problem, send
+from tests.support.http.webhook_receiver import happen, hooked, new_endpoint
+from tests.support.images.pictures import encoded, photo
+from tests.support.stack.maintenance import run_maintenance
 from workers.flower_server import flower_script
 from workers.task_queues import list_task_queues
 
 MAX_PIXELS_APART = 1.0
 # Flower is not ours: a release of it, or of the script that straightens its tables, changes these.
-full = pytest.mark.full("browser")
+full = pytest.mark.tier("browser")
 
 
 def login(stack: Stack) -> tuple[str, str]:

@@ -12,12 +12,12 @@ import pytest
 from playwright.sync_api import expect
 
 from devstack.harness.stack import Owner, Stack
-from tests.browser.consoles import log_in_browser
-from tests.browser.keyboards import Keyboard
-from tests.contract.bulk import everybody
-from tests.contract.subscribers import new_list
+from tests.support.browser.consoles import log_in_browser
+from tests.support.browser.keyboards import Keyboard
+from tests.support.imports.bulk import everybody
+from tests.support.lists.subscribers import new_list
 
-pytestmark = pytest.mark.full("browser")
+pytestmark = pytest.mark.tier("browser")
 
 PEOPLE = 302
 HEADER = (

@@ -6,14 +6,14 @@ from playwright.sync_api import expect
 
 from core.scopes import EXPLANATIONS, Scope
 from devstack.harness.stack import Owner, Stack
-from tests.browser.consoles import log_in_browser
-from tests.browser.keyboards import Keyboard
-from tests.contract.credits import balance
-from tests.contract.replies import data
-from tests.hooks import hooked
-from tests.visiting import PASSWORD, a_visitor, new_address, user_id_of
+from tests.support.browser.consoles import log_in_browser
+from tests.support.browser.keyboards import Keyboard
+from tests.support.credits.credits import balance
+from tests.support.http.replies import data
+from tests.support.http.webhook_receiver import hooked
+from tests.support.people.visiting import PASSWORD, a_visitor, new_address, user_id_of
 
-pytestmark = pytest.mark.full("browser")
+pytestmark = pytest.mark.tier("browser")
 
 
 def test_a_stranger_registers_and_makes_a_list(stack: Stack, keys: Keyboard) -> None:

@@ -8,7 +8,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
-from tests.browser.looks import Open
+from tests.support.browser.looks import Open
 
 TO = "avid.reader@example.com"
 
@@ -31,7 +31,7 @@ def confirmation(stack: Stack) -> Mail:
     )
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_a_mail_is_found_read_and_its_link_followed(stack: Stack, open_page: Open) -> None:
     send(stack, Mail("somebody.else@example.com", "Not for the reader", "Text", "<p>Html", {}))
     send(stack, confirmation(stack))

@@ -3,10 +3,10 @@ import pytest
 from playwright.sync_api import expect
 
 from devstack.harness.stack import Owner, Stack
-from tests.browser.looks import Open
+from tests.support.browser.looks import Open
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_docs_show_every_operation_without_a_network(stack: Stack, open_page: Open) -> None:
     page = open_page(f"{stack.api_url}/docs")
     operations = page.locator(".opblock")
@@ -26,7 +26,7 @@ def test_docs_show_every_operation_without_a_network(stack: Stack, open_page: Op
     expect(upload.locator("input[type=file]")).to_be_visible()
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_docs_try_an_operation_with_a_key(stack: Stack, owner: Owner, open_page: Open) -> None:
     page = open_page(f"{stack.api_url}/docs")
     page.get_by_role("button", name="Authorize").first.click()
@@ -41,7 +41,7 @@ def test_docs_try_an_operation_with_a_key(stack: Stack, owner: Owner, open_page:
     expect(me.locator(".live-responses-table")).to_contain_text(owner.email)
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_the_status_draws_what_the_stack_does(stack: Stack, open_page: Open) -> None:
     page = open_page(f"{stack.sandbox_url}/")
     page.get_by_role("link", name="Status").click()

@@ -8,9 +8,9 @@ from playwright.sync_api import Page, expect
 
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.stripe import StripeCheckout
-from tests.browser import looks
-from tests.browser.looks import IS_THOROUGH, NARROW, WIDE, Open, fits
-from tests.payments import SandboxPayments, account_at, an_order, serving
+from tests.support.browser import looks
+from tests.support.browser.looks import IS_THOROUGH, NARROW, WIDE, Open, fits
+from tests.support.credits.payments import SandboxPayments, account_at, an_order, serving
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def require_accessible(page: Page) -> None:
         looks.require_accessible(page)
 
 
-@pytest.mark.both("browser")
+@pytest.mark.tier("fast", "browser")
 def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
     open_page: Open, sandbox: SandboxPayments, payment_url: str
 ) -> None:
@@ -72,7 +72,7 @@ def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
     page.wait_for_url("**/?back=1")
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_a_payer_cancels_comes_back_and_pays_once_a_card_was_declined(
     open_page: Open, sandbox: SandboxPayments, payment_url: str
 ) -> None:
@@ -89,7 +89,7 @@ def test_a_payer_cancels_comes_back_and_pays_once_a_card_was_declined(
     assert sandbox.session(payment_url)["payment_status"] == "paid"
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_an_expired_page_takes_nothing_not_even_from_a_tab_that_was_open(
     open_page: Open, sandbox: SandboxPayments, payment_url: str
 ) -> None:
@@ -103,7 +103,7 @@ def test_an_expired_page_takes_nothing_not_even_from_a_tab_that_was_open(
     assert sandbox.session(payment_url)["payment_status"] == "unpaid"
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 @pytest.mark.parametrize(
     ("button", "status"),
     [("Order a debit that comes", "paid"), ("Order a debit that falls through", "unpaid")],
@@ -125,7 +125,7 @@ def test_a_bank_debit_is_ordered_now_and_decided_later(
     assert sandbox.session(payment_url)["payment_status"] == status
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_an_operator_makes_things_happen(
     open_page: Open, sandbox: SandboxPayments, payment_url: str, url: str
 ) -> None:
@@ -150,7 +150,7 @@ def test_an_operator_makes_things_happen(
     assert sandbox.session(payment_url)["refunded"] == 3456
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_an_operator_holds_events_back_and_releases_them(
     open_page: Open, sandbox: SandboxPayments, payment_url: str, url: str
 ) -> None:

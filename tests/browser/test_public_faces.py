@@ -8,17 +8,17 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from devstack.harness.stack import Stack
-from tests.browser.looks import Open, require_no_violations, shows
-from tests.browser.readers import TITLE, WORDING, mailed_link, make_list
-from tests.contract.replies import data
-from tests.contract.subscribers import known_member
-from tests.docs import markdown
-from tests.http_servers import QuietHandler, http_server, running
-from tests.subscribers import Subscriber, subscribe
+from tests.support.browser.looks import Open, require_no_violations, shows
+from tests.support.browser.readers import TITLE, WORDING, mailed_link, make_list
+from tests.support.documents import markdown
+from tests.support.http.replies import data
+from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.lists.people_on_lists import Subscriber, subscribe
+from tests.support.lists.subscribers import known_member
 
 
 @pytest.fixture(
-    params=[False, pytest.param(True, marks=pytest.mark.full("browser"))],
+    params=[False, pytest.param(True, marks=pytest.mark.tier("browser"))],
     ids=["without scripts", "with scripts"],
 )
 def page(request: pytest.FixtureRequest, open_ours: Open) -> Page:
@@ -91,7 +91,7 @@ def test_a_person_corrects_an_answer_and_is_subscribed(
     assert found["fields"] == {"visits": 2, "born": "1990-02-01", "news": True, "tea": "Black"}
 
 
-@pytest.mark.both("browser")
+@pytest.mark.tier("fast", "browser")
 def test_a_german_reads_german(stack: Stack, client: httpx2.Client, german: Page) -> None:
     list_id = make_list(client)
     german.goto(sign_up_url(stack, client, list_id))
@@ -184,7 +184,7 @@ def assert_eventually_stands(
     assert reader.stands() == stands
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_the_mail_looks_as_its_owner_saw_it_beforehand(
     client: httpx2.Client, open_page: Open
 ) -> None:

@@ -5,11 +5,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from devstack.harness.stack import Stack
-from tests.browser import looks
-from tests.browser.looks import fits
-from tests.browser.readers import TITLE, mailed_link
-from tests.contract.replies import data
-from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
+from tests.support.browser import looks
+from tests.support.browser.looks import fits
+from tests.support.browser.readers import TITLE, mailed_link
+from tests.support.http.replies import data
+from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def shows(page: Page, heading: str) -> None:
     expect(page).to_have_title(f"{heading} – {TITLE}")
 
 
-@pytest.mark.both("browser")
+@pytest.mark.tier("fast", "browser")
 def test_a_person_says_why_they_leave_comes_back_and_reports_the_list(
     page: Page, client: httpx2.Client, reader: Subscriber
 ) -> None:
@@ -57,7 +57,7 @@ def test_a_person_says_why_they_leave_comes_back_and_reports_the_list(
     assert reader.stands()[0] == "unsubscribed"
 
 
-@pytest.mark.both("browser")
+@pytest.mark.tier("fast", "browser")
 def test_a_person_confirms_and_mails_lead_to_the_pages(page: Page, waiting: Subscriber) -> None:
     page.goto(waiting.unsubscribe_url)
     shows(page, "Not confirmed yet")
@@ -70,7 +70,7 @@ def test_a_person_confirms_and_mails_lead_to_the_pages(page: Page, waiting: Subs
     shows(page, "You are subscribed")
 
 
-@pytest.mark.full("browser")
+@pytest.mark.tier("browser")
 def test_text_twice_as_large_still_fits(page: Page, reader: Subscriber) -> None:
     page.set_viewport_size({"width": 640, "height": 800})
     page.goto(reader.unsubscribe_url)

@@ -21,8 +21,8 @@ from services.backup import manifests
 from services.backup.manifests import Manifest
 from storage.backup_files.places import open_sealed_place
 from storage.redis.canaries import Canaries
-from tests.commands import ended_process, pressroom
-from tests.http_servers import silent_server
+from tests.support.commands.running import ended_process, pressroom
+from tests.support.http.servers import silent_server
 
 ALL_FINE = {
     ("database", "connection"),
@@ -143,7 +143,7 @@ def test_a_part_that_is_away_is_named_alone(stack: Stack, part: str) -> None:
     assert all(each["advice"] for each in faults(found).values())
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_parts_that_accept_and_never_answer_hold_up_nothing(stack: Stack) -> None:
     with silent_server() as place:
         hanging = {each: at(stack.environment[each], place) for each in URLS.values()}

@@ -11,11 +11,11 @@ import pytest
 from core.settings import Settings, read_settings
 from core.settings.given_settings import FILE_SUFFIX
 from core.settings.product_settings import MediaSettings
-from tests.commands import ended
-from tests.deployment import files
-from tests.deployment.files import made_secrets
+from tests.support.commands.running import ended
+from tests.support.deployment import files
+from tests.support.deployment.files import made_secrets
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 URL = "https://news.example.com"
 DRAWN = {

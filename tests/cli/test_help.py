@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from cli import command_reference
 from cli.main import GROUPS, app, loaded
 from devstack.harness.stack import Stack
-from tests.commands import ended, ended_process
-from tests.docs.markdown import ROOT
+from tests.support.commands.running import ended, ended_process
+from tests.support.documents.markdown import ROOT
 
 # A script calls commands by the hundred, and half of a command's time was this.
 

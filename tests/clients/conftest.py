@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.clients.building import build_python
-from tests.clients.faulty_network import faulty_network
+from tests.support.clients.building import build_python
+from tests.support.clients.faulty_network import faulty_network
 
 
 @pytest.fixture(scope="session")

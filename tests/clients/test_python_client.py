@@ -10,11 +10,11 @@ import pytest
 
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
-from tests import oauth
-from tests.clients import building, signed_messages
-from tests.clients.building import PhotoFile
-from tests.clients.signed_messages import BODY, SECRET, SPECIFIED
-from tests.pictures import photo
+from tests.support.clients import building, signed_messages
+from tests.support.clients.building import PhotoFile
+from tests.support.clients.signed_messages import BODY, SECRET, SPECIFIED
+from tests.support.images.pictures import photo
+from tests.support.people import oauth
 
 
 def test_the_example_of_the_specification_verifies(package: ModuleType) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Owner, plain_client
-from tests.clients.building import PhotoFile
-from tests.http_servers import silent_server
+from tests.support.clients.building import PhotoFile
+from tests.support.http.servers import silent_server
 
 
 class Way:

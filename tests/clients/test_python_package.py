@@ -11,11 +11,11 @@ import pytest
 from clients.generator import files
 from clients.generator.operations import operations
 from devstack.harness.stack import Owner, Stack
-from tests.clients import readme_examples
-from tests.clients.building import run_program
-from tests.openapi import openapi_document
+from tests.support.clients import readme_examples
+from tests.support.clients.building import run_program
+from tests.support.http.openapi import openapi_document
 
-pytestmark = pytest.mark.full("clients")
+pytestmark = pytest.mark.tier("clients")
 
 _USE = """
 from pressroom_client import Page, Pressroom

@@ -12,20 +12,20 @@ from clients.generator import files
 from clients.generator.operations import operations
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
-from tests import javascript_client, oauth
-from tests.clients import building, readme_examples, signed_messages
-from tests.clients.building import (
+from tests.support.clients import building, javascript_client, readme_examples, signed_messages
+from tests.support.clients.building import (
     are_built,
     build_typescript,
     run_program,
     run_tool,
     write_document,
 )
-from tests.openapi import openapi_document
-from tests.pictures import photo
-from tests.prerequisites import pass_over
+from tests.support.http.openapi import openapi_document
+from tests.support.images.pictures import photo
+from tests.support.people import oauth
+from tests.support.prerequisites import pass_over
 
-pytestmark = pytest.mark.full("clients")
+pytestmark = pytest.mark.tier("clients")
 
 TESTS = Path(__file__).parent / "typescript"
 # Of the package's tests, those that `make test` runs.
@@ -77,7 +77,7 @@ def given(
     }
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_the_package_that_make_clients_builds_calls_the_api(
     request: pytest.FixtureRequest, owned: dict[str, Any]
 ) -> None:

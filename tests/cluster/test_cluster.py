@@ -14,7 +14,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner
 from services.credits import ledger, verify
 from services.subscriptions import lists
-from tests.cluster.machines import (
+from tests.support.cluster.machines import (
     APIS,
     HEALTHY_WITHIN,
     WORKERS,
@@ -22,13 +22,13 @@ from tests.cluster.machines import (
     Cluster,
     running_cluster,
 )
-from tests.cluster.network import require_namespaces
-from tests.haproxy import program
-from tests.load import Caller, Load, charge
-from tests.pictures import photo
-from tests.probe.kind import plan
-from tests.replica import wait_for_replicas
-from tests.sizes import FULL, sized
+from tests.support.cluster.network import require_namespaces
+from tests.support.images.pictures import photo
+from tests.support.probe.kind import plan
+from tests.support.sizes import FULL, sized
+from tests.support.stack.haproxy import program
+from tests.support.stack.load import Caller, Load, charge
+from tests.support.stack.replica import wait_for_replicas
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]
 

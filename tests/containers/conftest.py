@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
-from tests.containers.engine import Engine, EngineError, missing, open_engine, say
-from tests.containers.images import WORKERS, build_ours, prepare
-from tests.containers.project import Project
-from tests.containers.size import WANTED
-from tests.deployment import files
-from tests.prerequisites import pass_over
+from tests.support.containers.engine import Engine, EngineError, missing, open_engine, say
+from tests.support.containers.images import WORKERS, build_ours, prepare
+from tests.support.containers.project import Project
+from tests.support.containers.size import WANTED
+from tests.support.deployment import files
+from tests.support.prerequisites import pass_over
 
 EDITOR = "editor@example.com"
 collect_ignore_glob = [] if WANTED else ["test_*.py"]

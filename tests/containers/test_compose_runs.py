@@ -6,11 +6,11 @@ from threading import Event
 import httpx2
 import pytest
 
-from tests.containers.engine import EngineError
-from tests.containers.project import Project
-from tests.containers.size import WANTED_IN_FULL
-from tests.deployment import files
-from tests.pictures import photo
+from tests.support.containers.engine import EngineError
+from tests.support.containers.project import Project
+from tests.support.containers.size import WANTED_IN_FULL
+from tests.support.deployment import files
+from tests.support.images.pictures import photo
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.containers.engine import Engine, say
-from tests.containers.images import WORKERS, build_ours, python_image
-from tests.containers.size import WANTED_IN_FULL
-from tests.deployment import files
+from tests.support.containers.engine import Engine, say
+from tests.support.containers.images import WORKERS, build_ours, python_image
+from tests.support.containers.size import WANTED_IN_FULL
+from tests.support.deployment import files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -8,10 +8,10 @@ import pytest
 from core.scopes import Scope
 from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
-from tests.consoles import OwnerAtConsole, at_console
-from tests.contract.subscribers import Reader, a_reader, new_list
-from tests.hooks import HookReceiver, hooked
-from tests.payments import SandboxPayments
+from tests.support.credits.payments import SandboxPayments
+from tests.support.http.webhook_receiver import HookReceiver, hooked
+from tests.support.lists.subscribers import Reader, a_reader, new_list
+from tests.support.people.consoles import OwnerAtConsole, at_console
 
 KEY_HEADER = "X-Newsroom-Key"
 CDN = "https://cdn.example.com"

@@ -7,9 +7,16 @@ import httpx2
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.subscriptions.imports.accepting import MAX_MEMBERS_PER_REQUEST
-from tests.contract.bulk import COUNTS, add, addresses, counts, errors, newest_job, objects
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, count, known_member, new_address, new_list, trace_for
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import COUNTS, add, addresses, counts, errors, newest_job, objects
+from tests.support.lists.subscribers import (
+    Reader,
+    count,
+    known_member,
+    new_address,
+    new_list,
+    trace_for,
+)
 
 
 def test_new_members_are_active_and_counted(

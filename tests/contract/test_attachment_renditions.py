@@ -10,9 +10,9 @@ from PIL import Image
 
 from devstack.harness.stack import Stack
 from tests.contract.conftest import CDN
-from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_encryption import asked_link, new_link
-from tests.pictures import encoded, photo
+from tests.support.http.replies import data, objects_of, problem, send
+from tests.support.images.pictures import encoded, photo
 
 WIDE = (1400, 700)
 

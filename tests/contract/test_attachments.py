@@ -18,11 +18,11 @@ from core.errors.media import IMAGE_UNREADABLE
 from core.upload_limits import MAX_IMAGE_BYTES
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.contract.bulk import fail_job
-from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_replies import TIMESTAMP
 from tests.faults.conftest import frozen
-from tests.pictures import encoded, photo
+from tests.support.http.replies import data, objects_of, problem, send
+from tests.support.images.pictures import encoded, photo
+from tests.support.imports.bulk import fail_job
 
 MIME_TYPES = {"PNG": "png", "JPEG": "jpeg", "GIF": "gif", "WEBP": "webp", "ICO": "x-icon"}
 

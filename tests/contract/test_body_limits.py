@@ -12,10 +12,10 @@ import pytest
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.contract.replies import data, problem
 from tests.contract.test_attachments import multipart
-from tests.pictures import photo
-from tests.security.attackers import answer_of
+from tests.support.http.replies import data, problem
+from tests.support.images.pictures import photo
+from tests.support.security.attackers import answer_of
 
 MEGABYTE = 1024 * 1024
 # What a form may have around its file.

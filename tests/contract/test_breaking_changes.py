@@ -14,7 +14,7 @@ import pytest
 from api.middleware.headers import VERSIONS
 from api.schemas.envelope import MAX_TEXT_CHARACTERS
 from cli.openapi_document import RELEASED, released_text
-from tests.openapi import Document, openapi_document
+from tests.support.http.openapi import Document, openapi_document
 
 Json = dict[str, Any]
 

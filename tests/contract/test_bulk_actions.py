@@ -8,9 +8,9 @@ import pytest
 
 from devstack.harness.stack import Stack
 from services.privacy.retention import RULES
-from tests.contract.bulk import finished, newest_job
-from tests.contract.replies import data, problem
-from tests.contract.segments import (
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import finished, newest_job
+from tests.support.lists.segments import (
     VIP,
     acted,
     bulk_action,
@@ -21,8 +21,8 @@ from tests.contract.segments import (
     tag_names,
     undo,
 )
-from tests.contract.subscribers import Reader, count, known_member, new_list
-from tests.erasing import erase
+from tests.support.lists.subscribers import Reader, count, known_member, new_list
+from tests.support.people.erasure import erase
 
 ALL = {"field": "email", "exists": True}
 

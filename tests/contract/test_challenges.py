@@ -10,8 +10,9 @@ import pytest
 from api.html.frame import page
 from devstack.harness.stack import Stack
 from integrations.challenges.siteverify import WIDGETS
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
+from tests.contract.test_lists import fields_at_fault
+from tests.support.http.replies import data, problem
+from tests.support.lists.subscribers import (
     Reader,
     count,
     known_member,
@@ -20,8 +21,7 @@ from tests.contract.subscribers import (
     new_list,
     new_slug,
 )
-from tests.contract.test_lists import fields_at_fault
-from tests.visiting import Visitor, a_visitor, new_account
+from tests.support.people.visiting import Visitor, a_visitor, new_account
 
 PROVIDERS = ("turnstile", "hcaptcha", "recaptcha")
 FIELDS = ("challenge-provider", "challenge-token", "challenge-action")
@@ -92,7 +92,7 @@ def test_a_token_for_another_action_is_no_token_for_this(
 
 
 @pytest.mark.parametrize(
-    "kind", ["error-", "garbage-", pytest.param("slow-", marks=pytest.mark.full("timing"))]
+    "kind", ["error-", "garbage-", pytest.param("slow-", marks=pytest.mark.tier("timing"))]
 )
 def test_a_provider_that_fails_is_503_and_never_a_pass(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, kind: str

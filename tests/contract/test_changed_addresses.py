@@ -7,12 +7,19 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.contract.bulk import add, counts, imported, of_addresses
-from tests.contract.credits import grant
-from tests.contract.moving import CONFIRM, MOVED, ask, brought, join, leave, roster
-from tests.contract.replies import data
-from tests.contract.subscribers import count, known_member, member, members, new_list, trace_for
-from tests.visiting import (
+from tests.support.credits.credits import grant
+from tests.support.http.replies import data
+from tests.support.imports.bulk import add, counts, imported, of_addresses
+from tests.support.lists.subscribers import (
+    count,
+    known_member,
+    member,
+    members,
+    new_list,
+    trace_for,
+)
+from tests.support.people.changed_addresses import CONFIRM, MOVED, ask, brought, join, leave, roster
+from tests.support.people.visiting import (
     PASSWORD,
     Visitor,
     a_visitor,

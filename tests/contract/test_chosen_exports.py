@@ -11,7 +11,8 @@ import httpx2
 from devstack.harness.stack import Stack
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
-from tests.contract.bulk import (
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import (
     add,
     addresses,
     emails_of,
@@ -22,9 +23,8 @@ from tests.contract.bulk import (
     imported,
     unpacked,
 )
-from tests.contract.replies import data, problem
-from tests.contract.segments import VIP, new_field, new_segment, set_member, some_members
-from tests.contract.subscribers import Reader, known_member, new_address, new_list
+from tests.support.lists.segments import VIP, new_field, new_segment, set_member, some_members
+from tests.support.lists.subscribers import Reader, known_member, new_address, new_list
 
 
 def objects_in(url: str) -> list[dict[str, Any]]:

@@ -13,12 +13,20 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.commands import ended, ended_process, fails_with, pressroom, printed
-from tests.contract.bulk import addresses, counts, everybody, imported, objects, of_addresses, sheet
-from tests.contract.replies import data, problem, send
-from tests.contract.subscribers import count, known_member, new_address
 from tests.contract.test_replies import TIMESTAMP
-from tests.visiting import PASSWORD
+from tests.support.commands.running import ended, ended_process, fails_with, pressroom, printed
+from tests.support.http.replies import data, problem, send
+from tests.support.imports.bulk import (
+    addresses,
+    counts,
+    everybody,
+    imported,
+    objects,
+    of_addresses,
+    sheet,
+)
+from tests.support.lists.subscribers import count, known_member, new_address
+from tests.support.people.visiting import PASSWORD
 
 
 def test_users_are_created_put_on_a_plan_and_listed(stack: Stack) -> None:

@@ -9,7 +9,7 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.composer.text.post import MetadataField, Post
-from tests.contract.composing import (
+from tests.support.composer.composing import (
     METADATA,
     POSTS,
     TWEETS,
@@ -18,8 +18,8 @@ from tests.contract.composing import (
     metadata_faults,
     tweets_faults,
 )
-from tests.contract.replies import data, problem
-from tests.visiting import Visitor, new_address
+from tests.support.http.replies import data, problem
+from tests.support.people.visiting import Visitor, new_address
 
 PATHS = (METADATA, TWEETS)
 
@@ -73,7 +73,7 @@ def test_a_body_that_is_no_post_is_422(client: httpx2.Client, path: str) -> None
         assert problem(client.post(path, json=body), 422, "body.invalid")["errors"], wrong
 
 
-@pytest.mark.full("properties")
+@pytest.mark.tier("properties")
 def test_the_longest_post_is_taken(client: httpx2.Client) -> None:
     sentence = "Ein Satz über das Backen von Brot, wie er oft vorkommt. "
     content = (sentence * (1_000_000 // len(sentence) + 1))[:1_000_000]

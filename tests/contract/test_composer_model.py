@@ -12,9 +12,9 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.composer.text.post import Post
-from tests.contract.composing import METADATA, TWEETS, metadata_faults, tweets_faults
-from tests.contract.replies import data, problem
-from tests.modelling import SOURCE, Modelled, post
+from tests.support.composer.composing import METADATA, TWEETS, metadata_faults, tweets_faults
+from tests.support.composer.modelling import SOURCE, Modelled, post
+from tests.support.http.replies import data, problem
 
 STOOD_IN = "offline; fallback"
 
@@ -73,7 +73,7 @@ def test_the_offline_writer_stands_in_for_a_model_without_an_answer_of_use_in_ti
     assert judge(written, data(reply)) == []
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="a worker's memory is hidden from its user")
 def test_a_worker_that_may_stand_in_has_loaded_all_before_its_first_post(
     modelled: Modelled,

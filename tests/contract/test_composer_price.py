@@ -14,10 +14,10 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.credits import own_charges
 from services.credits import verify as ledger_verify
-from tests.contract import credits
-from tests.contract.composing import METADATA, TWEETS
-from tests.contract.replies import data, problem
-from tests.modelling import SOURCE, Modelled, post
+from tests.support.composer.composing import METADATA, TWEETS
+from tests.support.composer.modelling import SOURCE, Modelled, post
+from tests.support.credits import credits
+from tests.support.http.replies import data, problem
 
 PRICE = Decimal("2.5")
 PLENTY = "100"
@@ -125,7 +125,7 @@ def test_a_cached_answer_costs_nothing_whoever_paid_for_it(
     assert (len(author.charges), len(poor.charges)) == (1, 0)
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_a_caller_who_is_told_of_the_models_failure_pays_nothing(
     model: Modelled, author: Author
 ) -> None:

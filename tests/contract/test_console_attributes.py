@@ -4,10 +4,17 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.consoles import OwnerAtConsole, at_console, heading, rows_of, shown, wrong_beside
-from tests.contract.replies import data
-from tests.contract.segments import new_field, new_segment, some_members, standing
-from tests.contract.subscribers import new_list
+from tests.support.http.replies import data
+from tests.support.lists.segments import new_field, new_segment, some_members, standing
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import (
+    OwnerAtConsole,
+    at_console,
+    heading,
+    rows_of,
+    shown,
+    wrong_beside,
+)
 
 FIELDS = "/console/fields"
 

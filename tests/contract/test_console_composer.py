@@ -11,11 +11,25 @@ import pytest
 from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from services.composer.text.post import Post
-from tests.consoles import OwnerAtConsole, at_console, calls_of, forms_of, shown, wrong_beside
-from tests.contract import credits
-from tests.contract.composing import METADATA, TWEETS, body, fresh, metadata_faults, tweets_faults
-from tests.contract.replies import data
-from tests.modelling import Modelled, post
+from tests.support.composer.composing import (
+    METADATA,
+    TWEETS,
+    body,
+    fresh,
+    metadata_faults,
+    tweets_faults,
+)
+from tests.support.composer.modelling import Modelled, post
+from tests.support.credits import credits
+from tests.support.http.replies import data
+from tests.support.people.consoles import (
+    OwnerAtConsole,
+    at_console,
+    calls_of,
+    forms_of,
+    shown,
+    wrong_beside,
+)
 
 PAGE = "/console/composer"
 PRICE = "2.5"

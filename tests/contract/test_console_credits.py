@@ -6,11 +6,19 @@ from urllib.parse import urlsplit
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.consoles import OwnerAtConsole, calls_of, forms_of, heading, rows_of, shown, wrong_beside
-from tests.contract import topups
-from tests.contract.credits import consume, grant
-from tests.contract.replies import data
-from tests.payments import SandboxPayments
+from tests.support.credits import topups
+from tests.support.credits.credits import consume, grant
+from tests.support.credits.payments import SandboxPayments
+from tests.support.http.replies import data
+from tests.support.people.consoles import (
+    OwnerAtConsole,
+    calls_of,
+    forms_of,
+    heading,
+    rows_of,
+    shown,
+    wrong_beside,
+)
 
 CREDITS, BUY, ORDERS = "/console/credits", "/console/credits/buy", "/console/credits/orders"
 

@@ -11,7 +11,12 @@ from core.errors.jobs import JOB_GIVEN_UP
 from devstack.harness.stack import Stack
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
-from tests.consoles import (
+from tests.contract.test_recent_login import age
+from tests.support.http.replies import data
+from tests.support.imports.bulk import export, fail_job, imported, of_addresses, sheet, unpacked
+from tests.support.lists.segments import new_segment
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import (
     LOOK_AGAIN,
     RUNNING,
     OwnerAtConsole,
@@ -21,11 +26,6 @@ from tests.consoles import (
     rows_of,
     shown,
 )
-from tests.contract.bulk import export, fail_job, imported, of_addresses, sheet, unpacked
-from tests.contract.replies import data
-from tests.contract.segments import new_segment
-from tests.contract.subscribers import new_list
-from tests.contract.test_recent_login import age
 
 
 def path_of(list_id: Any) -> str:

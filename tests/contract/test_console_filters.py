@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.consoles import OwnerAtConsole, forms_of, rows_of, shown, wrong_beside
-from tests.contract.replies import data
-from tests.contract.segments import new_field, new_segment, put
-from tests.contract.subscribers import new_list
+from tests.support.http.replies import data
+from tests.support.lists.segments import new_field, new_segment, put
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import OwnerAtConsole, forms_of, rows_of, shown, wrong_beside
 
 PEOPLE: dict[str, dict[str, Any]] = {
     "ada@example.com": {"fields": {"city": "Berlin", "age": 36}, "tags": ["press"]},

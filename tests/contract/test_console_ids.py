@@ -5,8 +5,8 @@ import pytest
 
 from core.ids import MAX_UINT64
 from devstack.harness.stack import Stack
-from tests.consoles import OwnerAtConsole, at_operators_console
-from tests.contract.subscribers import new_list
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import OwnerAtConsole, at_operators_console
 
 # Python's ``int`` refuses more than 4,300 digits, but accepts a non-ASCII digit and an underscore.
 NUMBERS = ("1" * 5_000, str(MAX_UINT64 + 1), str(MAX_UINT64), "0", "-1", "٣", "1_0")

@@ -6,9 +6,9 @@ import re
 import httpx2
 
 from devstack.harness.stack import plain_client
-from tests.consoles import OwnerAtConsole, forms_of, heading, shown, wrong_beside
-from tests.contract.replies import data, send
-from tests.pictures import encoded, noise, photo
+from tests.support.http.replies import data, send
+from tests.support.images.pictures import encoded, noise, photo
+from tests.support.people.consoles import OwnerAtConsole, forms_of, heading, shown, wrong_beside
 
 IMAGES = "/console/images"
 

@@ -10,7 +10,20 @@ import pytest
 
 from core.errors.jobs import JOB_GIVEN_UP
 from devstack.harness.stack import Stack
-from tests.consoles import (
+from tests.support.http.replies import data
+from tests.support.imports.bulk import (
+    addresses,
+    everybody,
+    fail_job,
+    imported,
+    of_addresses,
+    sheet,
+    upload,
+)
+from tests.support.imports.importing import Importing
+from tests.support.lists.segments import acted
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import (
     LOOK_AGAIN,
     RUNNING,
     OwnerAtConsole,
@@ -21,19 +34,6 @@ from tests.consoles import (
     shown,
     wrong_beside,
 )
-from tests.contract.bulk import (
-    addresses,
-    everybody,
-    fail_job,
-    imported,
-    of_addresses,
-    sheet,
-    upload,
-)
-from tests.contract.replies import data
-from tests.contract.segments import acted
-from tests.contract.subscribers import new_list
-from tests.importing import Importing
 
 NEW = "/console/imports/new"
 

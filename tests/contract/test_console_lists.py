@@ -5,7 +5,11 @@ import re
 import secrets
 
 from devstack.harness.stack import Stack
-from tests.consoles import (
+from tests.support.http.replies import data, send
+from tests.support.imports.bulk import imported, of_addresses
+from tests.support.lists.segments import new_field
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import (
     OwnerAtConsole,
     at_console,
     calls_of,
@@ -15,10 +19,6 @@ from tests.consoles import (
     shown,
     wrong_beside,
 )
-from tests.contract.bulk import imported, of_addresses
-from tests.contract.replies import data, send
-from tests.contract.segments import new_field
-from tests.contract.subscribers import new_list
 
 NEW = "/console/lists/new"
 

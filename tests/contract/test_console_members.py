@@ -9,11 +9,18 @@ import httpx2
 import pytest
 
 from devstack.harness.polling import eventually
-from tests.consoles import OwnerAtConsole, forms_of, heading, rows_of, shown, wrong_beside
-from tests.contract.bulk import imported, of_addresses, sheet
-from tests.contract.replies import data
-from tests.contract.segments import new_field, new_segment, put
-from tests.contract.subscribers import Reader, known_member, members, new_list
+from tests.support.http.replies import data
+from tests.support.imports.bulk import imported, of_addresses, sheet
+from tests.support.lists.segments import new_field, new_segment, put
+from tests.support.lists.subscribers import Reader, known_member, members, new_list
+from tests.support.people.consoles import (
+    OwnerAtConsole,
+    forms_of,
+    heading,
+    rows_of,
+    shown,
+    wrong_beside,
+)
 
 
 @pytest.fixture

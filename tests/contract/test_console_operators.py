@@ -16,8 +16,13 @@ from devstack.harness.stack import Owner, Stack
 from models import Plan
 from services.access import sessions
 from services.accounts import accounts
-from tests.commands import printed
-from tests.consoles import (
+from tests.contract.test_credits_commands import order, payment, tell
+from tests.contract.test_operator_commands import KINDS
+from tests.support.commands.running import printed
+from tests.support.http.replies import data
+from tests.support.imports.bulk import export, fail_job
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import (
     OwnerAtConsole,
     at_console,
     at_operators_console,
@@ -26,14 +31,9 @@ from tests.consoles import (
     shown,
     wrong_beside,
 )
-from tests.contract.bulk import export, fail_job
-from tests.contract.replies import data
-from tests.contract.subscribers import new_list
-from tests.contract.test_credits_commands import order, payment, tell
-from tests.contract.test_operator_commands import KINDS
-from tests.maintenance import resting_maintenance
-from tests.security.console_calls import CONSOLE_CALLS
-from tests.visiting import SESSION, a_visitor
+from tests.support.people.visiting import SESSION, a_visitor
+from tests.support.security.console_calls import CONSOLE_CALLS
+from tests.support.stack.maintenance import resting_maintenance
 
 HOME = "/console/operators"
 OPERATIONS = [operation for operation in CONSOLE_CALLS if HOME in operation]

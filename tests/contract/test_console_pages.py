@@ -9,12 +9,12 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.consoles import OwnerAtConsole, at_console, calls_of, heading, shown
-from tests.contract.subscribers import new_list
-from tests.openapi import openapi_document
-from tests.security import world as worlds
-from tests.security.console_calls import CONSOLE_CALLS
-from tests.security.world import World, settled
+from tests.support.http.openapi import openapi_document
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import OwnerAtConsole, at_console, calls_of, heading, shown
+from tests.support.security import world as worlds
+from tests.support.security.console_calls import CONSOLE_CALLS
+from tests.support.security.world import World, settled
 
 ROOT = Path(__file__).parents[2]
 MAX_PAGE_BYTES = 100_000

@@ -9,7 +9,19 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import Plan
 from services.webhooks.deliveries import MAX_COUNTED
-from tests.consoles import (
+from tests.support.http.replies import data, problem
+from tests.support.http.webhook_receiver import (
+    CREATED,
+    LEFT,
+    OK,
+    HookReceiver,
+    event_ids,
+    happen,
+    new_endpoint,
+)
+from tests.support.lists.segments import put
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import (
     OwnerAtConsole,
     at_console,
     calls_of,
@@ -19,11 +31,7 @@ from tests.consoles import (
     shown,
     wrong_beside,
 )
-from tests.contract.replies import data, problem
-from tests.contract.segments import put
-from tests.contract.subscribers import new_list
-from tests.hooks import CREATED, LEFT, OK, HookReceiver, event_ids, happen, new_endpoint
-from tests.oauth import log_in, register
+from tests.support.people.oauth import log_in, register
 
 PROGRAMS = "/console/developers"
 HOOKS, EVENTS = f"{PROGRAMS}/webhooks", f"{PROGRAMS}/feed"

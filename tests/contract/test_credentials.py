@@ -8,7 +8,7 @@ from core.secret_form import API_KEY
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from tests.contract.conftest import KEY_HEADER
-from tests.contract.replies import data, problem
+from tests.support.http.replies import data, problem
 
 ME = "/users/me"
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from devstack.harness.stack import Owner, Stack
 from services.credits.ledger_pages import MAX_ENTRIES_LOOKED_AT
-from tests.contract import credits
-from tests.contract.credits import BALANCE, CONSUME, LEDGER, balance, consume, grant
-from tests.contract.replies import data, problem
 from tests.contract.test_replies import TIMESTAMP
-from tests.erasing import erase
+from tests.support.credits import credits
+from tests.support.credits.credits import BALANCE, CONSUME, LEDGER, balance, consume, grant
+from tests.support.http.replies import data, problem
+from tests.support.people.erasure import erase
 
 
 def test_first_look_at_the_balance_opens_an_empty_account(

@@ -13,10 +13,10 @@ from models import OrderVia
 from services.access.caller import Caller
 from services.credits import ledger
 from services.credits.settlement import settle_order
-from tests.commands import fails_with, pressroom, printed
-from tests.faults import till
-from tests.faults.till import Terms
 from tests.services.credits.test_checkpoints import TABLES, check, falsify, give
+from tests.support.commands.running import fails_with, pressroom, printed
+from tests.support.credits import till
+from tests.support.credits.till import Terms
 
 
 @pytest.fixture

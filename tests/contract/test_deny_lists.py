@@ -11,9 +11,11 @@ import pytest
 from core.errors import DomainError
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import deny_lists
-from tests.contract.bulk import add, addresses, counts, errors, imported, sheet
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add, addresses, counts, errors, imported, sheet
+from tests.support.lists.people_on_lists import subscribe as a_subscriber
+from tests.support.lists.people_on_lists import subscribe_pending
+from tests.support.lists.subscribers import (
     Reader,
     known_member,
     member,
@@ -22,9 +24,7 @@ from tests.contract.subscribers import (
     subscribe,
     trace_for,
 )
-from tests.erasing import erase
-from tests.subscribers import subscribe as a_subscriber
-from tests.subscribers import subscribe_pending
+from tests.support.people.erasure import erase
 
 PATH = "/deny-list"
 EMPTY: dict[str, list[str]] = {"addresses": [], "domains": []}
@@ -95,7 +95,7 @@ def test_what_is_neither_is_named_and_changes_nothing(client: httpx2.Client) -> 
     assert denied(client) == {"addresses": [], "domains": ["example.org"]}
 
 
-@pytest.mark.full("properties")
+@pytest.mark.tier("properties")
 def test_a_deny_list_is_bounded(client: httpx2.Client) -> None:
     domains = [f"d{number}.example.org" for number in range(100_000)]
     assert data(client.put(PATH, json={"addresses": [], "domains": domains})) == 100_000

@@ -8,12 +8,12 @@ import pytest
 from PIL import Image
 
 from devstack.harness.stack import Stack
-from tests.commands import printed
-from tests.contract.bulk import addresses, export, imported, of_addresses, unpacked
-from tests.contract.replies import data, problem, send
-from tests.contract.subscribers import new_list
-from tests.hooks import new_endpoint
-from tests.pictures import photo
+from tests.support.commands.running import printed
+from tests.support.http.replies import data, problem, send
+from tests.support.http.webhook_receiver import new_endpoint
+from tests.support.images.pictures import photo
+from tests.support.imports.bulk import addresses, export, imported, of_addresses, unpacked
+from tests.support.lists.subscribers import new_list
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from devstack.harness.stack import Stack
 from services.jobs.lease import JobCancelled, Lease
 from services.jobs.transitions import cancel_job, claim_job
 from services.subscriptions import export_sheets, exports
-from tests.contract.bulk import (
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import (
     add,
     addresses,
     everybody,
@@ -32,9 +33,8 @@ from tests.contract.bulk import (
     sheet,
     unpacked,
 )
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, known_member, member, new_address, new_list
-from tests.product_files import PRODUCT_FILES
+from tests.support.imports.product_files import PRODUCT_FILES
+from tests.support.lists.subscribers import Reader, known_member, member, new_address, new_list
 
 COLUMNS = [
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),

@@ -8,15 +8,15 @@ import pytest
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from services.feed.catalogue import CATALOGUE, FeedEventType
-from tests.contract import credits
-from tests.contract.bulk import COUNTS, add, addresses, imported, of_addresses
-from tests.contract.feed import ACTIONS, Scene, events, page
-from tests.contract.replies import data, problem, send
-from tests.contract.subscribers import Reader, new_address, new_list, subscribe
 from tests.contract.test_replies import TIMESTAMP
-from tests.erasing import erase
-from tests.oauth import log_in, register
-from tests.payments import SandboxPayments
+from tests.support.credits import credits
+from tests.support.credits.payments import SandboxPayments
+from tests.support.feed.causes import ACTIONS, Scene, events, page
+from tests.support.http.replies import data, problem, send
+from tests.support.imports.bulk import COUNTS, add, addresses, imported, of_addresses
+from tests.support.lists.subscribers import Reader, new_address, new_list, subscribe
+from tests.support.people.erasure import erase
+from tests.support.people.oauth import log_in, register
 
 LOW = "/auxilia/credits/low-balance"
 

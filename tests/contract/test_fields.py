@@ -8,10 +8,10 @@ import pytest
 
 from devstack.harness.stack import Stack
 from services.subscriptions.fields import MAX_FIELDS
-from tests.contract.bulk import everybody, imported, sheet
-from tests.contract.replies import data, problem
-from tests.contract.segments import new_field, new_segment, put
-from tests.contract.subscribers import members, new_address
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import everybody, imported, sheet
+from tests.support.lists.segments import new_field, new_segment, put
+from tests.support.lists.subscribers import members, new_address
 
 TYPES: dict[str, tuple[list[Any], list[Any]]] = {
     "text": (["Paris", "a\nb", "x" * 1000], [1, True, "x" * 1001, "a\0b"]),

@@ -10,12 +10,12 @@ import pytest
 from authlib.integrations.httpx_client import OAuth2Client
 
 from devstack.harness.stack import Owner, Stack
-from tests import javascript_client
-from tests.commands import fails_with, pressroom, printed
-from tests.contract.credits import grant
-from tests.contract.replies import data, problem
-from tests.erasing import erase
-from tests.oauth import REDIRECT, Person, Program, log_in, register
+from tests.support.clients import javascript_client
+from tests.support.commands.running import fails_with, pressroom, printed
+from tests.support.credits.credits import grant
+from tests.support.http.replies import data, problem
+from tests.support.people.erasure import erase
+from tests.support.people.oauth import REDIRECT, Person, Program, log_in, register
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from typing import Any
 import httpx2
 
 from devstack.harness.stack import Owner, Stack
-from tests.commands import fails_with, printed
-from tests.consoles import at_operators_console, forms_of, heading
-from tests.contract.bulk import imported, sheet
-from tests.contract.replies import data, problem
-from tests.contract.segments import VIP, new_segment, put
-from tests.contract.subscribers import new_address, new_slug
 from tests.contract.test_lists import fields_at_fault
+from tests.support.commands.running import fails_with, printed
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import imported, sheet
+from tests.support.lists.segments import VIP, new_segment, put
+from tests.support.lists.subscribers import new_address, new_slug
+from tests.support.people.consoles import at_operators_console, forms_of, heading
 
 # Each is a title, a text, a label and a choice.
 HONEST = [

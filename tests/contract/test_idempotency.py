@@ -12,12 +12,13 @@ import psycopg2
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.contract import bulk, credits, topups
-from tests.contract.bulk import addresses, finished
-from tests.contract.credits import CONSUME, consume, grant
-from tests.contract.replies import data, problem, send
-from tests.contract.subscribers import new_list
-from tests.pictures import encoded, photo
+from tests.support.credits import credits, topups
+from tests.support.credits.credits import CONSUME, consume, grant
+from tests.support.http.replies import data, problem, send
+from tests.support.images.pictures import encoded, photo
+from tests.support.imports import bulk
+from tests.support.imports.bulk import addresses, finished
+from tests.support.lists.subscribers import new_list
 
 JSON = {"Content-Type": "application/json"}
 Request = dict[str, Any]
@@ -319,7 +320,7 @@ def test_key_of_another_route_is_another_key(
     assert not replayed(consume(client, key=key))
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 def test_charge_that_waits_too_long_for_another_is_409_and_frees_the_key(
     stack: Stack, client: httpx2.Client, owner: Owner, key: str
 ) -> None:

@@ -13,7 +13,8 @@ from services.subscriptions.imports import accepting, applying, chunks
 from services.subscriptions.imports.chunk_extras import TagIds
 from services.subscriptions.imports.chunks import PreparedChunk
 from storage.unit_of_work import UnitOfWork
-from tests.contract.bulk import (
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import (
     addresses,
     everybody,
     finished,
@@ -23,10 +24,9 @@ from tests.contract.bulk import (
     sheet,
     upload,
 )
-from tests.contract.replies import data, problem
-from tests.contract.segments import new_field
-from tests.contract.subscribers import new_address, new_list
-from tests.importing import Importing
+from tests.support.imports.importing import Importing
+from tests.support.lists.segments import new_field
+from tests.support.lists.subscribers import new_address, new_list
 
 HEADER = ["Email", "Name", "Company", "Tags", "created_at", "Notes"]
 JOINED = "2019-05-06T07:08:09.000000Z"

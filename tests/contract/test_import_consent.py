@@ -7,9 +7,18 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.contract.bulk import add, addresses, counts, errors, everybody, imported, sheet, upload
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import member, new_list
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import (
+    add,
+    addresses,
+    counts,
+    errors,
+    everybody,
+    imported,
+    sheet,
+    upload,
+)
+from tests.support.lists.subscribers import member, new_list
 
 
 class People:

@@ -2,11 +2,11 @@
 
 import httpx2
 
-from tests.consoles import OwnerAtConsole, ended, shown, wrong_beside
-from tests.contract.bulk import addresses, counts, everybody, imported, upload
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import new_list
 from tests.contract.test_console_imports import looked_at
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import addresses, counts, everybody, imported, upload
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import OwnerAtConsole, ended, shown, wrong_beside
 
 # The bytes of these names are plausible in several encodings.
 UNCLEAR = ("Marić", "Kovačić", "Anđela")

@@ -19,7 +19,11 @@ from devstack.harness.stack import Owner, Stack
 from services.subscriptions import bulk_files
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter
-from tests.contract.bulk import (
+from tests.contract.test_attachments import MULTIPART, multipart
+from tests.contract.test_body_limits import Raw
+from tests.support.http.replies import data, problem
+from tests.support.images.pictures import encoded
+from tests.support.imports.bulk import (
     OURS,
     addresses,
     counts,
@@ -31,11 +35,7 @@ from tests.contract.bulk import (
     sheet,
     upload,
 )
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, count, known_member, new_address, new_list
-from tests.contract.test_attachments import MULTIPART, multipart
-from tests.contract.test_body_limits import Raw
-from tests.pictures import encoded
+from tests.support.lists.subscribers import Reader, count, known_member, new_address, new_list
 
 PART = b'name="file"; filename="members.csv"'
 

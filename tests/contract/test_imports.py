@@ -10,7 +10,8 @@ import pytest
 
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
-from tests.contract.bulk import (
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import (
     COUNTS,
     FINISHED,
     add,
@@ -25,9 +26,8 @@ from tests.contract.bulk import (
     sheet,
     upload,
 )
-from tests.contract.replies import data, problem
-from tests.contract.segments import acted
-from tests.contract.subscribers import (
+from tests.support.lists.segments import acted
+from tests.support.lists.subscribers import (
     TIMESTAMP,
     Reader,
     count,
@@ -37,8 +37,8 @@ from tests.contract.subscribers import (
     new_address,
     new_list,
 )
-from tests.maintenance import resting_maintenance
-from tests.security.world import rows_about, settled
+from tests.support.security.world import rows_about, settled
+from tests.support.stack.maintenance import resting_maintenance
 
 # What an import writes of itself.
 BOOKKEEPING = {

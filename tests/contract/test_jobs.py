@@ -18,10 +18,10 @@ from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
 from services.access import sessions
 from storage.redis.notifications import job_topic
-from tests.contract.replies import data, objects_of, problem, send
 from tests.contract.test_replies import TIMESTAMP
-from tests.pictures import photo
-from tests.visiting import SESSION
+from tests.support.http.replies import data, objects_of, problem, send
+from tests.support.images.pictures import photo
+from tests.support.people.visiting import SESSION
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def checking_url(quiet: Stack) -> str:
     quiet.start(
         "checking-api",
         str(port),
-        module="tests.probe.impatient_api",
+        module="tests.support.probe.impatient_api",
         ready=lambda: answers(port, "/healthz"),
     )
     return f"http://{LOOPBACK}:{port}"

@@ -9,8 +9,15 @@ import pytest
 
 from core.scopes import Scope
 from devstack.harness.stack import Stack
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, count, known_member, new_list, subscribe, trace_for
+from tests.support.http.replies import data, problem
+from tests.support.lists.subscribers import (
+    Reader,
+    count,
+    known_member,
+    new_list,
+    subscribe,
+    trace_for,
+)
 
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 LINE = b"List-Unsubscribe=One-Click\r\n"

@@ -18,10 +18,10 @@ from services.subscriptions.colours import (
     colour_contrast,
     lighten_for_dark_mode,
 )
-from tests.contract.replies import data, problem, send
-from tests.contract.subscribers import new_address, new_list
 from tests.contract.test_pages import follow, heading
 from tests.contract.test_sign_up_forms import BROWSER
+from tests.support.http.replies import data, problem, send
+from tests.support.lists.subscribers import new_address, new_list
 
 BLUE = "#1d4ed8"
 WORDS = "One letter each morning.\nIn two minutes."

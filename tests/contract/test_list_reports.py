@@ -10,14 +10,14 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import list_reports, lists
-from tests.commands import printed
-from tests.contract.replies import data
 from tests.contract.test_pages import TITLE, follow, heading, look
 from tests.contract.test_sign_up_forms import BROWSER
-from tests.erasing import erase
-from tests.maintenance import run_maintenance
-from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
-from tests.visiting import hidden
+from tests.support.commands.running import printed
+from tests.support.http.replies import data
+from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
+from tests.support.people.erasure import erase
+from tests.support.people.visiting import hidden
+from tests.support.stack.maintenance import run_maintenance
 
 ASKS, THANKS = "Report this list", "Thank you for your report"
 

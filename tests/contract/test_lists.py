@@ -10,10 +10,10 @@ import httpx2
 
 from core import clock
 from devstack.harness.stack import Owner, Stack
-from tests.commands import pressroom
-from tests.contract.bulk import add, addresses, imported, of_addresses
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
+from tests.support.commands.running import pressroom
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add, addresses, imported, of_addresses
+from tests.support.lists.subscribers import (
     TIMESTAMP,
     Reader,
     new_address,
@@ -22,8 +22,8 @@ from tests.contract.subscribers import (
     subscribe,
     trace_for,
 )
-from tests.maintenance import run_maintenance
-from tests.visiting import a_visitor
+from tests.support.people.visiting import a_visitor
+from tests.support.stack.maintenance import run_maintenance
 
 UINT64_MAX = 2**64 - 1
 

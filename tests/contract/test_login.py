@@ -13,8 +13,8 @@ from core.errors import DomainError
 from devstack.harness.stack import Owner, Stack, plain_client
 from services.access import sessions
 from services.accounts import logins, passwords
-from tests.contract.replies import data, problem
-from tests.visiting import (
+from tests.support.http.replies import data, problem
+from tests.support.people.visiting import (
     PASSWORD,
     SESSION,
     Visitor,

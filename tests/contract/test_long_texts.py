@@ -10,8 +10,8 @@ from devstack.harness.stack import Owner, Stack
 from models import FieldType
 from services.access.caller import Caller
 from services.subscriptions import fields, lists
-from tests.contract.replies import problem
-from tests.openapi import openapi_document
+from tests.support.http.openapi import openapi_document
+from tests.support.http.replies import problem
 
 # The search for addresses in a text takes longest on digits.
 LONGEST_TEXT = "1" * 1_900_000

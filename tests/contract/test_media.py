@@ -3,8 +3,8 @@ import pytest
 
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
-from tests.contract.replies import data, problem, send
-from tests.pictures import photo
+from tests.support.http.replies import data, problem, send
+from tests.support.images.pictures import photo
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ import httpx2
 
 from devstack.harness.stack import Stack
 from services.subscriptions.consent.wordings import MAX_WORDINGS
-from tests.commands import printed
-from tests.contract.bulk import add, imported, of_addresses
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
+from tests.support.commands.running import printed
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add, imported, of_addresses
+from tests.support.lists.people_on_lists import Subscriber
+from tests.support.lists.subscribers import (
     TIMESTAMP,
     Reader,
     known_member,
@@ -19,8 +20,7 @@ from tests.contract.subscribers import (
     new_list,
     trace_for,
 )
-from tests.erasing import erase
-from tests.subscribers import Subscriber
+from tests.support.people.erasure import erase
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 PAGE = "https://www.example.com/tea/join"

@@ -15,9 +15,9 @@ from api.schemas.subscriptions import MembersPage
 from core import clock
 from devstack.harness.stack import Stack
 from models import SubscriptionStatus
-from tests.contract.bulk import add
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import members, new_address, new_list, subscribe
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add
+from tests.support.lists.subscribers import members, new_address, new_list, subscribe
 
 Item = dict[str, Any]
 STATUSES = ("active", "pending", "unsubscribed", "removed")

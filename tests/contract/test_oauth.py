@@ -12,8 +12,16 @@ from core.scopes import EXPLANATIONS, Scope
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from devstack.harness.opening import RETIRED
 from devstack.harness.stack import Owner, Stack
-from tests.contract.replies import data, problem
-from tests.oauth import REDIRECT, Person, Program, fields_of, is_error, log_in, register
+from tests.support.http.replies import data, problem
+from tests.support.people.oauth import (
+    REDIRECT,
+    Person,
+    Program,
+    fields_of,
+    is_error,
+    log_in,
+    register,
+)
 
 ME = "/users/me"
 SEEN = "/auxilia/credits/balance"

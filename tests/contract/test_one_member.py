@@ -8,10 +8,10 @@ import pytest
 
 from devstack.harness.stack import Owner, Stack
 from models import Plan
-from tests.contract.feed import events
-from tests.contract.replies import data, problem
-from tests.contract.segments import new_field, put
-from tests.contract.subscribers import (
+from tests.support.feed.causes import events
+from tests.support.http.replies import data, problem
+from tests.support.lists.segments import new_field, put
+from tests.support.lists.subscribers import (
     Reader,
     count,
     known_member,
@@ -20,7 +20,7 @@ from tests.contract.subscribers import (
     new_list,
     subscribe,
 )
-from tests.erasing import erase
+from tests.support.people.erasure import erase
 
 
 def path_of(list_id: int | str, named: object) -> str:

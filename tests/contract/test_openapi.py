@@ -19,7 +19,7 @@ from api.route_classes import ThreadedRoute
 from cli.openapi_document import main
 from core.settings import Settings
 from devstack.harness.stack import Stack
-from tests.openapi import openapi_document
+from tests.support.http.openapi import openapi_document
 
 KIND = "application/problem+json"
 

@@ -13,9 +13,9 @@ from integrations.llm.port import Usage
 from services.composer import call_charges
 from storage.redis.canaries import Canaries
 from storage.task_messages import queue_name
-from tests.contract.replies import data, problem, send
-from tests.contract.subscribers import trace_for
-from tests.maintenance import run_maintenance
+from tests.support.http.replies import data, problem, send
+from tests.support.lists.subscribers import trace_for
+from tests.support.stack.maintenance import run_maintenance
 
 DEPENDENCIES = {"database", "redis", "broker", "objects"}
 
@@ -139,7 +139,7 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
 
 
 # The role is that of other stacks too, which may need some more meanwhile.
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.parametrize(
     ("limited", "column", "room"), [("DATABASE", "datname", 3), ("ROLE", "usename", 60)]
 )

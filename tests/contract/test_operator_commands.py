@@ -8,11 +8,11 @@ import httpx2
 import workers.task_table  # noqa: F401 - registers all maintenance
 from devstack.harness.stack import Owner, Stack
 from services.jobs import maintenance
-from tests.commands import fails_with, pressroom, printed
-from tests.contract.replies import data, send
 from tests.contract.test_replies import TIMESTAMP
-from tests.maintenance import run_maintenance
-from tests.visiting import OTHER_PASSWORD, PASSWORD, a_visitor
+from tests.support.commands.running import fails_with, pressroom, printed
+from tests.support.http.replies import data, send
+from tests.support.people.visiting import OTHER_PASSWORD, PASSWORD, a_visitor
+from tests.support.stack.maintenance import run_maintenance
 
 
 def test_a_password_comes_by_stdin_and_is_set_anew(stack: Stack) -> None:

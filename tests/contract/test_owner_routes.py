@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, new_list
-from tests.security.calls import CALLS
+from tests.support.http.replies import data, problem
+from tests.support.lists.subscribers import Reader, new_list
+from tests.support.security.calls import CALLS
 
 UINT64_MAX = 2**64 - 1
 # Segments and tags have their own test of who names them, in test_segments.py.

@@ -10,9 +10,9 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import MailedLink
-from tests.contract.subscribers import trace_for
-from tests.erasing import erase
-from tests.subscribers import Subscriber, new_list, subscribe, subscribe_pending
+from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
+from tests.support.lists.subscribers import trace_for
+from tests.support.people.erasure import erase
 
 TITLE = "The Morning Letter"
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}

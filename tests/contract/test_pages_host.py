@@ -10,12 +10,12 @@ from core.settings.given_settings import read_values
 from core.settings.product_settings import Settings
 from devstack.harness.stack import Stack
 from services.accounts.mailed_tokens import Purpose
-from tests.consoles import at_console
-from tests.contract.replies import data
-from tests.contract.subscribers import new_address, new_list
 from tests.contract.test_pages import heading
-from tests.subscribers import Subscriber, subscribe
-from tests.visiting import SESSION, hidden
+from tests.support.http.replies import data
+from tests.support.lists.people_on_lists import Subscriber, subscribe
+from tests.support.lists.subscribers import new_address, new_list
+from tests.support.people.consoles import at_console
+from tests.support.people.visiting import SESSION, hidden
 
 PAGES = "http://pages.example"
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}

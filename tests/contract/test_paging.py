@@ -9,13 +9,13 @@ import pytest
 
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
-from tests.contract import credits, topups
-from tests.contract.bulk import add, imported, of_addresses
-from tests.contract.replies import data, problem, send
-from tests.contract.segments import filter_of_bytes, new_field
-from tests.contract.subscribers import known_member, new_address, new_list
-from tests.oauth import log_in, register
-from tests.openapi import openapi_document
+from tests.support.credits import credits, topups
+from tests.support.http.openapi import openapi_document
+from tests.support.http.replies import data, problem, send
+from tests.support.imports.bulk import add, imported, of_addresses
+from tests.support.lists.segments import filter_of_bytes, new_field
+from tests.support.lists.subscribers import known_member, new_address, new_list
+from tests.support.people.oauth import log_in, register
 
 FEW = 2
 # Each list route, and the words of its path that `many` fills in.

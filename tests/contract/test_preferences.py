@@ -10,14 +10,14 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.contract.moving import ask as move
-from tests.contract.moving import join
-from tests.contract.replies import data
-from tests.contract.segments import new_field, put
-from tests.contract.subscribers import known_member
 from tests.contract.test_pages import follow, heading, require_headers
-from tests.subscribers import Subscriber, new_list, subscribe
-from tests.visiting import Visitor, hidden, new_address, user_id_of
+from tests.support.http.replies import data
+from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe
+from tests.support.lists.segments import new_field, put
+from tests.support.lists.subscribers import known_member
+from tests.support.people.changed_addresses import ask as move
+from tests.support.people.changed_addresses import join
+from tests.support.people.visiting import Visitor, hidden, new_address, user_id_of
 
 TITLE = "The Morning Letter"
 LINK = re.compile(r"/preferences/open\?token=([\w-]+)")

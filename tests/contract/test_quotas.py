@@ -13,15 +13,14 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from models import Plan
 from services.access.quotas import row_bytes
-from tests.contract.bulk import OURS, add, errors, everybody, export, sheet, upload
-from tests.contract.composing import METADATA, ask, fresh
-from tests.contract.replies import data, problem, send
-from tests.contract.segments import VIP, acted, bulk_action, filter_of_bytes, new_segment
-from tests.contract.subscribers import a_reader, known_member, mailed, new_address, new_list
-from tests.hooks import hooked, new_endpoint
-from tests.maintenance import run_maintenance
-from tests.pictures import noise, photo
-from tests.quotas import (
+from tests.support.composer.composing import METADATA, ask, fresh
+from tests.support.http.replies import data, problem, send
+from tests.support.http.webhook_receiver import hooked, new_endpoint
+from tests.support.images.pictures import noise, photo
+from tests.support.imports.bulk import OURS, add, errors, everybody, export, sheet, upload
+from tests.support.lists.segments import VIP, acted, bulk_action, filter_of_bytes, new_segment
+from tests.support.lists.subscribers import a_reader, known_member, mailed, new_address, new_list
+from tests.support.people.quotas import (
     MB,
     MOST_MEMBERS,
     begin_jobs,
@@ -30,6 +29,7 @@ from tests.quotas import (
     store,
     stored_bytes,
 )
+from tests.support.stack.maintenance import run_maintenance
 
 # A stored filter with a tag has its id, of any length.
 GOLD = {"field": "type", "is": "gold"}

@@ -9,13 +9,13 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.contract.replies import data
-from tests.contract.subscribers import new_address, new_list
 from tests.contract.test_pages import follow
 from tests.contract.test_preferences import visit
 from tests.contract.test_sign_up_forms import BROWSER
-from tests.subscribers import Subscriber, subscribe
-from tests.subscribers import new_list as new_list_id
+from tests.support.http.replies import data
+from tests.support.lists.people_on_lists import Subscriber, subscribe
+from tests.support.lists.people_on_lists import new_list as new_list_id
+from tests.support.lists.subscribers import new_address, new_list
 
 GERMAN = {"Accept-Language": "de-AT,de;q=0.9,en;q=0.5"}
 ENGLISH = {"Accept-Language": "en"}

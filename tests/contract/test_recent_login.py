@@ -17,14 +17,20 @@ from api.auth.page_sessions import depend_on_recent
 from api.openapi import api_routes
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
-from tests.consoles import OwnerAtConsole, at_console, at_operators_console, forms_of, shown
-from tests.contract.bulk import imported, of_addresses
-from tests.contract.replies import data, problem, send
-from tests.contract.subscribers import fill, new_list
-from tests.contract.subscribers import new_address as new_reader
-from tests.oauth import Person, fields_of, register
-from tests.pictures import photo
-from tests.visiting import (
+from tests.support.http.replies import data, problem, send
+from tests.support.images.pictures import photo
+from tests.support.imports.bulk import imported, of_addresses
+from tests.support.lists.subscribers import fill, new_list
+from tests.support.lists.subscribers import new_address as new_reader
+from tests.support.people.consoles import (
+    OwnerAtConsole,
+    at_console,
+    at_operators_console,
+    forms_of,
+    shown,
+)
+from tests.support.people.oauth import Person, fields_of, register
+from tests.support.people.visiting import (
     PASSWORD,
     Visitor,
     a_visitor,

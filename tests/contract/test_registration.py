@@ -11,9 +11,9 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.accounts.account_mails import MAX_MAILS_PER_ADDRESS
-from tests.consoles import heading
-from tests.contract.replies import data
-from tests.visiting import (
+from tests.support.http.replies import data
+from tests.support.people.consoles import heading
+from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
     SESSION,

@@ -14,8 +14,8 @@ from core.settings import Settings, SettingsError
 from core.settings.given_settings import read_settings
 from core.settings.store_settings import DatabaseSettings
 from devstack.harness.stack import Owner, Stack
-from tests.contract.replies import data, problem, send
-from tests.pictures import encoded
+from tests.support.http.replies import data, problem, send
+from tests.support.images.pictures import encoded
 
 LARGEST = 2**64 - 1
 JSON = {"Content-Type": "application/json"}

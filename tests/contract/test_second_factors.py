@@ -12,7 +12,10 @@ from devstack.harness.stack import Stack
 from services.access import sessions
 from services.accounts.factors import totp
 from storage.encryption import KeyWrapper
-from tests.authenticator import (
+from tests.contract.test_recent_login import age
+from tests.support.commands.running import printed
+from tests.support.http.replies import data, problem
+from tests.support.people.authenticator import (
     APP,
     FACTORS,
     PASSKEY,
@@ -26,10 +29,7 @@ from tests.authenticator import (
     options_of,
     send_code,
 )
-from tests.commands import printed
-from tests.contract.replies import data, problem
-from tests.contract.test_recent_login import age
-from tests.visiting import (
+from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
     SESSION,

@@ -11,11 +11,11 @@ from api.console.account.routes import event_line
 from devstack.harness.stack import Owner, Stack
 from models import Plan, RecordedEvent
 from services.security_events import EventType, record
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import new_list
-from tests.oauth import log_in as log_in_owner
-from tests.oauth import register
-from tests.visiting import (
+from tests.support.http.replies import data, problem
+from tests.support.lists.subscribers import new_list
+from tests.support.people.oauth import log_in as log_in_owner
+from tests.support.people.oauth import register
+from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
     Visitor,

@@ -8,8 +8,8 @@ from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
-from tests.contract.replies import data, problem
-from tests.contract.segments import (
+from tests.support.http.replies import data, problem
+from tests.support.lists.segments import (
     VIP,
     bulk_action,
     filter_of_bytes,
@@ -22,7 +22,7 @@ from tests.contract.segments import (
     tag_names,
     tagged,
 )
-from tests.contract.subscribers import Reader, members, new_address, new_list
+from tests.support.lists.subscribers import Reader, members, new_address, new_list
 
 
 def test_a_segment_is_kept_shown_counted_changed_and_deleted(

@@ -10,8 +10,8 @@ from api.middleware.headers import VERSIONS
 from core import clock
 from devstack.harness.stack import Stack
 from tests.contract.conftest import CONTACTS, POLICY
-from tests.contract.replies import data, problem
-from tests.given_settings import settings
+from tests.support.http.replies import data, problem
+from tests.support.stack.given_settings import settings
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 

@@ -9,11 +9,11 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import known_member, member, members, new_address, new_list
 from tests.contract.test_pages import follow, heading
-from tests.oauth import log_in
 from tests.security.test_redirects import GOOD, HOSTILE
+from tests.support.http.replies import data, problem
+from tests.support.lists.subscribers import known_member, member, members, new_address, new_list
+from tests.support.people.oauth import log_in
 
 TITLE = "The Morning <Letter>"
 OWN = "https://www.owner.example"

@@ -8,11 +8,11 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.contract.replies import data
-from tests.contract.segments import new_field
-from tests.contract.subscribers import known_member, member, new_address, new_list
 from tests.contract.test_pages import follow, heading, require_headers
 from tests.contract.test_sign_up_forms import BROWSER, OWN, TITLE, WIDGET_FIELDS
+from tests.support.http.replies import data
+from tests.support.lists.segments import new_field
+from tests.support.lists.subscribers import known_member, member, new_address, new_list
 
 WORDING = "I want <The Letter> by e-mail."
 MANY = ("email", "name", "fields.city", "fields.visits", "fields.born", "fields.news", "fields.tea")

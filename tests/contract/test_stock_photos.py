@@ -11,7 +11,7 @@ from PIL import Image
 
 from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
-from tests.contract.replies import data, problem, send
+from tests.support.http.replies import data, problem, send
 
 SEARCH = "/composer/stockphoto/photos/search"
 DOWNLOAD = "/composer/stockphoto/photos/download_url"

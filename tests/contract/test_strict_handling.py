@@ -7,15 +7,15 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.contract import credits
-from tests.contract.bulk import add, addresses, objects, of_addresses
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import members, new_address, new_list, new_slug
-from tests.openapi import openapi_document
-from tests.pictures import encoded
-from tests.security import world as worlds
-from tests.security.calls import CALLS
-from tests.security.world import World
+from tests.support.credits import credits
+from tests.support.http.openapi import openapi_document
+from tests.support.http.replies import data, problem
+from tests.support.images.pictures import encoded
+from tests.support.imports.bulk import add, addresses, objects, of_addresses
+from tests.support.lists.subscribers import members, new_address, new_list, new_slug
+from tests.support.security import world as worlds
+from tests.support.security.calls import CALLS
+from tests.support.security.world import World
 
 STRICT = {"Prefer": "handling=strict"}
 

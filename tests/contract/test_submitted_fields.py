@@ -9,9 +9,9 @@ import pytest
 from devstack.harness.stack import Stack
 from services.accounts import mailed_tokens
 from services.accounts.mailed_tokens import Purpose
-from tests.contract.replies import data, problem
-from tests.contract.segments import new_field, put
-from tests.contract.subscribers import (
+from tests.support.http.replies import data, problem
+from tests.support.lists.segments import new_field, put
+from tests.support.lists.subscribers import (
     Reader,
     confirm,
     known_member,

@@ -7,8 +7,8 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
+from tests.support.http.replies import data, problem
+from tests.support.lists.subscribers import (
     Reader,
     confirm,
     count,

@@ -11,8 +11,11 @@ import pytest
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import deny_lists
 from services.subscriptions.members import mails
-from tests.contract.replies import data
-from tests.contract.subscribers import (
+from tests.services.jobs.conftest import claim
+from tests.services.privacy.test_erasing import NoMailer
+from tests.support.http.replies import data
+from tests.support.lists.people_on_lists import Subscriber, subscribe_pending
+from tests.support.lists.subscribers import (
     confirm,
     known_member,
     mailed,
@@ -20,11 +23,8 @@ from tests.contract.subscribers import (
     new_list,
     token_of,
 )
-from tests.erasing import erase
-from tests.maintenance import run_maintenance
-from tests.services.jobs.conftest import claim
-from tests.services.privacy.test_erasing import NoMailer
-from tests.subscribers import Subscriber, subscribe_pending
+from tests.support.people.erasure import erase
+from tests.support.stack.maintenance import run_maintenance
 
 TITLE = "Tea & <Toast>"
 

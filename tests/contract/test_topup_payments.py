@@ -11,13 +11,13 @@ from devstack.harness.opening import RETIRED
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.credits import claim_tokens
-from tests.contract import topups
-from tests.contract.credits import balance, grant
-from tests.contract.replies import data, problem
 from tests.contract.test_replies import TIMESTAMP
-from tests.contract.topups import CLAIM, STATUS, claim, status_by_token
-from tests.erasing import erase
-from tests.payments import SandboxPayments
+from tests.support.credits import topups
+from tests.support.credits.credits import balance, grant
+from tests.support.credits.payments import SandboxPayments
+from tests.support.credits.topups import CLAIM, STATUS, claim, status_by_token
+from tests.support.http.replies import data, problem
+from tests.support.people.erasure import erase
 
 
 def test_paid_order_is_credited_once_though_the_webhook_comes_three_times(

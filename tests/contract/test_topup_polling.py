@@ -14,9 +14,9 @@ from devstack.harness.stack import Stack
 from integrations.payments.registry import PaymentChannels
 from integrations.payments.stripe import StripeHttpClient
 from services.credits import polling
-from tests.contract import topups
-from tests.contract.credits import balance
-from tests.payments import SandboxPayments
+from tests.support.credits import topups
+from tests.support.credits.credits import balance
+from tests.support.credits.payments import SandboxPayments
 
 
 @pytest.fixture(autouse=True)
@@ -232,7 +232,7 @@ def test_pollers_at_once_share_the_work(
     assert len(topups.moves(client)) == 8
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_a_channel_that_hangs_stops_no_other_one(
     stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
 ) -> None:

@@ -10,8 +10,8 @@ from devstack.harness.opening import RETIRED
 from devstack.harness.stack import Stack
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, subscribe, trace_for
+from tests.support.http.replies import data, problem
+from tests.support.lists.subscribers import Reader, subscribe, trace_for
 
 FOREIGN = Keyring([Key("foreign", b"f" * 32)])
 

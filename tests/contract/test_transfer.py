@@ -13,10 +13,9 @@ from services.accounts import mailed_tokens
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.contract.bulk import add, counts, errors, imported, of_addresses, sheet
-from tests.contract.moving import MOVED, ask, join, leave, roster
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import (
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add, counts, errors, imported, of_addresses, sheet
+from tests.support.lists.subscribers import (
     Reader,
     count,
     known_member,
@@ -26,8 +25,9 @@ from tests.contract.subscribers import (
     subscribe,
     trace_for,
 )
-from tests.erasing import erase
-from tests.visiting import PASSWORD, Visitor, a_visitor, user_id_of
+from tests.support.people.changed_addresses import MOVED, ask, join, leave, roster
+from tests.support.people.erasure import erase
+from tests.support.people.visiting import PASSWORD, Visitor, a_visitor, user_id_of
 
 UINT64_MAX = 2**64 - 1
 SOONER, LATER = "2030-01-01T00:00:00.000000Z", "2035-01-01T00:00:00.000000Z"

@@ -7,9 +7,9 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from tests.contract.bulk import add, imported, of_addresses
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import members, subscribe
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add, imported, of_addresses
+from tests.support.lists.subscribers import members, subscribe
 
 # Spaces, a no-break space, a zero-width space, a byte-order mark, and a line break.
 AROUND = ("{} ", "\u00a0{}", "{}\u200b", "\ufeff{}", " {}\n")

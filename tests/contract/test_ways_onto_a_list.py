@@ -18,13 +18,13 @@ from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import deny_lists, lists
 from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.consoles import OwnerAtConsole, at_console
-from tests.contract.bulk import add, finished, of_addresses, upload
-from tests.contract.replies import data
-from tests.contract.subscribers import new_list
-from tests.oauth import log_in, register
-from tests.subscribers import Subscriber
-from tests.visiting import hidden, new_address
+from tests.support.http.replies import data
+from tests.support.imports.bulk import add, finished, of_addresses, upload
+from tests.support.lists.people_on_lists import Subscriber
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import OwnerAtConsole, at_console
+from tests.support.people.oauth import log_in, register
+from tests.support.people.visiting import hidden, new_address
 
 BLOCKS = ("nothing", "owner", "operator", "opt-out")
 

@@ -11,10 +11,9 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.webhooks.deliveries import MAX_PENDING_ASKED_FOR
 from services.webhooks.signing import MAX_LIVE_SECRETS
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import new_list
 from tests.contract.test_paging import walked
-from tests.hooks import (
+from tests.support.http.replies import data, problem
+from tests.support.http.webhook_receiver import (
     CREATED,
     LEFT,
     OK,
@@ -26,6 +25,7 @@ from tests.hooks import (
     let_pauses_pass,
     new_endpoint,
 )
+from tests.support.lists.subscribers import new_list
 
 PATH = "/webhook-endpoints"
 PENDING = "SELECT id FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'pending'"
@@ -109,7 +109,7 @@ def test_types_and_list_are_kept_to(
     assert receiver.ids == event_ids(stack, owner, CREATED)[before + 1 :]
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_failed_try_is_made_again_with_the_same_id_and_the_next_event_waits(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
@@ -130,7 +130,7 @@ def test_failed_try_is_made_again_with_the_same_id_and_the_next_event_waits(
     assert deliveries(client, endpoint)[1]["attempts"] == 2
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_failure_amid_many_events_keeps_their_order_and_counts_no_other_try(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
@@ -195,7 +195,7 @@ def test_receiver_that_is_gone_ends_the_endpoint(
     assert f"endpoint {endpoint['id']} is ended" in stopped[0]["text"]
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_receiver_that_is_gone_since_the_url_changed_ends_nothing(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:

@@ -16,12 +16,20 @@ from devstack.supervisor.programs import answers
 from services.feed.catalogue import FeedEventType
 from services.webhooks import endpoints_of_keys
 from services.webhooks.webhook_endpoints import MAX_ENDPOINTS
-from tests.commands import printed
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, new_list
-from tests.erasing import erase
-from tests.hooks import CREATED, LEFT, HookReceiver, event_ids, happen, hooked, new_endpoint
-from tests.probe.silent_names import SILENT
+from tests.support.commands.running import printed
+from tests.support.http.replies import data, problem
+from tests.support.http.webhook_receiver import (
+    CREATED,
+    LEFT,
+    HookReceiver,
+    event_ids,
+    happen,
+    hooked,
+    new_endpoint,
+)
+from tests.support.lists.subscribers import Reader, new_list
+from tests.support.people.erasure import erase
+from tests.support.probe.silent_names import SILENT
 
 URL = "http://127.0.0.1:9/hook"
 PATH = "/webhook-endpoints"
@@ -165,7 +173,7 @@ def test_name_servers_that_say_nothing_hold_up_no_other_owner(
     api = stack.start(
         "names-of-owners",
         *("serve", "--port", str(port)),
-        module="tests.probe.silent_names",
+        module="tests.support.probe.silent_names",
         ready=lambda: answers(port, "/healthz"),
         port=port,
         forks=True,
@@ -444,7 +452,7 @@ def test_type_that_is_taken_away_and_added_again_begins_anew(
     eventually(lambda: arrived(receiver, expected), what="what it is to get")
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_no_event_is_lost_while_types_change_and_events_are_taken(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:

@@ -16,10 +16,10 @@ from cli.doctor.store_checks import QUIET_LOG
 from devstack.harness.polling import eventually
 from devstack.supervisor.embedded.valkey import PERMISSIONS
 from devstack.supervisor.environment import binary
-from tests.command_line import option
-from tests.deployment import files
+from tests.support.commands.command_line import option
+from tests.support.deployment import files
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 PROXY = "proxy"
 

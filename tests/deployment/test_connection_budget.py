@@ -18,11 +18,11 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from storage.database import Database, Statement, open_database
-from tests.contract.bulk import addresses, of_addresses
-from tests.docs.markdown import ROOT
-from tests.load import repeated
-from tests.pictures import photo
-from tests.subscribers import new_list
+from tests.support.documents.markdown import ROOT
+from tests.support.images.pictures import photo
+from tests.support.imports.bulk import addresses, of_addresses
+from tests.support.lists.people_on_lists import new_list
+from tests.support.stack.load import repeated
 from workers.context import count_connections
 from workers.serving import Serving, plan_serving
 
@@ -115,7 +115,7 @@ def caller(bare: Stack, loaded: None) -> Iterator[httpx2.Client]:
         yield client
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_an_api_process_under_load_has_no_more(bare: Stack, caller: httpx2.Client) -> None:
     charge = {"amount_credit": 1, "source_id": "bare"}
     picture = {"file": ("photo.jpg", photo(64, 48))}
@@ -186,7 +186,7 @@ def ended(stack: Stack, queues: list[Queue]) -> bool:
     return not stack.query(unfinished, [queue.value for queue in queues])
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_a_waiting_worker_under_load_has_no_more(
     bare: Stack, caller: httpx2.Client, start_queues: Callable[[list[Queue]], Running]
 ) -> None:
@@ -204,7 +204,7 @@ def test_a_waiting_worker_under_load_has_no_more(
     assert 1 < most_at(count, Queue.REQUEST) + count.most["pressroom-sweep"] <= most
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_a_computing_worker_under_load_has_no_more(
     bare: Stack, caller: httpx2.Client, start_queues: Callable[[list[Queue]], Running]
 ) -> None:

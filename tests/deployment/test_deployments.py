@@ -7,12 +7,11 @@ from core.queues import Queue
 from core.settings import Settings
 from core.settings.given_settings import PREFIX, is_secret, variable_of
 from core.settings.process_settings import settings_of
-from tests.command_line import options, require_accepted
-from tests.deployment import files
-from tests.deployment.kubernetes import pods
+from tests.support.commands.command_line import options, require_accepted
+from tests.support.deployment import files, pods
 from workers.serving import plan_serving
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@ import re
 import pytest
 
 from core.languages.reader_languages import languages
-from tests.deployment import files
+from tests.support.deployment import files
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 
 def _copied() -> list[str]:

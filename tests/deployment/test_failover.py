@@ -17,16 +17,16 @@ from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy, open_proxy
 from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
-from tests.contract.bulk import addresses, of_addresses, upload
-from tests.contract.credits import grant
-from tests.contract.replies import data
-from tests.load import Caller, Load
-from tests.programs import TEST_PROGRAMS
-from tests.replica import RunningReplica, running_replica, wait_for_replicas
-from tests.sizes import sized
-from tests.subscribers import new_list
+from tests.support.credits.credits import grant
+from tests.support.http.replies import data
+from tests.support.imports.bulk import addresses, of_addresses, upload
+from tests.support.lists.people_on_lists import new_list
+from tests.support.sizes import sized
+from tests.support.stack.load import Caller, Load
+from tests.support.stack.programs import TEST_PROGRAMS
+from tests.support.stack.replica import RunningReplica, running_replica, wait_for_replicas
 
-pytestmark = pytest.mark.full("machines")
+pytestmark = pytest.mark.tier("machines")
 
 log = logging.getLogger(__name__)
 

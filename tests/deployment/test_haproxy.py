@@ -18,11 +18,11 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack, plain_client
 from services.credits import ledger
-from tests import haproxy
-from tests.haproxy import SERVERS, Front, configured, in_front
-from tests.load import Caller, Load, charge
+from tests.support.stack import haproxy
+from tests.support.stack.haproxy import SERVERS, Front, configured, in_front
+from tests.support.stack.load import Caller, Load, charge
 
-pytestmark = pytest.mark.full("machines")
+pytestmark = pytest.mark.tier("machines")
 
 # As an operator runs the API, not as a test does, which waits for no proxy.
 OPERATED = {
@@ -58,7 +58,7 @@ def through(front: Front, owner: Owner) -> Iterator[httpx2.Client]:
         yield client
 
 
-@pytest.mark.check
+@pytest.mark.tier("check")
 def test_haproxy_takes_the_configuration_without_a_warning(tmp_path: Path) -> None:
     file = configured(tmp_path, f"{LOOPBACK}:{free_port()}", ("127.0.0.1:1", "127.0.0.1:2"))
     checked = subprocess.run(
@@ -158,7 +158,7 @@ def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(
     assert stack.query(entries, owner.user_id) == [(load.done,)]
 
 
-@pytest.mark.full("machines")
+@pytest.mark.tier("machines")
 def test_no_caller_at_all_notices_that_hosts_are_started_anew_one_by_one(
     stack: Stack, owner: Owner, front: Front, hosts: dict[int, Running]
 ) -> None:

@@ -23,14 +23,14 @@ from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.supervision import Group
 from services.subscriptions.imports import staging
 from storage.database import SESSION_DEFAULTS, Statement, open_database
-from tests.contract.bulk import add, addresses, exported, imported, of_addresses
-from tests.contract.credits import balance, consume, grant
-from tests.contract.replies import data, problem
-from tests.docs.markdown import ROOT, blocks
-from tests.faults.uploads import upload
-from tests.prerequisites import pass_over
-from tests.replica import RUNS_POSTGRES, answers_postgres
-from tests.subscribers import new_list
+from tests.support.credits.credits import balance, consume, grant
+from tests.support.documents.markdown import ROOT, blocks
+from tests.support.http.replies import data, problem
+from tests.support.images.uploads import upload
+from tests.support.imports.bulk import add, addresses, exported, imported, of_addresses
+from tests.support.lists.people_on_lists import new_list
+from tests.support.prerequisites import pass_over
+from tests.support.stack.replica import RUNS_POSTGRES, answers_postgres
 
 _NAME = "pgbouncer"
 _DOCUMENT = ROOT / "docs" / "day-two.md"
@@ -184,7 +184,7 @@ LEFT = """
 """
 
 
-@pytest.mark.full("machines")
+@pytest.mark.tier("machines")
 def test_a_session_that_others_get_after_us_is_as_it_was(
     pooled: tuple[Stack, RunningPooler], payer: Owner
 ) -> None:
@@ -216,7 +216,7 @@ def sessions_of(pooled: tuple[Stack, RunningPooler]) -> Iterator[list[psycopg2.e
             link.commit()
 
 
-@pytest.mark.full("machines")
+@pytest.mark.tier("machines")
 def test_limits_hold(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
     stack, pooler = pooled
     url = SecretStr(pooler.url.replace("postgresql:", "postgresql+psycopg2:"))
@@ -234,7 +234,7 @@ def test_limits_hold(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
         assert consume(client, key="0123456789abcdef").status_code == 200
 
 
-@pytest.mark.full("machines")
+@pytest.mark.tier("machines")
 def test_a_caller_who_gets_no_connection_is_told_in_time(
     pooled: tuple[Stack, RunningPooler], payer: Owner
 ) -> None:
@@ -247,7 +247,7 @@ def test_a_caller_who_gets_no_connection_is_told_in_time(
         assert consume(client).status_code == 200
 
 
-@pytest.mark.full("machines")
+@pytest.mark.tier("machines")
 @pytest.mark.parametrize("killed", ["pool", "server"])
 def test_what_was_killed_is_found_again(
     pooled: tuple[Stack, RunningPooler], payer: Owner, services: Services, killed: str
@@ -263,7 +263,7 @@ def test_what_was_killed_is_found_again(
         assert imported(client, list_id, of_addresses(*addresses(10)))["added"] == 10
 
 
-@pytest.mark.full("machines")
+@pytest.mark.tier("machines")
 def test_tables_that_another_release_left_do_no_harm(
     pooled: tuple[Stack, RunningPooler], payer: Owner
 ) -> None:
@@ -278,7 +278,7 @@ def test_tables_that_another_release_left_do_no_harm(
         assert imported(client, new_list(client), file)["added"] == 10
 
 
-@pytest.mark.full("machines")
+@pytest.mark.tier("machines")
 def test_migrations_refuse_a_pool(pooled: tuple[Stack, RunningPooler]) -> None:
     stack, pooler = pooled
     for environment in ({"PRESSROOM_MIGRATION_DATABASE_URL": pooler.url}, {}):

@@ -16,10 +16,10 @@ from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack, plain_client
 from devstack.supervisor.embedded.valkey import DATABASES
 from devstack.supervisor.programs import answers
-from tests.contract.replies import data
-from tests.pictures import photo
-from tests.probe.silent_names import SILENT
-from tests.programs import TEST_PROGRAMS
+from tests.support.http.replies import data
+from tests.support.images.pictures import photo
+from tests.support.probe.silent_names import SILENT
+from tests.support.stack.programs import TEST_PROGRAMS
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_api_ends_in_order_when_asked(stack: Stack, port: int) -> None:
     assert api.stop() == 0
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
     stack: Stack, owner: Owner, port: int, processes: int
@@ -59,12 +59,17 @@ def test_api_that_is_asked_to_end_says_so_and_serves_on_before_it_closes(
     assert api.process.wait(30) == 0
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_api_ends_in_order_while_a_name_server_says_nothing(stack: Stack, port: int) -> None:
     words = ("serve", "--port", str(port))
     environment = {"PRESSROOM_REDIS_URL": f"redis://{SILENT}:6379/0"}
     api = _start(
-        stack, "names", *words, path="/healthz", module="tests.probe.silent_names", **environment
+        stack,
+        "names",
+        *words,
+        path="/healthz",
+        module="tests.support.probe.silent_names",
+        **environment,
     )
     assert api.stop() == 0
 
@@ -85,7 +90,7 @@ def test_flower_asks_for_its_password_and_ends_in_order_when_asked(stack: Stack,
     assert flower.stop() == 0
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_flower_answers_to_the_names_that_it_is_given_alone(stack: Stack, port: int) -> None:
     words = ("flower", "--host-name", "127.0.0.1", "--port", str(port))
     _start(stack, "flower-named", *words, path="/healthcheck")
@@ -102,7 +107,7 @@ def test_flower_does_not_start_without_a_password(stack: Stack, port: int) -> No
     assert "PRESSROOM_FLOWER_PASSWORD" in flower.log.read_text()
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_uploads_are_converted_by_a_worker_without_a_key_that_signs(
     make_stack: Callable[[str], Stack],
 ) -> None:
@@ -127,7 +132,7 @@ def test_worker_ends_in_order_when_asked(stack: Stack) -> None:
     assert stack.start_worker("bulk", concurrency=1).stop() == 0
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_a_process_waits_until_another_one_has_migrated_the_database(
     services: Services, home: Path, port: int
 ) -> None:
@@ -157,13 +162,13 @@ def test_a_process_that_waits_for_a_database_that_is_away_ends_when_asked(
     assert waiting.stop() == 128 + signal.SIGTERM
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.parametrize(
     "words",
     [
         ("serve",),
         ("worker", "--queue", "bulk"),
-        pytest.param(("users", "list"), marks=pytest.mark.fast),
+        pytest.param(("users", "list"), marks=pytest.mark.tier("fast")),
     ],
 )
 def test_a_process_refuses_a_role_without_time_limits_and_says_what_gives_them(
@@ -188,12 +193,14 @@ def unlimited(make_stack: Callable[[str], Stack]) -> Stack:
     return stack
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.parametrize(
     ("command", "setting", "server"),
     [
         ("migrate", "PRESSROOM_MIGRATION_DATABASE_URL", "postgresql://owner:secret@{}/pressroom"),
-        pytest.param("bucket", "PRESSROOM_S3_ENDPOINT", "http://{}", marks=pytest.mark.fast),
+        pytest.param(
+            "bucket", "PRESSROOM_S3_ENDPOINT", "http://{}", marks=pytest.mark.tier("fast")
+        ),
     ],
 )
 def test_what_runs_once_ends_when_asked_while_its_server_says_nothing(

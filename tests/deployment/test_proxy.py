@@ -4,10 +4,10 @@ import pytest
 
 from api.client_connections import KEEP_ALIVE_SECONDS, MAX_HEAD_BYTES, MAX_HEAD_SECONDS
 from api.middleware.layers import DEADLINE_SECONDS, MAX_PATH_BYTES
-from tests.command_line import option
-from tests.deployment import files
+from tests.support.commands.command_line import option
+from tests.support.deployment import files
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 
 def _values(name: str) -> list[str]:

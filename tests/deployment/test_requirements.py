@@ -11,10 +11,10 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tests.deployment import files
+from tests.support.deployment import files
 
 # What it shows changes with the pins alone.
-pytestmark = [pytest.mark.full("processes"), pytest.mark.slow]
+pytestmark = [pytest.mark.tier("processes"), pytest.mark.slow]
 
 
 def test_it_names_each_pinned_dependency_by_the_format_and_is_the_same_each_time(

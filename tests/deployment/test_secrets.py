@@ -7,10 +7,10 @@ import pytest
 from core.keyring import Keyring
 from core.settings import Settings, read_settings
 from core.settings.given_settings import FILE_SUFFIX, PREFIX
-from tests.deployment import files
-from tests.deployment.files import made_secrets
+from tests.support.deployment import files
+from tests.support.deployment.files import made_secrets
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 
 def test_example_has_every_setting_with_its_description_and_every_variable_of_compose() -> None:

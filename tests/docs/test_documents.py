@@ -8,10 +8,10 @@ from benchmarks.house import PACKAGES
 from cli import settings_reference
 from core.settings import Settings
 from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variable_of
-from tests.command_line import require_accepted, require_known
-from tests.docs import markdown
+from tests.support.commands.command_line import require_accepted, require_known
+from tests.support.documents import markdown
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 # Names of the development stack, the tests and the Compose file: no settings of the product.
 NOT_SETTINGS = {"PRESSROOM_HOME", "PRESSROOM_IMAGE", "PRESSROOM_SIZE"}

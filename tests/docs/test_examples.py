@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.docs import markdown
-from tests.pictures import photo
-from tests.prerequisites import pass_over
+from tests.support.documents import markdown
+from tests.support.images.pictures import photo
+from tests.support.prerequisites import pass_over
 
 # How a reader runs each language. In JavaScript a module waits at its top level.
 _RUNS = {

@@ -2,9 +2,9 @@ import re
 
 import pytest
 
-from tests.docs import markdown
+from tests.support.documents import markdown
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 RELIABILITY, SECURITY = (markdown.ROOT / name for name in ("docs/reliability.md", "SECURITY.md"))
 PROMISES = 40

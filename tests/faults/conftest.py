@@ -10,11 +10,11 @@ from devstack.harness.proxy import Proxy, open_proxy
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
 from devstack.sandbox.sandbox_settings import payment_settings
-from tests.faults import till
-from tests.faults.till import Poster
-from tests.http_servers import silent_server
-from tests.importing import Importing
-from tests.probe.bench import PROBE_WORKER, Bench, make_bench
+from tests.support.credits import till
+from tests.support.credits.till import Poster
+from tests.support.http.servers import silent_server
+from tests.support.imports.importing import Importing
+from tests.support.probe.bench import PROBE_WORKER, Bench, make_bench
 
 
 class Fleet:

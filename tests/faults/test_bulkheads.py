@@ -8,11 +8,11 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.contract.replies import data
 from tests.faults.conftest import Fleet
-from tests.pictures import photo
-from tests.probe.bench import Bench
-from tests.subscribers import new_list, subscribe
+from tests.support.http.replies import data
+from tests.support.images.pictures import photo
+from tests.support.lists.people_on_lists import new_list, subscribe
+from tests.support.probe.bench import Bench
 
 UPLOADS = 24
 SUBSCRIBERS = 60

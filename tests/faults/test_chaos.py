@@ -19,10 +19,10 @@ from devstack.supervisor.programs import answers
 from models import Job, JobStatus
 from services.jobs import records
 from tests.faults.conftest import Fleet, pause, resume
-from tests.faults.uploads import ready, upload
-from tests.probe.bench import PROBE_WORKER, Bench
-from tests.probe.kind import plan
-from tests.sizes import sized
+from tests.support.images.uploads import ready, upload
+from tests.support.probe.bench import PROBE_WORKER, Bench
+from tests.support.probe.kind import plan
+from tests.support.sizes import sized
 
 SEED = 20_260_801
 JOBS = sized(80, 10_000)

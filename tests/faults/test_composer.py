@@ -12,11 +12,11 @@ from devstack import LOOPBACK
 from devstack.harness.polling import eventually
 from devstack.harness.process_memory import held_memory
 from devstack.harness.stack import Stack
-from tests.contract.composing import METADATA
 from tests.faults.conftest import descriptors_of
-from tests.modelling import SOURCE, Modelled, post
-from tests.observability.scraping import scrape_api
-from tests.sizes import sized
+from tests.support.composer.composing import METADATA
+from tests.support.composer.modelling import SOURCE, Modelled, post
+from tests.support.observability.scraping import scrape_api
+from tests.support.sizes import sized
 
 THREADS = 2
 LEAVING_THE_MODEL = sized(100, 500)

@@ -7,10 +7,10 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.credits import own_charges, verify
-from tests.contract import credits
-from tests.contract.composing import METADATA
-from tests.contract.replies import data
-from tests.modelling import SOURCE, Modelled, post
+from tests.support.composer.composing import METADATA
+from tests.support.composer.modelling import SOURCE, Modelled, post
+from tests.support.credits import credits
+from tests.support.http.replies import data
 
 
 @pytest.fixture(scope="module")

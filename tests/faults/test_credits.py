@@ -13,10 +13,10 @@ from core.errors import DomainError
 from devstack.harness.stack import Owner, Stack
 from services.access.caller import Caller
 from services.credits import ledger
-from tests.contract.credits import consume
-from tests.faults.charging import Bank
-from tests.load import at_once
-from tests.sizes import sized
+from tests.support.credits.charging import Bank
+from tests.support.credits.credits import consume
+from tests.support.sizes import sized
+from tests.support.stack.load import at_once
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def bank(make_stack: Callable[[str], Stack]) -> Bank:
     return Bank(stack)
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_equal_charges_at_once_under_one_key_are_one_entry(bank: Bank) -> None:
     for _ in range(sized(1, 20)):
         owner, key = bank.holder("10"), token_hex(16)

@@ -9,10 +9,10 @@ from devstack.harness.process_memory import held_memory
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner
 from models import FINISHED
-from tests.faults.bulk import succeeded, worker
-from tests.importing import Importing, csv_of, new_addresses
-from tests.load import repeated
-from tests.sizes import sized
+from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.killed_imports import succeeded, worker
+from tests.support.sizes import sized
+from tests.support.stack.load import repeated
 
 MEGABYTE = 1024 * 1024
 # Little beside what a hundred thousand rows take when held at once.

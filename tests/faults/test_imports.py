@@ -13,11 +13,11 @@ from models import FINISHED
 from services.accounts import accounts
 from services.jobs.outbox import send_job
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
-from tests.faults.bulk import prepare, require_exact, succeeded, worker
 from tests.faults.conftest import kill_all, pause, resume
-from tests.faults.held_rows import WAITS, await_waiter, held
-from tests.importing import Importing, counts_of, csv_of, new_addresses
-from tests.sizes import sized
+from tests.support.imports.importing import Importing, counts_of, csv_of, new_addresses
+from tests.support.imports.killed_imports import prepare, require_exact, succeeded, worker
+from tests.support.sizes import sized
+from tests.support.stack.held_rows import WAITS, await_waiter, held
 
 ROWS = sized(24_000, 200_000)
 KILLS = sized(4, 20)

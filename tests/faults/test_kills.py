@@ -27,20 +27,20 @@ from devstack.supervisor.programs import answers
 from models import BulkActionKind, Job
 from services.accounts import accounts
 from services.privacy import erasure
-from tests.contract.subscribers import fill
-from tests.faults.bulk import prepare, require_exact
-from tests.faults.charging import Bank, Spenders
 from tests.faults.conftest import kill_all
-from tests.faults.held_rows import await_waiter, uncommitted
-from tests.faults.uploads import upload
-from tests.importing import Importing
-from tests.load import repeated
-from tests.probe.bench import Bench, make_bench
-from tests.probe.kind import PROBES
-from tests.programs import TEST_PROGRAMS
-from tests.services.privacy import lives
-from tests.services.subscriptions.bulk_actions.bulk_actions import BulkActions
-from tests.sizes import sized
+from tests.support.credits.charging import Bank, Spenders
+from tests.support.images.uploads import upload
+from tests.support.imports.importing import Importing
+from tests.support.imports.killed_imports import prepare, require_exact
+from tests.support.lists.bulk_actions import BulkActions
+from tests.support.lists.subscribers import fill
+from tests.support.people import traces as lives
+from tests.support.probe.bench import Bench, make_bench
+from tests.support.probe.kind import PROBES
+from tests.support.sizes import sized
+from tests.support.stack.held_rows import await_waiter, uncommitted
+from tests.support.stack.load import repeated
+from tests.support.stack.programs import TEST_PROGRAMS
 
 pytestmark = pytest.mark.stack
 
@@ -80,7 +80,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(bench, services)
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_killed_services_are_found_again_by_every_process(site: Site) -> None:
     owner = site.stack.new_owner()
     for name in ("postgres", "valkey", "s3") * sized(1, 10):
@@ -127,7 +127,7 @@ def _load(stack: Stack, owner: Owner) -> Iterator[None]:
     assert strange == []
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_acknowledged_charges_survive_killed_databases(site: Site) -> None:
     bank = Bank(site.stack)
     owner = bank.holder("1000000")
@@ -267,7 +267,8 @@ def _in_the_middle(
 
 
 @pytest.mark.parametrize(
-    "begin", [pytest.param(an_import, marks=pytest.mark.fast), a_bulk_action, an_undo, an_erasure]
+    "begin",
+    [pytest.param(an_import, marks=pytest.mark.tier("fast")), a_bulk_action, an_undo, an_erasure],
 )
 def test_work_whose_worker_is_killed_goes_on_in_the_next_and_ends(
     site: Site, begin: Callable[[Importing], Work]

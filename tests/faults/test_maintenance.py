@@ -8,8 +8,8 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
-from tests.probe.tending import TABLES, TEND
-from tests.sizes import sized
+from tests.support.probe.tending import TABLES, TEND
+from tests.support.sizes import sized
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def tended(make_stack: Callable[[str], Stack], request: pytest.FixtureRequest) -
 
 
 def start_worker(stack: Stack) -> Running:
-    return stack.start_worker("bulk", concurrency=2, module="tests.probe.tending")
+    return stack.start_worker("bulk", concurrency=2, module="tests.support.probe.tending")
 
 
 def runs(stack: Stack) -> int:

@@ -4,11 +4,11 @@ from devstack.harness.polling import eventually
 from devstack.harness.process_memory import held_memory
 from devstack.harness.running import Running
 from tests.faults.conftest import Fleet, children_of
-from tests.faults.uploads import upload
-from tests.held_memory import MEGABYTE, settled_memory
-from tests.pictures import encoded, photo
-from tests.probe.bench import Bench
-from tests.sizes import sized
+from tests.support.images.pictures import encoded, photo
+from tests.support.images.uploads import upload
+from tests.support.probe.bench import Bench
+from tests.support.sizes import sized
+from tests.support.stack.held_memory import MEGABYTE, settled_memory
 
 IMAGES = sized(60, 1000)
 AT_A_TIME = 4

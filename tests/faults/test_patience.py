@@ -10,8 +10,8 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
 from tests.faults.conftest import Fleet, pause, resume
-from tests.faults.uploads import await_jobs, ready, upload
-from tests.probe.bench import PROBE_WORKER, Bench
+from tests.support.images.uploads import await_jobs, ready, upload
+from tests.support.probe.bench import PROBE_WORKER, Bench
 
 _FAILING = "SELECT last_reason FROM jobs WHERE status = 'queued' AND failing_since IS NOT NULL"
 

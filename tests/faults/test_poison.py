@@ -6,8 +6,8 @@ import pytest
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from models import JobStatus
-from tests.probe.bench import Bench, make_bench
-from tests.sizes import sized
+from tests.support.probe.bench import Bench, make_bench
+from tests.support.sizes import sized
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
-from tests.contract.composing import METADATA
-from tests.modelling import post
-from tests.sizes import sized
+from tests.support.composer.composing import METADATA
+from tests.support.composer.modelling import post
+from tests.support.sizes import sized
 
 MAILS = sized(300, 10_000)
 WAITING_QUEUES = ("request", "photos", "money", "mail", "maintenance")

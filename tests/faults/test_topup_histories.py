@@ -10,9 +10,9 @@ import pytest
 from devstack.harness.stack import Owner, Stack
 from models import Resolution
 from services.credits import ledger, settlement
-from tests.faults import till
-from tests.faults.till import Json, Poster, Terms
-from tests.sizes import sized
+from tests.support.credits import till
+from tests.support.credits.till import Json, Poster, Terms
+from tests.support.sizes import sized
 
 _HISTORIES = sized(4, 300)
 # So many in one test: two cores take minutes for them.

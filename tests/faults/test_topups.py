@@ -8,11 +8,12 @@ import pytest
 from devstack.harness.stack import Stack
 from models import Resolution
 from services.credits import ledger, settlement
-from tests.faults import held_rows, till
-from tests.faults.till import Json, Poster, Terms
-from tests.sizes import sized
+from tests.support.credits import till
+from tests.support.credits.till import Json, Poster, Terms
+from tests.support.sizes import sized
+from tests.support.stack import held_rows
 
-pytestmark = pytest.mark.fast
+pytestmark = pytest.mark.tier("fast")
 
 
 def test_events_of_one_payment_at_once_and_many_times_credit_once(

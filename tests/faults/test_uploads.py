@@ -17,14 +17,14 @@ from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
-from tests.contract.credits import balance, consume, grant
-from tests.contract.replies import data
 from tests.faults.conftest import Fleet, descriptors_of, pause, resume
-from tests.faults.uploads import await_jobs, ready, upload, uploading
-from tests.observability.scraping import scrape_api
-from tests.pictures import photo
-from tests.probe.bench import Bench
-from tests.sizes import sized
+from tests.support.credits.credits import balance, consume, grant
+from tests.support.http.replies import data
+from tests.support.images.pictures import photo
+from tests.support.images.uploads import await_jobs, ready, upload, uploading
+from tests.support.observability.scraping import scrape_api
+from tests.support.probe.bench import Bench
+from tests.support.sizes import sized
 
 UPLOADS = sized(8, 100)
 LEAVING = sized(60, 10_000)
@@ -39,7 +39,7 @@ def slow_picture() -> bytes:
 
 
 @pytest.mark.parametrize(
-    "victim", [pytest.param("main process", marks=pytest.mark.fast), "pool processes"]
+    "victim", [pytest.param("main process", marks=pytest.mark.tier("fast")), "pool processes"]
 )
 def test_upload_whose_media_worker_is_killed_is_answered_200(
     bench: Bench, fleet: Fleet, api: Running, slow_picture: bytes, victim: str
@@ -84,7 +84,7 @@ def test_worker_killed_between_two_renditions_leaves_what_the_next_one_completes
             assert len(reader.get(each["view_url"]).content) == each["size"]
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_uploads_waiting_at_a_flush_of_redis_are_all_answered_200(
     bench: Bench, api: Running, media: Running
 ) -> None:
@@ -98,7 +98,7 @@ def test_uploads_waiting_at_a_flush_of_redis_are_all_answered_200(
     assert ready(stack) == UPLOADS
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_upload_is_answered_200_though_the_api_cannot_reach_the_broker(
     bench: Bench, api: Running, media: Running, redis_proxy: Proxy
 ) -> None:
@@ -108,7 +108,7 @@ def test_upload_is_answered_200_though_the_api_cannot_reach_the_broker(
     assert reply.status_code == 200, reply.text
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 @pytest.mark.parametrize("deliver", [True, False], ids=["committed", "not committed"])
 def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
     bench: Bench, api: Running, media: Running, postgres_proxy: Proxy, *, deliver: bool
@@ -126,7 +126,7 @@ def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
     assert stack.query("SELECT count(*) FROM attachments") == [(1,)]
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_a_charge_is_made_while_each_statement_takes_long(
     bench: Bench, api: Running, postgres_proxy: Proxy
 ) -> None:

@@ -11,9 +11,9 @@ from devstack.harness.proxy import Proxy
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
 from tests.faults.conftest import Fleet, pause, resume
-from tests.faults.uploads import await_jobs, upload
-from tests.probe.bench import Bench
-from tests.sizes import sized
+from tests.support.images.uploads import await_jobs, upload
+from tests.support.probe.bench import Bench
+from tests.support.sizes import sized
 
 WAITING = sized(6, 100)
 

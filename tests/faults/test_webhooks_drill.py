@@ -16,12 +16,20 @@ from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
 from services.feed.catalogue import FeedEventType
-from tests.contract.bulk import imported, of_addresses
-from tests.contract.replies import data
-from tests.contract.subscribers import new_list
-from tests.hooks import OK, Answer, Hook, event_ids, hooked, let_pauses_pass, new_endpoint
-from tests.javascript_client import FOLDER, node
-from tests.sizes import sized
+from tests.support.clients.javascript_client import FOLDER, node
+from tests.support.http.replies import data
+from tests.support.http.webhook_receiver import (
+    OK,
+    Answer,
+    Hook,
+    event_ids,
+    hooked,
+    let_pauses_pass,
+    new_endpoint,
+)
+from tests.support.imports.bulk import imported, of_addresses
+from tests.support.lists.subscribers import new_list
+from tests.support.sizes import sized
 
 SEED = 20_261_121
 CHANGES = sized(60, 10_000)

@@ -7,8 +7,8 @@ from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
 from models import JobStatus
 from tests.faults.conftest import pause, resume
-from tests.probe.bench import Bench
 from tests.services.jobs.conftest import change
+from tests.support.probe.bench import Bench
 
 
 def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:
@@ -42,7 +42,7 @@ def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(bench: Benc
     assert bench.finished(long).status == JobStatus.CANCELLED
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 def test_pool_ends_with_its_killed_worker(bench: Bench) -> None:
     worker = bench.start_worker(concurrency=2)
     children = worker.children()
@@ -65,7 +65,7 @@ def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
     assert worker.process.poll() is None
 
 
-@pytest.mark.fast
+@pytest.mark.tier("fast")
 @pytest.mark.parametrize(
     ("deliver", "attempts"), [(True, 1), (False, 2)], ids=["committed", "not committed"]
 )

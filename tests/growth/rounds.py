@@ -16,9 +16,9 @@ from services.jobs import maintenance
 from services.jobs.maintenance import MaintenanceKind
 from services.jobs.sweep import sweep_jobs
 from storage.resources import Resources
-from tests.contract.replies import data
 from tests.growth.route_cases import ROUTES, Group, RouteCase, call_of
-from tests.security import world as worlds
+from tests.support.http.replies import data
+from tests.support.security import world as worlds
 
 _Values = dict[str, Any]
 # A case, and the seconds that it took at each size.

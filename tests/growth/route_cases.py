@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from benchmarks.scale.sized_stack import METRICS_TOKEN
-from tests.security.calls import CALLS, Call
+from tests.support.security.calls import CALLS, Call
 
 
 class Group(StrEnum):

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from tests.core.test_errors import ENTRIES
-from tests.docs import markdown
-from tests.observability.alert_rules import (
+from tests.support.documents import markdown
+from tests.support.observability.alert_rules import (
     ALERTS,
     RECORDING,
     RULE_FILES,
@@ -16,9 +16,9 @@ from tests.observability.alert_rules import (
     recorded,
     unknown_in,
 )
-from tests.observability.scraping import promtool
+from tests.support.observability.scraping import promtool
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 RUNBOOK = markdown.ROOT / "docs" / "runbook.md"
 _CODES = re.compile(r'\bcode=~?"([^"]*)"')

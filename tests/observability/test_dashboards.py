@@ -3,10 +3,10 @@ import json
 import pytest
 import yaml
 
-from tests.observability.alert_rules import FOLDER, unknown_in
-from tests.observability.known_metrics import registered
+from tests.support.observability.alert_rules import FOLDER, unknown_in
+from tests.support.observability.known_metrics import registered
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 GRAFANA = FOLDER / "grafana"
 

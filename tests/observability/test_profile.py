@@ -3,11 +3,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.command_line import option
-from tests.deployment import files
-from tests.observability.alert_rules import FOLDER, RULE_FILES
+from tests.support.commands.command_line import option
+from tests.support.deployment import files
+from tests.support.observability.alert_rules import FOLDER, RULE_FILES
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 PROMETHEUS = FOLDER / "prometheus" / "prometheus.yml"
 

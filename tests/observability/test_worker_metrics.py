@@ -10,8 +10,8 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
-from tests.contract.replies import data, send
-from tests.observability.scraping import Scrape, promtool, scrape, scrape_api
+from tests.support.http.replies import data, send
+from tests.support.observability.scraping import Scrape, promtool, scrape, scrape_api
 
 CONVERSIONS = {"queue": "media", "kind": "attachment.process"}
 
@@ -72,7 +72,7 @@ def test_a_worker_counts_the_jobs_of_all_processes_of_its_pool_as_one(
     assert list(folder.glob("pressroom-metrics-*")) == []
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_counts_of_killed_processes_stay_and_leave_no_files(scraped: Stack, folder: Path) -> None:
     worker, told = start(scraped, folder, "media")
     key = scraped.new_owner().key

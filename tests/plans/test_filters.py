@@ -10,7 +10,7 @@ from devstack.harness.stack import Stack
 from services.paging import PageRequest
 from services.subscriptions import lists
 from services.subscriptions.filters import member_filter, searching
-from tests.plans.plan_log import pretend_growth, whole_scans
+from tests.support.stack.plan_log import pretend_growth, whole_scans
 
 VOLUME = Volume(0.01)
 TIMES = 1_000

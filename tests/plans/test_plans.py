@@ -20,9 +20,9 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.home_folder import Home
 from services.credits import verify
 from services.subscriptions import daily_figures
-from tests.contract.replies import data
 from tests.growth.rounds import one_round
-from tests.plans.plan_log import (
+from tests.support.http.replies import data
+from tests.support.stack.plan_log import (
     Plan,
     WholeScan,
     filtered_scans,
@@ -34,7 +34,7 @@ from tests.plans.plan_log import (
     whole_scans,
 )
 
-pytestmark = pytest.mark.full("properties")
+pytestmark = pytest.mark.tier("properties")
 
 VOLUME = Volume(0.01)
 # Together with what the volume has: ten times the rows of a platform with 1,000 owners.

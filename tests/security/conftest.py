@@ -16,7 +16,7 @@ def impatient(make_lasting_stack: Callable[[str], Stack]) -> tuple[Stack, Runnin
     api = stack.start(
         "api",
         str(port),
-        module="tests.probe.impatient_api",
+        module="tests.support.probe.impatient_api",
         ready=lambda: answers(port, "/healthz"),
         forks=True,
     )

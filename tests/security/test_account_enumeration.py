@@ -13,10 +13,10 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
 from models import User
 from services.accounts import passwords
-from tests.cheap_passwords import thorough_hashes
-from tests.security.people import Request
 from tests.security.test_enumeration import compared, share_of_later_first
-from tests.visiting import PASSWORD, a_visitor, new_account, new_address
+from tests.support.people.visiting import PASSWORD, a_visitor, new_account, new_address
+from tests.support.security.people import Request
+from tests.support.stack.cheap_passwords import thorough_hashes
 
 PAIRS = 60
 # Each login takes a core for a while.
@@ -64,7 +64,7 @@ def test_no_answer_comes_before_the_end_of_its_step(stack: Stack, path: str, a_h
     assert min(pair) >= STEP_SECONDS * 0.95
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 @pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
 def test_asking_for_mail_takes_as_long_for_a_known_address_as_for_an_unknown_one(
     thorough: Stack, path: str, a_hash: str
@@ -74,7 +74,7 @@ def test_asking_for_mail_takes_as_long_for_a_known_address_as_for_an_unknown_one
     assert abs(share_of_later_first(timed) - 0.5) <= MOST_UNEVEN, sorted(timed)
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 def test_a_login_takes_as_long_for_a_known_address_as_for_an_unknown_one(
     thorough: Stack, a_hash: str
 ) -> None:
@@ -84,7 +84,7 @@ def test_a_login_takes_as_long_for_a_known_address_as_for_an_unknown_one(
     assert 0.5 < known / unknown < 2, sorted(timed)
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 def test_as_much_is_hashed_where_there_is_no_password(a_hash: str) -> None:
     spent = {}
     with thorough_hashes():

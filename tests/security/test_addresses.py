@@ -14,7 +14,7 @@ import pytest
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from models import Plan
-from tests.openapi import openapi_document
+from tests.support.http.openapi import openapi_document
 
 
 @dataclass

@@ -20,20 +20,20 @@ from services.access.quotas import row_bytes
 from services.subscriptions.fields import MAX_FIELDS
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from services.subscriptions.segments import MAX_SEGMENTS_A_LIST
-from tests.contract import credits
-from tests.contract.bulk import add
-from tests.contract.replies import data
-from tests.contract.segments import filter_of_bytes
-from tests.contract.subscribers import new_address, new_list
-from tests.held_memory import settled_memory
-from tests.openapi import openapi_document
-from tests.quotas import MB
-from tests.security.calls import CALLS, Call
-from tests.security.console_calls import CONSOLE_CALLS
-from tests.security.world import World, build
-from tests.visiting import SESSION
+from tests.support.credits import credits
+from tests.support.http.openapi import openapi_document
+from tests.support.http.replies import data
+from tests.support.imports.bulk import add
+from tests.support.lists.segments import filter_of_bytes
+from tests.support.lists.subscribers import new_address, new_list
+from tests.support.people.quotas import MB
+from tests.support.people.visiting import SESSION
+from tests.support.security.calls import CALLS, Call
+from tests.support.security.console_calls import CONSOLE_CALLS
+from tests.support.security.world import World, build
+from tests.support.stack.held_memory import settled_memory
 
-pytestmark = [pytest.mark.full("processes"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.tier("processes"), pytest.mark.timeout(900)]
 
 MAX_ANSWER_BYTES = 4_000_000
 MAX_LEFT_BYTES = 100 * MB

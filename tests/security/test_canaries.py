@@ -15,8 +15,8 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
-from tests.contract.subscribers import new_list
-from tests.pictures import encoded
+from tests.support.images.pictures import encoded
+from tests.support.lists.subscribers import new_list
 
 METRICS_TOKEN = "canary-metrics-" + secrets.token_hex(8)
 FLOWER_PASSWORD = "canary-flower-" + secrets.token_hex(8)

@@ -8,8 +8,8 @@ import pytest
 
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
-from tests.contract.subscribers import new_list
-from tests.security.attackers import trickling
+from tests.support.lists.subscribers import new_list
+from tests.support.security.attackers import trickling
 
 # Of the impatient API, with room for a busy machine.
 CLOSED_WITHIN_SECONDS = 20.0
@@ -87,7 +87,7 @@ def test_one_address_keeps_no_other_out(connect: Callable[..., socket.socket]) -
     assert held[0].recv(65536).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 def test_an_idle_connection_serves_a_later_request(connect: Callable[..., socket.socket]) -> None:
     connection = connect()
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_an_idle_connection_serves_a_later_request(connect: Callable[..., socket
         time.sleep(LONG_SECONDS)
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 def test_a_client_that_does_not_read_its_answer_is_cut_off(
     connect: Callable[..., socket.socket],
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(
     assert rest(connection).count(b"HTTP/1.1 200") < ANSWERS
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 def test_a_client_that_reads_slowly_gets_all_of_it(connect: Callable[..., socket.socket]) -> None:
     connection = connect()
     connection.sendall(LARGE_ANSWERS)
@@ -122,7 +122,7 @@ def test_a_client_that_reads_slowly_gets_all_of_it(connect: Callable[..., socket
         received += piece
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 def test_an_event_stream_lives_on_without_events(
     impatient: tuple[Stack, Running], patience_owner: Owner, connect: Callable[..., socket.socket]
 ) -> None:

@@ -15,7 +15,7 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.home_folder import Home
 from models import User
 from services.accounts import accounts
-from tests.visiting import PASSWORD
+from tests.support.people.visiting import PASSWORD
 
 
 def test_log_of_the_database_has_errors_without_their_values(stack: Stack, home: Path) -> None:

@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from devstack.harness.stack import Stack
 from services.attachments.images.outcome import UnreadableImage
 from services.attachments.isolation.converter import ConverterProcess
-from tests.pictures import photo
-from tests.security.hostile_child import CODE
+from tests.support.images.pictures import photo
+from tests.support.security.hostile_child import CODE
 
 pytestmark = pytest.mark.stack
 
@@ -36,7 +36,7 @@ def hostile(*confinement: str) -> Iterator[ConverterProcess]:
 
     def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
         assert command[1:3] == ["-m", "services.attachments.isolation.child"]
-        changed = [*command[:2], "tests.security.hostile_child", *command[3:], *confinement]
+        changed = [*command[:2], "tests.support.security.hostile_child", *command[3:], *confinement]
         return real(changed, **options)
 
     with ConverterProcess() as converter:
@@ -151,7 +151,7 @@ def test_log_tells_of_what_a_crashed_child_printed() -> None:
 # Reads the environments of a copy of itself and of the processes that it is told.
 READ_ENVIRONMENTS = """
 import os, pathlib, signal, sys
-from tests.security.deprived import drop_capabilities
+from tests.support.security.deprived import drop_capabilities
 drop_capabilities()
 copy = os.fork() or signal.pause()
 for pid in (copy, *sys.argv[1:]):
@@ -164,13 +164,13 @@ os.kill(copy, signal.SIGKILL)
 """
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_worker_without_filters_says_so_once_and_converts_and_hides_its_memory(
     make_stack: Callable[[str], Stack],
 ) -> None:
     stack = make_stack("deprived")
     stack.start_api()
-    worker = stack.start_worker("media", module="tests.security.deprived")
+    worker = stack.start_worker("media", module="tests.support.security.deprived")
     with stack.client(stack.new_owner().key) as client:
         for _ in range(2):
             reply = client.post("/attachments", files={"file": ("p.jpg", photo(64, 48))})

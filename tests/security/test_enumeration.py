@@ -17,8 +17,8 @@ from api.response_timing import STEP_SECONDS
 from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
 from models import Plan
-from tests.contract.subscribers import trace_for
-from tests.security.people import (
+from tests.support.lists.subscribers import trace_for
+from tests.support.security.people import (
     KINDS,
     Request,
     address_of,
@@ -196,7 +196,7 @@ def test_no_answer_comes_before_the_end_of_its_step(stack: Stack, keeper: Owner,
         assert watch.seconds("POST", address, {"email": email}) >= STEP_SECONDS * 0.95
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 @pytest.mark.parametrize("address", ["/subscriptions/{list_id}", "/preferences/ask?list={list_id}"])
 def test_asking_takes_as_long_for_a_member_as_for_a_new_address(
     stack: Stack, keeper: Owner, address: str
@@ -215,7 +215,7 @@ def test_asking_takes_as_long_for_a_member_as_for_a_new_address(
     assert abs(share_of_later_first(pairs) - 0.5) <= MOST_UNEVEN, sorted(pairs)
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 def test_forged_trace_ids_take_as_long_for_a_member_as_for_nobody(
     stack: Stack, keeper: Owner
 ) -> None:

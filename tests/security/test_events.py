@@ -6,9 +6,9 @@ import psycopg2
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.erasing import erase
-from tests.maintenance import run_maintenance
-from tests.visiting import a_visitor, new_account, new_address, user_id_of
+from tests.support.people.erasure import erase
+from tests.support.people.visiting import a_visitor, new_account, new_address, user_id_of
+from tests.support.stack.maintenance import run_maintenance
 
 OLD = (
     "INSERT INTO events (user_id, type, occurred_at, ip)"

@@ -13,10 +13,10 @@ from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi import checks
 
 from devstack.harness.stack import Stack
-from tests.openapi import openapi_document
-from tests.security import world as worlds
-from tests.security.world import World
-from tests.sizes import sized
+from tests.support.http.openapi import openapi_document
+from tests.support.security import world as worlds
+from tests.support.security.world import World
+from tests.support.sizes import sized
 
 SCHEMA = schemathesis.openapi.from_dict(openapi_document())
 OPERATIONS: dict[str, Any] = {

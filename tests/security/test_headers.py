@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from api.health import Drain
 from api.middleware.headers import HeadersMiddleware
 from devstack.harness.stack import Stack
-from tests.contract.replies import data, send
+from tests.support.http.replies import data, send
 
 ALWAYS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 NO_PAGE = "default-src 'none'; frame-ancestors 'none'"

@@ -25,17 +25,17 @@ from devstack import LOOPBACK
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack, plain_client
 from services.accounts import accounts
-from tests.contract.credits import grant
-from tests.pictures import photo
-from tests.security.attackers import (
+from tests.support.credits.credits import grant
+from tests.support.images.pictures import photo
+from tests.support.people.visiting import PASSWORD, Visitor
+from tests.support.people.visiting import new_address as new_email
+from tests.support.security.attackers import (
     Attacker,
     answer_of,
     attacking,
     first_answer,
     new_address,
 )
-from tests.visiting import PASSWORD, Visitor
-from tests.visiting import new_address as new_email
 
 MEGABYTE = 1024 * 1024
 LARGE_SHARE = MAX_HELD_LARGE_BODY_BYTES // SHARES

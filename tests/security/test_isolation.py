@@ -17,11 +17,11 @@ from core.scopes import EVERYTHING_OF_A_USER, Scope
 from core.settings import Settings
 from devstack.harness.stack import Owner, Stack
 from services.access import sessions
-from tests.maintenance import resting_maintenance
-from tests.oauth import log_in, register
-from tests.openapi import openapi_document
-from tests.security import world as worlds
-from tests.security.calls import (
+from tests.support.http.openapi import openapi_document
+from tests.support.people.oauth import log_in, register
+from tests.support.people.visiting import SESSION
+from tests.support.security import world as worlds
+from tests.support.security.calls import (
     CALLS,
     FOR_EVERYBODY,
     FOR_STRANGERS,
@@ -29,9 +29,9 @@ from tests.security.calls import (
     WITHOUT_A_SCOPE,
     Call,
 )
-from tests.security.console_calls import CONSOLE_CALLS
-from tests.security.world import World, belongings, settled, tokens_of
-from tests.visiting import SESSION
+from tests.support.security.console_calls import CONSOLE_CALLS
+from tests.support.security.world import World, belongings, settled, tokens_of
+from tests.support.stack.maintenance import resting_maintenance
 
 # Everybody sees what pages are made of.
 PAGES = {name: call for name, call in CONSOLE_CALLS.items() if name != "GET /console/assets/{name}"}

@@ -9,7 +9,7 @@ from api.middleware.body_limits import body_limit_of
 from api.middleware.layers import MAX_LOGGED_PATH_CHARACTERS, MAX_PATH_BYTES
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.contract.replies import problem
+from tests.support.http.replies import problem
 
 
 def test_path_above_two_kilobytes_is_refused(stranger: httpx2.Client) -> None:

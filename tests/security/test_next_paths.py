@@ -7,7 +7,7 @@ import httpx2
 
 from api.auth.redirects import read_local_path
 from devstack.harness.stack import Stack
-from tests.visiting import Visitor, a_visitor, new_account
+from tests.support.people.visiting import Visitor, a_visitor, new_account
 
 EVIL = "evil.example"
 CONTROLS = [chr(code) for code in (*range(0x21), 0x7F, 0x85, 0xA0, 0xAD, 0x2028, 0x2029, 0xFEFF)]

@@ -13,10 +13,18 @@ from core.scopes import GRANTABLE, Scope
 from core.secret_form import ACCESS_TOKEN, AUTHORIZATION_CODE, REFRESH_TOKEN
 from devstack.harness.stack import Owner, Stack
 from services.oauth import clients
-from tests.contract.replies import data, problem
-from tests.load import at_once
-from tests.oauth import Person, Program, challenge_of, fields_of, is_error, log_in, register
-from tests.security.redirects import ELSEWHERE, LOOPBACK, REGISTERED, UNREGISTRABLE
+from tests.support.http.replies import data, problem
+from tests.support.people.oauth import (
+    Person,
+    Program,
+    challenge_of,
+    fields_of,
+    is_error,
+    log_in,
+    register,
+)
+from tests.support.security.redirects import ELSEWHERE, LOOPBACK, REGISTERED, UNREGISTRABLE
+from tests.support.stack.load import at_once
 
 ME = "/users/me"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.security.patterns import SCANS, Pattern, product_patterns, repeated_texts
+from tests.support.security.patterns import SCANS, Pattern, product_patterns, repeated_texts
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 # If the time grows in proportion to the length, 12,000 characters take 4 times as long as 3,000. If
 # it grows with the square of the length, they take 16 times as long.

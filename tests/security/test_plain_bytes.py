@@ -14,10 +14,10 @@ from PIL import Image
 
 from core.scopes import Scope
 from devstack.harness.stack import Stack
-from tests.contract.bulk import add, addresses, errors, export, imported, of_addresses
-from tests.contract.replies import data
-from tests.contract.subscribers import new_list
-from tests.pictures import photo
+from tests.support.http.replies import data
+from tests.support.images.pictures import photo
+from tests.support.imports.bulk import add, addresses, errors, export, imported, of_addresses
+from tests.support.lists.subscribers import new_list
 
 
 def files_below(directory: Path) -> Iterator[Path]:
@@ -26,7 +26,7 @@ def files_below(directory: Path) -> Iterator[Path]:
         yield from (file for file in files if file.is_file())
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_no_object_temp_file_or_redis_key_has_bytes_of_an_encrypted_upload(
     make_stack: Callable[[str], Stack], tmp_path: Path
 ) -> None:
@@ -48,7 +48,7 @@ def test_no_object_temp_file_or_redis_key_has_bytes_of_an_encrypted_upload(
     _require_nowhere(stack, traces, temporary)
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_no_object_or_temp_file_has_bytes_of_an_import_or_an_export(
     make_stack: Callable[[str], Stack], tmp_path: Path
 ) -> None:

@@ -14,9 +14,9 @@ import pytest
 from devstack import LOOPBACK
 from devstack.harness.opening import LIMITS
 from devstack.harness.stack import Stack
-from tests.contract.replies import problem
-from tests.security.attackers import new_address
-from tests.visiting import Visitor, new_account
+from tests.support.http.replies import problem
+from tests.support.people.visiting import Visitor, new_account
+from tests.support.security.attackers import new_address
 
 HOST = "news.example"
 CONTACT = "mailto:security@news.example"

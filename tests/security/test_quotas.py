@@ -13,15 +13,15 @@ from core.ids import random_hash_id
 from devstack.harness.stack import Owner, Stack
 from models import Plan
 from services.access.quotas import row_bytes
-from tests.contract.bulk import add, of_addresses, upload
-from tests.contract.composing import METADATA, ask, fresh
-from tests.contract.replies import data, problem, send
-from tests.contract.segments import VIP
-from tests.contract.subscribers import new_address, new_list
-from tests.load import at_once
-from tests.pictures import encoded
-from tests.quotas import MB, begin_jobs, end_jobs, store, stored_bytes
-from tests.sizes import sized
+from tests.support.composer.composing import METADATA, ask, fresh
+from tests.support.http.replies import data, problem, send
+from tests.support.images.pictures import encoded
+from tests.support.imports.bulk import add, of_addresses, upload
+from tests.support.lists.segments import VIP
+from tests.support.lists.subscribers import new_address, new_list
+from tests.support.people.quotas import MB, begin_jobs, end_jobs, store, stored_bytes
+from tests.support.sizes import sized
+from tests.support.stack.load import at_once
 
 CALLERS = 8
 PICTURE = encoded("PNG", size=(32, 32))

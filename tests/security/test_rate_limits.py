@@ -21,10 +21,10 @@ from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy, open_proxy
 from devstack.harness.stack import Stack
 from storage.redis.rate_counters import RateCounters, parse_limits
-from tests.contract.replies import problem
-from tests.contract.subscribers import trace_for
-from tests.security.attackers import new_address
-from tests.security.people import new_list
+from tests.support.http.replies import problem
+from tests.support.lists.subscribers import trace_for
+from tests.support.security.attackers import new_address
+from tests.support.security.people import new_list
 
 # By the day: windows are those of the clock, and a test must not see one end.
 MOST = {RateLimitName.DEFAULT: 8, RateLimitName.ANONYMOUS: 6, RateLimitName.LOGIN: 4}

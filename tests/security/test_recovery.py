@@ -15,10 +15,10 @@ from devstack.harness.stack import Owner, Stack
 from services.access import sessions
 from services.access.sessions import lock_person
 from services.accounts import accounts
-from tests.contract.replies import data
-from tests.hooks import new_endpoint
-from tests.oauth import Person, Program, register
-from tests.visiting import (
+from tests.support.http.replies import data
+from tests.support.http.webhook_receiver import new_endpoint
+from tests.support.people.oauth import Person, Program, register
+from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
     SESSION,

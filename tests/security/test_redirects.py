@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from services.credits import return_urls
-from tests.contract.replies import problem
+from tests.support.http.replies import problem
 
 ALLOWED = ("https://shop.example", "https://shop.example:8443", "http://intra.example")
 LOOPBACK = (*ALLOWED, "loopback")

@@ -10,12 +10,12 @@ from api.app import create_app
 from api.openapi import api_routes
 from core.settings import Settings
 from devstack.harness.stack import Stack
-from tests.maintenance import resting_maintenance
-from tests.oauth import REDIRECT, challenge_of, log_in
-from tests.security import world as worlds
-from tests.security.calls import CALLS, Call
-from tests.security.console_calls import CONSOLE_CALLS
-from tests.security.world import World, everything, settled
+from tests.support.people.oauth import REDIRECT, challenge_of, log_in
+from tests.support.security import world as worlds
+from tests.support.security.calls import CALLS, Call
+from tests.support.security.console_calls import CONSOLE_CALLS
+from tests.support.security.world import World, everything, settled
+from tests.support.stack.maintenance import resting_maintenance
 
 # Pages for people, which the document leaves out.
 PAGES = {

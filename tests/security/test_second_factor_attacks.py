@@ -17,7 +17,7 @@ from core.errors import DomainError
 from devstack.harness.stack import Stack
 from services.accounts import accounts
 from services.accounts.factors import passkeys
-from tests.authenticator import (
+from tests.support.people.authenticator import (
     APP,
     FACTORS,
     PASSKEY,
@@ -31,7 +31,7 @@ from tests.authenticator import (
     send_code,
     send_passkey,
 )
-from tests.visiting import (
+from tests.support.people.visiting import (
     OTHER_PASSWORD,
     PASSWORD,
     SESSION,

@@ -11,9 +11,9 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
-from tests.contract.subscribers import new_list
-from tests.pictures import photo
-from tests.security.attackers import answer_of, attacking, trickling
+from tests.support.images.pictures import photo
+from tests.support.lists.subscribers import new_list
+from tests.support.security.attackers import answer_of, attacking, trickling
 
 MEGABYTE = 1024 * 1024
 SLOW_ONES = 200

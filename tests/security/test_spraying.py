@@ -10,7 +10,7 @@ from core.errors import DomainError
 from devstack import LOOPBACK
 from devstack.harness.stack import Stack
 from services.accounts import logins
-from tests.visiting import Visitor, a_visitor, new_account, new_address
+from tests.support.people.visiting import Visitor, a_visitor, new_account, new_address
 
 FREE = logins.SOURCE_THROTTLE.free
 

@@ -14,7 +14,7 @@ from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from integrations.stock_photos.port import Photo, PhotoProviderName
 from integrations.stock_photos.registry import StockPhotoProviders
-from tests.http_servers import Listener
+from tests.support.http.servers import Listener
 
 DOWNLOAD = "/composer/stockphoto/photos/download_url"
 PHOTO = "/photos/LBI7cgq3pbM/download"

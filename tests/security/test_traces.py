@@ -9,9 +9,9 @@ import pytest
 from devstack.harness.stack import Stack
 from services.subscriptions.members import traces
 from services.subscriptions.members.traces import Trace
-from tests.commands import printed
-from tests.contract.replies import data, problem
-from tests.contract.subscribers import Reader, a_reader, new_list, trace_for
+from tests.support.commands.running import printed
+from tests.support.http.replies import data, problem
+from tests.support.lists.subscribers import Reader, a_reader, new_list, trace_for
 
 OPPONENT = "/subscriptions/opponent"
 

@@ -17,9 +17,9 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack, plain_client
 from services.accounts.account_mails import MailKind
-from tests.commands import pressroom
-from tests.contract.replies import data
-from tests.visiting import Visitor, new_account
+from tests.support.commands.running import pressroom
+from tests.support.http.replies import data
+from tests.support.people.visiting import Visitor, new_account
 
 # By the day, so that no test sees the end of a window.
 MAX_TO_MAILBOX, MAX_TO_DOMAIN, MAX_OF_LIST, MAX_OF_SOURCE = 3, 5, 7, 9

@@ -10,7 +10,7 @@ from integrations.receivers import destinations
 from integrations.receivers.addresses import is_public
 from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
 from integrations.receivers.destinations import DestinationRefused
-from tests.http_servers import Listener, trickling
+from tests.support.http.servers import Listener, trickling
 
 MIN_FORMS = 200
 PRIVATE_V4 = [

@@ -17,10 +17,10 @@ from pydantic import ValidationError
 from api.middleware.body_limits import body_limit_of
 from api.schemas.envelope import Body
 from devstack.harness.stack import Stack
-from tests.contract.replies import problem
-from tests.contract.subscribers import new_list
-from tests.openapi import openapi_document
-from tests.sizes import sized
+from tests.support.http.openapi import openapi_document
+from tests.support.http.replies import problem
+from tests.support.lists.subscribers import new_list
+from tests.support.sizes import sized
 
 MAX_BODY_BYTES = 2_000_000
 MAX_ANSWER_BYTES = 64 * 1024
@@ -155,7 +155,7 @@ def test_long_names_are_cut_in_errors(stranger: httpx2.Client, list_id: int) -> 
     assert len(reply.content) < MAX_ANSWER_BYTES
 
 
-@pytest.mark.both("properties")
+@pytest.mark.tier("fast", "properties")
 def test_wrong_items_get_a_short_answer_while_others_are_served(
     stack: Stack, client: httpx2.Client, list_id: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.services.subscriptions.members.acting import Acting
+from tests.support.lists.acting import Acting
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ import pytest
 
 from devstack.harness.stack import Owner, Stack
 from services.privacy import ip_addresses
-from tests.maintenance import run_maintenance
-from tests.services.subscriptions.members.acting import Acting
+from tests.support.lists.acting import Acting
+from tests.support.stack.maintenance import run_maintenance
 
 
 def test_folding_leaves_the_count_as_it_is_and_no_differences(

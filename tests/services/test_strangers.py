@@ -10,9 +10,9 @@ import pytest
 from core.ids import random_id
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.contract.subscribers import new_address, subscribe
-from tests.maintenance import run_maintenance
-from tests.subscribers import new_list
+from tests.support.lists.people_on_lists import new_list
+from tests.support.lists.subscribers import new_address, subscribe
+from tests.support.stack.maintenance import run_maintenance
 
 STATUSES = ("active", "pending", "unsubscribed", "removed")
 PURGE = "maintenance.strangers"

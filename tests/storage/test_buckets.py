@@ -16,7 +16,7 @@ from core.errors import TransientError
 from core.settings import Settings
 from devstack.harness.stack import Stack
 from storage.buckets import make_bucket
-from tests.http_servers import QuietHandler, running
+from tests.support.http.servers import QuietHandler, running
 
 ADMIN_SECRET = "administrators-secret"
 

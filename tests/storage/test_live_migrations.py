@@ -11,9 +11,9 @@ from devstack.harness.stack import Stack
 from storage.migrations import online
 from storage.migrations.revisions import newest_revision
 from storage.migrations.run import ADVISORY_LOCK, migrate
-from tests.scratch import ScratchDatabase, scratch_database
+from tests.support.stack.scratch_databases import ScratchDatabase, scratch_database
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 # Longer than a migration waits for a lock.
 LONGER_THAN_THE_LOCK_TIMEOUT = 1.5

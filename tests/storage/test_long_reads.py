@@ -20,9 +20,9 @@ from services.subscriptions.export_sheets import ExportKind
 from storage.database import open_replica
 from storage.long_reads import FAILURES_OF_REPLICA, LongReads, ReplicaFailed
 from storage.resources import Resources, open_resources
-from tests.contract.subscribers import fill
-from tests.importing import Importing, new_addresses
-from tests.replica import RunningReplica, running_replica
+from tests.support.imports.importing import Importing, new_addresses
+from tests.support.lists.subscribers import fill
+from tests.support.stack.replica import RunningReplica, running_replica
 
 MINUTE = timedelta(minutes=1)
 SHORT = timedelta(seconds=0.5)
@@ -111,7 +111,7 @@ def test_replica_that_is_late_for_a_moment_is_waited_for(
     [
         RunningReplica.paused,
         # As long as connecting may take.
-        pytest.param(RunningReplica.stopped, marks=pytest.mark.full("processes")),
+        pytest.param(RunningReplica.stopped, marks=pytest.mark.tier("processes")),
     ],
 )
 def test_replica_that_stays_late_or_answers_nothing_is_passed_over(

@@ -9,9 +9,9 @@ from core.errors import DomainError
 from devstack.harness.stack import Stack
 from models import Model
 from storage.migrations.run import migrate
-from tests.scratch import ScratchDatabase, scratch_database
-from tests.storage.definitions import definitions
-from tests.storage.make_release import ROOT, released_sums, sums_of
+from tests.support.stack.definitions import definitions
+from tests.support.stack.make_release import ROOT, released_sums, sums_of
+from tests.support.stack.scratch_databases import ScratchDatabase, scratch_database
 
 BY_TRIGGERS = "ALTER TABLE subscriptions ALTER CONSTRAINT fk_subscriptions_{} NOT ENFORCED"
 
@@ -22,7 +22,7 @@ def scratch(idle_stack: Stack) -> Iterator[ScratchDatabase]:
         yield opened
 
 
-@pytest.mark.check
+@pytest.mark.tier("check")
 def test_migrated_database_is_what_the_models_and_the_schema_say(
     idle_stack: Stack, scratch: ScratchDatabase
 ) -> None:
@@ -47,7 +47,7 @@ def test_migrated_database_is_what_the_models_and_the_schema_say(
         assert ours == said[kind], kind
 
 
-@pytest.mark.check
+@pytest.mark.tier("check")
 def test_what_is_released_stays_as_it_is() -> None:
     """A change of the database is a migration after those; a release adds its own sums."""
     released = released_sums()

@@ -6,7 +6,7 @@ from core.errors import ServerFailed
 from devstack.harness.stack import Stack
 from storage import objects
 from storage.objects import ObjectStore
-from tests.http_servers import trickling
+from tests.support.http.servers import trickling
 
 # Far more than the budget that the tests set, far less than an answer would take.
 HANGING = 8.0

@@ -8,7 +8,7 @@ from psycopg2.extensions import connection
 
 from core.ids import random_id
 from devstack.harness.stack import Stack
-from tests.faults.held_rows import await_waiter
+from tests.support.stack.held_rows import await_waiter
 
 MISSING = 2**40
 _ADD = (

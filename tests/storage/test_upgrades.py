@@ -1,6 +1,6 @@
 """The database of each release since 1.0.0 becomes that of this one, and nothing in it is lost.
 
-`releases/` has a database of each, which `python -m tests.storage.make_release` made.
+`releases/` has a database of each, which `python -m tests.support.stack.make_release` made.
 """
 
 import gzip
@@ -21,16 +21,16 @@ from devstack.supervisor.embedded.valkey import DATABASES
 from devstack.supervisor.environment import path_of_programs
 from storage.backup_files import postgres_tools
 from storage.migrations.run import migrate
-from tests.commands import printed
-from tests.contract.credits import balance, consume
-from tests.contract.replies import data
-from tests.programs import TEST_PROGRAMS
-from tests.scratch import scratch_database
-from tests.security.world import tables
-from tests.storage.definitions import definitions
-from tests.storage.make_release import FOLDER
+from tests.support.commands.running import printed
+from tests.support.credits.credits import balance, consume
+from tests.support.http.replies import data
+from tests.support.security.world import tables
+from tests.support.stack.definitions import definitions
+from tests.support.stack.make_release import FOLDER
+from tests.support.stack.programs import TEST_PROGRAMS
+from tests.support.stack.scratch_databases import scratch_database
 
-pytestmark = pytest.mark.full("processes")
+pytestmark = pytest.mark.tier("processes")
 
 
 @pytest.fixture(autouse=True)

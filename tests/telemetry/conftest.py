@@ -4,9 +4,9 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.language_model import Run
-from tests.modelling import steered_settings
-from tests.telemetry.otlp_collector import Collector, collecting
+from tests.support.composer.language_model import Run
+from tests.support.composer.modelling import steered_settings
+from tests.support.observability.otlp_collector import Collector, collecting
 
 RUN = "traces"
 

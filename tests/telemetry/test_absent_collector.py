@@ -7,8 +7,8 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack, plain_client
-from tests.pictures import photo
-from tests.telemetry.otlp_collector import Collector, collecting
+from tests.support.images.pictures import photo
+from tests.support.observability.otlp_collector import Collector, collecting
 
 # Redis' client asks for another part, which is hidden from it; the list of imports names it too.
 SDK = "opentelemetry.sdk.trace"
@@ -29,7 +29,7 @@ def _upload(stack: Stack, api: Running, port: int) -> None:
     assert reply.status_code == 200, api.log.read_text()
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.parametrize(
     ("variables", "is_loaded"),
     [
@@ -52,7 +52,7 @@ def test_the_sdk_is_loaded_only_where_a_collector_is_named(
         running.log.unlink()
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
     bare: Stack, hanging: Collector
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
     assert hanging.bodies == []
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_a_wrong_variable_is_told_and_stops_no_process(bare: Stack) -> None:
     port = free_port()
     wrong = {"OTEL_BSP_MAX_QUEUE_SIZE": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1]:9"}

@@ -7,14 +7,14 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.contract.bulk import addresses, imported, of_addresses
-from tests.contract.replies import data
-from tests.contract.subscribers import new_list
-from tests.language_model import Run
-from tests.modelling import SOURCE, post
-from tests.pictures import photo
+from tests.support.composer.language_model import Run
+from tests.support.composer.modelling import SOURCE, post
+from tests.support.http.replies import data
+from tests.support.images.pictures import photo
+from tests.support.imports.bulk import addresses, imported, of_addresses
+from tests.support.lists.subscribers import new_list
+from tests.support.observability.otlp_collector import Collector, Exported
 from tests.telemetry.conftest import RUN
-from tests.telemetry.otlp_collector import Collector, Exported
 
 UPLOAD = "POST /attachments"
 IMPORT = "POST /lists/{list_id}/imports"
@@ -154,7 +154,7 @@ def test_checks_of_health_and_the_work_of_each_second_make_no_traces(
     assert not any("healthz" in name or "readyz" in name for name in roots)
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_name_that_the_operator_gave_a_process_counts(traced: Stack, collector: Collector) -> None:
     after = len(collector.bodies)
     with traced.second_api(OTEL_SERVICE_NAME="letters") as named, named.client() as client:
@@ -163,7 +163,7 @@ def test_name_that_the_operator_gave_a_process_counts(traced: Stack, collector: 
     assert (root.service, root.resource["pressroom.process"]) == ("letters", "pressroom-api")
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(
     traced: Stack, collector: Collector
 ) -> None:

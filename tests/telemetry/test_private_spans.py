@@ -2,12 +2,12 @@ import httpx2
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.contract.bulk import imported, sheet
-from tests.contract.replies import send
-from tests.contract.subscribers import new_list
-from tests.modelling import post
-from tests.pictures import photo
-from tests.telemetry.otlp_collector import Collector
+from tests.support.composer.modelling import post
+from tests.support.http.replies import send
+from tests.support.images.pictures import photo
+from tests.support.imports.bulk import imported, sheet
+from tests.support.lists.subscribers import new_list
+from tests.support.observability.otlp_collector import Collector
 from tests.telemetry.test_connected_traces import COMPOSE, upload
 
 ADDRESS = "anna.karenina@private.example"

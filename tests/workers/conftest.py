@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.probe.bench import Bench, make_bench
+from tests.support.probe.bench import Bench, make_bench
 
 
 @pytest.fixture(scope="session")

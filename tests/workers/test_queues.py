@@ -8,8 +8,8 @@ from core.queues import Queue
 from devstack.harness.free_ports import free_port
 from devstack.harness.proxy import open_proxy
 from models import JobStatus
-from tests.probe.bench import Bench
-from tests.probe.kind import PROBES
+from tests.support.probe.bench import Bench
+from tests.support.probe.kind import PROBES
 from workers.serving import QueuesDontMix, plan_serving
 
 WAITING = ("money", "mail", "maintenance")
@@ -43,7 +43,7 @@ def test_queue_stays_within_its_limit_when_its_worker_connects_again(bench: Benc
         assert sum(bench.starts(job_id) for job_id in stuck) == 2
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_a_worker_that_has_not_reached_its_broker_makes_no_queue_look_slow(bench: Bench) -> None:
     nowhere = f"redis://127.0.0.1:{free_port()}/0"
     words = ("worker", "--queue", "mail")

@@ -6,14 +6,14 @@ from core.queues import Queue
 from devstack.harness.polling import eventually
 from models import JobStatus
 from services.jobs.kinds import JobKind
-from tests.probe.bench import Bench
-from tests.probe.kind import BRIEF, PROBES
+from tests.support.probe.bench import Bench
+from tests.support.probe.kind import BRIEF, PROBES
 from workers.stopping import STUCK_EXIT_CODE
 
 MAIL = PROBES[Queue.MAIL]
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.parametrize("kind", [MAIL, PROBES[Queue.EXPORT]], ids=["thread", "process"])
 def test_job_that_three_restarts_interrupt_has_no_crash(bench: Bench, kind: JobKind) -> None:
     job_id = bench.enqueue(kind=kind, hang=3)
@@ -28,7 +28,7 @@ def test_job_that_three_restarts_interrupt_has_no_crash(bench: Bench, kind: JobK
     assert bench.effects(job_id) == 1
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_worker_of_threads_told_to_stop_ends_what_ends_in_time_and_takes_no_more(
     bench: Bench,
 ) -> None:
@@ -44,7 +44,7 @@ def test_worker_of_threads_told_to_stop_ends_what_ends_in_time_and_takes_no_more
     assert not bench.stack.resources.redis.hlen("unacked")
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_job_past_its_deadline_runs_again_and_its_stuck_process_ends_to_be_restarted(
     bench: Bench,
 ) -> None:

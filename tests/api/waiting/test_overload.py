@@ -12,8 +12,8 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
 
-pytestmark = pytest.mark.full("timing")
-MODULE = "tests.probe.asking"
+pytestmark = pytest.mark.tier("timing")
+MODULE = "tests.support.probe.asking"
 WORK_SECONDS = 0.5
 # Of two workers, in as many seconds.
 SECONDS, CAPACITY = 5, 20

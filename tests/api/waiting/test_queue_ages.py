@@ -7,8 +7,8 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.contract.subscribers import new_list
-from tests.pictures import photo
+from tests.support.images.pictures import photo
+from tests.support.lists.subscribers import new_list
 
 CANARIES = "pressroom:canaries"
 

@@ -20,9 +20,9 @@ from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from devstack.supervisor.programs import answers
 from storage.redis import request_scripts
-from tests.probe.asking import STEPS, TAKEN
+from tests.support.probe.asking import STEPS, TAKEN
 
-MODULE = "tests.probe.asking"
+MODULE = "tests.support.probe.asking"
 # For the wait of a caller: longer than a worker takes to start on a busy machine.
 PATIENCE_SECONDS = 100
 Params = dict[str, str | int | float | bool | None]
@@ -237,7 +237,7 @@ def test_work_under_way_ends_at_its_next_step_when_the_last_one_has_left(
     assert caller.post("/ask", params=SAME).status_code == 200
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
     asking: Stack, shift: Shift, worker: Running, caller: httpx2.Client
 ) -> None:

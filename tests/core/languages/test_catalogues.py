@@ -12,7 +12,7 @@ from jinja2 import Environment, nodes
 
 from core.languages.reader_languages import ENGLISH, languages, translations
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 ROOT = Path(__file__).parents[3]
 CATALOGUES = ROOT / "core" / "languages" / "catalogues"

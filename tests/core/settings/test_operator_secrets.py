@@ -3,7 +3,7 @@
 import pytest
 
 from core.settings import SettingsError
-from tests.given_settings import Load
+from tests.support.stack.given_settings import Load
 
 
 @pytest.mark.parametrize("name", ["METRICS_TOKEN", "FLOWER_PASSWORD"])

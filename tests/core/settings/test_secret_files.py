@@ -5,7 +5,7 @@ import pytest
 from core.settings import Settings, SettingsError, load_settings, read_settings
 from core.settings.given_settings import MAX_SECRET_BYTES, is_secret, variable_of
 from core.settings.store_settings import DatabaseSettings, FlowerSettings, ObjectStorageSettings
-from tests.deployment.files import required_names
+from tests.support.deployment.files import required_names
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 

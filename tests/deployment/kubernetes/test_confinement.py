@@ -2,10 +2,9 @@ from typing import Any
 
 import pytest
 
-from tests.deployment import files
-from tests.deployment.kubernetes import pods
+from tests.support.deployment import files, pods
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 WORKERS = {f"pressroom-worker-{kind}" for kind in ("waiting", "media", "computing")}
 

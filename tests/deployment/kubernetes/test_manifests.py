@@ -2,9 +2,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.deployment.kubernetes.pods import FOLDER, Resource, example
+from tests.support.deployment.pods import FOLDER, Resource, example
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 # The oldest that docs/kubernetes.md names, and the newest that there are schemas of.
 VERSIONS = ("1.30", kubernetes_validate.latest_version())

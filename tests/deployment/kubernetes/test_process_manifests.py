@@ -12,13 +12,12 @@ from cli.processes import API_GRACE_SECONDS
 from core.queues import Queue
 from core.settings import Settings
 from core.settings.given_settings import variable_of
-from tests.command_line import option, require_accepted
-from tests.deployment import files
-from tests.deployment.kubernetes import pods
-from tests.openapi import openapi_document
+from tests.support.commands.command_line import option, require_accepted
+from tests.support.deployment import files, pods
+from tests.support.http.openapi import openapi_document
 from workers.stopping import MAX_END_SECONDS
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 NAME = "pressroom-verify-backups"
 

@@ -11,8 +11,7 @@ from core.queues import Queue
 from devstack.harness.stack import Stack
 from models import JobStatus
 from storage.task_messages import queue_name
-from tests.deployment import files
-from tests.deployment.kubernetes import pods
+from tests.support.deployment import files, pods
 from workers.serving import plan_serving
 
 PASSWORD = "word-of-the-scaler"
@@ -40,7 +39,7 @@ def triggers(kind: str) -> dict[Queue, dict[str, Any]]:
     }
 
 
-@pytest.mark.check
+@pytest.mark.tier("check")
 def test_each_queue_scales_the_workers_that_serve_it() -> None:
     scaled = {
         Queue(trigger["name"]): each["spec"]["scaleTargetRef"]["name"]
@@ -58,7 +57,7 @@ def test_each_queue_scales_the_workers_that_serve_it() -> None:
         assert "replicas" not in pods.of_kind("Deployment")[name]["spec"]
 
 
-@pytest.mark.check
+@pytest.mark.tier("check")
 def test_queues_of_callers_who_wait_are_measured_in_redis_and_jobs_in_postgres() -> None:
     in_redis, in_postgres = triggers("redis"), triggers("postgresql")
     assert in_redis.keys() == {Queue.REQUEST, Queue.PHOTOS}
@@ -70,7 +69,7 @@ def test_queues_of_callers_who_wait_are_measured_in_redis_and_jobs_in_postgres()
     assert used == set(pods.of_kind("TriggerAuthentication"))
 
 
-@pytest.mark.check
+@pytest.mark.tier("check")
 @pytest.mark.parametrize("queue", [*triggers("redis"), *triggers("postgresql")])
 def test_a_process_is_not_added_before_the_others_have_all_that_they_do_at_once(
     queue: Queue,

@@ -21,10 +21,9 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.valkey import DATABASES
 from devstack.supervisor.programs import answers
-from tests.deployment import files
-from tests.deployment.kubernetes import pods
-from tests.pictures import photo
-from tests.programs import TEST_PROGRAMS
+from tests.support.deployment import files, pods
+from tests.support.images.pictures import photo
+from tests.support.stack.programs import TEST_PROGRAMS
 
 # What container runtimes call their default, in the form that Docker and Podman share.
 DEFAULT_PROFILE = Path("/usr/share/containers/seccomp.json")
@@ -159,7 +158,7 @@ def _without_comments(argument: dict[str, Any]) -> dict[str, Any]:
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.full("machines"),
+    pytest.mark.tier("machines"),
     pytest.mark.skipif(bool(missing()), reason=missing()),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the profile is read for x86-64"),
 ]

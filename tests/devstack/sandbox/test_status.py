@@ -4,8 +4,8 @@ import pytest
 
 from devstack.sandbox.status import FIGURES, Figure, MetricsSource, Reading, StatusFigures
 from tests.devstack.sandbox.test_sandbox import fetch
-from tests.http_servers import QuietHandler, http_server, running
-from tests.observability.alert_rules import series
+from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.observability.alert_rules import series
 
 TOKEN = "a-token-of-the-test"
 

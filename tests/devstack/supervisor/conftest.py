@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.devstack.supervisor.open_checkout import ORDINARY_ID, Checkout, open_checkout
-from tests.devstack.supervisor.ordinary_user import OrdinaryUser
+from tests.support.stack.open_checkout import ORDINARY_ID, Checkout, open_checkout
+from tests.support.stack.ordinary_user import OrdinaryUser
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ import pytest
 from devstack.harness.embedded_services import embedded_services
 from devstack.supervisor.embedded import postgres
 from devstack.supervisor.home_folder import StackError
-from tests.devstack.supervisor.open_checkout import ORDINARY_ID, Checkout
-from tests.devstack.supervisor.ordinary_user import OrdinaryUser
-from tests.prerequisites import pass_over
+from tests.support.prerequisites import pass_over
+from tests.support.stack.open_checkout import ORDINARY_ID, Checkout
+from tests.support.stack.ordinary_user import OrdinaryUser
 
 MAKEFILE = Path(__file__).parents[3] / "Makefile"
 

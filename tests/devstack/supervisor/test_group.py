@@ -14,7 +14,7 @@ from devstack.harness.polling import eventually
 from devstack.supervisor.child import Program
 from devstack.supervisor.home_folder import StackError
 from devstack.supervisor.supervision import Group
-from tests.devstack.supervisor.waiting import runs
+from tests.support.stack.waiting import runs
 
 # Programs start, fail and are waited for.
 pytestmark = pytest.mark.slow

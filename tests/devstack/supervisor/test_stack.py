@@ -18,9 +18,9 @@ from minio import Minio
 from minio.error import S3Error
 
 from devstack.harness.embedded_services import Services, embedded_services
-from tests.devstack.supervisor.open_checkout import Checkout
-from tests.devstack.supervisor.ordinary_user import OrdinaryUser
-from tests.devstack.supervisor.waiting import runs, users_of
+from tests.support.stack.open_checkout import Checkout
+from tests.support.stack.ordinary_user import OrdinaryUser
+from tests.support.stack.waiting import runs, users_of
 
 RUN_UNTIL_KILLED = """
 import sys, time
@@ -151,7 +151,7 @@ def test_every_listener_is_on_the_loopback_address(services: Services) -> None:
                 assert connection.laddr.ip == "127.0.0.1"
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_two_stacks_run_side_by_side(services: Services, tmp_path: Path) -> None:
     with embedded_services(tmp_path) as other:
         assert not set(other.pids.values()) & set(services.pids.values())
@@ -159,7 +159,7 @@ def test_two_stacks_run_side_by_side(services: Services, tmp_path: Path) -> None
         assert query(services, "SELECT 1") == [(1,)]
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_ordinary_user_can_run_it(ordinary_user: OrdinaryUser) -> None:
     code = RUN_UNTIL_KILLED.replace("time.sleep(600)", "")
@@ -168,7 +168,7 @@ def test_an_ordinary_user_can_run_it(ordinary_user: OrdinaryUser) -> None:
     assert len(done.stdout.split()) == 3
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user needs no such way")
 def test_root_without_user_namespaces_runs_postgres_as_nobody(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch

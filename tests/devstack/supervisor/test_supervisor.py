@@ -21,8 +21,8 @@ from core.settings.process_settings import settings_of
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.supervisor.programs import WORKERS, answers
-from tests.devstack.supervisor.ordinary_user import OrdinaryUser
-from tests.devstack.supervisor.waiting import runs, users_of
+from tests.support.stack.ordinary_user import OrdinaryUser
+from tests.support.stack.waiting import runs, users_of
 
 pytestmark = pytest.mark.stack
 
@@ -127,7 +127,7 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
     assert set(run["s3"]) == {"endpoint", "access_key", "secret_key", "bucket"}
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stack: Stack) -> None:
     own = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE", "PRESSROOM_WORKER_METRICS_ADDRESS"}
     needs = {
@@ -143,7 +143,7 @@ def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stac
             assert given == expected, each
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_every_queue_does_its_work_with_its_own_settings(stack: Stack) -> None:
     demo, url = stack.run["demo"], stack.run["api_url"]
     waits = {"X-API-Key": demo["api_key"], "Prefer": "wait=30"}
@@ -210,7 +210,7 @@ def test_the_demo_owner_pays_and_has_the_list(stack: Stack) -> None:
         assert cursor.fetchall() == [("paid", "the-daily-demo")]
 
 
-@pytest.mark.both("processes")
+@pytest.mark.tier("fast", "processes")
 def test_the_first_charge_of_the_demo_owner_works(stack: Stack) -> None:
     with demo_client(stack) as client:
         charge = {"amount_credit": 0.25, "source_id": "post-17"}
@@ -224,7 +224,7 @@ def demo_client(stack: Stack) -> httpx2.Client:
     return httpx2.Client(base_url=stack.run["api_url"], headers=key, timeout=60.0)
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Stack) -> None:
     listed = stack.command("users", "list", "--json")
     assert listed.returncode == 0, listed.stderr
@@ -239,7 +239,7 @@ def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Sta
     assert "PRESSROOM_REDIS_URL" in refused.stderr
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_worker_beside_the_stack_works_for_it(stack: Stack, tmp_path: Path) -> None:
     mark = tmp_path / "ready"
     worker = subprocess.Popen(
@@ -256,7 +256,7 @@ def test_worker_beside_the_stack_works_for_it(stack: Stack, tmp_path: Path) -> N
         worker.kill()
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_the_printed_curl_line_uploads_as_it_is(stack: Stack) -> None:
     shown = stack.command("up").stdout
     line = next(line for line in shown.splitlines() if line.startswith("curl "))
@@ -284,10 +284,16 @@ def test_status_shows_each_process(stack: Stack) -> None:
     assert "worker-computing" in stack.command("status").stdout
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.parametrize(
     "name",
-    ["postgres", "valkey", "s3", "worker-computing", pytest.param("api", marks=pytest.mark.fast)],
+    [
+        "postgres",
+        "valkey",
+        "s3",
+        "worker-computing",
+        pytest.param("api", marks=pytest.mark.tier("fast")),
+    ],
 )
 def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
     before = stack.run["pids"][name]
@@ -299,7 +305,7 @@ def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
     eventually(lambda: answers(int(stack.variables["PORT"]), "/readyz"))
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_a_killed_stack_leaves_nothing_starts_again_and_ends_with_ctrl_c(stack: Stack) -> None:
     first = stack.run
     os.kill(first["pids"]["supervisor"], signal.SIGKILL)
@@ -330,7 +336,7 @@ if sys.orig_argv[-2:] == ["-m", "devstack"]:
 """
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_down_waits_for_the_end_of_the_supervisor_itself(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     (tmp_path / "sitecustomize.py").write_text(SLOW_END)
@@ -341,7 +347,7 @@ def test_down_waits_for_the_end_of_the_supervisor_itself(tmp_path: Path) -> None
     assert users_of(stack.home) == []
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_ctrl_c_during_the_start_stops_it_too(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
     process = stack.start()
@@ -352,8 +358,10 @@ def test_ctrl_c_during_the_start_stops_it_too(tmp_path: Path) -> None:
     assert users_of(stack.home) == []
 
 
-@pytest.mark.full("processes")
-@pytest.mark.parametrize("setting", [pytest.param("PORT", marks=pytest.mark.fast), "FLOWER_PORT"])
+@pytest.mark.tier("processes")
+@pytest.mark.parametrize(
+    "setting", [pytest.param("PORT", marks=pytest.mark.tier("fast")), "FLOWER_PORT"]
+)
 def test_a_taken_port_is_said_before_anything_starts(tmp_path: Path, setting: str) -> None:
     stack = stack_at(tmp_path / "home")
     with socket.create_server(("127.0.0.1", int(stack.variables[setting]))):

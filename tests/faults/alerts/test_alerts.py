@@ -5,12 +5,12 @@ The short form tries two of them.
 
 import pytest
 
-from tests.faults.alerts.trouble import called
-from tests.faults.alerts.troubles import TROUBLES
-from tests.faults.alerts.watched_site import Site
-from tests.faults.alerts.watching import hurried
-from tests.observability.alert_rules import ALERTS, alerts
-from tests.sizes import FULL
+from tests.support.alerts.trouble import called
+from tests.support.alerts.troubles import TROUBLES
+from tests.support.alerts.watched_site import Site
+from tests.support.alerts.watching import hurried
+from tests.support.observability.alert_rules import ALERTS, alerts
+from tests.support.sizes import FULL
 
 SHORT = ("Postgres away", "mail server refuses")
 

@@ -3,12 +3,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.faults.matrix.calls import CALLS
-from tests.faults.matrix.faults import FAULTS
-from tests.faults.matrix.report import Report
-from tests.faults.matrix.rig import LEAVING, Rig, open_rig
-from tests.faults.matrix.run import QUIET_SECONDS, Observed, Samples, observe, sample
-from tests.sizes import FULL
+from tests.support.fault_matrix.calls import CALLS
+from tests.support.fault_matrix.faults import FAULTS
+from tests.support.fault_matrix.report import Report
+from tests.support.fault_matrix.rig import LEAVING, Rig, open_rig
+from tests.support.fault_matrix.run import QUIET_SECONDS, Observed, Samples, observe, sample
+from tests.support.sizes import FULL
 
 
 @pytest.fixture(autouse=True)

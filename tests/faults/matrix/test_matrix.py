@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.matrix.calls import CALLS
-from tests.faults.matrix.faults import FAULTS
-from tests.faults.matrix.promises import ALLOWED, PROMISES, TELLING, Worst
-from tests.faults.matrix.run import Observed, Samples, p50, slowdown
-from tests.sizes import FULL
+from tests.support.fault_matrix.calls import CALLS
+from tests.support.fault_matrix.faults import FAULTS
+from tests.support.fault_matrix.promises import ALLOWED, PROMISES, TELLING, Worst
+from tests.support.fault_matrix.run import Observed, Samples, p50, slowdown
+from tests.support.sizes import FULL
 
 MAX_RATIO = 3.0
 CELLS = [(fault, call) for fault in FAULTS for call in CALLS if FULL or TELLING[fault] == call]

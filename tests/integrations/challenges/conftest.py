@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integrations.challenges.server import Server, serving
+from tests.support.challenges.server import Server, serving
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from integrations.challenges import registry
 from integrations.challenges.port import ChallengeProviderName
 from integrations.http_client import HttpBounds
-from tests.certificates import self_signed
-from tests.integrations.challenges.server import Server, serving
-from tests.integrations.challenges.setting import check, check_repeatedly, of_server
+from tests.support.challenges.server import Server, serving
+from tests.support.challenges.setting import check, check_repeatedly, of_server
+from tests.support.http.certificates import self_signed
 
 
 @pytest.mark.slow

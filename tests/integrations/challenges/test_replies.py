@@ -6,8 +6,8 @@ from structlog.testing import capture_logs
 
 from devstack.sandbox.sandbox_settings import challenge_secret, challenge_site_key
 from integrations.challenges.port import ChallengeProviderName
-from tests.integrations.challenges.server import Server
-from tests.integrations.challenges.setting import (
+from tests.support.challenges.server import Server
+from tests.support.challenges.setting import (
     check,
     check_everywhere,
     check_repeatedly,

@@ -6,8 +6,8 @@ from devstack.sandbox.sandbox_settings import challenge_settings
 from devstack.supervisor import environment
 from integrations.challenges.port import Challenge, ChallengeProviderName
 from integrations.challenges.registry import Challenges
-from tests.given_settings import Load, settings
-from tests.integrations.challenges.setting import asking
+from tests.support.challenges.setting import asking
+from tests.support.stack.given_settings import Load, settings
 
 SANDBOX = "http://127.0.0.1:4000"
 each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)

@@ -16,7 +16,15 @@ from devstack.harness.polling import eventually
 from integrations.http_client import retry_after
 from integrations.llm import openai_protocol
 from integrations.llm.openai_protocol import LlmServerState, OpenAIProtocol
-from tests.language_model import KEY, PRIVATE, SCHEMA, Run, answered, ignore_usage, question
+from tests.support.composer.language_model import (
+    KEY,
+    PRIVATE,
+    SCHEMA,
+    Run,
+    answered,
+    ignore_usage,
+    question,
+)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +256,7 @@ def test_tokens_are_reported_whether_or_not_the_answer_is_of_use(run: Run) -> No
     assert failed.tokens_in == 0
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 def test_calls_do_not_take_turns(run: Run) -> None:
     def ask() -> None:
         with pytest.raises(DomainError):

@@ -6,7 +6,7 @@ from core.calls import breaker
 from core.errors import DomainError, Kind
 from integrations.llm import openai_protocol
 from integrations.llm.openai_protocol import LlmServerState
-from tests.language_model import Run, question
+from tests.support.composer.language_model import Run, question
 
 
 class Clock:

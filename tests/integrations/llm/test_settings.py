@@ -5,8 +5,8 @@ from core.settings import Settings, SettingsError
 from devstack.sandbox.sandbox_settings import LLM_API_KEY, llm_settings
 from devstack.supervisor.environment import for_programs
 from integrations.llm.registry import language_model
-from tests.given_settings import settings
-from tests.language_model import KEY, Run, ignore_usage, question
+from tests.support.composer.language_model import KEY, Run, ignore_usage, question
+from tests.support.stack.given_settings import settings
 
 SANDBOX = "http://127.0.0.1:4000"
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integrations.mail.server import Sandbox, Talker, running_sandbox, running_talker
+from tests.support.mail.server import Sandbox, Talker, running_sandbox, running_talker
 
 
 @pytest.fixture(scope="module")

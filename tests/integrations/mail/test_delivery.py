@@ -12,8 +12,8 @@ from core.settings.mail_server import MailSender
 from devstack.sandbox.mailbox import StoredMail, parse
 from integrations.mail.port import Mail
 from integrations.mail.smtp import compose
-from tests.certificates import self_signed
-from tests.integrations.mail.server import Sandbox, Talker, address, letter, mailer, running_talker
+from tests.support.http.certificates import self_signed
+from tests.support.mail.server import Sandbox, Talker, address, letter, mailer, running_talker
 
 SENDER = MailSender.parse("Pressroom <news@example.com>")
 

@@ -7,7 +7,7 @@ from core.settings.mail_server import MailSender, MailServer
 from devstack.sandbox.mailbox import parse
 from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer, compose
-from tests.integrations.mail.server import SENDER, Talker, letter, mailer
+from tests.support.mail.server import SENDER, Talker, letter, mailer
 
 HEADERS = ["From", "To", "Subject", "Date", "Message-ID"]
 HEADERS += ["Auto-Submitted", "X-Auto-Response-Suppress", "MIME-Version", "Content-Type"]

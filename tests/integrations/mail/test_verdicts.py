@@ -6,8 +6,8 @@ import pytest
 from core.errors import DomainError, TransientError
 from devstack import LOOPBACK
 from integrations.mail.registry import mailer as mailer_of
-from tests.given_settings import settings
-from tests.integrations.mail.server import Talker, address, letter, mailer
+from tests.support.mail.server import Talker, address, letter, mailer
+from tests.support.stack.given_settings import settings
 
 PRIVATE = "private-person@example.com"
 PASSWORD = "open-sesame"

@@ -5,9 +5,9 @@ import pytest
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
-from tests.hooks import HookReceiver, hooked
-from tests.integrations.payments.reading import Reader
-from tests.payments import SandboxPayments, account_at, an_order, serving
+from tests.support.credits.payment_events import Reader
+from tests.support.credits.payments import SandboxPayments, account_at, an_order, serving
+from tests.support.http.webhook_receiver import HookReceiver, hooked
 
 
 @pytest.fixture(scope="package")

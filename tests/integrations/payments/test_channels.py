@@ -9,8 +9,8 @@ from devstack.sandbox.sandbox_settings import payment_settings
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import PaymentChannel
 from integrations.payments.registry import PaymentChannels
-from tests.given_settings import settings
-from tests.integrations.payments.reading import a_paid_session, signed
+from tests.support.credits.payment_events import a_paid_session, signed
+from tests.support.stack.given_settings import settings
 
 STRIPE = {"stripe_secret_key": "sk_test_real", "stripe_webhook_secret": "whsec_real"}
 
@@ -74,7 +74,7 @@ def test_without_any_account_events_wait(keys: StripeKeys) -> None:
     assert caught.value.kind is Kind.UNAVAILABLE
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 @pytest.mark.slow
 def test_a_process_that_sees_no_money_does_not_load_the_library() -> None:
     check = (

@@ -10,8 +10,8 @@ from core.errors import DomainError, Kind
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import Evidence, OpenedCheckout, PaymentChannel
 from integrations.payments.stripe import StripeCheckout
-from tests.integrations.payments.reading import Reader, a_paid_session, signed
-from tests.payments import Json, SandboxPayments, an_order
+from tests.support.credits.payment_events import Reader, a_paid_session, signed
+from tests.support.credits.payments import Json, SandboxPayments, an_order
 
 
 def test_while_a_secret_is_rolled_one_good_signature_is_enough(

@@ -9,7 +9,7 @@ from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments import stripe
 from integrations.payments.port import Evidence, OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
-from tests.payments import RETURN_URL, SandboxPayments, account_at, an_order
+from tests.support.credits.payments import RETURN_URL, SandboxPayments, account_at, an_order
 
 # More than Stripe tells in one answer.
 MANY = 101

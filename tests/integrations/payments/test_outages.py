@@ -10,8 +10,8 @@ from core.errors import DomainError, TransientError
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.port import OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
-from tests.http_servers import Listener, trickling
-from tests.payments import SandboxPayments, account_at, an_order
+from tests.support.credits.payments import SandboxPayments, account_at, an_order
+from tests.support.http.servers import Listener, trickling
 
 # These wait for what never comes.
 pytestmark = pytest.mark.slow

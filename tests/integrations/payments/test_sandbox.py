@@ -9,7 +9,7 @@ import stripe
 from devstack.harness.stack import plain_client
 from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.stripe import StripeCheckout
-from tests.payments import SandboxPayments, an_order
+from tests.support.credits.payments import SandboxPayments, an_order
 
 ORDER = {
     "mode": "payment",

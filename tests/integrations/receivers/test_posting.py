@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
-from tests.hooks import OK, HookReceiver, hooked
+from tests.support.http.webhook_receiver import OK, HookReceiver, hooked
 
 LOCAL = ipaddress.ip_network("127.0.0.0/8")
 IDS = ["evt_1", "evt_2", "evt_3", "evt_4"]

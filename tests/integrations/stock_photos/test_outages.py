@@ -11,7 +11,7 @@ from core.errors import DomainError, Kind
 from integrations.stock_photos import exchange
 from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.unsplash import Unsplash
-from tests.http_servers import QuietHandler, http_server, running
+from tests.support.http.servers import QuietHandler, http_server, running
 
 # These wait for what never comes.
 pytestmark = pytest.mark.slow

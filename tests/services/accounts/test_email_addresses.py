@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from core.languages.shown_lines import has_unseen, strip_unseen
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
-from tests.sizes import sized
+from tests.support.sizes import sized
 
 CORPUS = sized(105_000, 105_000, few=3_000)
 
@@ -109,7 +109,7 @@ def agree(candidates: list[str]) -> int:
     return sum(not isinstance(one, InvalidAddress) for one in found)
 
 
-@pytest.mark.both("properties")
+@pytest.mark.tier("fast", "properties")
 @pytest.mark.slow
 def test_verdict_and_spelling_equal_the_librarys_on_a_large_corpus() -> None:
     taken = agree(corpus(CORPUS))
@@ -117,7 +117,7 @@ def test_verdict_and_spelling_equal_the_librarys_on_a_large_corpus() -> None:
     assert CORPUS / 4 < taken < CORPUS * 3 / 4
 
 
-@pytest.mark.both("properties")
+@pytest.mark.tier("fast", "properties")
 @settings(max_examples=sized(300, 300, few=25), deadline=None)
 @given(st.text(min_size=1, max_size=12), st.text(min_size=1, max_size=12), st.sampled_from(ENDINGS))
 @example("Ⓐ", "ﬀ", "com")
@@ -141,7 +141,7 @@ def test_verdict_equals_the_librarys_around_every_limit_of_length(length: int) -
     )
 
 
-@pytest.mark.both("properties")
+@pytest.mark.tier("fast", "properties")
 def test_every_character_gets_the_librarys_verdict_in_a_local_part() -> None:
     agree([f"a{chr(point)}b@example.com" for point in range(0, 0x3100, sized(1, 1, few=16))])
 

@@ -1,6 +1,6 @@
 from services.accounts import passwords
-from tests.cheap_passwords import thorough_hashes
-from tests.visiting import PASSWORD
+from tests.support.people.visiting import PASSWORD
+from tests.support.stack.cheap_passwords import thorough_hashes
 
 # argon2id with 64 MiB, which RFC 9106 recommends second.
 PARAMETERS = "$argon2id$v=19$m=65536,t=3,p=4$"

@@ -8,8 +8,8 @@ from devstack.harness.stack import Stack
 from services import removals
 from services.attachments import strays
 from services.attachments.strays import Stray, StrayKind
-from tests.commands import printed
-from tests.pictures import photo
+from tests.support.commands.running import printed
+from tests.support.images.pictures import photo
 
 
 def found(stack: Stack, *, hours: float = 2) -> set[Stray]:

@@ -26,7 +26,7 @@ from services.jobs import maintenance
 from services.jobs.maintenance import MaintenanceWork
 from storage.backup_files.places import SealedPlace, open_sealed_place
 from storage.resources import Resources
-from tests.programs import TEST_PROGRAMS
+from tests.support.stack.programs import TEST_PROGRAMS
 
 BACKUP_KEYS = f"b1:{base64.urlsafe_b64encode(token_bytes(32)).decode()}"
 

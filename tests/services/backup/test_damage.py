@@ -46,7 +46,7 @@ def empty(open_own: Callable[..., Stack]) -> Stack:
     return open_own("empty", migrated=False)
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_a_killed_create_leaves_no_backup_that_is_shown_as_whole(
     backups: Saved, own_services: Services
 ) -> None:

@@ -20,18 +20,18 @@ from services.accounts import accounts
 from services.attachments import strays
 from services.attachments.strays import StrayKind
 from services.credits import ledger, verify
-from tests.commands import ended_process
-from tests.erasing import erase
-from tests.importing import Importing, csv_of
-from tests.load import repeated
-from tests.pictures import encoded
 from tests.services.backup.conftest import Saved, saved
+from tests.support.commands.running import ended_process
+from tests.support.images.pictures import encoded
+from tests.support.imports.importing import Importing, csv_of
+from tests.support.people.erasure import erase
+from tests.support.stack.load import repeated
 
 ENTRIES = (
     "SELECT seq, delta, balance_after, hash FROM credit_entries WHERE user_id = %s ORDER BY seq"
 )
 
-pytestmark = pytest.mark.full("processes")
+pytestmark = pytest.mark.tier("processes")
 
 
 @dataclass

@@ -8,7 +8,7 @@ from devstack.harness.stack import Stack
 from services.feed.reading import FeedPosition
 from tests.services.backup.conftest import Saved, saved
 from tests.services.backup.test_drill import command
-from tests.services.feed.following import read, tell
+from tests.support.feed.following import read, tell
 
 pytestmark = pytest.mark.stack
 

@@ -16,10 +16,10 @@ from services.backup.journal import Replayed
 from services.subscriptions import lists
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.erasing import erase
-from tests.importing import Importing
 from tests.services.backup.conftest import Saved, saved
 from tests.services.backup.test_drill import new_person
+from tests.support.imports.importing import Importing
+from tests.support.people.erasure import erase
 
 pytestmark = pytest.mark.stack
 

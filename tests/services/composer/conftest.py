@@ -1,6 +1,6 @@
 import pytest
 
-from tests.language_model import Run
+from tests.support.composer.language_model import Run
 
 
 @pytest.fixture

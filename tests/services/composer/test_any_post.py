@@ -4,13 +4,13 @@ from hypothesis import HealthCheck, given, settings
 from services.composer import offline, rules
 from services.composer.text.markup import clean, read
 from services.composer.text.post import MetadataField, Post
-from tests.services.composer.posts import posts
-from tests.sizes import sized
+from tests.support.composer.posts import posts
+from tests.support.sizes import sized
 
 EVERY_PART = frozenset(MetadataField)
 HASH = "0123456789abcdef"
 
-pytestmark = pytest.mark.both("properties")
+pytestmark = pytest.mark.tier("fast", "properties")
 
 generated = settings(
     max_examples=sized(150, 10_000, few=5),

@@ -12,14 +12,14 @@ from integrations.llm.port import CompletionReply, CompletionRequest
 from services.composer import model_writer, rules
 from services.composer.text import hyperlinks, markup
 from services.composer.text.post import MetadataField, Post
-from tests.services.composer.injections import ORDERS
-from tests.services.composer.posts import posts
-from tests.sizes import sized
+from tests.support.composer.injections import ORDERS
+from tests.support.composer.posts import posts
+from tests.support.sizes import sized
 
 Product = TypeVar("Product")
 ALL = frozenset(MetadataField)
 
-pytestmark = pytest.mark.both("properties")
+pytestmark = pytest.mark.tier("fast", "properties")
 
 
 @dataclass

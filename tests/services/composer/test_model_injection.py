@@ -7,8 +7,8 @@ from integrations.llm.port import LanguageModel
 from services.composer import model_writer, rules
 from services.composer.text import hyperlinks, markup
 from services.composer.text.post import MetadataField, PlainPost, Post
-from tests.language_model import Run
-from tests.services.composer.injections import ORDERS
+from tests.support.composer.injections import ORDERS
+from tests.support.composer.language_model import Run
 
 ALL = frozenset(MetadataField)
 SECONDS = 45.0

@@ -8,7 +8,7 @@ from integrations.llm.port import CompletionReply, CompletionRequest, LanguageMo
 from services.composer import model_writer, rules, token_estimates
 from services.composer.text import markup
 from services.composer.text.post import MetadataField, PlainPost, Post, PostMetadata
-from tests.language_model import Run
+from tests.support.composer.language_model import Run
 
 ALL = frozenset(MetadataField)
 SECONDS = 45.0

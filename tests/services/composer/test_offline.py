@@ -110,7 +110,7 @@ def _run(code: str, hash_seed: str) -> str:
     ).stdout
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_every_process_writes_the_same() -> None:
     assert _run(_WRITE, "1") == _run(_WRITE, "4711")
 

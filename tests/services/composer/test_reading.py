@@ -6,7 +6,7 @@ import pytest
 from services.composer.text.markup import clean, read
 from services.composer.text.post import PlainPost, Post
 from services.composer.text.words import sentences_of
-from tests.sizes import sized
+from tests.support.sizes import sized
 
 # A million in `make test-full SIZE=full`.
 MANY = sized(150_000, 1_000_000)

@@ -13,8 +13,8 @@ from services.credits import ledger, verify
 from services.credits.settlement import settle_order
 from services.credits.verify import LedgerReport
 from storage.resources import Resources
-from tests.faults import till
-from tests.load import repeated
+from tests.support.credits import till
+from tests.support.stack.load import repeated
 
 TABLES = (
     "open_charges, credit_entries, credit_accounts, credit_checkpoints, payment_orders,"

@@ -11,7 +11,7 @@ from devstack.harness.stack import Stack
 from services.feed import reading
 from services.feed.catalogue import FeedEventType
 from services.feed.reading import START, FeedPosition
-from tests.services.feed.following import KIND, follow, ids_in_order, read, tell, write
+from tests.support.feed.following import KIND, follow, ids_in_order, read, tell, write
 
 _WRITERS = 6
 _TRANSACTIONS = 40

@@ -11,7 +11,7 @@ from services.feed.catalogue import FeedEventType
 from services.feed.reading import START, FeedPosition, next_events, place_near
 from services.webhooks.deliveries import first_since
 from storage.database import Statement
-from tests.services.feed.following import scans
+from tests.support.feed.following import scans
 
 ROWS = 60_000
 LIMIT = 51

@@ -9,8 +9,8 @@ from services.feed import reading
 from services.feed.catalogue import FeedEventType
 from services.subscriptions import lists, sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.importing import Importing, new_addresses
-from tests.services.feed.following import read
+from tests.support.feed.following import read
+from tests.support.imports.importing import Importing, new_addresses
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 MEMBERS = 20

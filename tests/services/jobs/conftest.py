@@ -12,8 +12,8 @@ from services.jobs.lost_jobs import STEADY_AFTER
 from services.jobs.transitions import claim_job
 from storage.resources import Resources
 from storage.task_messages import queue_name
-from tests.probe.bench import Bench, make_bench
-from tests.probe.kind import PROBE
+from tests.support.probe.bench import Bench, make_bench
+from tests.support.probe.kind import PROBE
 
 CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
 

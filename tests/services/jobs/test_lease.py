@@ -29,9 +29,9 @@ from services.jobs.transitions import (
 from storage.redis.notifications import CHANNEL, job_topic, message
 from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
-from tests.probe.bench import Bench
-from tests.probe.kind import plan_committed
 from tests.services.jobs.conftest import CANCELLED, change, claim
+from tests.support.probe.bench import Bench
+from tests.support.probe.kind import plan_committed
 
 
 def test_of_many_claims_at_once_one_wins(quiet: Bench, resources: Resources) -> None:

@@ -13,7 +13,7 @@ from services.jobs import maintenance
 from services.jobs.lease import LeaseLost
 from storage.resources import Resources
 from storage.task_messages import queue_name
-from tests.probe.tending import TEND
+from tests.support.probe.tending import TEND
 
 
 @pytest.fixture

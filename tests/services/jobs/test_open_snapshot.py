@@ -16,9 +16,9 @@ from services.jobs.sweep import sweep_jobs
 from services.jobs.transitions import complete_job
 from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES
 from storage.resources import Resources, open_resources
-from tests.probe.bench import Bench
-from tests.probe.kind import PROBE, plan_committed
 from tests.services.jobs.conftest import claim
+from tests.support.probe.bench import Bench
+from tests.support.probe.kind import PROBE, plan_committed
 
 ENDED = 20_000
 OWNER = 7

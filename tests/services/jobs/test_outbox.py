@@ -8,9 +8,9 @@ from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES, resend_unclaimed_jobs
 from storage.resources import Resources
 from storage.task_messages import queue_name
-from tests.probe.bench import Bench
-from tests.probe.kind import plan
 from tests.services.jobs.conftest import change
+from tests.support.probe.bench import Bench
+from tests.support.probe.kind import plan
 
 QUEUE = queue_name(Queue.BULK)
 

@@ -11,9 +11,9 @@ from services.jobs import records
 from services.jobs.lease import Lease
 from services.jobs.transitions import fail_job, record_progress
 from storage.resources import Resources
-from tests.probe.bench import Bench
-from tests.probe.kind import plan
 from tests.services.jobs.conftest import change, claim
+from tests.support.probe.bench import Bench
+from tests.support.probe.kind import plan
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from models import Job, JobStatus
 from services.access.caller import Caller
 from services.jobs import records
 from storage.broker import Broker
-from tests.probe.bench import Bench
-from tests.probe.kind import PROBE, plan
 from tests.services.jobs.conftest import change
+from tests.support.probe.bench import Bench
+from tests.support.probe.kind import PROBE, plan
 
 
 @pytest.fixture(scope="module", autouse=True)

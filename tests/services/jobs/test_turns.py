@@ -11,8 +11,8 @@ from services.jobs.retries import retry_job_after
 from services.jobs.transitions import hand_back_job
 from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.resources import Resources
-from tests.probe.bench import Bench, make_bench
 from tests.services.jobs.conftest import change, claim, sent_jobs
+from tests.support.probe.bench import Bench, make_bench
 
 ANNA, BERT = 1, 2
 
@@ -96,7 +96,7 @@ def single(make_stack: Callable[[str], Stack]) -> Bench:
     return working
 
 
-@pytest.mark.full("timing")
+@pytest.mark.tier("timing")
 def test_single_job_of_another_owner_is_done_before_most_of_a_rush(single: Bench) -> None:
     rush = [single.enqueue(ANNA, sleep=0.02) for _ in range(300)]
     single.finished(rush[0])

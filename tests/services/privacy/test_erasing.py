@@ -24,10 +24,10 @@ from services.subscriptions.members import changes, locks, mails, members, unsub
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
-from tests.erasing import claim, erase, finish, take_turn
-from tests.importing import Importing, csv_of, new_addresses
-from tests.services.privacy.lives import fill, left
-from tests.services.subscriptions.members.racing import deadlocks
+from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.lists.racing import deadlocks
+from tests.support.people.erasure import claim, erase, finish, take_turn
+from tests.support.people.traces import fill, left
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)

@@ -7,9 +7,9 @@ from core.errors import DomainError
 from core.ids import random_hash_id
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.commands import printed
-from tests.pictures import photo
-from tests.services.subscriptions.members.acting import Acting, Person
+from tests.support.commands.running import printed
+from tests.support.images.pictures import photo
+from tests.support.lists.acting import Acting, Person
 
 COUNTS = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.importing import Importing
+from tests.support.imports.importing import Importing
 
 
 @pytest.fixture(scope="session")

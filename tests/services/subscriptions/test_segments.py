@@ -10,8 +10,8 @@ from devstack.harness.stack import Stack
 from services.subscriptions import lists
 from services.subscriptions.filters import member_counts, member_filter
 from services.subscriptions.filters.member_counts import MAX_EXACT_TIME, MemberCount
-from tests.contract.subscribers import fill
-from tests.importing import Importing
+from tests.support.imports.importing import Importing
+from tests.support.lists.subscribers import fill
 
 MEMBERS = 30_000
 # Not by an index: each member is looked at.

@@ -5,7 +5,7 @@ from services.accounts import accounts
 from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job
 from services.subscriptions import member_addresses
-from tests.importing import Importing, csv_of
+from tests.support.imports.importing import Importing, csv_of
 
 
 def test_another_worker_goes_on_where_one_died(

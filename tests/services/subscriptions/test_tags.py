@@ -3,8 +3,8 @@ import pytest
 from devstack.harness.stack import Stack
 from services.subscriptions import deleted_tags, tags
 from services.subscriptions.members import locks
-from tests.contract.subscribers import fill
-from tests.importing import Importing
+from tests.support.imports.importing import Importing
+from tests.support.lists.subscribers import fill
 
 MEMBERS = 12
 

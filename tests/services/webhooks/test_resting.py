@@ -6,8 +6,16 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.contract.replies import data
-from tests.hooks import OK, Hook, HookReceiver, happen, hooked, let_pauses_pass, new_endpoint
+from tests.support.http.replies import data
+from tests.support.http.webhook_receiver import (
+    OK,
+    Hook,
+    HookReceiver,
+    happen,
+    hooked,
+    let_pauses_pass,
+    new_endpoint,
+)
 
 THREADS, HANGING_OWNERS = 2, 6
 RESTS = "SELECT silences, rests_until > now() FROM webhook_endpoints WHERE id = %s"
@@ -18,7 +26,9 @@ def stack(make_stack: Callable[[str], Stack]) -> Stack:
     """With a worker that gives receivers little more than a second."""
     found = make_stack("resting")
     found.start_api()
-    found.start_worker("webhooks", concurrency=THREADS, module="tests.probe.impatient_sender")
+    found.start_worker(
+        "webhooks", concurrency=THREADS, module="tests.support.probe.impatient_sender"
+    )
     return found
 
 
@@ -48,7 +58,7 @@ def let_rest(stack: Stack, endpoint_id: int) -> None:
     eventually(rests, within=60, what="its rest")
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_receivers_that_say_nothing_take_no_threads_from_other_owners(
     stack: Stack, owner: Owner, client: httpx2.Client, silent: HookReceiver
 ) -> None:

@@ -8,8 +8,8 @@ from devstack.harness.stack import Owner, Stack
 from services import deployment_figures
 from services.webhooks import waking
 from services.webhooks.waking import EndpointWaker
-from tests.hooks import CREATED, LEFT, happen
-from tests.services.feed.following import scans
+from tests.support.feed.following import scans
+from tests.support.http.webhook_receiver import CREATED, LEFT, happen
 
 ENDPOINTS, OLD_EVENTS = 2_000, 20_000
 MAKE = (

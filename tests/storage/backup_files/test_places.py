@@ -15,8 +15,8 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
 from storage.backup_files.places import BackupPlace, FolderPlace, SealedPlace, open_place, patiently
 from storage.objects import ObjectMissing
-from tests.commands import pressroom
-from tests.given_settings import Load
+from tests.support.commands.running import pressroom
+from tests.support.stack.given_settings import Load
 
 NAMES = ["a/b/c", "a/b/d", "a/c", "a0", "b"]
 BYTES = "application/octet-stream"

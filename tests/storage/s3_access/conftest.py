@@ -17,7 +17,7 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.s3 import S3, S3Identity, pick_ports
 from devstack.supervisor.home_folder import Home
 from devstack.supervisor.supervision import Group
-from tests.storage.s3_access.regional_server import RegionalServer, regional_server
+from tests.support.http.regional_server import RegionalServer, regional_server
 
 # Each bucket is a host below this name.
 DOMAIN = "s3.test"

@@ -10,7 +10,7 @@ from devstack.harness.stack import Stack
 from storage.buckets import make_bucket
 from storage.objects import ObjectMissing, ObjectStore
 from tests.storage.s3_access.conftest import BUCKET, DOMAIN
-from tests.storage.s3_access.regional_server import REGION, RegionalServer
+from tests.support.http.regional_server import REGION, RegionalServer
 
 
 def store(settings: Settings, **more: object) -> ObjectStore:

@@ -14,9 +14,9 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack, plain_client
 from storage.objects import ObjectStore
-from tests.http_servers import silent_server
 from tests.storage.s3_access.conftest import BUCKET
-from tests.storage.s3_access.regional_server import IDENTITY_TOKEN, REGION, ROLE, RegionalServer
+from tests.support.http.regional_server import IDENTITY_TOKEN, REGION, ROLE, RegionalServer
+from tests.support.http.servers import silent_server
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def bucket_of(client: httpx2.Client) -> tuple[int, str]:
     return reply.status_code, reply.json()["dependencies"]["objects"]
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_the_api_works_by_its_role_and_logs_no_token(
     stack: Stack, regional: RegionalServer, identity: dict[str, str]
 ) -> None:
@@ -140,7 +140,7 @@ def test_the_api_works_by_its_role_and_logs_no_token(
     assert IDENTITY_TOKEN not in api.log.read_text()
 
 
-@pytest.mark.full("processes")
+@pytest.mark.tier("processes")
 def test_the_api_says_at_its_start_which_setting_is_wrong(
     stack: Stack, regional: RegionalServer, identity: dict[str, str]
 ) -> None:

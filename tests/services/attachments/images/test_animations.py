@@ -2,7 +2,7 @@ import pytest
 from PIL import Image
 
 from services.attachments.images.conversion import convert
-from tests.services.attachments.images.samples import (
+from tests.support.images.samples import (
     BLUE,
     GREEN,
     RED,

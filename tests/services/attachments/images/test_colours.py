@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from services.attachments.isolation.converter import ConverterProcess
-from tests.services.attachments.images.samples import (
+from tests.support.images.samples import (
     Rectangle,
     apng,
     chunk,

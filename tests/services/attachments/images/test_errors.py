@@ -10,8 +10,8 @@ from PIL import Image
 
 from services.attachments.images.conversion import convert
 from services.attachments.images.outcome import UnreadableImage
-from tests.services.attachments.images import samples
-from tests.services.attachments.images.samples import (
+from tests.support.images import samples
+from tests.support.images.samples import (
     PNG_SIGNATURE,
     GifFrame,
     Rectangle,

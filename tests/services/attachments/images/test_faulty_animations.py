@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from services.attachments.images.conversion import convert
-from tests.services.attachments.images.samples import (
+from tests.support.images.samples import (
     PNG_SIGNATURE,
     Rectangle,
     apng,

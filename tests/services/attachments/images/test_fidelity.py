@@ -11,8 +11,8 @@ import pytest
 from PIL import ExifTags, Image, ImageOps
 
 from services.attachments.images.conversion import convert
-from tests.services.attachments.images.reading import differences, read
-from tests.services.attachments.images.samples import chunk, encoded, opened, picture, quarters
+from tests.support.images.reading import differences, read
+from tests.support.images.samples import chunk, encoded, opened, picture, quarters
 
 # To write and read pictures takes seconds.
 pytestmark = pytest.mark.slow

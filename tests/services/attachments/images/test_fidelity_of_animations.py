@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from services.attachments.images.conversion import convert
-from tests.services.attachments.images.reading import CLEAR, Pixel, differences
-from tests.services.attachments.images.samples import (
+from tests.support.images.reading import CLEAR, Pixel, differences
+from tests.support.images.samples import (
     GIF_PALETTE,
     GIF_TRANSPARENT,
     GifFrame,
@@ -23,7 +23,7 @@ from tests.services.attachments.images.samples import (
     opened,
     playback,
 )
-from tests.sizes import sized
+from tests.support.sizes import sized
 
 ANIMATIONS = sized(12, 400)
 

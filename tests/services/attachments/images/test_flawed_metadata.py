@@ -10,7 +10,8 @@ from PIL import Image
 
 from services.attachments.images.conversion import convert
 from services.attachments.images.outcome import UnreadableImage
-from tests.services.attachments.images.samples import (
+from tests.services.attachments.images.test_stills import bitmap, icon
+from tests.support.images.samples import (
     BLUE,
     GREEN,
     PNG_SIGNATURE,
@@ -29,7 +30,6 @@ from tests.services.attachments.images.samples import (
     timeline,
     wide_gamut_profile,
 )
-from tests.services.attachments.images.test_stills import bitmap, icon
 
 GREY = 128
 SIZE = (20, 10)

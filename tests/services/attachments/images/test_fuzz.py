@@ -11,8 +11,8 @@ import psutil
 
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage
 from services.attachments.isolation.converter import ConverterProcess
-from tests.services.attachments.images.samples import one_of_each
-from tests.sizes import sized
+from tests.support.images.samples import one_of_each
+from tests.support.sizes import sized
 
 FILES = sized(300, 20_000)
 # Of the processor, which another program may have meanwhile.

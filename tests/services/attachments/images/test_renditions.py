@@ -3,7 +3,7 @@ from PIL import ExifTags, Image, ImageChops, ImageStat
 
 from services.attachments.images.conversion import convert
 from services.attachments.images.outcome import Rendition
-from tests.services.attachments.images.samples import (
+from tests.support.images.samples import (
     BLUE,
     CLEAR,
     GREEN,

@@ -7,8 +7,8 @@ from PIL import ExifTags, Image, ImageChops, ImageStat
 from services.attachments.images import outcome
 from services.attachments.images.conversion import convert
 from services.attachments.images.outcome import MAX_LOSSLESS_PIXELS, ConvertedImage, Rendition
-from tests.services.attachments.images import samples
-from tests.services.attachments.images.samples import (
+from tests.support.images import samples
+from tests.support.images.samples import (
     BLUE,
     GREEN,
     RED,

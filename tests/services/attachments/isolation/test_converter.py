@@ -26,7 +26,7 @@ from services.attachments.images.outcome import UnreadableImage
 from services.attachments.isolation import converter as process_module
 from services.attachments.isolation.child import answer_parts, outcome
 from services.attachments.isolation.converter import ConverterProcess
-from tests.services.attachments.images.samples import encoded, one_of_each, picture, png, rgba_rows
+from tests.support.images.samples import encoded, one_of_each, picture, png, rgba_rows
 
 pytestmark = pytest.mark.stack
 

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from devstack.harness.stack import Stack
-from tests.services.privacy.retention.aged_rows import AgedRows
+from tests.support.people.aged_rows import AgedRows
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 from services.jobs.records import KEPT_FOR_RETRY
 from services.privacy.retention import RULES
 from services.subscriptions.bulk_files import BULK_FILE_RETENTION
-from tests.docs.markdown import ROOT
+from tests.support.documents.markdown import ROOT
 
 HEAD = ("| table | kept | in `PRESSROOM_RETENTION` |", "|---|---|---|")
 

@@ -7,8 +7,8 @@ from devstack.harness.stack import Stack
 from services.privacy.expired_rows import purge_expired_rows
 from services.privacy.overdue_rows import count_overdue_rows
 from services.privacy.retention import RULES
-from tests.maintenance import resting_maintenance
-from tests.services.privacy.retention.aged_rows import MINUTE, SPANS, AgedRows
+from tests.support.people.aged_rows import MINUTE, SPANS, AgedRows
+from tests.support.stack.maintenance import resting_maintenance
 
 COUNTED = [rule.name for rule in RULES if rule.moment is not None]
 TWO_ROUNDS = timedelta(hours=2)

@@ -12,8 +12,8 @@ from services.privacy.expired_rows import purge_expired_rows
 from services.privacy.purge_runs import PurgeRun, TablePurge, TablesNotPurged
 from services.privacy.retention import RULES
 from storage.unit_of_work import UnitOfWork
-from tests.faults.held_rows import uncommitted
-from tests.services.privacy.retention.aged_rows import AgedRows
+from tests.support.people.aged_rows import AgedRows
+from tests.support.stack.held_rows import uncommitted
 
 PURGED = [rule.name for rule in RULES if rule.is_purged]
 

@@ -1,7 +1,7 @@
 import pytest
 
-from tests.importing import Importing
-from tests.services.subscriptions.bulk_actions.bulk_actions import BulkActions
+from tests.support.imports.importing import Importing
+from tests.support.lists.bulk_actions import BulkActions
 
 
 @pytest.fixture

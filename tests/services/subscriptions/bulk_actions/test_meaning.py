@@ -10,7 +10,7 @@ from services.subscriptions import exports, fields, lists, segments, tags
 from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.filters import member_filter
-from tests.services.subscriptions.bulk_actions.bulk_actions import BulkActions
+from tests.support.lists.bulk_actions import BulkActions
 
 VIP = {"field": "tag", "is": "vip"}
 IN_ROME = {"field": "fields.town", "is": "Rome"}

@@ -16,7 +16,7 @@ from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
 from services.subscriptions.members import opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.services.subscriptions.bulk_actions.bulk_actions import IN_ANY_STATUS, BulkActions
+from tests.support.lists.bulk_actions import IN_ANY_STATUS, BulkActions
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 

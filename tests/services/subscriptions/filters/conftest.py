@@ -10,9 +10,9 @@ from devstack.harness.stack import Owner, Stack
 from models import MailingList, Subscription, User
 from services.subscriptions import fields, lists, tags
 from storage.unit_of_work import UnitOfWork
-from tests.maintenance import resting_maintenance
-from tests.services.subscriptions.filters import written
-from tests.services.subscriptions.filters.plain_reading import PlainMember
+from tests.support.lists import random_filters as written
+from tests.support.lists.filter_oracle import PlainMember
+from tests.support.stack.maintenance import resting_maintenance
 
 MEMBERS = 300
 _IMPORT = """

@@ -7,7 +7,7 @@ from models import FieldType, MemberField
 from services.subscriptions.filters import grammar
 from services.subscriptions.filters.names import known_names
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 NAMES = known_names(
     MemberField(id=number, key=kind.value, type=kind) for number, kind in enumerate(FieldType, 1)

@@ -8,15 +8,15 @@ from sqlalchemy import func, not_, select
 from models import Subscription, SubscriptionStatus
 from services.paging import PageRequest
 from services.subscriptions.filters import member_filter, searching
-from tests.services.subscriptions.filters import written
 from tests.services.subscriptions.filters.conftest import Filled
-from tests.services.subscriptions.filters.plain_reading import is_meant, names_status
-from tests.sizes import sized
+from tests.support.lists import random_filters as written
+from tests.support.lists.filter_oracle import is_meant, names_status
+from tests.support.sizes import sized
 
 Json = dict[str, Any]
 LIMIT = 25
 
-pytestmark = pytest.mark.both("properties")
+pytestmark = pytest.mark.tier("fast", "properties")
 
 examples = settings(
     max_examples=sized(150, 20_000, few=5),

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 import pytest
 
 from devstack.harness.stack import Owner
-from tests.importing import Importing, new_addresses
-from tests.services.subscriptions.members.racing import deadlocks
+from tests.support.imports.importing import Importing, new_addresses
+from tests.support.lists.racing import deadlocks
 
 
 @pytest.fixture

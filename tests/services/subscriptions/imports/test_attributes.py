@@ -12,7 +12,7 @@ from services.subscriptions.imports.formats import FindFields
 from services.subscriptions.imports.judging import MAX_BATCH_CHARACTERS, judge_rows
 from services.subscriptions.imports.rows import MemberRow, RowExtras
 from services.subscriptions.imports.seen_addresses import SeenAddresses
-from tests.services.subscriptions.imports.forms import opened, rows
+from tests.support.imports.forms import opened, rows
 
 OWN = (
     MemberField(id=1, key="company", label="Company", type="text", choices=[]),

@@ -24,8 +24,8 @@ from services.subscriptions.consent.evidence import (
 from services.subscriptions.imports import undo
 from services.subscriptions.members import changes, members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.erasing import erase
-from tests.importing import Importing, csv_of, new_addresses
+from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.people.erasure import erase
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.LOGIN, ip="198.51.100.7", page_url="https://example.com/tea")

@@ -4,7 +4,7 @@ import pytest
 
 from core.errors import DomainError
 from services.subscriptions.imports.rows import MemberRow
-from tests.services.subscriptions.imports.forms import opened, outcome, rows
+from tests.support.imports.forms import opened, outcome, rows
 
 
 def error_message(file: str, code: str, mapping: dict[str, str] | None = None) -> str:

@@ -10,7 +10,7 @@ from devstack.harness.stack import Owner
 from models import FieldType, Subscription
 from services.subscriptions import fields, lists
 from services.subscriptions.filters import member_filter
-from tests.importing import Importing, csv_of
+from tests.support.imports.importing import Importing, csv_of
 
 HEADER = ("email", "name", "City", "Size", "Tags")
 VALUES = ("Zoë Müller", "Genève", "très grand", "é")

@@ -6,7 +6,7 @@ from core.errors import DomainError
 from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.import_options import read_status_values
 from services.subscriptions.imports.rows import MemberRow
-from tests.services.subscriptions.imports.forms import opened
+from tests.support.imports.forms import opened
 
 OPTED_OUT, NOTHING, UNKNOWN = "unsubscribed", "wanted", "unknown"
 NOT_SUBSCRIBED, MAY_PASS = "not_subscribed", "may_pass"

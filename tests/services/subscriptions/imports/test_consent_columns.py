@@ -6,7 +6,7 @@ from core.errors import DomainError
 from services.subscriptions.imports.consent_columns import Unclear, recognise_header
 from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
 from services.subscriptions.imports.rows import MemberRow
-from tests.services.subscriptions.imports.forms import opened, rows
+from tests.support.imports.forms import opened, rows
 
 OPT_OUT_HEADERS = {
     "unsubscribed": """

@@ -9,7 +9,7 @@ from services.accounts import accounts
 from services.subscriptions import lists, sign_up
 from services.subscriptions.consent.entries import normalise_ip
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.importing import Importing
+from tests.support.imports.importing import Importing
 
 OWNERS = 6
 

@@ -9,7 +9,7 @@ from core.errors import DomainError
 from services.subscriptions.imports import containers
 from services.subscriptions.imports.containers import ranged_file
 from services.subscriptions.imports.formats import open_member_rows
-from tests.services.subscriptions.imports.forms import Stored, opened, outcome, packed, rows, zipped
+from tests.support.imports.forms import Stored, opened, outcome, packed, rows, zipped
 
 FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n in range(3000))
 

@@ -1,7 +1,7 @@
 import codecs
 
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
-from tests.services.subscriptions.imports.forms import opened, outcome, rows
+from tests.support.imports.forms import opened, outcome, rows
 
 FILE = "email,name\r\njörg@example.com,Jörg Çelik\r\n"
 

@@ -6,8 +6,8 @@ from core.ids import random_hash_id
 from devstack.harness.stack import Owner
 from services.subscriptions import deny_lists
 from services.subscriptions.imports import chunks
-from tests.importing import Importing
-from tests.quotas import leave_room_for_members
+from tests.support.imports.importing import Importing
+from tests.support.people.quotas import leave_room_for_members
 
 
 def deny(importing: Importing, owner: Owner, *entries: str) -> None:

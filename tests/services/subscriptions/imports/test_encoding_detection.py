@@ -7,7 +7,7 @@ import pytest
 
 from services.subscriptions.imports.encoding_detection import ROWS_SHOWN, EncodingUnclear
 from services.subscriptions.imports.encodings import ENCODINGS, read_encoding
-from tests.services.subscriptions.imports.forms import opened, rows, zipped
+from tests.support.imports.forms import opened, rows, zipped
 
 WESTERN = {
     "en": """

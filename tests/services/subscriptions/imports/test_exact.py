@@ -14,11 +14,11 @@ from models import OptOut, Subscription, User
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import chunks
 from services.subscriptions.members import opt_outs
-from tests.importing import Importing, Rows, counts_of, csv_of
 from tests.services.subscriptions.imports.test_extras import make_fields
-from tests.services.subscriptions.imports.whole import HEADER, PASSED, STATUSES, Line, Member, Whole
-from tests.services.subscriptions.members.observed import expiry_of
-from tests.sizes import FULL, sized
+from tests.support.imports.importing import Importing, Rows, counts_of, csv_of
+from tests.support.imports.oracle import HEADER, PASSED, STATUSES, Line, Member, Whole
+from tests.support.lists.observed import expiry_of
+from tests.support.sizes import FULL, sized
 
 EXPIRIES = ["", PASSED, "2040-01-01T00:00:00.000000Z", "2041-06-01T00:00:00.000000Z"]
 TAGS = ["a", "b", "Ça va"]
@@ -77,7 +77,7 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
     return who, draw(st.booleans()), draw(line)
 
 
-@pytest.mark.both("properties")
+@pytest.mark.tier("fast", "properties")
 @pytest.mark.slow
 @settings(
     max_examples=sized(24, 2000, few=5),

@@ -9,8 +9,8 @@ from services.subscriptions import fields, tags
 from services.subscriptions.imports import applying, chunks
 from services.subscriptions.imports.file_rows import FileRows
 from storage.unit_of_work import UnitOfWork
-from tests.importing import Importing, counts_of, csv_of
 from tests.services.subscriptions.imports.test_claims import claims_of
+from tests.support.imports.importing import Importing, counts_of, csv_of
 
 HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
 

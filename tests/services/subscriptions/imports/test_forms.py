@@ -20,7 +20,7 @@ from services.subscriptions.imports.formats import open_member_rows
 from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.rejected_rows import format_csv_lines, header_line
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
-from tests.services.subscriptions.imports.forms import (
+from tests.support.imports.forms import (
     Dribble,
     Form,
     Person,

@@ -19,9 +19,9 @@ from services.subscriptions import lists, sign_up
 from services.subscriptions.imports import applying, chunks
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.erasing import erase
-from tests.importing import Importing, csv_of, new_addresses
-from tests.sizes import sized
+from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.people.erasure import erase
+from tests.support.sizes import sized
 
 ROWS = sized(1500, 50_000, few=300)
 ROUNDS = sized(2, 20, few=1)
@@ -49,7 +49,7 @@ def all_of(*actions: Callable[[], object]) -> list[object]:
         return [each.result(100) for each in [threads.submit(action) for action in actions]]
 
 
-@pytest.mark.both("properties")
+@pytest.mark.tier("fast", "properties")
 @pytest.mark.parametrize("lists_of", [1, 2], ids=["one list", "two lists"])
 def test_imports_at_the_same_time_of_the_same_people_are_exact(
     importing: Importing, owner: Owner, lists_of: int
@@ -80,7 +80,7 @@ def test_imports_at_the_same_time_of_the_same_people_are_exact(
             assert importing.count(list_id) == len(importing.active(list_id))
 
 
-@pytest.mark.both("properties")
+@pytest.mark.tier("fast", "properties")
 def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
     importing: Importing, owner: Owner, list_id: int
 ) -> None:

@@ -6,7 +6,7 @@ from sqlalchemy import TextClause, text
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner
 from services.subscriptions.imports import applying
-from tests.importing import Importing, csv_of
+from tests.support.imports.importing import Importing, csv_of
 
 OTHERS = 20_000
 GROUP = 100

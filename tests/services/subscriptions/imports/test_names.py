@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.services.subscriptions.imports.forms import opened, rows
+from tests.support.imports.forms import opened, rows
 
 
 def names(header: str, *records: str, **options: object) -> list[str]:

@@ -13,8 +13,8 @@ from core.ids import random_hash_id
 from devstack.harness.stack import Owner
 from services.subscriptions import fields
 from services.subscriptions.imports.row_extras import split_tags
-from tests.importing import Importing
-from tests.product_files import PRODUCT_FILES
+from tests.support.imports.importing import Importing
+from tests.support.imports.product_files import PRODUCT_FILES
 
 # What columns of these say is kept by what it means, not by its words.
 BY_MEANING = {

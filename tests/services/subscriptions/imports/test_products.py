@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
-from tests.services.subscriptions.imports.forms import opened
+from tests.support.imports.forms import opened
 
 WANTED, UNSUBSCRIBED = SuppressionStatus.WANTED, SuppressionStatus.UNSUBSCRIBED
 NOT_SUBSCRIBED = "row.not_subscribed"

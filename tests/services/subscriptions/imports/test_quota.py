@@ -12,9 +12,9 @@ from services.subscriptions.imports import applying, chunks, file_rows, seen_add
 from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 from storage.resources import Resources
-from tests.importing import Importing, new_addresses
-from tests.quotas import leave_room_for_members
-from tests.sizes import sized
+from tests.support.imports.importing import Importing, new_addresses
+from tests.support.people.quotas import leave_room_for_members
+from tests.support.sizes import sized
 
 
 def file_of(count: int, *left: str) -> bytes:

@@ -10,8 +10,8 @@ from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job
 from services.subscriptions.imports import chunks, import_job, records
 from services.subscriptions.imports.import_options import ImportOptions
-from tests.importing import Importing, csv_of, new_addresses
 from tests.services.subscriptions.imports.test_turns import Steps
+from tests.support.imports.importing import Importing, csv_of, new_addresses
 
 FILE = csv_of([("ada@example.com", "Ada", "Rome"), ("nobody", "", "")], ("email", "name", "town"))
 

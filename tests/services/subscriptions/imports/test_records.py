@@ -7,7 +7,7 @@ from services.subscriptions.imports.csv_reader import (
 )
 from services.subscriptions.imports.line_blocks import MAX_LINE_CHARACTERS
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
-from tests.services.subscriptions.imports.forms import opened, outcome, rows
+from tests.support.imports.forms import opened, outcome, rows
 
 LONG = "x" * (MAX_LINE_CHARACTERS + 1)
 

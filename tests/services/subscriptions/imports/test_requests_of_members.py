@@ -14,9 +14,9 @@ from services.subscriptions.imports import accepting, applying, chunks, import_j
 from services.subscriptions.imports.chunks import Chunk, PreparedChunk, prepare_chunk
 from services.subscriptions.imports.request_rows import RequestRows
 from storage.resources import Resources
-from tests.importing import Importing, counts_of, new_addresses
-from tests.quotas import leave_room_for_members
 from tests.services.subscriptions.imports.test_turns import Steps
+from tests.support.imports.importing import Importing, counts_of, new_addresses
+from tests.support.people.quotas import leave_room_for_members
 
 MEMBERS = 41
 # Of so many members in chunks of two, and turns of five chunks.

@@ -27,8 +27,8 @@ from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.stored_chunks import StoredChunks, chunk_key
 from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
-from tests.importing import Importing, counts_of, csv_of, new_addresses
 from tests.services.subscriptions.imports.test_import_races import move
+from tests.support.imports.importing import Importing, counts_of, csv_of, new_addresses
 
 HEADER = ("email", "status")
 

@@ -9,9 +9,9 @@ from services.subscriptions.imports.formats import open_suppression_rows
 from services.subscriptions.imports.json_lines_reader import convert_document
 from services.subscriptions.imports.rows import MemberRow
 from services.subscriptions.imports.suppression_files import SuppressionReader
-from tests.services.subscriptions.imports.forms import Stored
+from tests.support.imports.forms import Stored
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 SES = {
     "SuppressedDestinationSummaries": [

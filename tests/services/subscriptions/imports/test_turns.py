@@ -9,8 +9,8 @@ from services.subscriptions import lists
 from services.subscriptions.imports import chunks, import_job
 from services.subscriptions.imports.file_rows import FileRows
 from storage.encryption import Tampered
-from tests.erasing import erase
-from tests.importing import Importing, csv_of, new_addresses
+from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.people.erasure import erase
 from workers import job_runner
 from workers.context import WorkerContext
 from workers.held_work import HeldWork

@@ -16,8 +16,8 @@ from services.subscriptions.members import members, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
-from tests.erasing import erase, finish
-from tests.importing import Importing, csv_of
+from tests.support.imports.importing import Importing, csv_of
+from tests.support.people.erasure import erase, finish
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.TRACE)

@@ -7,8 +7,8 @@ from services import removals
 from services.jobs import records as jobs
 from services.jobs.kinds import get_kind
 from services.subscriptions.imports import chunks, records
-from tests.contract.bulk import fail_job
-from tests.importing import Importing, csv_of, new_addresses
+from tests.support.imports.bulk import fail_job
+from tests.support.imports.importing import Importing, csv_of, new_addresses
 
 PEOPLE = 60
 

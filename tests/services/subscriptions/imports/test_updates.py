@@ -12,7 +12,7 @@ from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.stored_chunks import chunk_key
 from storage.encryption import seal
-from tests.importing import Importing, csv_of, new_addresses
+from tests.support.imports.importing import Importing, csv_of, new_addresses
 
 Paid = tuple[str, int | None]
 FREE: Paid = ("free", None)

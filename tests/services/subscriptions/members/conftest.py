@@ -3,8 +3,8 @@ from collections.abc import Iterator
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.services.subscriptions.members.acting import Acting, Person
-from tests.services.subscriptions.members.racing import deadlocks
+from tests.support.lists.acting import Acting, Person
+from tests.support.lists.racing import deadlocks
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ import pytest
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner
 from services.subscriptions import daily_figures, folding
-from tests.load import repeated
-from tests.services.subscriptions.members.acting import Acting, Person
-from tests.services.subscriptions.members.model import Reply
-from tests.services.subscriptions.members.racing import (
+from tests.support.lists.acting import Acting, Person
+from tests.support.lists.model import Reply
+from tests.support.lists.racing import (
     Action,
     at_once,
     found_people,
@@ -17,13 +16,14 @@ from tests.services.subscriptions.members.racing import (
     shown_count,
     true_count,
 )
-from tests.services.subscriptions.members.tallying import by_day
-from tests.sizes import sized
+from tests.support.lists.tallying import by_day
+from tests.support.sizes import sized
+from tests.support.stack.load import repeated
 
 MANY = sized(400, 20_000, few=100)
 
 
-@pytest.mark.both("properties")
+@pytest.mark.tier("fast", "properties")
 def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
     acting: Acting, lists: list[int], owner: Owner
 ) -> None:

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
 from devstack.harness.stack import Owner
 from models import Subscription
 from services.subscriptions import folding
-from tests.services.subscriptions.members.acting import Acting, Person
-from tests.services.subscriptions.members.model import (
+from tests.support.lists.acting import Acting, Person
+from tests.support.lists.model import (
     EMAIL,
     LIST,
     NO_MEMBER,
@@ -28,7 +28,7 @@ from tests.services.subscriptions.members.model import (
     Model,
     Record,
 )
-from tests.services.subscriptions.members.observed import (
+from tests.support.lists.observed import (
     Observed,
     People,
     observe,
@@ -38,8 +38,8 @@ from tests.services.subscriptions.members.observed import (
     require_opt_outs_hold,
     require_unbroken_history,
 )
-from tests.services.subscriptions.members.tallying import Tally
-from tests.sizes import FULL, sized
+from tests.support.lists.tallying import Tally
+from tests.support.sizes import FULL, sized
 
 LISTS = st.sampled_from(["challenged", "confirming", "foreign"])
 # An owner moves people between lists of theirs far more often than they try another's.
@@ -362,7 +362,7 @@ class Subscriptions(RuleBasedStateMachine):
         return observe(self.acting.resources, list(self.ids.values()), self.known())
 
 
-@pytest.mark.both("properties")
+@pytest.mark.tier("fast", "properties")
 @pytest.mark.slow
 def test_no_sequence_of_actions_goes_against_what_a_person_said(acting: Acting) -> None:
     Subscriptions.acting = acting

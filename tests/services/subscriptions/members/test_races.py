@@ -9,9 +9,9 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner
 from services.accounts import accounts
 from services.subscriptions.members import locks
-from tests.services.subscriptions.members.acting import Acting, Person
-from tests.services.subscriptions.members.model import Reply
-from tests.services.subscriptions.members.racing import (
+from tests.support.lists.acting import Acting, Person
+from tests.support.lists.model import Reply
+from tests.support.lists.racing import (
     AT_ONCE,
     Action,
     at_once,
@@ -20,7 +20,7 @@ from tests.services.subscriptions.members.racing import (
     shown_count,
     true_count,
 )
-from tests.sizes import sized
+from tests.support.sizes import sized
 
 ROUNDS = sized(6, 300)
 
@@ -116,7 +116,7 @@ def test_transfers_that_cross_each_other_do_not_wait_for_each_other_for_ever(
     assert true_count(acting, here) + true_count(acting, there) == len(people)
 
 
-@pytest.mark.full("faults")
+@pytest.mark.tier("faults")
 def test_nothing_is_written_down_of_a_person_while_they_are_erased(
     acting: Acting, owner: Owner, lists: list[int]
 ) -> None:

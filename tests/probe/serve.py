@@ -1,8 +1,0 @@
-"""`python -m tests.probe.serve serve …`: `pressroom serve`, with cheap password hashes."""
-
-from cli.main import main
-from tests.cheap_passwords import use_cheap_hashes
-
-if __name__ == "__main__":
-    use_cheap_hashes()
-    main()

@@ -1,0 +1,138 @@
+"""In which order several processes take the files of tests, each process a whole file at a time."""
+
+import json
+import os
+import resource
+import time
+from collections.abc import Generator, Iterable
+from contextlib import suppress
+from itertools import chain, filterfalse, zip_longest
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+# How long each file takes that takes more than a few seconds, and how long it computes meanwhile,
+# measured by `make test TIMES=1`.
+MEASURED = Path(__file__).with_name("order.json")
+# A test without a measurement takes about so long.
+_SECONDS_A_TEST = 0.15
+
+
+def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests by file: the longest first, one that waits after each that computes.
+
+    A long file that begins last leaves the other processes without work, and so do several files at
+    once that wait.
+    """
+    measured: dict[str, tuple[int, int]] = json.loads(MEASURED.read_text())
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+
+    def length(name: str) -> float:
+        return measured[name][0] if name in measured else len(files[name]) * _SECONDS_A_TEST
+
+    # On a busy machine all files wait: what counts is which ones wait more than the others.
+    usual = median(computing / seconds for seconds, computing in measured.values())
+
+    def waits(name: str) -> bool:
+        seconds, computing = measured.get(name, (0, 0))
+        return computing < usual * seconds
+
+    longest = sorted(files, key=length, reverse=True)
+    waiting, computing = filter(waits, longest), filterfalse(waits, longest)
+    names = chain.from_iterable(zip_longest(computing, waiting))
+    return [item for name in names if name for item in files[name]]
+
+
+# `--times` writes the seconds for `tests/runner/order.py`.
+
+
+_SHOWN = 10
+# A file that takes less needs no place of its own in the order.
+_MIN_SECONDS = 3
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def processor_seconds() -> float:
+    """Return what this process has used with all its descendants, also those that have ended."""
+    parents, ticks = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # The second field is a name, which may have blanks and brackets in it (proc(5)).
+            fields = path.read_bytes().rpartition(b")")[2].split()
+            pid = int(path.parent.name)
+            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+
+    def is_ours(pid: int) -> bool:
+        while pid not in (0, os.getpid()):
+            pid = parents.get(pid, 0)
+        return pid != 0
+
+    return sum(ticks[pid] for pid in ticks if is_ours(pid)) / _TICKS
+
+
+class Costs:
+    """Measures the files that this process runs, and takes what other processes measured."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, tuple[float, float]] = {}
+        self._began = self._last = time.monotonic(), processor_seconds()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        result = yield
+        # To read all processes takes a few milliseconds: once a file is often enough.
+        if nextitem is None or nextitem.path != item.path:
+            (wall, processor), self._last = self._last, (time.monotonic(), processor_seconds())
+            cost = self._last[0] - wall, max(0.0, self._last[1] - processor)
+            self.files[item.nodeid.partition("::")[0]] = cost
+        return result
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if (output := getattr(session.config, "workeroutput", None)) is not None:
+            output["costs"] = self.files
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.files |= getattr(node, "workeroutput", {}).get("costs", {})
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    ) -> None:
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        total = sum(each.ru_utime + each.ru_stime for each in used)
+        seconds = time.monotonic() - self._began[0]
+        terminalreporter.section(f"{seconds:.0f} s, {total:.0f} CPU-s in all processes")
+        slowest = sorted(self.files.items(), key=lambda each: -each[1][0])
+        for file, (wall, processor) in slowest[:_SHOWN]:
+            terminalreporter.write_line(f"{wall:6.1f} s {processor:6.1f} CPU-s  {file}")
+        if config.getoption("times"):
+            # A part of the tests leaves the seconds of the others as they were.
+            costs = json.loads(MEASURED.read_text())
+            costs |= {file: list(map(round, cost)) for file, cost in self.files.items()}
+            kept = {
+                file: cost
+                for file, cost in sorted(costs.items())
+                if cost[0] > _MIN_SECONDS and (config.rootpath / file).exists()
+            }
+            lines = (f"{json.dumps(file)}: {cost}" for file, cost in kept.items())
+            MEASURED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items[:] = longest_first(items)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--times", action="store_true", help="write the seconds of each file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Costs(), "costs")

@@ -1,0 +1,54 @@
+"""Calls that break, that find no room, that are slow, and that guess passwords."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from tests.support.alerts.trouble import Trouble, called, locking, of_proxy, without_table
+from tests.support.alerts.watched_site import Site
+from tests.support.credits.credits import BALANCE
+from tests.support.people.visiting import Visitor, new_account
+from tests.support.stack.held_rows import uncommitted
+
+# More than there are threads for calls of one kind.
+_CROWD = 24
+
+
+@contextmanager
+def _password_guessed(site: Site) -> Iterator[None]:
+    email = new_account(site.stack)
+
+    def guess(site: Site, client: object) -> None:
+        with site.stack.client() as browser:
+            Visitor(site.stack, browser).log_in(email, "a wrong guess")
+
+    with called(site, guess):
+        yield
+
+
+def _list_locked(site: Site) -> AbstractContextManager[None]:
+    return uncommitted(site.stack, "SELECT pg_advisory_lock(%s)", site.list_id)
+
+
+REQUEST_TROUBLES = (
+    Trouble(
+        "table missing",
+        without_table("segments"),
+        "PressroomServerErrors",
+        calls=lambda site, client: client.get(f"/lists/{site.list_id}/segments"),
+    ),
+    Trouble(
+        "table locked",
+        locking("LOCK TABLE credit_accounts IN ACCESS EXCLUSIVE MODE"),
+        "PressroomRequestsShed",
+        calls=lambda _, client: client.get(BALANCE),
+        callers=_CROWD,
+    ),
+    Trouble(
+        "Postgres very slow",
+        of_proxy("postgres", lambda proxy: proxy.delay(1.0)),
+        "PressroomRequestsSlow",
+        calls=lambda _, client: client.get(BALANCE),
+    ),
+    Trouble("passwords guessed", _password_guessed, "PressroomLoginsFail"),
+    Trouble("list locked", _list_locked, "PressroomListBusy", calls=Site.join, callers=_CROWD),
+)

@@ -1,0 +1,18 @@
+"""All troubles, in the order of the groups of alerts.yml."""
+
+from tests.support.alerts.job_troubles import JOB_TROUBLES
+from tests.support.alerts.money_troubles import MONEY_TROUBLES
+from tests.support.alerts.other_troubles import OTHER_TROUBLES
+from tests.support.alerts.request_troubles import REQUEST_TROUBLES
+from tests.support.alerts.store_troubles import STORE_TROUBLES
+
+TROUBLES = {
+    each.name: each
+    for each in (
+        *STORE_TROUBLES,
+        *REQUEST_TROUBLES,
+        *JOB_TROUBLES,
+        *OTHER_TROUBLES,
+        *MONEY_TROUBLES,
+    )
+}

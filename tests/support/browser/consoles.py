@@ -1,0 +1,12 @@
+from playwright.sync_api import Page
+
+from devstack.harness.stack import Stack
+from services.access import sessions
+from tests.support.people.visiting import SESSION
+
+
+def log_in_browser(page: Page, stack: Stack, user_id: int) -> None:
+    """By a session that is made behind the login page."""
+    with stack.resources.unit_of_work() as uow:
+        cookie = sessions.begin(uow, user_id)
+    page.context.add_cookies([{"name": SESSION, "value": cookie, "url": stack.api_url}])

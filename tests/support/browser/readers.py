@@ -1,0 +1,43 @@
+"""A list as readers meet it, and the mails that lead them to its pages."""
+
+import io
+import re
+
+import httpx2
+from PIL import Image
+
+from devstack.harness.polling import eventually
+from tests.support.http.replies import data
+from tests.support.lists.people_on_lists import Subscriber, new_list
+from tests.support.lists.segments import new_field
+
+TITLE = "The Morning Letter"
+WORDING = "I want The Morning Letter by e-mail. I can leave at any time."
+
+
+def make_list(client: httpx2.Client, title: str = TITLE, **fields: object) -> int:
+    """With an open field of each type, a wording, a colour and a logo."""
+    for key, kind in (("visits", "number"), ("born", "date"), ("news", "boolean")):
+        new_field(client, key, kind, public=True)
+    new_field(client, "tea", "choice", public=True, choices=["Green", "Black"])
+    content = io.BytesIO()
+    Image.new("RGB", (240, 80), "#1d4ed8").save(content, "PNG")
+    file = {"file": ("logo.png", content.getvalue(), "image/png")}
+    logo = data(client.post("/attachments", files=file))["hash_id"]
+    look = {"colour": "#1d4ed8", "logo_hash_id": logo, "sign_up_text": "One letter each morning."}
+    return new_list(client, title, consent_wording=WORDING, **{**look, **fields})
+
+
+def mailed_link(person: Subscriber, path: str) -> str:
+    """The address below this path that the person was mailed."""
+    link = re.escape(f"{person.stack.api_url}{path}?") + r"[\w.=&-]+"
+
+    def find() -> list[str]:
+        return [
+            url
+            for each in person.stack.mails(person.email)
+            for url in re.findall(link, each["text"])
+        ]
+
+    found = eventually(find, what=f"mail that leads to {path}")
+    return str(found[0])

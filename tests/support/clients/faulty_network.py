@@ -1,0 +1,102 @@
+"""A way to the API on which answers get lost, as each caller's base URL says.
+
+Calls to ``<url>/<name>.<fault>.<fault>/path`` meet these faults one after the other, and reach the
+API as ``/path`` once there are none left. ``<url>/<name>.…/seen`` lists what arrived.
+"""
+
+import http.client
+import json
+import socket
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from devstack import LOOPBACK
+from tests.support.http.servers import QuietHandler, http_server, running
+
+# Faults: an error, with the seconds that it asks to wait; an answer that is lost on its way; and a
+# stream that breaks off after its first event.
+ERRORS = {"429": (429, "0"), "503": (503, "0"), "wait": (429, "1"), "hour": (429, "3600")}
+LOST = "lost"
+CUT = "cut"
+
+NOTHING: Mapping[str, str] = {}
+
+_Seen = dict[str, str | None]
+
+
+class _Handler(QuietHandler):
+    upstream_port: int
+    seen: defaultdict[str, list[_Seen]]
+
+    def do_GET(self) -> None:
+        script, _, path = self.path.removeprefix("/").partition("/")
+        if path == "seen":
+            self._answer(200, json.dumps(self.seen[script]).encode())
+        else:
+            self._meet_faults(script, f"/{path}")
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 # names of http.server
+
+    def _meet_faults(self, script: str, path: str) -> None:
+        body = self._body()
+        faults = script.split(".")[1:]
+        earlier = len(self.seen[script])
+        self.seen[script].append(
+            {
+                "path": path,
+                "key": self.headers["Idempotency-Key"],
+                "last_event_id": self.headers["Last-Event-ID"],
+            }
+        )
+        fault = faults[earlier] if earlier < len(faults) else ""
+        if fault in ERRORS:
+            status, seconds = ERRORS[fault]
+            problem = {"status": status, "code": "rate.limited", "detail": "Too many calls."}
+            self._answer(status, json.dumps(problem).encode(), {"Retry-After": seconds})
+        else:
+            self._forward(path, body, fault)
+
+    def _body(self) -> bytes:
+        if self.headers["Transfer-Encoding"] == "chunked":
+            chunks = []
+            while size := int(self.rfile.readline(), 16):
+                chunks.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(chunks)
+        return self.read_body()
+
+    def _answer(self, status: int, content: bytes, more: Mapping[str, str] = NOTHING) -> None:
+        self.reply(status, content, {"Content-Type": "application/problem+json", **more})
+
+    def _forward(self, path: str, body: bytes, fault: str) -> None:
+        upstream = http.client.HTTPConnection(LOOPBACK, self.upstream_port, timeout=60)
+        hop_by_hop = {"host", "connection", "transfer-encoding", "content-length"}
+        headers = {k: v for k, v in self.headers.items() if k.lower() not in hop_by_hop}
+        upstream.request(self.command, path, body=body or None, headers=headers)
+        answer = upstream.getresponse()
+        if fault == LOST:
+            answer.read()
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        # Without a length: the end of the connection is the end of the answer.
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in {"transfer-encoding", "connection", "content-length"}:
+                self.send_header(name, value)
+        self.end_headers()
+        while chunk := answer.read1(65536):
+            self.wfile.write(chunk)
+            self.wfile.flush()
+            if fault == CUT and b"\n\n" in chunk:
+                break
+        upstream.close()
+
+
+@contextmanager
+def faulty_network(api_port: int) -> Iterator[str]:
+    """The URL of such a way to the API on this port."""
+    handler = type("Handler", (_Handler,), {"upstream_port": api_port, "seen": defaultdict(list)})
+    with running(http_server(handler)) as url:
+        yield url

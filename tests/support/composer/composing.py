@@ -1,0 +1,72 @@
+"""Posts, and what every test of the composer asks about them."""
+
+import time
+from typing import Any
+
+import httpx2
+
+from services.composer import rules
+from services.composer.text import markup
+from services.composer.text.post import MetadataField, Post, PostMetadata
+
+METADATA = "/composer/metadata"
+TWEETS = "/composer/generate-tweets"
+
+# One for each script that the writers know, and some markup.
+POSTS = {
+    "english": Post(
+        "How we bake bread",
+        "# Bread\n\nWe bake **bread** every morning in a [small shop](https://example.com/shop). "
+        "The flour comes from a mill by the river. The dough rests for a night, and @anna shapes "
+        "the loaves at five.\n\n- flour\n- water\n- salt\n\nSourdough needs patience and warmth.",
+    ),
+    "german": Post(
+        "Über das Backen",
+        "<p>Wir backen jeden Morgen <b>Brot</b>. Das Mehl kommt aus einer Mühle am Fluss. Der Teig "
+        "ruht eine Nacht, und danach wird der Laib geformt.</p><script>alert(1)</script>",
+    ),
+    "russian": Post(
+        "Как мы печём хлеб",
+        "Мы печём хлеб каждое утро. Мука приходит с мельницы у реки. Тесто отдыхает всю ночь, а "
+        "потом пекарь лепит буханки.",
+    ),
+    "chinese": Post(
+        "我们怎样烤面包",
+        "我们每天早上烤面包。面粉来自河边的磨坊。面团休息一个晚上，然后面包师把它做成面包。",
+    ),
+    "title only": Post("Only a title", ""),
+    "content only": Post("", "Only some content."),
+    "wordless": Post("…", "!!! ??? ... --- 。。。"),
+    "markup only": Post("", "<div><br><img src='a.png'></div>\n\n***\n\n---"),
+}
+
+
+def body(post: Post, **more: Any) -> dict[str, Any]:
+    return {"title": post.title, "content": post.content, **more}
+
+
+def fresh(post: Post = POSTS["english"]) -> Post:
+    """The post with a sentence that no other test has sent."""
+    return Post(post.title, f"{post.content}\n\nThis is issue {time.monotonic_ns()}.")
+
+
+def ask(client: httpx2.Client, path: str, post: Post, **options: Any) -> httpx2.Response:
+    return client.post(path, json=body(post), **options)
+
+
+def metadata_faults(post: Post, found: dict[str, str], *wanted: MetadataField) -> list[str]:
+    """What in the answer breaks a rule."""
+    parts = frozenset(wanted or MetadataField)
+    if set(found) != set(parts):
+        return [f"it has {sorted(found)}"]
+    tags = tuple(found["tags"].split(",")) if found.get("tags") else ()
+    written = PostMetadata(
+        found.get("slug"), found.get("summary"), tags if "tags" in found else None
+    )
+    return rules.metadata_faults(markup.read(post), written, parts)
+
+
+def tweets_faults(post: Post, found: dict[str, str]) -> list[str]:
+    if set(found) != {"tweets"}:
+        return [f"it has {sorted(found)}"]
+    return rules.tweets_faults(markup.read(post), found["tweets"].split("\n\n"))

@@ -1,0 +1,65 @@
+"""A stack whose composer asks a language model that the sandbox plays and a test steers."""
+
+import time
+from collections.abc import Callable
+
+from devstack.harness.running import Running
+from devstack.harness.stack import Stack
+from devstack.sandbox import sandbox_settings
+from tests.support.composer.language_model import Run
+
+SOURCE = "openai/steered"
+
+
+def steered_settings(run: Run) -> dict[str, str]:
+    return {
+        "PRESSROOM_LLM_PROVIDER": "openai",
+        "PRESSROOM_LLM_BASE_URL": run.base_url,
+        "PRESSROOM_LLM_API_KEY": sandbox_settings.LLM_API_KEY,
+        "PRESSROOM_LLM_MODEL": SOURCE.removeprefix("openai/"),
+    }
+
+
+class Modelled:
+    """An API process and one io worker at a time, by the fallback that a test wants."""
+
+    def __init__(self, make_stack: Callable[[str], Stack], name: str, **environment: str) -> None:
+        self.stack = make_stack(name)
+        self.stack.start_sandbox()
+        self._run = Run(self.stack.sandbox_url)
+        self.stack.environment |= {**steered_settings(self._run), **environment}
+        self.stack.start_api()
+        self._workers: dict[str, Running] = {}
+
+    def work(self, fallback: str = "offline", *, concurrency: int = 4) -> Running:
+        """The worker with this fallback, and no other."""
+        for other in set(self._workers) - {fallback}:
+            self._workers.pop(other).stop()
+        if fallback not in self._workers:
+            self._workers[fallback] = self.stack.start_worker(
+                "request", concurrency=concurrency, PRESSROOM_LLM_FALLBACK=fallback
+            )
+        return self._workers[fallback]
+
+    def rest(self) -> None:
+        for worker in self._workers.values():
+            worker.stop()
+        self._workers.clear()
+
+    def steer(self, model: str | None) -> None:
+        """From now on the model answers as the sandbox's of this name."""
+        self._run.steer(model)
+
+    def calls(self) -> int:
+        """How often the model was asked, each retry counted."""
+        return self._run.calls
+
+
+def post(words: str = "") -> dict[str, str]:
+    """A post that nobody has sent before, as a body."""
+    return {
+        "title": "How we bake bread",
+        "content": "We bake bread every morning in a small shop. The flour comes from a mill by "
+        "the river. The dough rests for a night, and the baker shapes the loaves at five. "
+        f"Sourdough needs patience and warmth. Issue {time.monotonic_ns()}. {words}",
+    }

@@ -1,0 +1,168 @@
+"""The Compose file as podman-compose runs it, in a folder of its own without the source."""
+
+import json
+import secrets
+import shutil
+import ssl
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
+from tests.support.containers.engine import FOLDER, Engine, run
+from tests.support.containers.images import OURS
+from tests.support.deployment import files
+
+# A name for which the proxy makes the certificate itself.
+HOST = "pressroom.localhost"
+_COMPOSE_FILE = "docker-compose.yml"
+# What it needs beside it.
+_BESIDE = "deploy/compose"
+# How the addresses of its network `edge` begin.
+_EDGE = "172.30.57."
+_READY_SECONDS = 120.0
+
+
+def podman_compose() -> Path:
+    """The program, in an environment of its own that is made at the first run."""
+    environment = FOLDER / "podman-compose"
+    program = environment / "bin" / "podman-compose"
+    if not program.exists():
+        run([sys.executable, "-m", "venv", str(environment)])
+        pins = str(files.ROOT / "requirements-containers.txt")
+        words = ["-m", "pip", "install", "--quiet", "--require-hashes", "-r", pins]
+        run([str(environment / "bin" / "python"), *words], timeout=300)
+    return program
+
+
+@dataclass
+class Project:
+    engine: Engine
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self._program = podman_compose()
+        # Podman knows networks by their names: those of another run may still be there.
+        self._name = f"pressroom-{secrets.token_hex(4)}"
+        self.port = free_port()
+        shutil.copytree(files.ROOT / _BESIDE, self.folder / _BESIDE)
+        text = (files.ROOT / _COMPOSE_FILE).read_text()
+        assert _EDGE in text
+        (self.folder / _COMPOSE_FILE).write_text(text.replace(_EDGE, _free_network()))
+        settings = {
+            "PRESSROOM_IMAGE": OURS,
+            "PRESSROOM_PUBLIC_URL": f"https://{HOST}",
+            "HTTPS_PORT": str(self.port),
+            "HTTP_PORT": str(free_port()),
+            "API_PORT": str(free_port()),
+            "FLOWER_PORT": str(free_port()),
+        }
+        lines = [
+            line
+            for line in files.ENV_EXAMPLE.read_text().splitlines()
+            if line.partition("=")[0] not in settings
+        ]
+        lines += [f"{name}={value}" for name, value in settings.items()]
+        (self.folder / ".env").write_text("\n".join([*lines, ""]))
+        run(["sh", str(self.folder / "deploy" / "compose" / "secrets.sh")])
+
+    def compose(self, *words: str, timeout: float = 200) -> None:
+        run(
+            [str(self._program), "--project-name", self._name, "--in-pod", "false", *words],
+            timeout=timeout,
+            environment=self.engine.environment,
+            directory=self.folder,
+        )
+
+    def up(self, *words: str, services: tuple[str, ...] = ()) -> None:
+        """Start services, each once those that it depends on are ready.
+
+        Docker Compose does so by itself; podman-compose can't with a Podman that knows no states
+        of health to wait for.
+        """
+        for service in services or _in_order():
+            for other, condition in files.services()[service].get("depends_on", {}).items():
+                self._await(other, condition["condition"])
+            self.compose("up", "--detach", "--no-build", "--no-deps", *words, service)
+
+    def await_ready(self, service: str) -> None:
+        self._await(service, "service_healthy")
+
+    def _await(self, service: str, condition: str) -> None:
+        if condition == "service_completed_successfully":
+            code = self.engine.podman("wait", *self.containers(service)).split()
+            assert set(code) == {"0"}, f"{service} ended with {code}:\n{self.log(service)}"
+            return
+        try:
+            eventually(lambda: self._is_healthy(service), within=_READY_SECONDS, what=service)
+        except AssertionError:
+            raise AssertionError(f"{service} is not healthy:\n{self.log(service)}") from None
+
+    def _is_healthy(self, service: str) -> bool:
+        containers = self.containers(service)
+        return bool(containers) and all(
+            self.engine.succeeds("healthcheck", "run", each) for each in containers
+        )
+
+    def containers(self, service: str) -> list[str]:
+        label = f"label=com.docker.compose.service={service}"
+        words = ("--all", "--filter", label, "--format", "{{.Names}}")
+        return self.engine.podman("ps", *words).split()
+
+    def log(self, service: str) -> str:
+        return "\n".join(map(self.engine.log, self.containers(service)))
+
+    def inside(self, service: str, *words: str, timeout: float = 60) -> str:
+        """Run a command in the service's first container; returns what it prints."""
+        return self.engine.podman("exec", self.containers(service)[0], *words, timeout=timeout)
+
+    def pressroom(self, *words: str) -> Any:
+        """What a command of ours says, run beside the API."""
+        return json.loads(self.inside("api", "pressroom", *words, "--json"))
+
+    def client(self, key: str | None = None) -> httpx2.Client:
+        """Calls by HTTPS, and believes the proxy's own authority alone."""
+        authority = self.folder / "authority.crt"
+        path = "/data/caddy/pki/authorities/local/root.crt"
+        [proxy] = self.containers("proxy")
+        self.engine.podman("cp", f"{proxy}:{path}", str(authority))
+        headers = {"Host": HOST} | ({"Authorization": f"Bearer {key}"} if key else {})
+
+        def name_server(request: httpx2.Request) -> None:
+            request.extensions["sni_hostname"] = HOST
+
+        return httpx2.Client(
+            base_url=f"https://127.0.0.1:{self.port}",
+            verify=ssl.create_default_context(cafile=str(authority)),
+            headers=headers,
+            event_hooks={"request": [name_server]},
+            timeout=90,
+            trust_env=False,
+        )
+
+
+def _free_network() -> str:
+    """How the addresses of a network begin that this machine is no part of.
+
+    A stack that runs here, or a run that was killed, holds the network of the Compose file.
+    """
+    interfaces = json.loads(run(["ip", "-json", "-4", "address"]))
+    held = [each["local"] for interface in interfaces for each in interface["addr_info"]]
+    networks = [_EDGE] + [f"172.30.{number}." for number in range(58, 256)]
+    return next(each for each in networks if not any(ip.startswith(each) for ip in held))
+
+
+def _in_order() -> Iterator[str]:
+    """The services, each after those that it depends on."""
+    left = dict(files.services())
+    while left:
+        for name, service in left.items():
+            if not set(service.get("depends_on", {})) & set(left):
+                yield name
+                del left[name]
+                break

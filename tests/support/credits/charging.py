@@ -1,0 +1,82 @@
+"""Accounts with credits, and callers who charge them."""
+
+import json
+import threading
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import httpx2
+
+from devstack.harness.stack import Owner, Stack
+from services.credits import verify
+from tests.support.credits.credits import consume, grant
+
+
+@dataclass(frozen=True)
+class Bank:
+    stack: Stack
+
+    def holder(self, credits: str) -> Owner:
+        owner = self.stack.new_owner()
+        grant(self.stack, owner.user_id, credits)
+        return owner
+
+    def balance(self, owner: Owner) -> Decimal:
+        [(found,)] = self.stack.query(
+            "SELECT balance FROM credit_accounts WHERE user_id = %s", owner.user_id
+        )
+        assert isinstance(found, Decimal)
+        return found
+
+    def entries(self, owner: Owner) -> list[tuple[object, ...]]:
+        return self.stack.query(
+            "SELECT seq, delta, balance_after, source_id FROM credit_entries"
+            " WHERE user_id = %s ORDER BY seq",
+            owner.user_id,
+        )
+
+    def require_clean_books(self) -> None:
+        assert verify.verify_ledger(self.stack.resources, full=True).faults == []
+
+
+@dataclass
+class Spenders:
+    """Callers who charge one account without pause, and what they were told."""
+
+    bank: Bank
+    owner: Owner
+    stop: threading.Event = field(default_factory=threading.Event)
+    acknowledged: dict[str, Decimal] = field(default_factory=dict)
+    unsure: set[str] = field(default_factory=set)
+    strange: list[str] = field(default_factory=list)
+
+    def have_charged(self, count: int) -> bool:
+        return len(self.acknowledged) > count
+
+    def run(self, number: int) -> None:
+        with self.bank.stack.client(self.owner.key) as client:
+            count = 0
+            while not self.stop.is_set():
+                count += 1
+                self._charge(client, f"{number}-{count}")
+
+    def _charge(self, client: httpx2.Client, name: str) -> None:
+        # Half of them ask again under their key until they know.
+        key = f"charge-of-spender-{name}" if int(name[-1]) % 2 else None
+        while True:
+            try:
+                reply = consume(client, "0.0007", name, key=key)
+            except httpx2.HTTPError as error:
+                self.strange.append(repr(error))
+                return
+            if reply.status_code == 200:
+                entry = json.loads(reply.text, parse_float=Decimal)["data"]
+                self.acknowledged[name] = entry["balance_after"]
+                self.unsure.discard(name)
+                return
+            self.unsure.add(name)
+            if reply.status_code not in {409, 503}:
+                self.strange.append(reply.text)
+                return
+            if key is None or self.stop.wait(0.05):
+                return

@@ -1,0 +1,111 @@
+"""What the tests of topups do: order, pay in the sandbox, look at what became of it."""
+
+from decimal import Decimal
+from typing import Any
+
+import httpx2
+
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from tests.support.credits import credits
+from tests.support.credits.payments import SandboxPayments
+from tests.support.http.replies import data
+from tests.support.stack.maintenance import run_maintenance
+
+TOPUP = "/auxilia/credits/topup"
+ORDERS = "/auxilia/credits/orders"
+CLAIM = f"{ORDERS}/claim"
+STATUS = f"{ORDERS}/status"
+SHOP = "https://shop.example/done?from=test"
+
+
+def send(client: httpx2.Client, body: str, key: str | None = None, **more: str) -> httpx2.Response:
+    headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+    return client.post(TOPUP, content=body, headers=headers | more)
+
+
+def topup(client: httpx2.Client, numbers: str, *, key: str | None = None) -> httpx2.Response:
+    """Order; `numbers` are the fields of the body beside the address, as they are spelt."""
+    return send(client, f'{{{numbers}, "redirect_url": "{SHOP}"}}', key)
+
+
+def ordered(client: httpx2.Client, numbers: str = '"amount": 5') -> dict[str, Any]:
+    """A new order, its numbers exact."""
+    reply = topup(client, numbers)
+    data(reply)
+    return dict(credits.exactly(reply.text)["data"])
+
+
+def paid(stack: Stack, client: httpx2.Client, sandbox: SandboxPayments) -> int:
+    """A new order of the client's that was paid."""
+    order_id: int = ordered(client)["order_id"]
+    sandbox.pay(order_id)
+    await_status(stack, order_id, "paid")
+    return order_id
+
+
+def read(client: httpx2.Client, order_id: int) -> dict[str, Any]:
+    reply = client.get(f"{ORDERS}/{order_id}")
+    data(reply)
+    return dict(credits.exactly(reply.text)["data"])
+
+
+def status_by_token(client: httpx2.Client, token: str) -> str:
+    found: str = data(client.post(STATUS, json={"claim_token": token}))["status"]
+    return found
+
+
+def claim(client: httpx2.Client, token: str) -> httpx2.Response:
+    return client.post(CLAIM, json={"claim_token": token})
+
+
+def await_status(stack: Stack, order_id: int, status: str) -> None:
+    eventually(lambda: status_of(stack, order_id) == status, what=f"the order to be {status}")
+
+
+def status_of(stack: Stack, order_id: int) -> object:
+    [(status,)] = stack.query("SELECT status FROM payment_orders WHERE id = %s", order_id)
+    return status
+
+
+def history(stack: Stack, order_id: int) -> list[object]:
+    rows = stack.query(
+        "SELECT to_status FROM payment_order_changes WHERE order_id = %s ORDER BY id", order_id
+    )
+    return [status for (status,) in rows]
+
+
+def debt(client: httpx2.Client) -> Decimal:
+    reply = client.get(credits.BALANCE)
+    data(reply)
+    return Decimal(credits.exactly(reply.text)["data"]["debt_credit"])
+
+
+def moves(client: httpx2.Client) -> list[tuple[object, ...]]:
+    """The ledger, oldest first: action, amount, delta."""
+    reply = client.get(credits.LEDGER, params={"limit": 1000})
+    items = credits.exactly(reply.text)["data"]["items"]
+    return [
+        (each["action"], Decimal(each["amount_credit"]), Decimal(each["delta_credit"]))
+        for each in reversed(items)
+    ]
+
+
+def poll_now(stack: Stack, *order_ids: int) -> None:
+    """Let a worker poll, these orders first, and wait until it has looked at them."""
+    make_due(stack, *order_ids)
+    run_maintenance(stack, "topups.poll")
+
+
+def make_due(stack: Stack, *order_ids: int) -> None:
+    due = "UPDATE payment_orders SET next_check_at = now() WHERE id = ANY(%s)"
+    stack.query(due, list(order_ids))
+
+
+def end_time_of(stack: Stack, order_id: int) -> None:
+    """Let the order's time be over, past the trigger that keeps its terms."""
+    stack.query(
+        "SET session_replication_role = replica; UPDATE payment_orders"
+        " SET expires_at = now() - interval '1 second', next_check_at = now() WHERE id = %s",
+        order_id,
+    )

@@ -1,0 +1,143 @@
+"""The deployment's files, read once."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cli.environment_file import setting_texts
+from core.settings import Settings
+from core.settings.given_settings import FILE_SUFFIX, PREFIX, is_secret, variable_of
+
+ROOT = Path(__file__).parents[3]
+COMPOSE_FILE = ROOT / "docker-compose.yml"
+ENV_EXAMPLE = ROOT / ".env.example"
+CADDYFILE = ROOT / "deploy" / "compose" / "Caddyfile"
+SECRETS_SCRIPT = ROOT / "deploy" / "compose" / "secrets.sh"
+# Where a container finds the secrets that its service lists.
+SECRETS_FOLDER = "/run/secrets"
+DOCKERFILE = ROOT / "Dockerfile"
+
+Service = dict[str, Any]
+
+VARIABLE = re.compile(r"(?<!\$)\$\{([A-Z0-9_]+)(?:(:?[?-])([^}]*))?\}")
+
+
+@cache
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())
+    return document
+
+
+def services() -> dict[str, Service]:
+    """Those that `docker compose up` starts."""
+    found: dict[str, Service] = compose()["services"]
+    return {name: each for name, each in found.items() if "profiles" not in each}
+
+
+def observers() -> dict[str, Service]:
+    """Those of the profile `observability`."""
+    found: dict[str, Service] = compose()["services"]
+    return {
+        name: each for name, each in found.items() if "observability" in each.get("profiles", [])
+    }
+
+
+def ours() -> dict[str, Service]:
+    """The services that run our image."""
+    return {name: each for name, each in services().items() if "build" in each}
+
+
+def workers() -> dict[str, Service]:
+    return {name: each for name, each in ours().items() if each["command"][1] == "worker"}
+
+
+def secrets() -> dict[str, str]:
+    """The setting's name of each secret, by the variable that names its file."""
+    return {
+        variable_of(name) + FILE_SUFFIX: name
+        for name, field in Settings.model_fields.items()
+        if is_secret(field)
+    }
+
+
+def setting_names() -> dict[str, str]:
+    """The environment variable of each setting, and its description."""
+    return {variable_of(name): text for name, text in setting_texts().items()}
+
+
+def required_names() -> set[str]:
+    return {
+        PREFIX + name.upper()
+        for name, field in Settings.model_fields.items()
+        if field.is_required()
+    }
+
+
+@dataclass(frozen=True)
+class Entry:
+    comments: list[str]
+    value: str
+
+
+@cache
+def env_example() -> dict[str, Entry]:
+    """Each variable of .env.example with the comment lines right above it."""
+    entries: dict[str, Entry] = {}
+    comments: list[str] = []
+    for line in ENV_EXAMPLE.read_text().splitlines():
+        if line.startswith("#"):
+            comments.append(line.removeprefix("#").strip())
+            continue
+        if line:
+            name, _, value = line.partition("=")
+            assert name not in entries, f"{name} is there twice"
+            entries[name] = Entry(comments, value)
+        comments = []
+    return entries
+
+
+def made_secrets(folder: Path, environment: str = "") -> Path:
+    """What the script makes for a checkout in this folder with such a .env."""
+    script = folder / SECRETS_SCRIPT.relative_to(ROOT)
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(SECRETS_SCRIPT.read_text())
+    (folder / ".env").write_text(environment)
+    subprocess.run(["sh", str(script)], check=True, capture_output=True)
+    return folder / "secrets"
+
+
+def made_sbom(place: Path) -> bytes:
+    """Return the list that `make sbom` and the build of the image make."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    words = ["sh", "deploy/image/sbom.sh", str(place)]
+    environment = {**os.environ, "PATH": path}
+    subprocess.run(words, check=True, cwd=ROOT, env=environment, capture_output=True)
+    return place.read_bytes()
+
+
+def key_recipe() -> str:
+    """The command that .env.example gives for making a key."""
+    line = next(each for each in ENV_EXAMPLE.read_text().splitlines() if "A key:" in each)
+    return line.partition("A key:")[2].strip()
+
+
+@dataclass(frozen=True)
+class Instruction:
+    name: str
+    text: str
+
+
+@cache
+def dockerfile() -> list[Instruction]:
+    """The Dockerfile's instructions, continued lines joined."""
+    lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    instructions = [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]
+    return [Instruction(name.upper(), text) for name, text in instructions]

@@ -1,0 +1,149 @@
+"""The pods of the example deployment, which has the base and all components."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from core.queues import Queue
+from core.settings import Settings
+from core.settings.given_settings import PREFIX, is_secret, variable_of
+from core.settings.process_settings import settings_of
+from core.settings.store_settings import LogSettings
+from tests.support.commands.command_line import options
+from tests.support.deployment import files
+from tests.support.prerequisites import pass_over
+
+FOLDER = files.ROOT / "deploy" / "kubernetes"
+
+Resource = dict[str, Any]
+
+# The end of a generated ConfigMap's name, which changes with its settings; it has no vowels.
+_HASH = re.compile(r"(name: pressroom-[a-z-]+?)-[bcdfghkmt2-9]{10}$", re.MULTILINE)
+
+
+@cache
+def example() -> list[Resource]:
+    """Return what Kustomize makes of it, with the names of ConfigMaps as the base has them."""
+    if shutil.which("kubectl") is None:
+        pass_over("there is no kubectl")
+    words = ["kubectl", "kustomize", str(FOLDER / "overlays" / "example")]
+    made = subprocess.run(words, check=True, capture_output=True, text=True)
+    return list(yaml.safe_load_all(_HASH.sub(r"\1", made.stdout)))
+
+
+def containers_of(resource: Resource) -> list[dict[str, Any]]:
+    workload = resource["spec"].get("jobTemplate", resource)
+    pod = workload["spec"]["template"]["spec"]
+    return [*pod.get("initContainers", []), *pod["containers"]]
+
+
+def settings_in(file: Path) -> set[str]:
+    """The settings of a file for a generator, those that are commented out among them."""
+    return set(re.findall(r"^#?(PRESSROOM_[A-Z0-9_]+)\b", file.read_text(), re.MULTILINE))
+
+
+def of_kind(kind: str) -> dict[str, Resource]:
+    return {each["metadata"]["name"]: each for each in example() if each["kind"] == kind}
+
+
+def workloads() -> dict[str, Resource]:
+    return of_kind("Deployment") | of_kind("Job")
+
+
+def scheduled() -> dict[str, Resource]:
+    """What each CronJob makes a Job of."""
+    return {name: each["spec"]["jobTemplate"] for name, each in of_kind("CronJob").items()}
+
+
+def pod_of(workload: Resource) -> dict[str, Any]:
+    pod: dict[str, Any] = workload["spec"]["template"]["spec"]
+    return pod
+
+
+def labels_of(workload: Resource) -> dict[str, str]:
+    labels: dict[str, str] = workload["spec"]["template"]["metadata"]["labels"]
+    return labels
+
+
+def needed_by(words: Sequence[str]) -> set[str]:
+    """The variables of all settings that a command of ours reads, required or not."""
+    if "--wait" in words:
+        return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
+    names = settings_of(words[1], [Queue(name) for name in options(words, "--queue")])
+    # Payments that move no money have no place in production; no process waits for a file.
+    return {
+        variable_of(name)
+        for name in names - {"ready_file"}
+        if not name.startswith("payments_sandbox_")
+    }
+
+
+@dataclass(frozen=True)
+class Process:
+    """A container of ours, by the name of its workload and its own."""
+
+    workload: str
+    container: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.workload}/{self.container['name']}"
+
+    @property
+    def words(self) -> list[str]:
+        words: list[str] = self.container["command"]
+        return words
+
+    @property
+    def queues(self) -> list[Queue]:
+        return [Queue(name) for name in options(self.words, "--queue")]
+
+    def needs(self) -> set[str]:
+        """The variables of all settings that it reads, required or not."""
+        return needed_by(self.words)
+
+    def secrets(self) -> dict[str, dict[str, Any]]:
+        """The settings that come from a Secret, each with its place."""
+        return {
+            each["name"]: each["valueFrom"]["secretKeyRef"]
+            for each in self.container["env"]
+            if "secretKeyRef" in each.get("valueFrom", {})
+        }
+
+    def values(self) -> dict[str, str]:
+        """The settings that have a value in the example."""
+        config = of_kind("ConfigMap")
+        found = {each["name"]: each["value"] for each in self.container["env"] if "value" in each}
+        for name in self._config_maps():
+            found |= config[name].get("data", {})
+        return {name: value for name, value in found.items() if name.startswith(PREFIX)}
+
+    def may_hold(self) -> set[str]:
+        """The settings that an overlay may give to it, beside those from Secrets."""
+        folder, maps = FOLDER / "base/settings", self._config_maps()
+        sources = [folder / f"{name.removeprefix('pressroom-')}.env" for name in maps]
+        return set(self.values()).union(*map(settings_in, sources))
+
+    def _config_maps(self) -> Iterator[str]:
+        for each in self.container["envFrom"]:
+            yield each["configMapRef"]["name"]
+
+
+def processes() -> list[Process]:
+    return [
+        Process(name, container)
+        for name, workload in workloads().items()
+        for container in containers_of(workload)
+    ]
+
+
+def of_secrets() -> set[str]:
+    """The variables of secrets, and of the names that go with them."""
+    names = {name for name, field in Settings.model_fields.items() if is_secret(field)}
+    return {variable_of(name) for name in names | {"s3_access_key", "s3_admin_access_key"}}

@@ -1,0 +1,34 @@
+"""Writes what the full form has found into build/fault-matrix.md, for a reader."""
+
+from pathlib import Path
+
+from tests.support.fault_matrix.calls import CALLS
+from tests.support.fault_matrix.faults import FAULTS
+from tests.support.fault_matrix.promises import PROMISES, Worst
+from tests.support.fault_matrix.run import Observed, Samples, p99, slowdown
+
+PAGE = Path(__file__).parents[3] / "build" / "fault-matrix.md"
+
+
+class Report:
+    def __init__(self, quiet: Samples) -> None:
+        self.quiet = quiet
+        self.observed: dict[str, Observed] = {}
+
+    def write(self) -> None:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(self._table())
+
+    def _table(self) -> str:
+        rows = [["call", *FAULTS], ["---"] * (len(FAULTS) + 1)]
+        rows += [[call, *(self._cell(fault, call) for fault in FAULTS)] for call in CALLS]
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+
+    def _cell(self, fault: str, call: str) -> str:
+        promise = PROMISES[fault, call]
+        if fault not in self.observed:
+            return str(promise.worst)
+        observed = self.observed[fault]
+        if promise.worst is Worst.UNTOUCHED:
+            return f"{promise.worst}, {slowdown(call, self.quiet, observed):.1f} ×"
+        return f"{promise.worst}, {p99(observed.during[call]):.1f} s"

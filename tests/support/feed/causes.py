@@ -1,0 +1,197 @@
+"""What the tests of the feed do: cause an event of each type by its public action, and read it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
+from services.feed.catalogue import FeedEventType
+from tests.support.credits import credits, topups
+from tests.support.credits.payments import SandboxPayments
+from tests.support.http.replies import data, problem, send
+from tests.support.imports.bulk import addresses, exported, imported, of_addresses
+from tests.support.lists.subscribers import Reader, new_address, new_list, subscribe
+from tests.support.people.oauth import log_in, register
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An owner with a list, a reader who is on no list yet, and a payer."""
+
+    stack: Stack
+    owner: Owner
+    client: httpx2.Client
+    stranger: httpx2.Client
+    reader: Reader
+    sandbox: SandboxPayments
+    list_id: int
+
+    @property
+    def member(self) -> str:
+        """The path of the reader as a member of the list."""
+        return f"/subscriptions/{self.list_id}/members/{self.reader.user_id}"
+
+
+def page(client: httpx2.Client, **query: Any) -> dict[str, Any]:
+    return dict(data(client.get("/events", params=query)))
+
+
+def events(client: httpx2.Client, count: int = 1, **query: Any) -> list[Event]:
+    """The events once there are so many: an older transaction of another test may hold them up."""
+
+    def there() -> list[Event]:
+        items: list[Event] = page(client, limit=1000, **query)["items"]
+        return items if len(items) >= count else []
+
+    return eventually(there, what=f"{count} events")
+
+
+def _subscribe(scene: Scene) -> None:
+    data(subscribe(scene.stranger, scene.list_id, new_address()))
+
+
+def _confirm(scene: Scene) -> None:
+    data(scene.client.patch(f"/lists/{scene.list_id}", json={"confirm_required": True}))
+    data(subscribe(scene.stranger, scene.list_id, scene.reader.email))
+    scene.reader.joins(scene.list_id)
+
+
+def _leave(scene: Scene) -> None:
+    scene.reader.joins(scene.list_id).leaves(scene.list_id)
+
+
+def _email_off(scene: Scene) -> None:
+    scene.reader.joins(scene.list_id).wants_mail(scene.list_id, False)
+
+
+def _email_on(scene: Scene) -> None:
+    _email_off(scene)
+    scene.reader.wants_mail(scene.list_id, True)
+
+
+def _remove(scene: Scene) -> None:
+    scene.reader.joins(scene.list_id)
+    assert data(scene.client.delete(scene.member)) == 1
+
+
+def _transfer(scene: Scene) -> None:
+    scene.reader.joins(scene.list_id)
+    target = new_list(scene.client)["id"]
+    reply = scene.client.post(f"{scene.member}/transfer", params={"dst_list_id": target})
+    assert data(reply) == 1
+
+
+def _change(scene: Scene) -> None:
+    scene.reader.joins(scene.list_id)
+    path = f"/lists/{scene.list_id}/members/{scene.reader.user_id}"
+    data(scene.client.patch(path, json={"type": "gold"}))
+
+
+def _import(scene: Scene) -> None:
+    imported(scene.client, scene.list_id, of_addresses(*addresses(5)))
+
+
+def _export(scene: Scene) -> None:
+    exported(scene.client, scene.list_id)
+
+
+def _undo_import(scene: Scene) -> None:
+    result = imported(scene.client, scene.list_id, of_addresses(*addresses(5)))
+    assert data(scene.client.delete(f"/imports/{result['import_id']}/members")) == 5
+
+
+def _upload(scene: Scene) -> None:
+    data(send(scene.client))
+
+
+def _fail_upload(scene: Scene) -> None:
+    reply = send(scene.client, b"\x89PNG\r\n\x1a\n")
+    problem(reply, 422, reply.json()["code"])
+
+
+def _delete_upload(scene: Scene) -> None:
+    record = data(send(scene.client))
+    assert data(scene.client.delete(f"/attachments/{record['hash_id']}")) == 1
+
+
+def _paid(scene: Scene) -> int:
+    return topups.paid(scene.stack, scene.client, scene.sandbox)
+
+
+def _refund(scene: Scene) -> None:
+    order_id = _paid(scene)
+    scene.sandbox.refund(order_id)
+    topups.await_status(scene.stack, order_id, "refunded")
+
+
+def _dispute(scene: Scene) -> None:
+    order_id = _paid(scene)
+    scene.sandbox.dispute(order_id)
+    topups.await_status(scene.stack, order_id, "disputed")
+
+
+def _review(scene: Scene) -> None:
+    order_id = topups.ordered(scene.client)["order_id"]
+    scene.sandbox.alter(order_id, amount=499)
+    scene.sandbox.pay(order_id)
+    topups.await_status(scene.stack, order_id, "review")
+
+
+def _run_low(scene: Scene) -> None:
+    credits.grant(scene.stack, scene.owner.user_id, "150")
+    data(credits.consume(scene.client, "60"))
+
+
+def _make_key(scene: Scene) -> None:
+    data(scene.client.post("/apikeys", json={"name": "one"}))
+
+
+def _end_key(scene: Scene) -> None:
+    made = data(scene.client.post("/apikeys", json={"name": "one"}))
+    assert data(scene.client.delete(f"/apikeys/{made['id']}")) == 1
+
+
+def _let_in(scene: Scene) -> None:
+    person = log_in(scene.stack, scene.owner)
+    with person.browser:
+        register(scene.stack).tokens(person, "credit.read")
+
+
+def _revoke(scene: Scene) -> None:
+    _let_in(scene)
+    [grant] = data(scene.client.get("/grants"))
+    assert data(scene.client.delete(f"/grants/{grant['id']}")) == 1
+
+
+_TYPE = FeedEventType
+# By each the owner's newest event is of that type.
+ACTIONS: Mapping[FeedEventType, Callable[[Scene], object]] = {
+    _TYPE.SUBSCRIPTION_CREATED: _subscribe,
+    _TYPE.SUBSCRIPTION_CONFIRMED: _confirm,
+    _TYPE.SUBSCRIPTION_LEFT: _leave,
+    _TYPE.SUBSCRIPTION_EMAIL_OFF: _email_off,
+    _TYPE.SUBSCRIPTION_EMAIL_ON: _email_on,
+    _TYPE.SUBSCRIPTION_REMOVED: _remove,
+    _TYPE.SUBSCRIPTION_TRANSFERRED: _transfer,
+    _TYPE.SUBSCRIPTION_CHANGED: _change,
+    _TYPE.IMPORT_ENDED: _import,
+    _TYPE.EXPORT_ENDED: _export,
+    _TYPE.BULK_ENDED: _undo_import,
+    _TYPE.ATTACHMENT_READY: _upload,
+    _TYPE.ATTACHMENT_FAILED: _fail_upload,
+    _TYPE.ATTACHMENT_DELETED: _delete_upload,
+    _TYPE.ORDER_PAID: _paid,
+    _TYPE.ORDER_REFUNDED: _refund,
+    _TYPE.ORDER_DISPUTED: _dispute,
+    _TYPE.ORDER_REVIEW: _review,
+    _TYPE.CREDITS_LOW: _run_low,
+    _TYPE.KEY_CREATED: _make_key,
+    _TYPE.KEY_ENDED: _end_key,
+    _TYPE.GRANT_CREATED: _let_in,
+    _TYPE.GRANT_ENDED: _revoke,
+}

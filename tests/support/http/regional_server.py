@@ -1,0 +1,218 @@
+"""A server of one region that refuses every other, as AWS does, and two that hand out keys.
+
+It stands in front of SeaweedFS, which checks signatures, but takes any region in them. A call with
+temporary keys it checks itself, and signs it again with keys that SeaweedFS knows.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.client import HTTPConnection
+from http.server import ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+from minio.credentials.credentials import Credentials
+from minio.signer import sign_v4_s3
+
+from devstack import LOOPBACK
+from tests.support.http.servers import QuietHandler, running
+
+REGION = "eu-west-3"
+# What a test says of the token of a web identity; it must be in no log.
+IDENTITY_TOKEN = "token-of-a-web-identity"
+ROLE = "arn:aws:iam::123456789012:role/pressroom"
+_SCOPE = re.compile(r"Credential=([^/]+)/\d{8}/([^/]+)/s3/aws4_request, *SignedHeaders=([^,]+)")
+_NOT_PASSED_ON = {"connection", "transfer-encoding", "content-length", "server", "date"}
+_ENCRYPTION = "x-amz-server-side-encryption"
+_METADATA = "/latest/meta-data/iam/security-credentials/"
+
+
+@dataclass(frozen=True)
+class Seen:
+    method: str
+    host: str
+    path: str
+    headers: Mapping[str, str]
+
+
+@dataclass
+class Role:
+    """Temporary keys that were handed out, by their access key, and how long they last."""
+
+    lifetime: timedelta = timedelta(hours=1)
+    handed_out: dict[str, Credentials] = field(default_factory=dict)
+    is_closed: bool = False
+
+    def hand_out(self) -> Credentials:
+        number = len(self.handed_out)
+        expiration = datetime.now(UTC) + self.lifetime
+        made = Credentials(f"ASIA{number}", f"secret{number}", f"session{number}", expiration)
+        self.handed_out[made.access_key] = made
+        return made
+
+
+class RegionalServer(ThreadingHTTPServer):
+    def __init__(self, upstream: str, known: Credentials) -> None:
+        super().__init__((LOOPBACK, 0), _Handler)
+        self.upstream = upstream
+        self.known = known
+        self.role = Role()
+        self.seen: list[Seen] = []
+        # Of the last answer, by the ends of the headers' names.
+        self.encryption: dict[str, str] = {}
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.server_port}"
+
+
+@contextmanager
+def regional_server(upstream: str, access_key: str, secret_key: str) -> Iterator[RegionalServer]:
+    server = RegionalServer(upstream, Credentials(access_key, secret_key))
+    with running(server):
+        yield server
+
+
+class _Handler(QuietHandler):
+    protocol_version = "HTTP/1.1"
+    server: RegionalServer
+
+    def do_GET(self) -> None:
+        if self.path.startswith(_METADATA):
+            self._answer_as_metadata()
+        else:
+            self._serve()
+
+    def do_HEAD(self) -> None:
+        self._serve()
+
+    def do_PUT(self) -> None:
+        if self.path == "/latest/api/token":
+            self.reply(200, b"token-of-an-instance")
+        else:
+            self._serve()
+
+    def do_POST(self) -> None:
+        if "Action=AssumeRoleWithWebIdentity" in self.path:
+            self._answer_as_sts()
+        else:
+            self._serve()
+
+    def _serve(self) -> None:
+        body = self.read_body()
+        host = self.headers["Host"]
+        self.server.seen.append(Seen(self.command, host, self.path, dict(self.headers.items())))
+        found = _SCOPE.search(self.headers.get("Authorization") or "")
+        assert found, "every call is signed"
+        access_key, region, signed = found.groups()
+        headers = {name: self.headers[name] for name in self.headers}
+        if region != REGION:
+            self._refuse_region(region)
+            return
+        if "X-Amz-Security-Token" in self.headers:
+            keys = self.server.role.handed_out.get(access_key)
+            if keys is None or self._signature_of(keys, signed) != headers["Authorization"]:
+                self._answer_error(403, "SignatureDoesNotMatch", "The signatures differ.")
+                return
+            # The client's own question counts the last ten seconds as over.
+            if keys.expiration and keys.expiration < datetime.now(UTC).replace(tzinfo=None):
+                self._answer_error(400, "ExpiredToken", "The provided token has expired.")
+                return
+            headers = self._signed_again(headers)
+        self._pass_on(headers, body)
+
+    def _signature_of(self, keys: Credentials, signed: str) -> str:
+        named = {name: self.headers[name] for name in signed.split(";")}
+        again = self._sign(keys, named)
+        return again["Authorization"] if named["x-amz-security-token"] == keys.session_token else ""
+
+    def _signed_again(self, headers: dict[str, str]) -> dict[str, str]:
+        left_out = {"authorization", "x-amz-security-token"}
+        kept = {name: value for name, value in headers.items() if name.lower() not in left_out}
+        return self._sign(self.server.known, kept)
+
+    def _sign(self, keys: Credentials, headers: dict[str, str]) -> dict[str, str]:
+        lower = {name.lower(): value for name, value in headers.items()}
+        signed: dict[str, str] = sign_v4_s3(  # type: ignore[assignment]
+            method=self.command,
+            url=urlsplit(f"http://{self.headers['Host']}{self.path}"),
+            region=REGION,
+            headers=dict(headers),
+            credentials=keys,
+            content_sha256=lower["x-amz-content-sha256"],
+            date=datetime.strptime(lower["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC),
+        )
+        return signed
+
+    def _pass_on(self, headers: dict[str, str], body: bytes) -> None:
+        upstream = HTTPConnection(self.server.upstream, timeout=10)
+        upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in headers.items():
+            if name.lower() not in {"connection"}:
+                upstream.putheader(name, value)
+        upstream.endheaders(body or None)
+        answer = upstream.getresponse()
+        content = answer.read()
+        self.server.encryption = {
+            name.lower().removeprefix(_ENCRYPTION): value
+            for name, value in answer.getheaders()
+            if name.lower().startswith(_ENCRYPTION)
+        }
+        kept = {
+            name: each for name, each in answer.getheaders() if name.lower() not in _NOT_PASSED_ON
+        }
+        if self.command == "HEAD":
+            kept["Content-Length"] = answer.getheader("Content-Length") or "0"
+        upstream.close()
+        self.reply(answer.status, content, kept)
+
+    def _refuse_region(self, region: str) -> None:
+        message = (
+            "The authorization header is malformed; "
+            f"the region '{region}' is wrong; expecting '{REGION}'"
+        )
+        self._answer_error(400, "AuthorizationHeaderMalformed", message)
+
+    def _answer_as_sts(self) -> None:
+        asked = {name: value[0] for name, value in parse_qs(urlsplit(self.path).query).items()}
+        self.read_body()
+        right = (asked["WebIdentityToken"], asked["RoleArn"]) == (IDENTITY_TOKEN, ROLE)
+        if not right or self.server.role.is_closed:
+            self._answer_error(403, "AccessDenied", "Not authorized")
+            return
+        keys = self.server.role.hand_out()
+        assert keys.expiration
+        self.reply(
+            200,
+            f"""<AssumeRoleWithWebIdentityResponse
+            xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
+            <Credentials><AccessKeyId>{keys.access_key}</AccessKeyId>
+            <SecretAccessKey>{keys.secret_key}</SecretAccessKey>
+            <SessionToken>{keys.session_token}</SessionToken>
+            <Expiration>{keys.expiration:%Y-%m-%dT%H:%M:%SZ}</Expiration></Credentials>
+            </AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>""".encode(),
+        )
+
+    def _answer_as_metadata(self) -> None:
+        assert self.headers["X-aws-ec2-metadata-token"] == "token-of-an-instance"
+        if self.path == _METADATA:
+            self.reply(200, b"pressroom")
+            return
+        keys = self.server.role.hand_out()
+        assert keys.expiration
+        answer = {
+            "Code": "Success",
+            "AccessKeyId": keys.access_key,
+            "SecretAccessKey": keys.secret_key,
+            "Token": keys.session_token,
+            "Expiration": f"{keys.expiration:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        self.reply(200, json.dumps(answer).encode())
+
+    def _answer_error(self, status: int, code: str, message: str) -> None:
+        xml = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+        body = b"" if self.command == "HEAD" else xml
+        self.reply(status, body, {"Content-Type": "application/xml"})

@@ -1,0 +1,59 @@
+"""What every test of the public interface does: send a picture, take a reply apart."""
+
+import time
+from typing import Any
+
+import httpx2
+
+from devstack.harness.stack import Stack
+from tests.support.images.pictures import encoded
+
+
+def data(reply: httpx2.Response, *statuses: int) -> Any:
+    """The envelope's content, after a look at the envelope."""
+    assert reply.status_code in (statuses or (200,)), reply.text
+    body = reply.json()
+    assert set(body) == {"data", "ts"}
+    assert type(body["ts"]) is int
+    assert abs(body["ts"] - time.time()) < 120
+    return body["data"]
+
+
+def problem(reply: httpx2.Response, status: int, code: str) -> dict[str, Any]:
+    """The body of an error, after a look at what every error has."""
+    assert (reply.status_code, reply.json().get("code")) == (status, code), reply.text
+    assert reply.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = reply.json()
+    assert body["status"] == status
+    assert body["type"]
+    assert body["title"]
+    assert body["detail"] == body["message"] != ""
+    assert type(body["ts"]) is int
+    assert body["request_id"] == reply.headers["x-request-id"]
+    challenged = status == 401 or code == "auth.insufficient_scope"
+    assert ("www-authenticate" in reply.headers) == challenged
+    return body
+
+
+def send(
+    client: httpx2.Client,
+    content: bytes | None = None,
+    name: str = "picture.png",
+    *,
+    prefer: str | None = None,
+    key: str | None = None,
+    **params: str,
+) -> httpx2.Response:
+    """Upload; a small PNG unless `content` says otherwise."""
+    headers = {"Prefer": prefer, "Idempotency-Key": key}
+    return client.post(
+        "/attachments",
+        files={"file": (name, encoded("PNG") if content is None else content)},
+        params=params,
+        headers={name: value for name, value in headers.items() if value is not None},
+    )
+
+
+def objects_of(stack: Stack, record: dict[str, Any]) -> list[str]:
+    """The stored objects that bear the attachment's name."""
+    return [key for key in stack.stored() if record["hash_id"] in key]

@@ -1,0 +1,143 @@
+"""A receiver of an owner's webhooks, which checks what it is sent and answers what a test wants."""
+
+import base64
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+from standardwebhooks import Webhook
+
+from devstack.harness.stack import Owner, Stack
+from services.feed import catalogue
+from services.feed.catalogue import FeedEventType
+from tests.support.http.replies import data
+from tests.support.http.servers import QuietHandler, http_server, running
+
+CREATED = FeedEventType.SUBSCRIPTION_CREATED
+LEFT = FeedEventType.SUBSCRIPTION_LEFT
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One request as it came."""
+
+    headers: dict[str, str]
+    body: bytes
+    at: float
+
+    @property
+    def id(self) -> str:
+        return self.headers["webhook-id"]
+
+    @property
+    def content(self) -> Any:
+        return json.loads(self.body)
+
+    def check(self, secret: str) -> None:
+        """Raises ``WebhookVerificationError``."""
+        Webhook(secret).verify(self.body, self.headers)
+
+
+# What is answered to a request: its status and headers.
+Answer = tuple[int, dict[str, str]]
+OK: Answer = (200, {})
+
+
+@dataclass
+class HookReceiver:
+    url: str = ""
+    answer: Callable[[Hook], Answer] = lambda _: OK
+    body: bytes = b"taken"
+    # Whether each answer is the end of its connection, without a word of that.
+    closes_silently: bool = False
+    hooks: list[Hook] = field(default_factory=list)
+    connections: int = 0
+
+    @property
+    def ids(self) -> list[str]:
+        return [each.id for each in self.hooks]
+
+
+def _handler_of(receiver: HookReceiver) -> type[QuietHandler]:
+    class Handler(QuietHandler):
+        # Connections stay open.
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            receiver.connections += 1
+
+        def do_POST(self) -> None:
+            size = int(self.headers["Content-Length"])
+            body = self.rfile.read(size)
+            if len(body) < size:
+                # Its sender was killed amid it: no server takes this for a request.
+                self.close_connection = True
+                return
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            hook = Hook(headers, body, time.monotonic())
+            receiver.hooks.append(hook)
+            status, more = receiver.answer(hook)
+            self.reply(status, receiver.body, more)
+            self.close_connection = receiver.closes_silently
+
+    return Handler
+
+
+@contextlib.contextmanager
+def hooked(port: int = 0) -> Iterator[HookReceiver]:
+    receiver = HookReceiver()
+    with running(http_server(_handler_of(receiver), port)) as url:
+        receiver.url = f"{url}/hook"
+        yield receiver
+
+
+def new_endpoint(
+    client: httpx2.Client, url: str, *types: FeedEventType, **more: object
+) -> dict[str, Any]:
+    body = {"url": url, "types": list(types or (CREATED, LEFT)), **more}
+    made: dict[str, Any] = data(client.post("/webhook-endpoints", json=body))
+    assert len(base64.b64decode(made["secret"].removeprefix("whsec_"))) == 32
+    return made
+
+
+def happen(
+    stack: Stack,
+    owner: Owner,
+    kind: FeedEventType = CREATED,
+    *,
+    list_id: int | None = None,
+    count: int = 1,
+) -> None:
+    """Events of the owner's, each in a transaction of its own."""
+    for _ in range(count):
+        with stack.resources.unit_of_work() as uow:
+            catalogue.announce(
+                uow, owner.user_id, kind, list_id=list_id, user_id=owner.user_id, via="login"
+            )
+
+
+def event_ids(stack: Stack, owner: Owner, *types: FeedEventType) -> list[str]:
+    """As webhooks name the owner's events of these types, in order."""
+    rows = stack.query(
+        "SELECT id FROM feed_events WHERE user_id = %s AND type = ANY(%s) ORDER BY place, id",
+        owner.user_id,
+        [each.value for each in types or (CREATED, LEFT)],
+    )
+    return [f"evt_{number}" for (number,) in rows]
+
+
+def let_pauses_pass(stack: Stack, endpoint_id: int) -> None:
+    """All that waits for its next try is due now."""
+    # The endpoint is locked first, as by those who send.
+    stack.query(
+        "UPDATE webhook_endpoints SET due_at = now() WHERE id = %s;"
+        "UPDATE webhook_deliveries SET due_at = now()"
+        " WHERE status = 'pending' AND endpoint_id = %s",
+        endpoint_id,
+        endpoint_id,
+    )

@@ -1,0 +1,151 @@
+"""What tests of bulk members need: files of members, and what became of their rows."""
+
+import csv
+import gzip
+import io
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import httpx2
+
+from core.errors import DomainError
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from services.jobs import transitions
+from tests.support.http.replies import data
+from tests.support.lists.subscribers import members
+
+COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "denied")
+OURS = ["line", "code", "reason"]
+FINISHED = {"succeeded", "failed", "cancelled"}
+
+
+def addresses(count: int) -> list[str]:
+    return [f"m{number}.{secrets.token_hex(5)}@example.com" for number in range(count)]
+
+
+def sheet(header: Sequence[str], *rows: Sequence[str]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows([header, *rows])
+    return text.getvalue().encode()
+
+
+def of_addresses(*emails: str) -> bytes:
+    return sheet(["Email"], *([email] for email in emails))
+
+
+def upload(
+    client: httpx2.Client,
+    list_id: int,
+    content: bytes,
+    name: str = "members.csv",
+    *,
+    prefer: str | None = "wait=30",
+    **params: str,
+) -> httpx2.Response:
+    return client.post(
+        f"/lists/{list_id}/imports",
+        files={"file": (name, content)},
+        params=params,
+        headers={"Prefer": prefer} if prefer else {},
+    )
+
+
+def imported(
+    client: httpx2.Client, list_id: int, content: bytes, name: str = "members.csv", **params: str
+) -> dict[str, Any]:
+    """The result of an import that went well."""
+    job = data(upload(client, list_id, content, name, **params))
+    assert job["status"] == "succeeded"
+    result: dict[str, Any] = job["result"]
+    assert result["received"] == sum(result[name] for name in COUNTS[1:])
+    return result
+
+
+def counts(result: dict[str, Any]) -> dict[str, int]:
+    """The counts that are not zero."""
+    return {name: result[name] for name in (*COUNTS, "updated") if result[name]}
+
+
+def add(
+    client: httpx2.Client,
+    list_id: int,
+    *people: str | dict[str, Any],
+    prefer: str | None = None,
+    key: str | None = None,
+) -> httpx2.Response:
+    headers = {"Prefer": prefer, "Idempotency-Key": key}
+    return client.post(
+        f"/auxilia/subscriptions/{list_id}/members/add",
+        json={"members": [{"email": each} if isinstance(each, str) else each for each in people]},
+        headers={name: value for name, value in headers.items() if value is not None},
+    )
+
+
+def finished(client: httpx2.Client, job_id: int, within: float = 20) -> dict[str, Any]:
+    """The job's record once it has ended."""
+
+    def look() -> dict[str, Any] | None:
+        job: dict[str, Any] = data(client.get(f"/jobs/{job_id}"))
+        return job if job["status"] in FINISHED else None
+
+    return eventually(look, within=within, what="the job's end")
+
+
+def fail_job(stack: Stack, job_id: int, error: DomainError) -> None:
+    """End the job as a worker does whose work failed."""
+    with stack.resources.unit_of_work() as uow:
+        lease = transitions.claim_job(uow, job_id)
+        assert lease is not None
+        transitions.fail_job(uow, lease, error)
+
+
+def newest_job(client: httpx2.Client) -> dict[str, Any]:
+    return dict(data(client.get("/jobs", params={"limit": 1}))["items"][0])
+
+
+def errors(url: str) -> list[dict[str, Any]]:
+    """Return the rows that were not added, fetched without credentials."""
+    reply = httpx2.get(url, timeout=30.0)
+    assert reply.status_code == 200, reply.text
+    return list(csv.DictReader(io.StringIO(reply.content.decode("utf-8-sig"))))
+
+
+def export(client: httpx2.Client, list_id: int, kind: object, **headers: str) -> httpx2.Response:
+    return client.post(f"/lists/{list_id}/exports", json={"kind": kind}, headers=headers)
+
+
+def file_of(client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
+    """The URL of a file with these members."""
+    job = data(client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice}))
+    assert job["status"] == "succeeded"
+    return str(job["result"]["url"])
+
+
+def exported(client: httpx2.Client, list_id: int, kind: str = "members") -> list[dict[str, str]]:
+    return unpacked(file_of(client, list_id, kind))
+
+
+def emails_of(
+    client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any
+) -> list[str]:
+    """Of the members in the file."""
+    return [row["email"] for row in unpacked(file_of(client, list_id, kind, **choice))]
+
+
+def unpacked(url: str) -> list[dict[str, str]]:
+    reply = httpx2.get(url, timeout=30.0)
+    assert reply.status_code == 200, reply.text
+    text = gzip.decompress(reply.content).decode("utf-8-sig")
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def everybody(client: httpx2.Client, list_id: int) -> dict[str, dict[str, Any]]:
+    """Active members by address."""
+    return {each["email"]: each for each in members(client, list_id, limit=1000)}
+
+
+def objects(stack: Stack, kind: str = "imports") -> set[str]:
+    """The keys of what is stored. Those of what was done before may go at any time."""
+    return set(stack.stored(f"{kind}/"))

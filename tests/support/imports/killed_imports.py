@@ -1,0 +1,114 @@
+"""Files of which each row's end is known, and workers that import them."""
+
+from dataclasses import dataclass, field
+
+from core.ids import random_hash_id
+from devstack.harness.running import Running
+from devstack.harness.stack import Owner
+from models import MemberImport
+from tests.support.imports.importing import Importing, counts_of, csv_of
+
+# The number of rows between a row of a subscribed person and a later opt-out of the same person.
+LATE = 11_000
+
+
+def worker(importing: Importing) -> Running:
+    return importing.stack.start_worker("bulk", concurrency=1)
+
+
+@dataclass
+class Sent:
+    """A file with rows of each verdict, made so that each row's end is known."""
+
+    rows: list[list[str]] = field(default_factory=list)
+    codes: dict[int, str] = field(default_factory=dict)
+    members: set[str] = field(default_factory=set)
+
+    def file(self) -> bytes:
+        return csv_of(self.rows, ("email", "name", "status"))
+
+    def counts(self) -> dict[str, int]:
+        found = list(self.codes.values())
+        return {
+            "received": len(self.rows),
+            "added": len(self.rows) - len(found),
+            "already": found.count("member.already"),
+            "opted_out": found.count("member.opted_out") + found.count("member.left"),
+            "invalid": found.count("email.invalid"),
+            "duplicate": found.count("row.duplicate"),
+            "denied": 0,
+            "updated": 0,
+        }
+
+
+def prepare(importing: Importing, list_id: int, rows: int) -> Sent:
+    """A file of so many rows, and a list which some of its people are on, or left."""
+    tag, sent = random_hash_id(8), Sent()
+    known = [f"known{n}.{tag}@example.com" for n in range(200)]
+    left = [f"left{n}.{tag}@example.com" for n in range(200)]
+    _enroll(importing, list_id, known, left)
+    sent.members = set(known)
+    for n in range(rows):
+        address, code, status = f"m{n}.{tag}@example.com", None, "subscribed"
+        match n % 100:
+            case 7:
+                address, code = f"nobody{n}", "email.invalid"
+            case 13:
+                address, code = f"M{n - 1}.{tag}@EXAMPLE.com", "row.duplicate"
+            case 21 if n // 100 < len(known):
+                address, code = known[n // 100], "member.already"
+            case 42 if n // 100 < len(left):
+                address, code = left[n // 100], "member.opted_out"
+            case 77 if LATE < n <= 2 * LATE:
+                # In an earlier row, this address is subscribed.
+                address, code, status = f"m{n - LATE}.{tag}@example.com", "member.left", "bounced"
+                sent.members.discard(address)
+                sent.codes[n - LATE + 2] = "row.duplicate"
+        sent.rows.append([address, f"Name {n}", status])
+        if code is None:
+            sent.members.add(address)
+        else:
+            sent.codes[n + 2] = code
+    return sent
+
+
+def _enroll(importing: Importing, list_id: int, known: list[str], left: list[str]) -> None:
+    owner_of = "SELECT user_id FROM lists WHERE id = %s"
+    [(user_id,)] = importing.stack.query(owner_of, list_id)
+    owner = Owner(int(str(user_id)), "", "")
+    importing.bring(owner, list_id, csv_of([[each, ""] for each in known]))
+    gone = csv_of([[each, "unsubscribed"] for each in left], ("email", "status"))
+    importing.bring(owner, list_id, gone)
+
+
+def require_exact(importing: Importing, list_id: int, task: MemberImport, sent: Sent) -> None:
+    assert counts_of(task) == sent.counts()
+    left = [sent.rows[line - 2][0] for line, code in sent.codes.items() if code == "member.left"]
+    assert importing.active(list_id).isdisjoint(left)
+    rows = importing.stack.query(
+        "SELECT email, status, user_id FROM subscriptions WHERE list_id = %s", list_id
+    )
+    addresses = [str(email) for email, _, _ in rows]
+    assert len(addresses) == len(set(addresses)) == len({user_id for _, _, user_id in rows})
+    assert importing.active(list_id) == set(addresses) == sent.members
+    assert importing.count(list_id) == len(sent.members)
+    shown = sorted(importing.not_added(task.id), key=lambda cells: int(cells[-3]))
+    assert [(int(line), code) for *_, line, code, _ in shown] == sorted(sent.codes.items())
+    assert [cells[:3] for cells in shown] == [sent.rows[line - 2] for line in sorted(sent.codes)]
+    chunks = importing.stack.query(
+        "SELECT count(*), count(DISTINCT number), max(number) + 1 FROM import_chunks"
+        " WHERE import_id = %s",
+        task.id,
+    )
+    assert chunks == [(task.chunks, task.chunks, task.chunks)]
+    # What is not needed any more is gone with it.
+    assert not importing.stack.stored(f"{task.object_prefix}/")
+
+
+def succeeded(importing: Importing, job_id: int, *, within: float = 90.0) -> MemberImport:
+    job = importing.ended(job_id, within=within)
+    assert job.status == "succeeded", (job.status, job.error)
+    assert job.result is not None
+    task = importing.of_job(job_id)
+    assert {name: job.result[name] for name in counts_of(task)} == counts_of(task)
+    return task

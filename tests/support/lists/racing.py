@@ -1,0 +1,77 @@
+"""Many actions at once, and what must be true whoever came first."""
+
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from devstack.harness.stack import Owner, Stack
+from tests.support.lists.acting import Acting, Person
+from tests.support.lists.model import Reply
+from tests.support.lists.observed import (
+    People,
+    observe,
+    require_counts_are_true,
+    require_opt_outs_hold,
+    require_unbroken_history,
+)
+
+AT_ONCE = 16
+
+Action = Callable[[], Reply]
+
+
+def deadlocks(stack: Stack) -> object:
+    stack.query("SELECT pg_stat_force_next_flush()")
+    [(found,)] = stack.query(
+        "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    )
+    return found
+
+
+def at_once(actions: list[Action]) -> list[Reply]:
+    """Do all of them, so many at a time, and begin the first of them together."""
+    together = threading.Barrier(min(AT_ONCE, len(actions)))
+
+    def begin(number: int, action: Action) -> Reply:
+        if number < together.parties:
+            together.wait(10)
+        return action()
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return list(threads.map(begin, itertools.count(), actions))
+
+
+def require_consistent(acting: Acting, lists: list[int], *people: Person) -> None:
+    known = People(
+        [each.address for each in people],
+        {each.user_id: each.address for each in people if each.user_id},
+    )
+    seen = observe(acting.resources, lists, known)
+    require_opt_outs_hold(seen, known)
+    require_counts_are_true(seen)
+    require_unbroken_history(seen)
+
+
+def shown_count(acting: Acting, list_id: int, owner: Owner) -> int:
+    headers = {"Authorization": f"Bearer {owner.key}"}
+    reply = acting.client.get(f"/lists/{list_id}", headers=headers)
+    return int(reply.json()["data"]["subscriber_count"])
+
+
+def true_count(acting: Acting, list_id: int) -> int:
+    [(found,)] = acting.stack.query(
+        "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'active'", list_id
+    )
+    return int(str(found))
+
+
+def found_people(acting: Acting, list_id: int) -> list[Person]:
+    rows = acting.stack.query(
+        "SELECT email, id FROM users WHERE id IN"
+        " (SELECT user_id FROM subscriptions WHERE list_id = %s"
+        " UNION SELECT user_id FROM opt_outs WHERE list_id = %s)",
+        list_id,
+        list_id,
+    )
+    return [Person(str(email), int(str(user_id))) for email, user_id in rows]

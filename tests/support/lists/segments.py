@@ -1,0 +1,91 @@
+"""Fields, tags, filters, segments and bulk actions, as tests make and look at them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import httpx2
+import orjson
+
+from tests.support.http.replies import data
+from tests.support.imports.bulk import addresses, finished, imported, of_addresses
+from tests.support.lists.subscribers import known_member
+
+VIP = {"field": "tag", "is": "vip"}
+
+
+def tagged(client: httpx2.Client, list_id: int, tag: str, *emails: str) -> None:
+    for email in emails:
+        set_member(client, list_id, email, add_tags=[tag])
+
+
+def set_member(client: httpx2.Client, list_id: int, email: str, **changes: Any) -> dict[str, Any]:
+    user_id = known_member(client, list_id, email)["user_id"]
+    return dict(data(client.patch(f"/lists/{list_id}/members/{user_id}", json=changes)))
+
+
+def some_members(client: httpx2.Client, list_id: int, count: int, *, vips: int = 0) -> list[str]:
+    """The addresses of new members, of whom the first have the tag vip."""
+    found = addresses(count)
+    imported(client, list_id, of_addresses(*found))
+    tagged(client, list_id, "vip", *found[:vips])
+    return found
+
+
+def new_segment(
+    client: httpx2.Client, list_id: int, written: Any = VIP, name: str = "VIPs"
+) -> dict[str, Any]:
+    body = {"name": name, "filter": written}
+    return dict(data(client.post(f"/lists/{list_id}/segments", json=body)))
+
+
+def new_field(client: httpx2.Client, key: str, kind: str = "text", **others: Any) -> dict[str, Any]:
+    body = {"key": key, "label": key.title(), "type": kind, **others}
+    return dict(data(client.post("/fields", json=body)))
+
+
+def filter_of_bytes(size: int) -> dict[str, Any]:
+    """A filter of just so many bytes of compact JSON, with letters of two bytes among them."""
+    values = ["é" * 100 for _ in range(size // 210)]
+    written = {"field": "email", "in": values}
+    short = size - len(orjson.dumps(written))
+    values[0] += "x" * short
+    assert len(orjson.dumps(written)) == size
+    return written
+
+
+def bulk_action(client: httpx2.Client, list_id: int, action: str, **body: Any) -> httpx2.Response:
+    return client.post(f"/lists/{list_id}/members/bulk", json={"action": action, **body})
+
+
+def acted(client: httpx2.Client, list_id: int, action: str, **body: Any) -> dict[str, Any]:
+    """The result of a bulk action that went well."""
+    begun = bulk_action(client, list_id, action, **body)
+    job = finished(client, data(begun, 202)["id"])
+    assert (job["kind"], job["status"]) == ("members.bulk", "succeeded"), job
+    return dict(job["result"])
+
+
+def undo(client: httpx2.Client, bulk_id: int, **headers: str) -> httpx2.Response:
+    return client.delete(f"/bulk/{bulk_id}", headers=headers)
+
+
+def standing(client: httpx2.Client, list_id: int, emails: Sequence[str]) -> list[dict[str, Any]]:
+    """All that the owner is shown of these members."""
+    return [known_member(client, list_id, email) for email in emails]
+
+
+def put(client: httpx2.Client, list_id: int, email: str, **values: object) -> dict[str, Any]:
+    """The member of this address, made or changed."""
+    return dict(data(client.put(f"/lists/{list_id}/members/{email}", json=values)))
+
+
+def tag_names(client: httpx2.Client, list_id: int | str) -> list[str]:
+    """Of the list, the newest first."""
+    items = data(client.get(f"/lists/{list_id}/tags"))["items"]
+    return [each["name"] for each in items]
+
+
+def tag_id(client: httpx2.Client, list_id: int, name: str) -> int:
+    items = data(client.get(f"/lists/{list_id}/tags"))["items"]
+    [found] = [each["id"] for each in items if each["name"] == name]
+    return int(found)

@@ -1,0 +1,148 @@
+"""What tests of lists need: a list, people who read it, and trace ids as its mail has them."""
+
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from models import Plan
+from services.subscriptions.members import traces
+from services.subscriptions.members.traces import Trace
+from tests.support.http.replies import data
+
+TIMESTAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+
+
+@dataclass
+class Reader:
+    """A person who has a login of their own, and owns nothing."""
+
+    user_id: int
+    email: str
+    name: str
+    key: str
+    client: httpx2.Client
+
+    def joins(self, list_id: int) -> "Reader":
+        assert data(self.client.post(f"/subscriptions/{list_id}/no-challenge")) == 1
+        return self
+
+    def leaves(self, list_id: int) -> "Reader":
+        assert data(self.client.delete(f"/subscriptions/{list_id}")) == 1
+        return self
+
+    def wants_mail(self, list_id: int, enabled: bool) -> None:
+        reply = self.client.put(f"/subscriptions/{list_id}/email", json={"enabled": enabled})
+        assert data(reply) == 1
+
+    def standing(self, list_id: int) -> dict[str, Any]:
+        """The person's own record on the list."""
+        return dict(data(self.client.get(f"/subscriptions/{list_id}/rel")))
+
+    def stands(self, list_id: int) -> tuple[str, bool]:
+        """The status, and whether mail goes to the person."""
+        found = self.standing(list_id)
+        return found["status"], found["email_enabled"]
+
+
+@contextmanager
+def a_reader(stack: Stack) -> Iterator[Reader]:
+    person = stack.new_owner(plan=Plan.FREE)
+    name = f"Reader {secrets.token_hex(6)}"
+    stack.query("UPDATE users SET name = %s WHERE id = %s", name, person.user_id)
+    with stack.client(person.key) as client:
+        yield Reader(person.user_id, person.email, name, person.key, client)
+
+
+def new_slug() -> str:
+    return f"list-{secrets.token_hex(6)}"
+
+
+def new_address() -> str:
+    return f"reader.{secrets.token_hex(6)}@example.com"
+
+
+def new_list(client: httpx2.Client, **fields: object) -> dict[str, Any]:
+    body = {"title": "The Daily Demo", "slug": new_slug(), "confirm_required": False, **fields}
+    return dict(data(client.post("/lists", json=body)))
+
+
+def subscribe(client: httpx2.Client, list_id: int, email: str, **fields: str) -> httpx2.Response:
+    return client.post(f"/subscriptions/{list_id}", json={"email": email, **fields})
+
+
+def members(client: httpx2.Client, list_id: int, **filters: object) -> list[dict[str, Any]]:
+    """What the owner is shown."""
+    reply = client.get(f"/lists/{list_id}/subscriptions", params=dict(filters))  # type: ignore[arg-type]
+    return list(data(reply)["items"])
+
+
+def member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any] | None:
+    """The owner's view of whoever has this address, in whatever status."""
+    for status in ("active", "pending", "unsubscribed", "removed"):
+        for found in members(client, list_id, email=email, status=status):
+            return found
+    return None
+
+
+def known_member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any]:
+    found = member(client, list_id, email)
+    assert found is not None
+    return found
+
+
+def mailed(stack: Stack, email: str, count: int = 1) -> list[dict[str, Any]]:
+    """The mails to the address, the newest first, once there are so many."""
+    found = eventually(
+        lambda: stack.mails(email) if len(stack.mails(email)) >= count else [],
+        what=f"{count} mails",
+    )
+    assert len(found) == count
+    return found
+
+
+def token_of(mail: dict[str, Any]) -> str:
+    [token] = re.findall(r"/confirm\?token=([\w-]+)", mail["text"])
+    return str(token)
+
+
+def confirm(stranger: httpx2.Client, mail: dict[str, Any]) -> httpx2.Response:
+    """Press the button behind the link of a mail."""
+    return stranger.post("/confirm", params={"token": token_of(mail)})
+
+
+def count(client: httpx2.Client, list_id: int) -> int:
+    shown: int = data(client.get(f"/lists/{list_id}"))["subscriber_count"]
+    return shown
+
+
+def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
+    """A trace id as the list's mail to that person carries it."""
+    keyring = stack.resources.keyring
+    return traces.make_trace_id(keyring, Trace(list_id, user_id))
+
+
+def fill(stack: Stack, list_id: int, addresses: list[str]) -> None:
+    """Members by the hundred, faster than they could come by themselves; the last is the newest."""
+    stack.query(
+        """
+        WITH people AS (
+            INSERT INTO users (id, email)
+            SELECT (random() * 9e15)::bigint + 1, address
+            FROM unnest(%s) AS address RETURNING id, email
+        )
+        INSERT INTO subscriptions (list_id, user_id, status, email, source)
+        SELECT %s, people.id, 'active', people.email, 'import'
+        FROM unnest(%s) WITH ORDINALITY AS wanted (address, place)
+        JOIN people ON people.email = wanted.address ORDER BY wanted.place
+        """,
+        addresses,
+        list_id,
+        addresses,
+    )

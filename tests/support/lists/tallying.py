@@ -1,0 +1,75 @@
+"""Figures of lists by another way: from the records and their history, action by action."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+from core import clock
+from services.subscriptions import daily_figures
+from services.subscriptions.daily_figures import DayRange, FiguresBy, MemberFigures
+from storage.resources import Resources
+from tests.support.lists.model import ACTIVE
+from tests.support.lists.observed import Observed
+
+Numbers = tuple[int, int]
+
+
+def read(resources: Resources, list_id: int, by: FiguresBy) -> dict[str, MemberFigures]:
+    """The product's figures of a list that is younger than a year."""
+    today = clock.now().date()
+    days = DayRange(today - timedelta(days=366), today + timedelta(days=1))
+    with resources.unit_of_work() as uow:
+        return {each.key: each for each in daily_figures.read_figures(uow, list_id, days, by)}
+
+
+@dataclass
+class Tally:
+    """Who joined and left each list, from before its first member on."""
+
+    joined: Counter[int] = field(default_factory=Counter)
+    left: Counter[int] = field(default_factory=Counter)
+
+    def note(self, before: Observed, after: Observed) -> None:
+        """Add what one action did. An import has no event of its new members, nor has its undo."""
+        for pair in before.records.keys() | after.records.keys():
+            new_events = after.events.get(pair, [])[len(before.events.get(pair, [])) :]
+            steps = [
+                (each.status_after == ACTIVE) - (each.status_before == ACTIVE)
+                for each in new_events
+            ]
+            untold = _is_active(after, pair) - _is_active(before, pair) - sum(steps)
+            self.joined[pair[0]] += [*steps, untold].count(1)
+            self.left[pair[0]] += [*steps, untold].count(-1)
+
+    def require_figures(self, resources: Resources, seen: Observed) -> None:
+        for list_id in seen.counts:
+            expected = (self.joined[list_id], self.left[list_id])
+            found = {by: read(resources, list_id, by) for by in FiguresBy}
+            assert _sum(found[FiguresBy.DAY]) == expected
+            assert _sum(found[FiguresBy.SOURCE]) == expected
+            active = [each for each in seen.records.values() if each.list_id == list_id]
+            active = [each for each in active if each.status == ACTIVE]
+            for by, keys in (
+                (FiguresBy.SOURCE, Counter(each.source for each in active)),
+                (FiguresBy.TIER, Counter(each.type for each in active)),
+            ):
+                net = {key: each.net for key, each in found[by].items() if each.net}
+                assert net == keys, by
+
+
+def _is_active(seen: Observed, pair: tuple[int, int]) -> bool:
+    record = seen.records.get(pair)
+    return record is not None and record.status == ACTIVE
+
+
+def _sum(found: dict[str, MemberFigures]) -> Numbers:
+    return sum(each.joined for each in found.values()), sum(each.left for each in found.values())
+
+
+def by_day(resources: Resources, list_id: int) -> dict[date, Numbers]:
+    """The days on which anybody came or went."""
+    return {
+        date.fromisoformat(key): (each.joined, each.left)
+        for key, each in read(resources, list_id, FiguresBy.DAY).items()
+        if each.joined or each.left
+    }

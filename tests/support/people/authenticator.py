@@ -1,0 +1,150 @@
+"""A passkey's device in software, and the app that shows codes, as people have them."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+import secrets
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+import cbor2
+import httpx2
+import pyotp
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+
+from tests.support.people.visiting import Visitor, hidden, user_id_of
+
+_OPTIONS = re.compile(r'data-options="([^"]*)"')
+_SECRET = re.compile(r'name="secret" value="([A-Z2-7]+)"')
+_CODES = re.compile(r"<li><code>([a-z0-9-]+)</code>")
+_PRESENT, _VERIFIED, _HAS_KEY = 0x01, 0x04, 0x40
+FACTORS, APP, PASSKEY = "/account/factors", "/account/factors/app", "/account/factors/passkey"
+
+
+@dataclass
+class Device:
+    """Makes one passkey for a site, and signs with it."""
+
+    origin: str
+    verifies: bool = True
+    counts: bool = True
+    credential_id: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    uses: int = 0
+    handle: bytes = b""
+    _key: ec.EllipticCurvePrivateKey = field(
+        default_factory=lambda: ec.generate_private_key(ec.SECP256R1())
+    )
+
+    def make(self, options: dict[str, Any]) -> dict[str, Any]:
+        user_id = options["user"]["id"]
+        self.handle = base64.urlsafe_b64decode(user_id + "=" * (-len(user_id) % 4))
+        point = self._key.public_key().public_numbers()
+        public = {1: 2, 3: -7, -1: 1, -2: point.x.to_bytes(32), -3: point.y.to_bytes(32)}
+        name = struct.pack(">H", len(self.credential_id)) + self.credential_id
+        # Without an AAGUID, which would name the manufacturer.
+        key = bytes(16) + name + cbor2.dumps(public)
+        data = self._data(options["rp"]["id"], _HAS_KEY) + key
+        made = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
+        client = self._client_data("webauthn.create", options)
+        return self._answer({"clientDataJSON": client, "attestationObject": made})
+
+    def sign(self, options: dict[str, Any]) -> dict[str, Any]:
+        data = self._data(options["rpId"], 0)
+        client = self._client_data("webauthn.get", options)
+        signed = self._key.sign(data + hashlib.sha256(client).digest(), ec.ECDSA(SHA256()))
+        parts = {"clientDataJSON": client, "authenticatorData": data, "signature": signed}
+        return self._answer({**parts, "userHandle": self.handle})
+
+    def _data(self, site: str, flags: int) -> bytes:
+        self.uses += self.counts
+        flags |= _PRESENT | (_VERIFIED if self.verifies else 0)
+        return hashlib.sha256(site.encode()).digest() + struct.pack(">BI", flags, self.uses)
+
+    def _client_data(self, kind: str, options: dict[str, Any]) -> bytes:
+        said = {"type": kind, "challenge": options["challenge"], "origin": self.origin}
+        return json.dumps(said).encode()
+
+    def _answer(self, parts: dict[str, bytes]) -> dict[str, Any]:
+        name = _text(self.credential_id)
+        response = {part: _text(value) for part, value in parts.items()}
+        return {"id": name, "rawId": name, "type": "public-key", "response": response}
+
+
+def options_of(page: httpx2.Response) -> dict[str, Any]:
+    """What a page tells the browser for a passkey."""
+    [found] = _OPTIONS.findall(page.text)
+    options: dict[str, Any] = json.loads(html.unescape(found))
+    return options
+
+
+def codes_of(page: httpx2.Response) -> list[str]:
+    return _CODES.findall(page.text)
+
+
+@dataclass
+class App:
+    """An authenticator app with the secret of one account."""
+
+    secret: str
+    recovery_codes: list[str]
+    # The code that confirmed it; half a minute later `code` is another.
+    confirmed_by: str
+
+    def code(self) -> str:
+        return pyotp.TOTP(self.secret).now()
+
+
+def add_app(visitor: Visitor) -> App:
+    """Add an app to the account in which the visitor is logged in."""
+    shown = visitor.get(APP)
+    [secret] = _SECRET.findall(shown.text)
+    code = pyotp.TOTP(secret).now()
+    reply = visitor.client.post(APP, data={**hidden(shown), "code": code})
+    assert reply.status_code in {200, 303}, reply.text
+    return App(secret, codes_of(reply), code)
+
+
+def add_passkey(visitor: Visitor, device: Device, name: str = "Phone") -> httpx2.Response:
+    shown = visitor.get(PASSKEY)
+    answer = device.make(options_of(shown))
+    form = {**hidden(shown), "name": name, "passkey": json.dumps(answer)}
+    return visitor.client.post(PASSKEY, data=form)
+
+
+def begin(visitor: Visitor, email: str, **more: str) -> httpx2.Response:
+    """The page that asks for the second factor."""
+    reply = visitor.log_in(email, **more)
+    assert reply.status_code == 403, reply.text
+    assert "Your second factor" in reply.text
+    return reply
+
+
+def send_code(visitor: Visitor, page: httpx2.Response, code: str) -> httpx2.Response:
+    return visitor.client.post("/login/factor", data={**hidden(page, -1), "code": code})
+
+
+def send_passkey(visitor: Visitor, page: httpx2.Response, answer: object) -> httpx2.Response:
+    form = {**hidden(page), "passkey": json.dumps(answer)}
+    return visitor.client.post("/login/factor", data=form)
+
+
+def log_in_by_passkey(visitor: Visitor, device: Device) -> httpx2.Response:
+    # Also of a visitor who is logged in.
+    shown = visitor.get("/login?again=yes")
+    answer = device.sign(options_of(shown))
+    form = {**hidden(shown, 1), "passkey": json.dumps(answer)}
+    return visitor.client.post("/login/passkey", data=form)
+
+
+def let_half_a_minute_pass(visitor: Visitor, email: str) -> None:
+    """The next code of the person's app counts again, as it would half a minute later."""
+    earlier = "UPDATE totp_secrets SET last_step = last_step - 10 WHERE user_id = %s"
+    visitor.stack.query(earlier, user_id_of(visitor.stack, email))
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,40 @@
+"""What tests need of a person who moves their account to another address."""
+
+from typing import Any
+
+import httpx2
+
+from tests.support.http.replies import data
+from tests.support.imports.bulk import add, emails_of
+from tests.support.lists.subscribers import known_member
+from tests.support.people.visiting import PASSWORD, Visitor
+
+CONFIRM = "Confirm your new address"
+MOVED = "Your account has a new address"
+
+
+def join(person: Visitor, list_id: int) -> None:
+    origin = {"Origin": person.stack.api_url}
+    data(person.client.post(f"/subscriptions/{list_id}/no-challenge", headers=origin))
+
+
+def leave(person: Visitor, list_id: int) -> None:
+    origin = {"Origin": person.stack.api_url}
+    assert data(person.client.delete(f"/subscriptions/{list_id}", headers=origin)) == 1
+
+
+def ask(person: Visitor, new: str) -> httpx2.Response:
+    """Ask for the address, and press the button behind the link that it is mailed."""
+    reply = person.fill_in("/account/email", email=new, current=PASSWORD)
+    assert reply.headers["location"].endswith("/account")
+    return person.fill_in(person.mailed_path(new, CONFIRM))
+
+
+def roster(sender: httpx2.Client, list_id: int) -> list[str]:
+    return emails_of(sender, list_id, "delivery")
+
+
+def brought(client: httpx2.Client, list_id: int, email: str, **values: Any) -> int:
+    """The person whom the owner put onto the list."""
+    data(add(client, list_id, {"email": email, **values}))
+    return int(known_member(client, list_id, email)["user_id"])

@@ -1,0 +1,90 @@
+"""An API and a worker with a route of the request queue.
+
+Run it with ``python -m tests.support.probe.asking api PORT`` or ``… worker``. The worker counts the
+questions that it starts in Redis.
+"""
+
+import os
+import sys
+import time
+from typing import Annotated, Any
+
+import uvicorn
+from fastapi import APIRouter, Request
+
+from api.app import create_app
+from api.auth.requirements import requires_scope
+from api.route_classes import JsonRoute
+from api.schemas.envelope import Envelope, envelope
+from api.state import StateOf
+from api.waiting.disconnects import run_while_connected
+from core.errors import DomainError, Kind, TransientError
+from core.log_output import configure_logging
+from core.queues import Queue, RequestKind
+from core.scopes import Scope
+from core.settings import load_settings
+from services.access.caller import Caller
+from services.jobs.kinds import register_request_kind
+from storage.redis import request_calls
+from storage.redis.request_work import RequestLease
+from storage.resources import Resources
+from workers.main import run_worker
+from workers.serving import plan_serving
+
+os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+
+TAKEN = "probe:taken"
+STEPS = "probe:steps"
+router = APIRouter(route_class=JsonRoute)
+
+
+def answer(resources: Resources, asked: RequestLease) -> dict[str, Any]:
+    question = asked.payload
+    resources.redis.incr(TAKEN)
+    for _ in range(question["steps"]):
+        asked.seconds_left()
+        resources.redis.incr(STEPS)
+        time.sleep(question["sleep"])
+    match question["end"]:
+        case "refuse":
+            raise DomainError(Kind.UNAVAILABLE, "probe.busy", "Ask again.", retry_after=7)
+        case "pass":
+            raise TransientError("a moment")
+        case "break":
+            raise ZeroDivisionError
+    return {"echo": question["text"]}
+
+
+ASKING = register_request_kind(RequestKind("probe.answer", Queue.REQUEST), answer)
+
+
+@router.post("/ask")
+async def ask(
+    request: Request,
+    state: StateOf,
+    caller: Annotated[Caller, requires_scope(Scope.COMPOSER)],
+    *,
+    text: str = "",
+    sleep: float = 0.0,
+    steps: int = 1,
+    same: str | None = None,
+    end: str = "",
+    seconds: float = 20.0,
+) -> Envelope[dict[str, Any]]:
+    question = {"text": text, "sleep": sleep, "steps": steps, "end": end}
+    call = state.worker_calls.call(
+        ASKING, question, seconds=seconds, owner_id=caller.user_id, same=same
+    )
+    return envelope(await run_while_connected(request.receive, call))
+
+
+# With less patience than the product, so that a test overloads it soon.
+request_calls.MAX_LINE_SECONDS = float(os.environ.get("PROBE_MAX_LINE_SECONDS", "10"))
+
+if __name__ == "__main__":
+    if sys.argv[1] == "worker":
+        run_worker(plan_serving([Queue.REQUEST], 2))
+    configure_logging(load_settings())
+    app = create_app(load_settings())
+    app.include_router(router)
+    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_config=None)

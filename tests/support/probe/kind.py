@@ -1,0 +1,107 @@
+"""A kind of job for tests, whose work is whatever the test wrote down for it.
+
+The test makes the table of steps and effects (`TABLES`). A job's subject is a row of `probe_plans`;
+what it does is noted in `probe_effects`, in the transaction that ends or advances the job.
+"""
+
+from typing import Any
+
+import psycopg2.extras
+from sqlalchemy import text
+
+from core.queues import Queue
+from core.scopes import Scope
+from models import Job
+from services.jobs.kinds import JobKind, register_kind
+from services.jobs.lease import Lease
+from services.jobs.outbox import enqueue_job
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+TABLES = """
+    CREATE TABLE probe_plans (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        plan jsonb NOT NULL,
+        abandoned integer NOT NULL DEFAULT 0
+    );
+    CREATE TABLE probe_effects (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        job_id bigint NOT NULL,
+        step integer NOT NULL DEFAULT 0,
+        attempt integer NOT NULL,
+        pid integer NOT NULL
+    );
+    CREATE TABLE probe_starts (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        job_id bigint NOT NULL,
+        attempt integer NOT NULL,
+        pid integer NOT NULL,
+        at timestamptz NOT NULL DEFAULT clock_timestamp()
+    );
+"""
+
+
+def _note_abandoned(uow: UnitOfWork, job: Job) -> None:
+    uow.session.execute(
+        text("UPDATE probe_plans SET abandoned = abandoned + 1 WHERE id = :id"),
+        {"id": job.subject_id},
+    )
+
+
+def _run(resources: Resources, lease: Lease) -> None:
+    from tests.support.probe import tasks
+
+    tasks.run(resources, lease)
+
+
+def _probe(name: str, queue: Queue, deadline_seconds: float = 60.0) -> JobKind:
+    return register_kind(
+        JobKind(
+            name=name,
+            run=_run,
+            queue=queue,
+            scope=Scope.ATTACHMENT,
+            retryable=True,
+            on_abandoned=_note_abandoned,
+            deadline_seconds=deadline_seconds,
+        )
+    )
+
+
+PROBE = _probe("probe.run", Queue.BULK)
+PROBES = {
+    queue: PROBE if queue is PROBE.queue else _probe(f"probe.{queue}", queue)
+    for queue in tuple(Queue)
+}
+
+# Of which each attempt may take one second.
+BRIEF = _probe("probe.brief", Queue.MAIL, deadline_seconds=1.0)
+
+
+def plan(
+    uow: UnitOfWork,
+    steps: dict[str, Any],
+    *,
+    user_id: int | None = None,
+    on_behalf_of: int | None = None,
+    kind: JobKind = PROBE,
+) -> Job:
+    """Enqueue a probe in the caller's transaction. `tests.support.probe.tasks` runs its `steps`."""
+    subject_id = uow.session.scalar(
+        text("INSERT INTO probe_plans (plan) VALUES (:plan) RETURNING id"),
+        {"plan": psycopg2.extras.Json(steps)},
+    )
+    return enqueue_job(uow, kind, user_id=user_id, on_behalf_of=on_behalf_of, subject_id=subject_id)
+
+
+def plan_committed(
+    resources: Resources,
+    on_behalf_of: int | None = None,
+    /,
+    *,
+    kind: JobKind = PROBE,
+    **steps: Any,
+) -> int:
+    """Enqueue one probe in a transaction of its own, and return the job's id."""
+    with resources.unit_of_work() as uow:
+        return plan(uow, steps, on_behalf_of=on_behalf_of, kind=kind).id

@@ -1,0 +1,31 @@
+"""Runs our worker with the probe's tasks.
+
+Run it with ``python -m tests.support.probe.worker worker --queue bulk …``.
+"""
+
+import argparse
+import os
+
+from core.queues import Queue
+from tests.support.probe import kind  # noqa: F401 - its kinds
+from workers import held_work
+from workers.main import run_worker
+from workers.serving import plan_serving
+
+# As the command line does, before Celery is imported.
+os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
+
+
+def main() -> None:
+    words = argparse.ArgumentParser()
+    words.add_argument("command", choices=["worker"])
+    words.add_argument("--queue", type=Queue, action="append", required=True)
+    words.add_argument("--concurrency", type=int)
+    wanted = words.parse_args()
+    # A test waits for a stuck thread no longer than it must.
+    held_work.MAX_STUCK_SECONDS = 2.0
+    run_worker(plan_serving(wanted.queue, wanted.concurrency))
+
+
+if __name__ == "__main__":
+    main()

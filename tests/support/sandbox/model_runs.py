@@ -1,0 +1,121 @@
+"""Runs of the sandbox's language model: each test has one, which counts its requests alone.
+
+With `-once` after its name, a model goes wrong only the first time that a run asks it.
+"""
+
+import asyncio
+import json
+from collections import Counter, OrderedDict, deque
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from devstack.sandbox import llm as llm_router
+from devstack.sandbox.llm import Behaviour, JsonBody, right
+from tests.support.sandbox.model_faults import WITH_FAULTS
+
+_DISCONNECT_CHECK_SECONDS = 0.1
+_ONCE = "-once"
+_MAX_RUNS = 1000
+_MAX_KEPT_REQUESTS = 20
+
+
+@dataclass
+class ModelRun:
+    """The requests of one run.
+
+    Attributes:
+        model: the model that answers, whichever one a request names; None for the named one.
+        left: the number of callers that hung up before they had their answer.
+    """
+
+    model: str | None = None
+    calls: int = 0
+    left: int = 0
+    requests: deque[dict[str, Any]] = field(
+        default_factory=lambda: deque(maxlen=_MAX_KEPT_REQUESTS)
+    )
+    _by_model: Counter[str] = field(default_factory=Counter)
+
+    def note(self, body: dict[str, Any]) -> tuple[str, int]:
+        """The model that answers, and how often this run has asked it, this request included."""
+        model = self.model or str(body.get("model", ""))
+        self.calls += 1
+        self._by_model[model] += 1
+        self.requests.append(body)
+        return model, self._by_model[model]
+
+    def shown(self) -> dict[str, object]:
+        return {
+            "model": self.model,
+            "calls": self.calls,
+            "left": self.left,
+            "requests": list(self.requests),
+        }
+
+
+class ModelRuns:
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, ModelRun] = OrderedDict()
+
+    def named(self, name: str) -> ModelRun:
+        if name not in self._runs:
+            self._runs[name] = ModelRun()
+            if len(self._runs) > _MAX_RUNS:
+                self._runs.popitem(last=False)
+        return self._runs[name]
+
+
+def make_router() -> APIRouter:
+    router, runs = llm_router.make_router(), ModelRuns()
+
+    @router.post("/runs/{run}/v1/chat/completions")
+    async def complete(request: Request, run: str, body: JsonBody) -> Response:
+        body["_headers"] = dict(request.headers)
+        asked = runs.named(run)
+        model, times = asked.note(body)
+        return await _unless_left(request, asked, _behaviour(model, times)(_with_schema(body)))
+
+    @router.get("/runs/{run}")
+    async def show(run: str) -> dict[str, object]:
+        return runs.named(run).shown()
+
+    @router.put("/runs/{run}")
+    async def set_model(run: str, body: JsonBody) -> dict[str, object]:
+        runs.named(run).model = body.get("model")
+        return runs.named(run).shown()
+
+    return router
+
+
+async def _unless_left(request: Request, run: ModelRun, reply: Awaitable[Response]) -> Response:
+    """The reply, given up once its caller has hung up."""
+    answering = asyncio.ensure_future(reply)
+    while True:
+        done, _ = await asyncio.wait({answering}, timeout=_DISCONNECT_CHECK_SECONDS)
+        if done:
+            return answering.result()
+        if await request.is_disconnected():
+            run.left += 1
+            answering.cancel()
+            return Response(status_code=499)
+
+
+def _with_schema(body: dict[str, Any]) -> dict[str, Any]:
+    """The body with the schema that its prompt names, when no parameter does."""
+    given = body.get("response_format") or {"type": "prompt"}
+    system = str((body.get("messages") or [{}])[0].get("content", ""))
+    at = system.find('{"')
+    if "json_schema" in given or at < 0:
+        return body
+    shape = {"schema": json.JSONDecoder().raw_decode(system, at)[0]}
+    return {**body, "response_format": {**given, "json_schema": shape}}
+
+
+def _behaviour(model: str, times: int) -> Behaviour:
+    """How a model answers the `times`-th request that a run sends to it."""
+    if model.endswith(_ONCE):
+        model = model.removesuffix(_ONCE) if times == 1 else ""
+    return WITH_FAULTS.get(model, ("", right))[1]

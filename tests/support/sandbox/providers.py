@@ -1,0 +1,65 @@
+"""The sandbox's providers, with the faults that only tests need, and a record of photo requests.
+
+The stacks of tests start ``python -m tests.support.sandbox`` instead of the sandbox of `make run`.
+"""
+
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+
+from devstack.sandbox import challenges, stock_photos
+from devstack.sandbox.app import PROVIDERS, STRIPE, SandboxProvider
+from devstack.sandbox.sandbox_settings import (
+    CHALLENGES_PREFIX,
+    LLM_PREFIX,
+    OPENVERSE_PREFIX,
+    STRIPE_PREFIX,
+    UNSPLASH_PREFIX,
+)
+from devstack.sandbox.stock_photos import FAULTS, Faults
+from tests.support.sandbox import model_runs
+from tests.support.sandbox.challenge_faults import FaultyChallenge
+from tests.support.sandbox.stripe_strictness import strict_router
+
+PHOTO_FAULTS: Faults = {
+    **FAULTS,
+    "missing": lambda _: JSONResponse({"errors": ["Couldn't find Photo"]}, 404),
+}
+
+
+def _recorded(router: APIRouter) -> APIRouter:
+    """The routes, with `GET /calls` for the requests so far, newest last, and `DELETE /calls`."""
+    recorded = APIRouter()
+    requests: deque[dict[str, Any]] = deque(maxlen=2000)
+
+    async def record(request: Request) -> None:
+        if "/pictures/" not in request.url.path:
+            requests.append({"path": request.url.path, "query": dict(request.query_params)})
+
+    recorded.include_router(router, dependencies=[Depends(record)])
+
+    @recorded.get("/calls")
+    async def show() -> list[dict[str, Any]]:
+        return list(requests)
+
+    @recorded.delete("/calls")
+    async def forget() -> None:
+        requests.clear()
+
+    return recorded
+
+
+_ROUTERS = {
+    CHALLENGES_PREFIX: challenges.make_router(lambda provider: FaultyChallenge(provider).verify),
+    LLM_PREFIX: model_runs.make_router(),
+    UNSPLASH_PREFIX: _recorded(stock_photos.unsplash_router(PHOTO_FAULTS)),
+    STRIPE_PREFIX: strict_router(STRIPE),
+    OPENVERSE_PREFIX: stock_photos.openverse_router(PHOTO_FAULTS),
+}
+
+PROVIDERS_WITH_FAULTS: tuple[SandboxProvider, ...] = tuple(
+    replace(each, router=_ROUTERS.get(each.path, each.router)) for each in PROVIDERS
+)

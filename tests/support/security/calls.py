@@ -1,0 +1,257 @@
+"""One call of each operation in the OpenAPI document, about things that are an owner's."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from tests.support.images.pictures import encoded
+from tests.support.security.world import Values
+
+ORDER = {"amount": 5, "redirect_url": "https://shop.example/done"}
+FILTER = {"field": "email", "exists": True}
+POST = {"title": "A title", "content": "Some words about birds."}
+
+
+@dataclass(frozen=True)
+class Call:
+    """How an operation is called, and what other owners get who call it just so.
+
+    ``others``: the status for whoever does not own what is named; 200 where the answer is about
+    the caller, or for everybody. ``own``: the owner's. ``values`` name another thing for a
+    parameter than its usual one. ``program``: as a program that nobody gave any token.
+    """
+
+    others: int
+    own: int = 200
+    values: dict[str, str] = field(default_factory=dict)
+    query: dict[str, Any] = field(default_factory=dict)
+    json: Any = None
+    form: dict[str, str] | None = None
+    program: bool = False
+    files: dict[str, Any] | None = None
+
+    def send(
+        self, client: httpx2.Client, operation: str, values: Values, **headers: str
+    ) -> httpx2.Response:
+        method, path = operation.split(" ")
+        known = values | {name: values[other] for name, other in self.values.items()}
+        # Takes the place of the credentials that the client has.
+        secret = (known["other_client_id"], known["other_client_secret"]) if self.program else None
+        query = {name: str(each).format(**known) for name, each in self.query.items()}
+        return client.request(
+            method,
+            path.format(**known),
+            params=query,
+            json=_filled(self.json, known),
+            data=_filled(self.form, known),
+            files=self.files,
+            auth=secret or httpx2.USE_CLIENT_DEFAULT,
+            headers=headers,
+        )
+
+
+def _filled(body: Any, values: Values) -> Any:
+    """The body, with things named in its strings."""
+    if isinstance(body, dict):
+        return {name: _filled(each, values) for name, each in body.items()}
+    if isinstance(body, list):
+        return [_filled(each, values) for each in body]
+    return body.format(**values) if isinstance(body, str) else body
+
+
+_MEMBER = "/subscriptions/{list_id}/members/{user_id}"
+_ENDPOINT = "/webhook-endpoints/{endpoint_id}"
+_LEAVING = {"user_id": "leaving_user_id"}
+_PAID = {"order_id": "paid_order_id"}
+
+# In the order in which the owner can do all of it.
+CALLS: dict[str, Call] = {
+    "GET /users/me": Call(200),
+    "PATCH /users/me": Call(200, json={"import_mails": False}),
+    "GET /users/me/security-events": Call(200),
+    "GET /events": Call(404, query={"list_id": "{list_id}"}),
+    "GET /apikeys": Call(200),
+    "POST /apikeys": Call(200, json={"name": "another"}),
+    "GET /auxilia/credits/balance": Call(200),
+    "GET /auxilia/credits/ledger": Call(200),
+    "GET /auxilia/credits/low-balance": Call(200),
+    "PUT /auxilia/credits/low-balance": Call(200, json={"below_credit": 50}),
+    "POST /auxilia/credits/consume": Call(402, json={"amount_credit": 1, "source_id": "isolation"}),
+    "POST /auxilia/credits/topup": Call(200, json=ORDER),
+    "GET /auxilia/credits/prices": Call(200),
+    "GET /auxilia/credits/orders": Call(200),
+    "GET /auxilia/credits/orders/{order_id}": Call(404, values=_PAID),
+    # The token is the right to the order, whoever has it.
+    "POST /auxilia/credits/orders/status": Call(404, json={"claim_token": "x" * 43}, own=404),
+    "POST /auxilia/credits/orders/claim": Call(404, json={"claim_token": "x" * 43}, own=404),
+    "POST /webhooks/stripe": Call(400, own=400, json={}),
+    "POST /webhook-endpoints": Call(
+        200, json={"url": "http://127.0.0.1:9/", "types": ["order.disputed"]}
+    ),
+    "GET /webhook-endpoints": Call(200),
+    f"GET {_ENDPOINT}": Call(404),
+    f"PATCH {_ENDPOINT}": Call(404, json={"types": ["order.refunded"]}),
+    f"POST {_ENDPOINT}/rotate": Call(404),
+    # The owner paused it.
+    f"POST {_ENDPOINT}/test": Call(404, own=409),
+    f"POST {_ENDPOINT}/replay": Call(404, own=409, json={"since": "2026-01-01T00:00:00Z"}),
+    f"GET {_ENDPOINT}/deliveries": Call(404),
+    f"POST {_ENDPOINT}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
+    "POST /attachments": Call(200, files={"file": ("picture.png", encoded("PNG"))}),
+    "GET /attachments": Call(200),
+    "GET /attachments/{hash_id}": Call(404),
+    "PATCH /attachments/{hash_id}": Call(404, json={"title": "Changed"}),
+    "POST /attachments/{hash_id}/links": Call(
+        404, json={"expires_in": 60}, values={"hash_id": "closed_hash_id"}
+    ),
+    "GET /media/{filename}": Call(404),
+    "POST /lists": Call(200, json={"title": "Another", "slug": "another-{order_id}-{as_whom}"}),
+    "GET /lists": Call(200),
+    # Lists are public.
+    "GET /lists/{list_id}": Call(200),
+    "PATCH /lists/{list_id}": Call(403, json={"tagline": "Changed"}),
+    "GET /lists/{list_id}/stats": Call(403),
+    "GET /lists/{list_id}/embed": Call(403),
+    "GET /lists/{list_id}/previews/{part}": Call(403),
+    "POST /lists/{list_id}/previews/{part}": Call(403, json={"colour": "#1d4ed8"}),
+    "POST /subscriptions/{list_id}": Call(200, json={"email": "{as_whom}@example.com"}),
+    "POST /subscriptions/{list_id}/no-challenge": Call(200),
+    "GET /subscriptions/{list_id}/rel": Call(200),
+    "GET /subscriptions": Call(200),
+    "GET /subscriptions/opponent": Call(200, query={"list_id": "{list_id}"}),
+    "PUT /subscriptions/{list_id}/email": Call(200, json={"enabled": True}),
+    "POST /subscriptions/{list_id}/delete": Call(200),
+    "DELETE /subscriptions/{list_id}": Call(200),
+    "GET /lists/{list_id}/subscriptions": Call(403),
+    "POST /lists/{list_id}/members/search": Call(
+        403, json={"filter": {"field": "email", "contains": "@example"}}
+    ),
+    f"PUT {_MEMBER}/email": Call(403, json={"enabled": False}),
+    f"GET {_MEMBER}/subs": Call(403),
+    "GET /lists/{list_id}/members/{user_id}": Call(403),
+    "PATCH /lists/{list_id}/members/{user_id}": Call(403, json={"name": "Changed"}),
+    "PUT /lists/{list_id}/members/{user_id}": Call(403, json={"name": "Put"}),
+    "GET /lists/{list_id}/members/{user_id}/history": Call(403),
+    "GET /lists/{list_id}/tags": Call(403),
+    "PATCH /lists/{list_id}/tags/{tag_id}": Call(403, json={"name": "Changed"}),
+    "POST /fields": Call(200, json={"key": "a{order_id}", "label": "Another", "type": "text"}),
+    "GET /fields": Call(200),
+    "PATCH /fields/{field_id}": Call(404, json={"label": "Changed"}),
+    "GET /lists/{list_id}/members/{user_id}/consent": Call(403),
+    f"POST {_MEMBER}/transfer": Call(
+        403, query={"dst_list_id": "{dst_list_id}"}, values={"user_id": "moving_user_id"}
+    ),
+    "POST /auxilia/subscriptions/{list_id}/members/add": Call(
+        403, json={"members": [{"email": "added.{as_whom}@example.com"}]}
+    ),
+    "POST /lists/{list_id}/imports": Call(
+        403, own=202, files={"file": ("more.csv", b"Email\nmore@example.com\n")}
+    ),
+    "PUT /deny-list": Call(200, json={"addresses": [], "domains": ["{order_id}.example.org"]}),
+    "PATCH /deny-list": Call(200, json={"add_addresses": ["{as_whom}@example.org"]}),
+    "GET /deny-list": Call(200),
+    "GET /imports": Call(200),
+    "GET /imports/{import_id}/undo": Call(404),
+    "GET /imports/{import_id}": Call(404),
+    # Opened by a signed link alone.
+    "GET /imports/{import_id}/errors.csv": Call(403, own=403),
+    "POST /lists/{list_id}/exports": Call(403, json={"kind": "members"}),
+    "GET /exports/{export_id}/file.csv.gz": Call(403, own=403),
+    "GET /exports/{export_id}/file.jsonl.gz": Call(403, own=403),
+    "POST /lists/{list_id}/segments": Call(403, json={"name": "Another", "filter": FILTER}),
+    "GET /lists/{list_id}/segments": Call(403),
+    "GET /lists/{list_id}/segments/{segment_id}": Call(403),
+    "PATCH /lists/{list_id}/segments/{segment_id}": Call(403, json={"name": "Changed"}),
+    "POST /lists/{list_id}/members/bulk": Call(
+        403, own=202, json={"action": "tag", "value": "changed", "filter": FILTER}
+    ),
+    "GET /jobs": Call(200),
+    "GET /jobs/{job_id}": Call(404),
+    "GET /jobs/{job_id}/events": Call(404),
+    "POST /jobs/{job_id}/retry": Call(404, own=409),
+    "DELETE /jobs/{job_id}": Call(404),
+    **{
+        f"{method} {prefix}/composer/{rest}": call
+        for prefix in ("", "/auxilia")
+        for method, rest, call in (
+            ("POST", "metadata", Call(200, json=POST)),
+            ("POST", "generate-tweets", Call(200, json=POST)),
+            ("GET", "{provider}/photos/search", Call(200, query={"query": "birds"})),
+            ("GET", "{provider}/photos/download_url", Call(400, own=400, query={"endpoint": "x"})),
+        )
+    },
+    "GET /.well-known/oauth-authorization-server": Call(200),
+    "GET /oauth/userinfo": Call(200),
+    "GET /grants": Call(200),
+    # Here the program's secret counts, and not who calls. To other programs a token says nothing.
+    "POST /oauth/introspect": Call(200, program=True, form={"token": "{access_token}"}),
+    "POST /oauth/revoke": Call(200, program=True, form={"token": "{refresh_token}"}),
+    "POST /oauth/token": Call(
+        400,
+        own=400,
+        program=True,
+        form={"grant_type": "refresh_token", "refresh_token": "{refresh_token}"},
+    ),
+    "GET /": Call(200),
+    "GET /healthz": Call(200),
+    "GET /readyz": Call(200),
+    "GET /metrics": Call(401, own=401),
+    # What ends things comes last.
+    "DELETE /bulk/{bulk_id}": Call(404),
+    "DELETE /lists/{list_id}/segments/{segment_id}": Call(403),
+    f"DELETE {_MEMBER}": Call(403, values=_LEAVING),
+    "DELETE /imports/{import_id}/members": Call(404),
+    "DELETE /lists/{list_id}/tags/{tag_id}": Call(403),
+    "DELETE /fields/{field_id}": Call(404),
+    "DELETE /attachments/{hash_id}": Call(404),
+    "DELETE /lists/{list_id}/traces": Call(403, values={"list_id": "closing_list_id"}),
+    "DELETE /lists/{list_id}": Call(403, values={"list_id": "closing_list_id"}),
+    f"DELETE {_ENDPOINT}": Call(404),
+    "DELETE /grants/{grant_id}": Call(404),
+    "DELETE /apikeys/{key_id}": Call(404),
+}
+
+# Those that are meant for everybody, and so leave a trace on a list that others own.
+FOR_EVERYBODY = {
+    "POST /subscriptions/{list_id}",
+    "POST /subscriptions/{list_id}/no-challenge",
+    "PUT /subscriptions/{list_id}/email",
+    "POST /subscriptions/{list_id}/delete",
+    "DELETE /subscriptions/{list_id}",
+}
+# Whoever has no credential may call it too, and leaves such a trace.
+FOR_STRANGERS = {"POST /subscriptions/{list_id}"}
+# What asks for a credential at most, and for no scope of it.
+WITHOUT_A_SCOPE = {
+    "GET /users/me",
+    "PATCH /users/me",
+    "GET /users/me/security-events",
+    "GET /events",
+    "POST /auxilia/credits/topup",
+    "GET /auxilia/credits/prices",
+    "POST /auxilia/credits/orders/status",
+    "POST /webhooks/stripe",
+    "GET /media/{filename}",
+    "POST /subscriptions/{list_id}",
+    "GET /imports/{import_id}/errors.csv",
+    "GET /exports/{export_id}/file.csv.gz",
+    "GET /exports/{export_id}/file.jsonl.gz",
+    "GET /jobs",
+    "GET /.well-known/oauth-authorization-server",
+    "GET /oauth/userinfo",
+    "POST /oauth/introspect",
+    "POST /oauth/revoke",
+    "POST /oauth/token",
+    "GET /",
+    "GET /healthz",
+    "GET /readyz",
+    "GET /metrics",
+}
+# What a list shows of itself to everybody.
+SHOW_THE_LIST = FOR_EVERYBODY | {
+    "GET /lists/{list_id}",
+    "GET /subscriptions/{list_id}/rel",
+    "GET /subscriptions",
+    "GET /subscriptions/opponent",
+}

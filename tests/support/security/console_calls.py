@@ -1,0 +1,158 @@
+"""One call of each page and form of the console, about things that are an owner's.
+
+A new page or form is one line here: the tests of isolation and of safe methods take it from here.
+"""
+
+from dataclasses import replace
+
+from tests.support.security.calls import Call
+
+_LIST = "/console/lists/{list_id}"
+_IMPORT = "/console/imports/{import_id}"
+_EXPORT = "/console/exports/{export_id}"
+_IMAGE = "/console/images/{hash_id}"
+_HOOKS = "/console/developers/webhooks"
+_HOOK = f"{_HOOKS}/{{endpoint_id}}"
+_FILE = {"file": ("members.csv", b"email\r\nada@example.com\r\n")}
+_MEMBER = f"{_LIST}/members/{{user_id}}"
+_CLOSING = {"list_id": "closing_list_id"}
+_LEAVING = {"user_id": "leaving_user_id"}
+_MOVING = {"user_id": "moving_user_id"}
+_PAID = {"order_id": "paid_order_id"}
+_FILTER = '{{"field": "tag", "is": "{mark}"}}'
+_OPERATORS = "/console/operators"
+_HIDDEN = Call(404, own=404)
+_NEW_LIST = {"title": "By a form", "slug": "form-{order_id}-{as_whom}"}
+
+# `others` is what another owner gets who is logged in: 404 for what is not theirs. `own` is what
+# the owner gets: a form redirects, and is answered 422 where it is sent empty.
+CONSOLE_CALLS: dict[str, Call] = {
+    "GET /console": Call(200),
+    "GET /console/assets/{name}": Call(200, values={"name": "asset"}),
+    "GET /console/find": Call(200, query={"q": "member0"}),
+    "GET /console/lists": Call(200),
+    "GET /console/lists/new": Call(200),
+    "POST /console/lists/new": Call(303, own=303, form=_NEW_LIST),
+    f"GET {_LIST}": Call(404),
+    f"GET {_LIST}/settings": Call(404),
+    f"POST {_LIST}/settings": Call(404, own=422, form={"title": ""}),
+    f"GET {_LIST}/public": Call(404),
+    f"POST {_LIST}/public": Call(404, own=422, form={"colour": "#ffffff"}),
+    f"GET {_LIST}/archive": Call(404),
+    "GET /console/imports": Call(200),
+    "GET /console/imports/new": Call(200),
+    "POST /console/imports/new": Call(422, own=422, form={"kind": "members"}, files=_FILE),
+    f"GET {_IMPORT}": Call(404),
+    # It is no dry run, whose file would be kept.
+    f"POST {_IMPORT}": Call(404, own=409, form={"act": "look"}),
+    f"GET {_IMPORT}/events": Call(404),
+    f"GET {_IMPORT}/not-added": Call(404, own=303),
+    f"POST {_IMPORT}/cancel": Call(404, own=303, form={}),
+    f"POST {_IMPORT}/retry": Call(404, own=409, form={}),
+    f"GET {_IMPORT}/undo": Call(404),
+    "GET /console/exports": Call(200),
+    f"GET {_LIST}/export": Call(404),
+    f"POST {_LIST}/export": Call(404, own=422, form={"format": "pdf"}),
+    f"GET {_EXPORT}": Call(404),
+    f"GET {_EXPORT}/events": Call(404),
+    f"POST {_EXPORT}/cancel": Call(404, own=303, form={}),
+    f"GET {_EXPORT}/file": Call(404, own=303),
+    "GET /console/images": Call(200),
+    # Its type is none that is taken.
+    "POST /console/images": Call(415, own=415, form={"encrypted": "on"}, files=_FILE),
+    f"GET {_IMAGE}": Call(404),
+    f"POST {_IMAGE}": Call(404, own=422, form={"title": "x" * 256}),
+    f"GET {_IMAGE}/delete": Call(404),
+    # Only encrypted images have links, and this image isn't encrypted.
+    f"GET {_IMAGE}/link": Call(404, own=409),
+    f"POST {_IMAGE}/link": Call(404, own=409, form={"lasts": "3600"}),
+    "GET /console/composer": Call(200),
+    # Both are sent empty.
+    "POST /console/composer": Call(422, own=422, form={"write": "all", "content": " "}),
+    f"GET {_LIST}/members": Call(404),
+    f"GET {_LIST}/members/new": Call(404),
+    f"POST {_LIST}/members/new": Call(404, own=303, form={"email": "added.{as_whom}@example.com"}),
+    f"GET {_MEMBER}": Call(404),
+    f"POST {_MEMBER}": Call(404, own=303, form={"name": "By a form", "type": "gold"}),
+    f"POST {_MEMBER}/email": Call(404, own=303, form={"enabled": "no"}),
+    f"GET {_MEMBER}/remove": Call(404),
+    f"POST {_MEMBER}/remove": Call(404, own=303, values=_LEAVING),
+    f"POST {_MEMBER}/move": Call(404, own=303, form={"list": "{dst_list_id}"}, values=_MOVING),
+    f"GET {_LIST}/segments": Call(404),
+    f"GET {_LIST}/segments/new": Call(404),
+    f"POST {_LIST}/segments/new": Call(404, own=422, form={"filter": _FILTER}),
+    f"GET {_LIST}/segments/{{segment_id}}": Call(404),
+    f"POST {_LIST}/segments/{{segment_id}}": Call(404, own=422, form={"filter": _FILTER}),
+    f"GET {_LIST}/tags": Call(404),
+    f"GET {_LIST}/tags/{{tag_id}}": Call(404),
+    f"POST {_LIST}/tags/{{tag_id}}": Call(404, own=303, form={"name": "{mark}"}),
+    f"GET {_LIST}/bulk-actions": Call(404),
+    f"GET {_LIST}/bulk-actions/new": Call(404),
+    f"POST {_LIST}/bulk-actions/new": Call(
+        404, own=303, form={"action": "tag", "tag_name": "{mark}", "filter": _FILTER}
+    ),
+    f"GET {_LIST}/bulk-actions/{{bulk_id}}": Call(404),
+    f"POST {_LIST}/bulk-actions/{{bulk_id}}/cancel": Call(404, own=303),
+    "GET /console/fields": Call(200),
+    "GET /console/fields/new": Call(200),
+    "POST /console/fields/new": Call(
+        303, own=303, form={"key": "f{order_id}", "label": "By a form", "type": "text"}
+    ),
+    "GET /console/fields/{field_id}": Call(404),
+    "POST /console/fields/{field_id}": Call(404, own=422),
+    "GET /console/credits": Call(200),
+    "GET /console/credits/buy": Call(200),
+    "POST /console/credits/buy": Call(422, own=422, form={}),
+    "POST /console/credits/low-balance": Call(303, own=303, form={"below_credit": "50"}),
+    "GET /console/credits/orders": Call(200),
+    "GET /console/credits/orders/{order_id}": Call(404),
+    "GET /console/credits/orders/{order_id}/receipt": Call(404, values=_PAID),
+    "GET /console/credits/returned": Call(303, own=303, query={"order_id": "{order_id}"}),
+    "GET /console/developers": Call(200),
+    "GET /console/developers/keys": Call(200),
+    "GET /console/developers/keys/new": Call(200),
+    "POST /console/developers/keys/new": Call(422, own=422, form={"reach": "chosen"}),
+    "GET /console/developers/keys/{key_id}/end": Call(404),
+    "GET /console/developers/access": Call(200),
+    f"GET {_HOOKS}": Call(200),
+    f"GET {_HOOKS}/new": Call(200),
+    f"POST {_HOOKS}/new": Call(422, own=422, form={"url": "http://127.0.0.1:9/"}),
+    f"GET {_HOOK}": Call(404),
+    f"GET {_HOOK}/change": Call(404),
+    f"POST {_HOOK}/change": Call(404, own=422, form={"state": "paused"}),
+    f"GET {_HOOK}/rotate": Call(404),
+    f"POST {_HOOK}/rotate": Call(404),
+    f"GET {_HOOK}/end": Call(404),
+    # The owner paused it.
+    f"POST {_HOOK}/test": Call(404, own=409),
+    f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
+    f"GET {_HOOK}/replay": Call(404, query={"day": "2026-11-20"}),
+    f"POST {_HOOK}/replay": Call(404, own=409, form={"day": "2026-11-20"}),
+    "GET /console/developers/feed": Call(200),
+    "GET /console/developers/access/{grant_id}/end": Call(404),
+    # For operators alone: to all other people these pages are none.
+    f"GET {_OPERATORS}": _HIDDEN,
+    f"POST {_OPERATORS}/texts": replace(_HIDDEN, form={"kind": "list", "id": "1"}),
+    f"GET {_OPERATORS}/users": _HIDDEN,
+    f"GET {_OPERATORS}/users/{{user_id}}": _HIDDEN,
+    f"POST {_OPERATORS}/users/{{user_id}}": replace(_HIDDEN, form={"plan": "paid"}),
+    f"GET {_OPERATORS}/orders": _HIDDEN,
+    f"GET {_OPERATORS}/orders/{{order_id}}": _HIDDEN,
+    f"POST {_OPERATORS}/orders/{{order_id}}": replace(_HIDDEN, form={"resolution": "credit"}),
+    f"GET {_OPERATORS}/jobs": _HIDDEN,
+    f"GET {_OPERATORS}/jobs/{{job_id}}": _HIDDEN,
+    f"POST {_OPERATORS}/jobs/{{job_id}}": replace(_HIDDEN, form={"act": "cancel"}),
+    f"GET {_OPERATORS}/maintenance": _HIDDEN,
+    f"POST {_OPERATORS}/maintenance": replace(_HIDDEN, form={"name": "maintenance.purge"}),
+    # What ends things comes last.
+    f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
+    f"POST {_IMAGE}/delete": Call(404, own=303, form={}),
+    f"POST {_LIST}/bulk-actions/{{bulk_id}}/undo": Call(404, own=303),
+    f"POST {_LIST}/tags/{{tag_id}}/delete": Call(404, own=303),
+    f"POST {_LIST}/segments/{{segment_id}}/delete": Call(404, own=303),
+    "POST /console/fields/{field_id}/retire": Call(404, own=303),
+    f"POST {_LIST}/archive": Call(404, own=303, values=_CLOSING),
+    "POST /console/developers/keys/{key_id}/end": Call(404, own=303),
+    "POST /console/developers/access/{grant_id}/end": Call(404, own=303),
+    f"POST {_HOOK}/end": Call(404, own=303),
+}

@@ -1,0 +1,242 @@
+"""What belongs to one owner, made as that owner makes it, and how all of it is looked at."""
+
+import random
+import string
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from api.console.assets import ASSETS_BY_SERVED_NAME
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
+from tests.support.credits.payments import SandboxPayments
+from tests.support.credits.topups import await_status
+from tests.support.http.replies import data, send
+from tests.support.imports.bulk import finished, imported, of_addresses
+from tests.support.lists.subscribers import new_list, trace_for
+from tests.support.people.oauth import Program, log_in, register
+
+Values = dict[str, Any]
+# How many rows of each table were found, and a digest of them.
+Rows = dict[str, object]
+SHOP = "https://shop.example/done"
+
+
+@dataclass
+class World:
+    """An owner and one thing of theirs of each kind that an address can name."""
+
+    stack: Stack
+    owner: Owner
+    client: httpx2.Client
+    # A word that is a part of every name and address of theirs, and of nobody else's.
+    # It has no digits, since a text with a number to call is refused.
+    mark: str = field(
+        default_factory=lambda: "mark" + "".join(random.choices(string.ascii_lowercase, k=12))
+    )
+    values: Values = field(default_factory=dict)
+    # What was seen last, and when.
+    rows: Rows = field(default_factory=dict)
+    snapshot: object = None
+
+    @property
+    def list_ids(self) -> list[int]:
+        return [self.values["list_id"], self.values["dst_list_id"], self.values["closing_list_id"]]
+
+
+def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = None) -> World:
+    """What ``owner`` makes, or a new owner; its members join the list, or a new one."""
+    owner = owner or stack.new_owner()
+    world = World(stack, owner, stack.client(owner.key))
+    # The first look at credits opens their account.
+    data(world.client.get("/auxilia/credits/balance"))
+    values = world.values
+    values["mark"] = world.mark
+    for name in ("list_id", "dst_list_id", "closing_list_id"):
+        values[name] = new_list(world.client, title=f"{world.mark} {name}")["id"]
+    values["list_id"] = list_id or values["list_id"]
+    values["part"] = "thanks"
+    _add_files(world)
+    _add_members(world)
+    _add_segment(world)
+    _add_attachments(world)
+    _add_orders(world)
+    _add_grant(world)
+    _add_endpoint(world)
+    key = data(world.client.post("/apikeys", json={"name": world.mark}))
+    values["key_id"], values["secret"] = key["id"], key["key"]
+    values["asset"] = next(iter(ASSETS_BY_SERVED_NAME))
+    return world
+
+
+def _add_members(world: World) -> None:
+    values, stack = world.values, world.stack
+    for number, name in enumerate(("user_id", "leaving_user_id", "moving_user_id")):
+        email = f"member{number}.{world.mark}@example.com"
+        client = world.client
+        imported(client, values["list_id"], of_addresses(email))
+        [(values[name],)] = stack.query("SELECT id FROM users WHERE email = %s", email)
+    field = {"key": world.mark, "label": world.mark, "type": "text"}
+    values["field_id"] = data(client.post("/fields", json=field))["id"]
+    body = {"fields": {world.mark: world.mark}, "tags": [world.mark]}
+    data(client.patch(f"/lists/{values['list_id']}/members/{values['user_id']}", json=body))
+    [tag] = data(client.get(f"/lists/{values['list_id']}/tags"))["items"][:1]
+    values["tag_id"] = tag["id"]
+    values["trace_id"] = trace_for(stack, values["list_id"], values["user_id"])
+
+
+def _add_segment(world: World) -> None:
+    """A segment, and a bulk action on its members that finds nothing to change."""
+    client, path = world.client, f"/lists/{world.values['list_id']}"
+    body = {"name": world.mark, "filter": {"field": "name", "is": world.mark}}
+    segment_id = data(client.post(f"{path}/segments", json=body))["id"]
+    action = {"action": "untag", "value": "none", "segment_id": segment_id}
+    job = data(client.post(f"{path}/members/bulk", json=action), 202)
+    world.values["segment_id"] = segment_id
+    # It goes through the list, which a benchmark's has millions of.
+    world.values["bulk_id"] = finished(client, job["id"], within=120)["result"]["bulk_id"]
+
+
+def _add_files(world: World) -> None:
+    values, client = world.values, world.client
+    content = of_addresses(f"first.{world.mark}@example.com", "no address")
+    result = imported(client, values["list_id"], content, name=f"{world.mark}.csv")
+    values["import_id"] = result["import_id"]
+    values["job_id"] = data(client.get("/jobs"))["items"][0]["id"]
+    body = {"kind": "members"}
+    export = data(client.post(f"/lists/{values['dst_list_id']}/exports", json=body))
+    values["export_id"] = int(export["result"]["url"].split("/exports/")[1].split("/")[0])
+
+
+def _add_attachments(world: World) -> None:
+    values, client = world.values, world.client
+    name = f"{world.mark}.png"
+    open_, closed = send(client, name=name), send(client, name=name, encrypted="1")
+    values["hash_id"] = data(open_)["hash_id"]
+    values["closed_hash_id"] = data(closed)["hash_id"]
+    values["filename"] = data(closed)["filename"]
+
+
+def _add_orders(world: World) -> None:
+    """An order that waits for its payment, one that is paid, and one of nobody yet."""
+    order = {"amount": 5, "redirect_url": f"{SHOP}?of={world.mark}"}
+    for name in ("order_id", "paid_order_id"):
+        made = data(world.client.post("/auxilia/credits/topup", json=order))
+        world.values[name] = made["order_id"]
+    with closing(SandboxPayments(world.stack.sandbox_url)) as sandbox:
+        sandbox.pay(made["payment_url"])
+    await_status(world.stack, made["order_id"], "paid")
+    with world.stack.client() as nobody:
+        unclaimed = data(nobody.post("/auxilia/credits/topup", json=order))
+    world.values["claim_token"] = unclaimed["claim_token"]
+
+
+def _add_endpoint(world: World) -> None:
+    """A webhook endpoint with a delivery that reaches nothing, paused then."""
+    client, url = world.client, f"http://127.0.0.1:9/{world.mark}"
+    made = data(client.post("/webhook-endpoints", json={"url": url, "types": ["order.disputed"]}))
+    path = f"/webhook-endpoints/{made['id']}"
+    world.values["endpoint_id"] = made["id"]
+    world.values["delivery_id"] = data(client.post(f"{path}/test"))["id"]
+    data(client.patch(path, json={"state": "paused"}))
+
+
+def _add_grant(world: World) -> None:
+    """A program that may see the owner's credits, and another that nobody gave anything."""
+    values, stack = world.values, world.stack
+    program, other = (register(stack, name=f"{world.mark} {n}") for n in range(2))
+    given = tokens_of(world, program)
+    values["access_token"], values["refresh_token"] = given["access_token"], given["refresh_token"]
+    values["grant_id"] = data(world.client.get("/grants"))[0]["id"]
+    values["client_id"] = program.client_id
+    values["other_client_id"], values["other_client_secret"] = other.client_id, other.secret
+
+
+def tokens_of(world: World, program: Program) -> Any:
+    """What the program gets by the owner's consent."""
+    person = log_in(world.stack, world.owner)
+    with person.browser:
+        return program.tokens(person, "credit.read")
+
+
+# The minute of a key's last use is all that a request with it may leave behind.
+_UNSTEADY = {"last_used_at"}
+# The views of the standard's information schema take a hundred times as long, and now and then a
+# thousand times: every test asks twice.
+_TABLES = """
+SELECT relname, array_agg(attname::text) FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+  AND attnum > 0 AND NOT attisdropped
+GROUP BY relname
+"""
+
+
+def tables(stack: Stack) -> dict[str, list[str]]:
+    return {str(name): list(columns) for name, columns in stack.query(_TABLES)}  # type: ignore[call-overload]
+
+
+def everything(world: World) -> Rows:
+    """Each table as it is, in one number."""
+    stack = world.stack
+    return _seen(world, lambda: _look(stack, dict.fromkeys(tables(stack), "true")))
+
+
+def belongings(world: World) -> Rows:
+    """The rows that name the owner, or are of their lists."""
+    return _seen(world, lambda: _belongings(world))
+
+
+def _seen(world: World, look: Callable[[], Rows]) -> Rows:
+    """What a look finds; what the last one found if nothing was committed since.
+
+    Two equal snapshots see the same transactions.
+    """
+    [(snapshot,)] = world.stack.query("SELECT pg_current_snapshot()::text")
+    if snapshot != world.snapshot:
+        # A commit during the look changes the next snapshot.
+        world.rows, world.snapshot = look(), snapshot
+    return world.rows
+
+
+def _belongings(world: World) -> Rows:
+    of_grants = f"grant_id IN (SELECT id FROM oauth_grants WHERE user_id = {world.owner.user_id})"
+    names = f"\\y{world.owner.user_id}\\y|{world.mark}"
+    more = dict.fromkeys(("oauth_codes", "oauth_tokens"), of_grants)
+    return rows_about(world.stack, names, world.list_ids, **more)
+
+
+def rows_about(stack: Stack, names: str, list_ids: list[int], **conditions: str) -> Rows:
+    """The rows of the lists, and those in which the regular expression finds a name.
+
+    Args:
+        conditions: what takes the place of both, by table.
+    """
+    of_lists = f"= ANY(ARRAY{list_ids})"
+    named = f"row_to_json(t)::text ~ '{names}'"
+    wanted = {
+        table: f"({named} OR list_id {of_lists})" if "list_id" in columns else named
+        for table, columns in tables(stack).items()
+    }
+    return _look(stack, wanted | {"lists": f"id {of_lists}"} | conditions)
+
+
+def _look(stack: Stack, conditions: dict[str, str]) -> Rows:
+    unsteady = "".join(f" - '{column}'" for column in sorted(_UNSTEADY))
+    parts = [
+        f"SELECT '{table}', count(*), "
+        f"md5(string_agg(md5((to_jsonb(t){unsteady})::text), '' "
+        f"ORDER BY md5((to_jsonb(t){unsteady})::text))) FROM {table} t WHERE {condition}"
+        for table, condition in conditions.items()
+    ]
+    rows = stack.query(" UNION ALL ".join(parts))
+    return {str(table): (count, digest) for table, count, digest in rows}
+
+
+def settled(stack: Stack) -> None:
+    """Wait until no worker has anything left to do now."""
+    # An erasure looks once more an hour later.
+    unfinished = "SELECT 1 FROM jobs WHERE status IN ('queued', 'running') AND run_at <= now()"
+    eventually(lambda: not stack.query(unfinished), what="the end of all jobs")
