@@ -5,9 +5,9 @@ import re
 import pytest
 
 from benchmarks.house import PACKAGES
-from tests.docs import markdown
+from tests.support.documents import markdown
 
-pytestmark = pytest.mark.check
+pytestmark = pytest.mark.tier("check")
 
 PAGE = markdown.ROOT / "docs" / "decisions" / "0017-speed-ups.md"
 # A row of a table begins with the name of the optimization and the files that contain the mark.
