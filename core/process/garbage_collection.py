@@ -4,8 +4,6 @@ A server creates 200,000 objects at its start, and only fifty of these are garba
 """
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _STANDARD = gc.get_threshold()
 # More than a start makes. A process that forgets to end its start holds no more garbage than this.
@@ -34,13 +32,3 @@ def share() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-@contextmanager
-def paused_collection() -> Iterator[None]:
-    """Look for no garbage in the block."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
