@@ -12,6 +12,7 @@ from services.subscriptions.imports.applying import NotInTurn
 MAX_CHUNKS_AT_ONCE = 2
 
 
+# Optimization: two chunks of a request at the same time (decision 17).
 class ChunksAtOnce:
     """Chunks that threads commit at the same time.
 

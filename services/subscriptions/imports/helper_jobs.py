@@ -200,6 +200,7 @@ def _start_turn(resources: Resources, lease: Lease) -> _Work | None:
             return None
         waiting = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
         statuses = _other_helpers(uow, lease, task)
+        # Optimization: several helpers for one file (decision 17).
         max_helpers = MAX_SHARES if task.side_by_side else 1
         if JobStatus.QUEUED not in statuses and len(statuses) + 1 < min(waiting, max_helpers):
             _enqueue_helper(uow, import_lease.job_id, task)
@@ -273,6 +274,7 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
             resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=chunk.number, **claim)
 
     try:
+        # Optimization: two chunks of a helper at the same time (decision 17).
         with chunks_at_once() as commits:
             while True:
                 commits.make_room(_find_max_chunks(resources, lease, task))
