@@ -20,10 +20,10 @@ from tests.support.credits.till import Terms
 
 
 @pytest.fixture
-def books(bare: Stack) -> Iterator[Stack]:
+def books(empty_stack: Stack) -> Iterator[Stack]:
     """A database whose ledger and orders may be falsified; what a test writes is gone after it."""
-    yield bare
-    falsify(bare, f"TRUNCATE {TABLES}")
+    yield empty_stack
+    falsify(empty_stack, f"TRUNCATE {TABLES}")
 
 
 @pytest.fixture

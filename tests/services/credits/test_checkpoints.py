@@ -23,10 +23,10 @@ TABLES = (
 
 
 @pytest.fixture
-def books(bare: Stack) -> Iterator[Stack]:
+def books(empty_stack: Stack) -> Iterator[Stack]:
     """A database whose ledger may be falsified."""
-    yield bare
-    falsify(bare, f"TRUNCATE {TABLES}")
+    yield empty_stack
+    falsify(empty_stack, f"TRUNCATE {TABLES}")
 
 
 @pytest.fixture

@@ -10,54 +10,54 @@ MEMBERS = 12
 
 
 @pytest.fixture
-def list_id(bare: Stack) -> int:
-    made = Importing(bare).new_list(bare.new_owner())
-    fill(bare, made, [f"{number}.{made}@example.com" for number in range(MEMBERS)])
+def list_id(empty_stack: Stack) -> int:
+    made = Importing(empty_stack).new_list(empty_stack.new_owner())
+    fill(empty_stack, made, [f"{number}.{made}@example.com" for number in range(MEMBERS)])
     return made
 
 
 @pytest.fixture
-def tag_ids(bare: Stack, list_id: int) -> list[int]:
+def tag_ids(empty_stack: Stack, list_id: int) -> list[int]:
     """Tags that all members have."""
-    with bare.resources.unit_of_work() as uow:
+    with empty_stack.resources.unit_of_work() as uow:
         made = tags.find_tag_ids(uow, list_id, ["a", "b", "c"], make=True)
     found = sorted(made.values())
-    bare.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", found, list_id)
+    empty_stack.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", found, list_id)
     return found
 
 
-def records(bare: Stack, list_id: int) -> list[tuple[object, ...]]:
+def records(empty_stack: Stack, list_id: int) -> list[tuple[object, ...]]:
     query = "SELECT updated_at, tag_ids FROM subscriptions WHERE list_id = %s ORDER BY id"
-    return bare.query(query, list_id)
+    return empty_stack.query(query, list_id)
 
 
 def test_members_lose_deleted_tags_in_batches_and_nothing_else(
-    bare: Stack, list_id: int, tag_ids: list[int], monkeypatch: pytest.MonkeyPatch
+    empty_stack: Stack, list_id: int, tag_ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deleted_tags, "MAX_BATCH_MEMBERS", 5)
     first, second, third = tag_ids
-    before = records(bare, list_id)
-    assert deleted_tags.remove_deleted_tags(bare.resources) == 0
-    with bare.resources.unit_of_work() as uow:
+    before = records(empty_stack, list_id)
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == 0
+    with empty_stack.resources.unit_of_work() as uow:
         for tag_id in (first, third):
             tags.delete_tag(uow, list_id, tag_id)
-    assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS
-    assert records(bare, list_id) == [(updated_at, [second]) for updated_at, _ in before]
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBERS
+    assert records(empty_stack, list_id) == [(updated_at, [second]) for updated_at, _ in before]
     # An import had looked the tag up before, and gives it to a member now.
-    bare.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
-    assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS
-    assert records(bare, list_id) == [(updated_at, [second]) for updated_at, _ in before]
-    bare.query("UPDATE deleted_tags SET created_at = now() - interval '61 minutes'")
-    assert deleted_tags.remove_deleted_tags(bare.resources) == 0
-    assert bare.query("SELECT * FROM deleted_tags") == []
+    empty_stack.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBERS
+    assert records(empty_stack, list_id) == [(updated_at, [second]) for updated_at, _ in before]
+    empty_stack.query("UPDATE deleted_tags SET created_at = now() - interval '61 minutes'")
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == 0
+    assert empty_stack.query("SELECT * FROM deleted_tags") == []
 
 
 def test_a_list_that_is_busy_is_left_to_the_next_run(
-    bare: Stack, list_id: int, tag_ids: list[int]
+    empty_stack: Stack, list_id: int, tag_ids: list[int]
 ) -> None:
-    with bare.resources.unit_of_work() as uow:
+    with empty_stack.resources.unit_of_work() as uow:
         tags.delete_tag(uow, list_id, tag_ids[0])
-    with bare.resources.unit_of_work() as uow:
+    with empty_stack.resources.unit_of_work() as uow:
         locks.lock_list(uow, list_id)
-        assert deleted_tags.remove_deleted_tags(bare.resources) == 0
-    assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS
+        assert deleted_tags.remove_deleted_tags(empty_stack.resources) == 0
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBERS
