@@ -9,19 +9,17 @@ import psycopg2
 from psycopg2.extensions import connection
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
-# A connection that was used within this time is reused without a check. In a busy process the next
-# use comes sooner, and a check of the socket would cost a switch of threads.
-IN_USE_SECONDS = 0.005
+# A connection that was idle for longer must answer a statement before it is used.
 TRUSTED_IDLE_SECONDS = 1.0
 
 _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 
 
+# Optimization: own connection pool (decision 17).
 class ConnectionPool:
     """A pool of autocommitting connections, each of which serves one thread at a time.
 
-    The connection that was used last is taken first. A pool with more features would cost as much
-    time as a statement.
+    The connection that was used last is taken first.
     """
 
     def __init__(self, connect: Callable[[], connection], max_connections: int) -> None:
@@ -43,9 +41,8 @@ class ConnectionPool:
             except IndexError:
                 return self._open_connection()
             idle_seconds = time.monotonic() - used_at
-            if idle_seconds < IN_USE_SECONDS or (
-                not is_closed_by_server(idle)
-                and (idle_seconds < TRUSTED_IDLE_SECONDS or is_responding(idle))
+            if not is_closed_by_server(idle) and (
+                idle_seconds < TRUSTED_IDLE_SECONDS or is_responding(idle)
             ):
                 return idle
             self._drop(idle)

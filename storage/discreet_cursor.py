@@ -1,26 +1,11 @@
 """A database cursor whose errors contain no values."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg2
 from psycopg2.extensions import cursor
-
-
-class _FirstLineOnly:
-    """Cuts an error of the database after its first line.
-
-    This is a class, because a generator would make each statement slower.
-    """
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, psycopg2.Error):
-            error.args = (str(error).partition("\n")[0],)
-
-
-_first_line_only = _FirstLineOnly()
 
 
 class DiscreetCursor(cursor):
@@ -31,13 +16,23 @@ class DiscreetCursor(cursor):
     """
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name
-        with _first_line_only:
+        with _first_line_only():
             super().execute(query, vars)
 
     def executemany(self, query: Any, vars_list: Any) -> None:
-        with _first_line_only:
+        with _first_line_only():
             super().executemany(query, vars_list)
 
     def copy_expert(self, sql: Any, file: Any, size: int = 8192) -> None:
-        with _first_line_only:
+        with _first_line_only():
             super().copy_expert(sql, file, size)
+
+
+@contextmanager
+def _first_line_only() -> Iterator[None]:
+    """Cut an error of the database after its first line."""
+    try:
+        yield
+    except psycopg2.Error as error:
+        error.args = (str(error).partition("\n")[0],)
+        raise

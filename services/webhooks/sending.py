@@ -4,14 +4,9 @@ Each round of the job is one transaction, followed by calls outside of any trans
 transaction records the outcomes of the previous calls (``outcomes``) and claims the next deliveries
 (``claims``). Each transaction checks the lease, so a worker that lost its lease writes nothing.
 
-The number of claimed deliveries adapts to the receiver, because a transaction takes longer than a
-call to a fast receiver. ``_next_batch_size`` has the rule:
-
-- A batch starts with one delivery. After a failure the next batch has one delivery again.
-- After a batch without a failure the next one may be up to four times as large.
-- A batch must fit into half of ``MAX_CLAIM_SECONDS`` at the speed of the previous calls.
-- A batch has at most ``MAX_BATCH_DELIVERIES``. A killed worker may have delivered that many without
-  recording it, and they are sent again.
+A transaction takes longer than a call to a fast receiver. After a success, the worker therefore
+claims ``MAX_BATCH_DELIVERIES`` deliveries in one transaction. After a failure it claims only one.
+A killed worker may have sent a whole batch without recording it, and the batch is sent again.
 """
 
 import time
@@ -41,7 +36,6 @@ MAX_BATCH_DELIVERIES = 20
 # The worker releases what is left of an older batch, because the names and addresses in the events
 # and the settings of the endpoint may have changed since the claim.
 MAX_CLAIM_SECONDS = 1.0
-_MAX_BATCH_GROWTH = 4
 # How long an endpoint waits if its owner has reached the limit of active endpoints.
 _OWNER_LIMIT_PAUSE = timedelta(seconds=2)
 
@@ -86,10 +80,10 @@ def send_due(resources: Resources, lease: Lease, receivers: ReceiverClient) -> N
             if not messages:
                 complete_job(uow, lease, {"sent": sent})
                 return
-        began = time.monotonic()
         results = receivers.post_each(messages[0].url, _signed_posts(messages))
         sent += len(results)
-        batch_size = _next_batch_size(results, time.monotonic() - began)
+        # Optimization: batches of webhook deliveries (decision 17).
+        batch_size = MAX_BATCH_DELIVERIES if results[-1].is_success else 1
 
 
 def _claim_batch(
@@ -130,12 +124,3 @@ def _signed_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
         yield SignedPost(message.body, headers)
         if time.monotonic() > ends_at:
             return
-
-
-def _next_batch_size(results: list[Outcome], seconds: float) -> int:
-    """Return how many deliveries to claim after these calls, which took ``seconds`` together."""
-    if not results[-1].is_success:
-        return 1
-    # The other half of the time is for slower calls than the previous ones.
-    fitting = int(len(results) * MAX_CLAIM_SECONDS / 2 / seconds)
-    return max(1, min(fitting, _MAX_BATCH_GROWTH * len(results), MAX_BATCH_DELIVERIES))

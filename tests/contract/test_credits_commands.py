@@ -13,9 +13,9 @@ from models import OrderVia
 from services.access.caller import Caller
 from services.credits import ledger
 from services.credits.settlement import settle_order
-from tests.services.credits.test_checkpoints import TABLES, check, falsify, give
 from tests.support.commands.running import fails_with, pressroom, printed
 from tests.support.credits import till
+from tests.support.credits.ledger import LEDGER_TABLES, falsify_tables, grant_entries, verify_ledger
 from tests.support.credits.till import Terms
 
 
@@ -23,7 +23,7 @@ from tests.support.credits.till import Terms
 def books(empty_stack: Stack) -> Iterator[Stack]:
     """A database whose ledger and orders may be falsified; what a test writes is gone after it."""
     yield empty_stack
-    falsify(empty_stack, f"TRUNCATE {TABLES}")
+    falsify_tables(empty_stack, f"TRUNCATE {LEDGER_TABLES}")
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ def account(books: Stack) -> Owner:
 @pytest.fixture
 def holder(books: Stack, account: Owner) -> int:
     """A user with five entries."""
-    give(books, account.user_id, 5)
+    grant_entries(books, account.user_id, 5)
     return account.user_id
 
 
 def faults(books: Stack) -> list[tuple[int | None, str]]:
-    return [(each.seq, each.fault) for each in check(books, full=True).faults]
+    return [(each.seq, each.fault) for each in verify_ledger(books, full=True).faults]
 
 
 def test_credits_are_granted_adjusted_and_proven(books: Stack, account: Owner) -> None:
@@ -92,7 +92,7 @@ def test_errors_end_with_1_and_change_nothing(
 
 def test_verify_ends_with_1_and_names_the_account_and_place(books: Stack, holder: int) -> None:
     assert printed(books, "credits", "verify") == []
-    falsify(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
+    falsify_tables(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
     done = pressroom(books, "credits", "verify", "--full", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout) == [
@@ -122,13 +122,15 @@ def test_verify_ends_with_1_and_names_the_account_and_place(books: Stack, holder
     ],
 )
 def test_verify_finds_a_changed_entry(books: Stack, holder: int, change: str) -> None:
-    falsify(books, f"UPDATE credit_entries SET {change} WHERE user_id = {holder} AND seq = 3")
+    falsify_tables(
+        books, f"UPDATE credit_entries SET {change} WHERE user_id = {holder} AND seq = 3"
+    )
     assert {place for place, _ in faults(books)} & {3, 4, None}
 
 
 @pytest.mark.parametrize("seq", [1, 3, 5])
 def test_verify_finds_a_deleted_entry(books: Stack, holder: int, seq: int) -> None:
-    falsify(books, f"DELETE FROM credit_entries WHERE seq = {seq}")
+    falsify_tables(books, f"DELETE FROM credit_entries WHERE seq = {seq}")
     found = faults(books)
     if seq < 5:
         assert (seq + 1, "an entry is missing before this one") in found
@@ -137,7 +139,7 @@ def test_verify_finds_a_deleted_entry(books: Stack, holder: int, seq: int) -> No
 
 
 def test_verify_finds_a_swapped_pair(books: Stack, holder: int) -> None:
-    falsify(
+    falsify_tables(
         books,
         "UPDATE credit_entries SET seq = seq + 100 WHERE seq IN (2, 3)",
         "UPDATE credit_entries SET seq = 5 - (seq - 100) WHERE seq > 100",
@@ -149,7 +151,7 @@ def test_verify_finds_a_forged_chain_that_the_account_does_not_end_in(
     books: Stack, holder: int
 ) -> None:
     last_but_one = "(SELECT hash FROM credit_entries WHERE seq = 4)"
-    falsify(
+    falsify_tables(
         books,
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 5",
         f"UPDATE credit_entries e SET hash = credit_entry_hash({last_but_one}, e) WHERE seq = 5",
@@ -163,14 +165,14 @@ def test_verify_finds_a_balance_without_entries_and_entries_without_account(
     other = books.new_owner().user_id
     ledger.read_account(books.resources.database, other)
     assert faults(books) == []
-    falsify(books, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other}")
+    falsify_tables(books, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other}")
     assert (None, "the balance is not the sum of the entries") in faults(books)
-    falsify(books, "DELETE FROM credit_accounts")
+    falsify_tables(books, "DELETE FROM credit_accounts")
     assert faults(books) == [(None, "there are entries and no account")]
 
 
 def order_faults(books: Stack) -> set[tuple[int | None, str]]:
-    return {(each.order_id, each.fault) for each in check(books, full=True).faults}
+    return {(each.order_id, each.fault) for each in verify_ledger(books, full=True).faults}
 
 
 def tell(books: Stack, terms: Terms, *news: Evidence) -> None:
@@ -303,7 +305,7 @@ def test_a_reviewed_order_of_nobody_waits_for_its_claim(books: Stack) -> None:
 def test_verify_names_what_was_changed_by_hand(
     books: Stack, sold: Terms, change: str, fault: str
 ) -> None:
-    falsify(books, change)
+    falsify_tables(books, change)
     found = order_faults(books)
     assert fault in {each for _, each in found}
     named = {order_id for order_id, _ in found if order_id is not None}
@@ -311,7 +313,7 @@ def test_verify_names_what_was_changed_by_hand(
 
 
 def test_verify_ends_with_1_and_names_the_order(books: Stack, sold: Terms, account: Owner) -> None:
-    falsify(books, "UPDATE payment_orders SET taken = 100")
+    falsify_tables(books, "UPDATE payment_orders SET taken = 100")
     done = pressroom(books, "credits", "verify", "--full", "--json")
     assert done.returncode == 1
     assert {
@@ -340,7 +342,7 @@ def test_a_dispute_is_proven_too(books: Stack, account: Owner) -> None:
     tell(books, terms, lost)
     assert order_faults(books) == set()
     assert books.query("SELECT balance FROM credit_accounts") == [(300,)]
-    falsify(books, "UPDATE payment_orders SET disputes_lost_minor = 0")
+    falsify_tables(books, "UPDATE payment_orders SET disputes_lost_minor = 0")
     assert {fault for _, fault in order_faults(books)} == {
         "what was taken is not what the payer has back",
         "the state of the disputes is not what their sums say",

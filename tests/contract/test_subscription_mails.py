@@ -11,8 +11,6 @@ import pytest
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import deny_lists
 from services.subscriptions.members import mails
-from tests.services.jobs.conftest import claim
-from tests.services.privacy.test_erasing import NoMailer
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, subscribe_pending
 from tests.support.lists.subscribers import (
@@ -23,7 +21,9 @@ from tests.support.lists.subscribers import (
     new_list,
     token_of,
 )
+from tests.support.mail.forbidden import ForbiddenMailer
 from tests.support.people.erasure import erase
+from tests.support.probe.job_states import claim_lease
 from tests.support.stack.maintenance import run_maintenance
 
 TITLE = "Tea & <Toast>"
@@ -249,7 +249,7 @@ def test_hosts_that_run_at_once_order_it_once_and_a_late_no_stops_the_mail(
     [(owner_id,)] = quiet.query("SELECT user_id FROM lists WHERE id = %s", list_id)
     with quiet.resources.unit_of_work() as uow:
         deny_lists.change_entries(uow, int(str(owner_id)), add=[email], remove=[])
-    lease = claim(quiet.resources, int(str(job_id)))
+    lease = claim_lease(quiet.resources, int(str(job_id)))
     assert lease is not None
-    mails.send_reminder(quiet.resources, lease, NoMailer())
+    mails.send_reminder(quiet.resources, lease, ForbiddenMailer())
     assert quiet.query("SELECT result FROM jobs WHERE id = %s", job_id) == [({"sent": False},)]

@@ -10,6 +10,7 @@ import pytest
 from core.ids import random_id
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
+from tests.support.credits.old_orders import DISPUTED, create_old_order
 from tests.support.lists.people_on_lists import new_list
 from tests.support.lists.subscribers import new_address, subscribe
 from tests.support.stack.maintenance import run_maintenance
@@ -17,12 +18,6 @@ from tests.support.stack.maintenance import run_maintenance
 STATUSES = ("active", "pending", "unsubscribed", "removed")
 PURGE = "maintenance.strangers"
 Cursor = psycopg2.extensions.cursor
-ORDER = (
-    "INSERT INTO payment_orders (id, user_id, status, changed_via, channel, currency, amount,"
-    " amount_minor, credit_amount, credits_per_usd, units_per_usd, expires_at, created_at)"
-    " VALUES (%s, %s, 'created', 'request', 'sandbox', 'USD', 5, 500, 500, 100, 1, now(),"
-    " now() - make_interval(days => %s))"
-)
 JOIN = (
     "INSERT INTO subscriptions (list_id, user_id, status, source)"
     " VALUES (%s, %s, 'active', 'challenge')"
@@ -30,10 +25,6 @@ JOIN = (
 OPT_OUT = (
     "INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)"
     " SELECT %s, id, sha256(id::text::bytea), 'list', 'page' FROM users WHERE id = %s"
-)
-EVENT = (
-    "INSERT INTO payment_events (channel, event_id, type, order_id, facts, happened_at)"
-    " VALUES ('sandbox', %s, 'x', %s, '{}', now())"
 )
 
 
@@ -50,18 +41,6 @@ def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
     for name, value in columns.items():
         stack.query(f"UPDATE users SET {name} = %s WHERE id = %s", value, user_id)
     return user_id
-
-
-DISPUTED = "disputes_minor = 5, disputed_minor = 5, dispute = 'open'"
-
-
-def new_order(stack: Stack, *steps: str, days: int = 91, user_id: int | None = None) -> int:
-    order_id = random_id()
-    stack.query(ORDER, order_id, user_id, days)
-    for step in steps:
-        stack.query(f"UPDATE payment_orders SET {step} WHERE id = %s", order_id)
-    stack.query(EVENT, f"evt-{order_id}", order_id)
-    return order_id
 
 
 def there(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
@@ -108,7 +87,7 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, list_id: int) -> 
     stack.query(
         "INSERT INTO credit_accounts (user_id, last_hash) VALUES (%s, sha256(''))", kept["credits"]
     )
-    new_order(stack, "status = 'failed'", user_id=kept["order"])
+    create_old_order(stack, "status = 'failed'", user_id=kept["order"])
     stack.query(
         "INSERT INTO mailed_links (purpose, user_id, secret_hmac, expires_at)"
         " VALUES ('confirm', %s, sha256(%s), now() + interval '1 hour')",
@@ -313,21 +292,23 @@ def test_a_person_who_subscribes_while_they_are_purged_is_made_anew(
 
 def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner: Owner) -> None:
     gone = {
-        "never opened": new_order(stack),
-        "failed": new_order(stack, "status = 'failed'"),
-        "expired": new_order(stack, "status = 'pending'", "status = 'expired'"),
+        "never opened": create_old_order(stack),
+        "failed": create_old_order(stack, "status = 'failed'"),
+        "expired": create_old_order(stack, "status = 'pending'", "status = 'expired'"),
     }
     kept = {
-        "young": new_order(stack, days=89),
-        "owned": new_order(stack, user_id=owner.user_id),
-        "claimed": new_order(stack, f"user_id = {owner.user_id}, claimed_at = now()"),
-        "asked about": new_order(stack, "next_check_at = now() + interval '1 day'"),
-        "paid": new_order(
+        "young": create_old_order(stack, days=89),
+        "owned": create_old_order(stack, user_id=owner.user_id),
+        "claimed": create_old_order(stack, f"user_id = {owner.user_id}, claimed_at = now()"),
+        "asked about": create_old_order(stack, "next_check_at = now() + interval '1 day'"),
+        "paid": create_old_order(
             stack, "paid_at = now()", "status = 'pending'", "status = 'paid_unclaimed'"
         ),
-        "disputed, before its payment is known": new_order(stack, DISPUTED),
-        "refunded, before its payment is known": new_order(stack, "refunded_minor = 5"),
-        "review": new_order(stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"),
+        "disputed, before its payment is known": create_old_order(stack, DISPUTED),
+        "refunded, before its payment is known": create_old_order(stack, "refunded_minor = 5"),
+        "review": create_old_order(
+            stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"
+        ),
     }
     run_maintenance(stack, PURGE)
     assert there(stack, "payment_orders", gone) == set()
@@ -341,7 +322,7 @@ def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner
 
 
 def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owner) -> None:
-    order_id = new_order(stack)
+    order_id = create_old_order(stack)
     with transaction(stack) as cursor:
         claim = "UPDATE payment_orders SET user_id = %s, claimed_at = now() WHERE id = %s"
         cursor.execute(claim, (owner.user_id, order_id))

@@ -1,5 +1,4 @@
 import io
-import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,6 @@ from sqlalchemy.exc import DBAPIError
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from storage.connection_pool import IN_USE_SECONDS
 from storage.database import Database, Statement, open_database
 
 _WHICH = Statement("SELECT pg_backend_pid()")
@@ -90,7 +88,6 @@ def closed_by_the_server(stack: Stack, database: Database) -> object:
     stack.query("SELECT pg_terminate_backend(%s)", last)
     gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
     eventually(lambda: stack.query(gone, last) == [(True,)], what="the connection's end")
-    time.sleep(2 * IN_USE_SECONDS)
     return last
 
 

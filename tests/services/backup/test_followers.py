@@ -6,28 +6,27 @@ from core.ids import random_id
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.feed.reading import FeedPosition
-from tests.services.backup.conftest import Saved, saved
-from tests.services.backup.test_drill import command
 from tests.support.feed.following import read, tell
+from tests.support.stack.backups import Backups, open_backups
 
 pytestmark = pytest.mark.stack
 
 
 def test_cursors_from_before_a_restore_work_and_miss_nothing(
-    backups: Saved, open_own: Callable[..., Stack]
+    backups: Backups, open_separate_stack: Callable[..., Stack]
 ) -> None:
-    shop, user_id = backups.stack.resources, random_id()
+    backed_up_stack, user_id = backups.stack.resources, random_id()
     for _ in range(3):
-        tell(shop, user_id)
-    eventually(lambda: len(read(shop, user_id)) == 3, what="the events of before")
-    kept = read(shop, user_id)
-    made = command(backups, "backup", "create")
-    tell(shop, user_id)
-    eventually(lambda: len(read(shop, user_id)) == 4, what="the event that will be lost")
-    lost = read(shop, user_id)[-1]
+        tell(backed_up_stack, user_id)
+    eventually(lambda: len(read(backed_up_stack, user_id)) == 3, what="the events of before")
+    kept = read(backed_up_stack, user_id)
+    made = backups.run_command("backup", "create")
+    tell(backed_up_stack, user_id)
+    eventually(lambda: len(read(backed_up_stack, user_id)) == 4, what="the event that will be lost")
+    lost = read(backed_up_stack, user_id)[-1]
 
-    target = saved(open_own("followed", migrated=False), backups.folder)
-    command(target, "backup", "restore", made["id"])
+    target = open_backups(open_separate_stack("followed", migrated=False), backups.folder)
+    target.run_command("backup", "restore", made["id"])
     restored = target.stack.resources
     assert [each.id for each in read(restored, user_id)] == [each.id for each in kept]
     tell(restored, user_id)

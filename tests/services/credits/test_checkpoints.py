@@ -1,6 +1,5 @@
 from collections.abc import Iterator
 from dataclasses import replace
-from decimal import Decimal
 
 import pytest
 from pydantic import SecretStr
@@ -9,51 +8,33 @@ from core.settings import Settings
 from devstack.harness.stack import Stack
 from integrations.payments.port import Evidence
 from models import OrderVia
-from services.credits import ledger, verify
+from services.credits import verify
 from services.credits.settlement import settle_order
 from services.credits.verify import LedgerReport
 from storage.resources import Resources
 from tests.support.credits import till
+from tests.support.credits.ledger import LEDGER_TABLES, falsify_tables, grant_entries, verify_ledger
 from tests.support.stack.load import repeated
-
-TABLES = (
-    "open_charges, credit_entries, credit_accounts, credit_checkpoints, payment_orders,"
-    " payment_order_changes, payment_events, payment_order_checkpoints"
-)
 
 
 @pytest.fixture
 def books(empty_stack: Stack) -> Iterator[Stack]:
     """A database whose ledger may be falsified."""
     yield empty_stack
-    falsify(empty_stack, f"TRUNCATE {TABLES}")
+    falsify_tables(empty_stack, f"TRUNCATE {LEDGER_TABLES}")
 
 
 @pytest.fixture
 def holder(books: Stack) -> int:
     """A user with five entries, all verified."""
     user_id = books.new_owner().user_id
-    give(books, user_id, 5)
-    assert check(books).faults == []
+    grant_entries(books, user_id, 5)
+    assert verify_ledger(books).faults == []
     return user_id
 
 
-def give(books: Stack, user_id: int, times: int) -> None:
-    for _ in range(times):
-        ledger.grant_credits(books.resources.database, user_id, Decimal(1), source_id="x")
-
-
-def falsify(books: Stack, *statements: str) -> None:
-    """What only somebody with the database's own rights can do: past every trigger."""
-    books.query("SET session_replication_role = replica;" + ";".join(statements))
-
-
-def check(books: Stack, *, full: bool = False) -> LedgerReport:
-    return verify.verify_ledger(books.resources, full=full)
-
-
 def faults(books: Stack, *, full: bool = False) -> list[tuple[int | None, str]]:
-    return [(each.seq, each.fault) for each in check(books, full=full).faults]
+    return [(each.seq, each.fault) for each in verify_ledger(books, full=full).faults]
 
 
 def read(report: LedgerReport) -> tuple[int, int, int]:
@@ -61,18 +42,18 @@ def read(report: LedgerReport) -> tuple[int, int, int]:
 
 
 def test_a_second_run_reads_what_is_new(books: Stack, holder: int) -> None:
-    assert read(check(books)) == (1, 1, 0)
-    give(books, holder, 2)
+    assert read(verify_ledger(books)) == (1, 1, 0)
+    grant_entries(books, holder, 2)
     other = books.new_owner().user_id
-    give(books, other, 3)
-    assert read(check(books)) == (2, 1, 5)
-    assert read(check(books)) == (2, 2, 0)
-    assert read(check(books, full=True)) == (2, 0, 10)
+    grant_entries(books, other, 3)
+    assert read(verify_ledger(books)) == (2, 1, 5)
+    assert read(verify_ledger(books)) == (2, 2, 0)
+    assert read(verify_ledger(books, full=True)) == (2, 0, 10)
 
 
 def test_what_changes_after_a_checkpoint_is_found_each_time(books: Stack, holder: int) -> None:
-    give(books, holder, 2)
-    falsify(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 7")
+    grant_entries(books, holder, 2)
+    falsify_tables(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 7")
     for _ in range(2):
         assert faults(books) == [(7, "the hash does not fit what it says")]
 
@@ -83,14 +64,14 @@ def test_what_changes_after_a_checkpoint_is_found_each_time(books: Stack, holder
 def test_an_account_that_changes_without_an_entry_is_found(
     books: Stack, holder: int, change: str
 ) -> None:
-    falsify(books, f"UPDATE credit_accounts SET {change}")
+    falsify_tables(books, f"UPDATE credit_accounts SET {change}")
     assert faults(books)
 
 
 def test_what_changes_before_a_checkpoint_is_found_by_a_full_run_and_then_by_each(
     books: Stack, holder: int
 ) -> None:
-    falsify(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
+    falsify_tables(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
     assert faults(books) == []
     found = [(3, "the hash does not fit what it says")]
     assert faults(books, full=True) == found
@@ -98,9 +79,9 @@ def test_what_changes_before_a_checkpoint_is_found_by_a_full_run_and_then_by_eac
 
 
 def test_an_end_that_is_gone_is_found(books: Stack, holder: int) -> None:
-    give(books, holder, 2)
-    assert check(books).faults == []
-    falsify(
+    grant_entries(books, holder, 2)
+    assert verify_ledger(books).faults == []
+    falsify_tables(
         books,
         "DELETE FROM credit_entries WHERE seq > 4",
         "UPDATE credit_accounts SET balance = 4, last_seq = 4,"
@@ -110,13 +91,13 @@ def test_an_end_that_is_gone_is_found(books: Stack, holder: int) -> None:
     assert faults(books, full=True) == found
     assert faults(books) == found
     # Nothing else in the database can tell: what is left is a whole ledger.
-    falsify(books, "TRUNCATE credit_checkpoints")
+    falsify_tables(books, "TRUNCATE credit_checkpoints")
     assert faults(books) == []
 
 
 def test_a_rewritten_chain_does_not_pass_its_checkpoint(books: Stack, holder: int) -> None:
     before = "(SELECT hash FROM credit_entries WHERE seq = 4)"
-    falsify(
+    falsify_tables(
         books,
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 5",
         f"UPDATE credit_entries e SET hash = credit_entry_hash({before}, e) WHERE seq = 5",
@@ -138,8 +119,8 @@ def test_a_rewritten_chain_does_not_pass_its_checkpoint(books: Stack, holder: in
 )
 def test_a_forged_checkpoint_hides_nothing(books: Stack, holder: int, forged: str) -> None:
     other = books.new_owner().user_id
-    give(books, other, 1)
-    falsify(
+    grant_entries(books, other, 1)
+    falsify_tables(
         books,
         f"UPDATE credit_checkpoints SET {forged.format(other=other)}",
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3",
@@ -152,12 +133,12 @@ def test_an_old_checkpoint_that_is_put_back_makes_a_run_read_more(
     books: Stack, holder: int
 ) -> None:
     [old] = books.query("SELECT seq, hash, balance, signature FROM credit_checkpoints")
-    give(books, holder, 3)
-    assert read(check(books)) == (1, 1, 3)
+    grant_entries(books, holder, 3)
+    assert read(verify_ledger(books)) == (1, 1, 3)
     books.query(
         "UPDATE credit_checkpoints SET seq = %s, hash = %s, balance = %s, signature = %s", *old
     )
-    assert read(check(books)) == (1, 1, 3)
+    assert read(verify_ledger(books)) == (1, 1, 3)
 
 
 def signing_with(books: Stack, keys: str) -> Resources:
@@ -177,11 +158,11 @@ def test_without_its_key_a_checkpoint_does_not_count(books: Stack, holder: int) 
 
 
 def test_charges_go_on_while_runs_verify(books: Stack, holder: int) -> None:
-    with repeated(*[lambda: give(books, holder, 1)] * 3):
-        reports = [check(books) for _ in range(20)]
+    with repeated(*[lambda: grant_entries(books, holder, 1)] * 3):
+        reports = [verify_ledger(books) for _ in range(20)]
     assert [report.faults for report in reports] == [[]] * 20
     assert any(report.entries for report in reports)
-    last = check(books)
+    last = verify_ledger(books)
     [(entries,)] = books.query("SELECT count(*) FROM credit_entries")
     assert last.faults == []
     assert 5 + sum(report.entries for report in [*reports, last]) == entries
@@ -196,51 +177,53 @@ def paid_order(books: Stack) -> int:
 
 
 def age_changes(books: Stack) -> None:
-    falsify(books, "UPDATE payment_order_changes SET created_at = created_at - interval '2 hours'")
+    falsify_tables(
+        books, "UPDATE payment_order_changes SET created_at = created_at - interval '2 hours'"
+    )
 
 
 def test_orders_that_were_verified_are_not_looked_at_again(books: Stack) -> None:
     old = paid_order(books)
     age_changes(books)
     paid_order(books)
-    assert check(books).orders is None
+    assert verify_ledger(books).orders is None
     # What is younger than an hour is looked at again.
-    assert check(books).orders == 1
-    falsify(books, f"UPDATE payment_orders SET credited = 0 WHERE id = {old}")
-    assert check(books).faults == []
-    assert {each.order_id for each in check(books, full=True).faults} == {old}
-    assert {each.order_id for each in check(books).faults} == {old}
+    assert verify_ledger(books).orders == 1
+    falsify_tables(books, f"UPDATE payment_orders SET credited = 0 WHERE id = {old}")
+    assert verify_ledger(books).faults == []
+    assert {each.order_id for each in verify_ledger(books, full=True).faults} == {old}
+    assert {each.order_id for each in verify_ledger(books).faults} == {old}
 
 
 def test_an_old_order_with_a_new_entry_is_looked_at(books: Stack) -> None:
     old = paid_order(books)
     age_changes(books)
     paid_order(books)
-    check(books)
+    verify_ledger(books)
     take = "SELECT credit_take(user_id, 1, 'refund', id, 100, 'USD') IS NULL FROM payment_orders"
     books.query(f"{take} WHERE id = %s", old)
-    assert {each.order_id for each in check(books).faults} == {old}
+    assert {each.order_id for each in verify_ledger(books).faults} == {old}
 
 
 def test_a_new_order_without_its_entry_is_found(books: Stack) -> None:
     paid_order(books)
     age_changes(books)
     new = paid_order(books)
-    check(books)
-    falsify(books, f"UPDATE payment_orders SET credited = 0 WHERE id = {new}")
-    assert {each.order_id for each in check(books).faults} == {new}
+    verify_ledger(books)
+    falsify_tables(books, f"UPDATE payment_orders SET credited = 0 WHERE id = {new}")
+    assert {each.order_id for each in verify_ledger(books).faults} == {new}
 
 
 def test_a_forged_checkpoint_of_the_orders_hides_nothing(books: Stack) -> None:
     old = paid_order(books)
     age_changes(books)
     paid_order(books)
-    check(books)
-    falsify(
+    verify_ledger(books)
+    falsify_tables(
         books,
         "UPDATE payment_order_checkpoints SET change_id = change_id + 1000",
         f"UPDATE payment_orders SET credited = 0 WHERE id = {old}",
     )
-    report = check(books)
+    report = verify_ledger(books)
     assert report.orders is None
     assert old in {each.order_id for each in report.faults}

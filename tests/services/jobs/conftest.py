@@ -1,21 +1,14 @@
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from sqlalchemy import update
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from models import Job
 from services.jobs.lease import Lease
 from services.jobs.lost_jobs import STEADY_AFTER
-from services.jobs.transitions import claim_job
 from storage.resources import Resources
-from storage.task_messages import queue_name
 from tests.support.probe.bench import Bench, make_bench
-from tests.support.probe.kind import PROBE
-
-CANCELLED = {"code": "job.cancelled", "message": "The job was cancelled."}
+from tests.support.probe.job_states import claim_lease
 
 
 @pytest.fixture(scope="session")
@@ -47,25 +40,4 @@ def resources(quiet: Bench) -> Iterator[Resources]:
 @pytest.fixture
 def claimed(quiet: Bench, resources: Resources) -> Lease:
     """A job of which this test holds the lease."""
-    return claim(resources, quiet.enqueue())
-
-
-def claim(resources: Resources, job_id: int) -> Lease:
-    with resources.unit_of_work() as uow:
-        lease = claim_job(uow, job_id)
-    assert lease is not None
-    return lease
-
-
-def change(resources: Resources, job_id: int, **values: object) -> None:
-    """Bring a job into a state that would take time to come about by itself."""
-    with resources.unit_of_work() as uow:
-        uow.session.execute(update(Job).where(Job.id == job_id).values(**values))
-
-
-def sent_jobs(resources: Resources) -> list[int]:
-    """The jobs of the queue's messages, in the order in which workers take them."""
-    messages = resources.redis.lrange(queue_name(PROBE.queue), 0, -1)
-    assert isinstance(messages, list)
-    ids = [json.loads(message)["headers"]["id"] for message in reversed(messages)]
-    return [int(task_id.split("-")[1]) for task_id in ids]
+    return claim_lease(resources, quiet.enqueue())

@@ -29,8 +29,8 @@ from services.jobs.transitions import (
 from storage.redis.notifications import CHANNEL, job_topic, message
 from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
-from tests.services.jobs.conftest import CANCELLED, change, claim
 from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import CANCELLED_ERROR, claim_lease, update_job
 from tests.support.probe.kind import plan_committed
 
 
@@ -69,8 +69,8 @@ def test_job_that_backs_off_is_not_claimed_before_its_time(
     job = quiet.job(claimed.job_id)
     assert (job.status, job.retries, job.crashes) == (JobStatus.QUEUED, 1, 0)
     assert (job.failing_since is not None, job.last_reason) == (True, "It rains.")
-    change(resources, claimed.job_id, run_at=func.now())
-    assert claim(resources, claimed.job_id).retries == 1
+    update_job(resources, claimed.job_id, run_at=func.now())
+    assert claim_lease(resources, claimed.job_id).retries == 1
 
 
 # The lock of a progress keeps the heartbeat out.
@@ -78,7 +78,7 @@ def test_job_that_backs_off_is_not_claimed_before_its_time(
 def test_renewal_and_progress_move_the_lease_on(
     quiet: Bench, claimed: Lease, resources: Resources, hold: Callable[[UnitOfWork, Lease], object]
 ) -> None:
-    change(resources, claimed.job_id, lease_expires_at=func.now())
+    update_job(resources, claimed.job_id, lease_expires_at=func.now())
     with resources.unit_of_work() as uow:
         hold(uow, claimed)
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 0
@@ -88,9 +88,9 @@ def test_renewal_and_progress_move_the_lease_on(
 def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rolls_back(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
-    change(resources, claimed.job_id, lease_expires_at=func.now())
+    update_job(resources, claimed.job_id, lease_expires_at=func.now())
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
-    successor = claim(resources, claimed.job_id)
+    successor = claim_lease(resources, claimed.job_id)
     for finish in _FINISHES:
         with pytest.raises(LeaseLost):
             _note_effect_and(finish, resources, claimed)
@@ -126,8 +126,8 @@ def _note_effect_and(
 def test_crashes_count_up_to_a_failure_with_the_reason(quiet: Bench, resources: Resources) -> None:
     job_id = quiet.enqueue()
     for crashes in (1, 2, 3):
-        claim(resources, job_id)
-        change(resources, job_id, lease_expires_at=func.now())
+        claim_lease(resources, job_id)
+        update_job(resources, job_id, lease_expires_at=func.now())
         assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
         assert quiet.job(job_id).crashes == crashes
     job = quiet.job(job_id)
@@ -144,8 +144,8 @@ def test_progress_resets_the_count_of_crashes_and_failures(
 ) -> None:
     job_id = quiet.enqueue()
     failing = {"failing_since": func.now(), "last_reason": "It rains."}
-    change(resources, job_id, crashes=2, retries=4, **failing)
-    lease = claim(resources, job_id)
+    update_job(resources, job_id, crashes=2, retries=4, **failing)
+    lease = claim_lease(resources, job_id)
     assert lease.retries == 4
     with resources.unit_of_work() as uow:
         record_progress(uow, lease, done=1, total=2)
@@ -162,13 +162,13 @@ def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(
         hand_back_job(uow, claimed)
     job = quiet.job(claimed.job_id)
     assert (job.status, job.crashes, job.retries) == (JobStatus.QUEUED, 0, 0)
-    assert claim(resources, claimed.job_id).attempt == 2
+    assert claim_lease(resources, claimed.job_id).attempt == 2
 
 
 def test_cancellation_reaches_the_holder_with_its_next_renewal(
     claimed: Lease, resources: Resources
 ) -> None:
-    change(resources, claimed.job_id, cancel_requested=True)
+    update_job(resources, claimed.job_id, cancel_requested=True)
     claimed.check_cancelled()
     with resources.unit_of_work() as uow:
         renew_lease(uow, claimed)
@@ -179,20 +179,20 @@ def test_cancellation_reaches_the_holder_with_its_next_renewal(
 def test_cancellation_outlives_an_attempt_that_gave_the_job_back(
     claimed: Lease, resources: Resources
 ) -> None:
-    change(resources, claimed.job_id, cancel_requested=True)
+    update_job(resources, claimed.job_id, cancel_requested=True)
     with resources.unit_of_work() as uow:
         hand_back_job(uow, claimed)
     with pytest.raises(JobCancelled):
-        claim(resources, claimed.job_id).check_cancelled()
+        claim_lease(resources, claimed.job_id).check_cancelled()
 
 
 def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
     quiet: Bench, claimed: Lease, resources: Resources
 ) -> None:
-    change(resources, claimed.job_id, cancel_requested=True, lease_expires_at=func.now())
+    update_job(resources, claimed.job_id, cancel_requested=True, lease_expires_at=func.now())
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
     job = quiet.job(claimed.job_id)
-    assert (job.status, describe_error(job)) == (JobStatus.CANCELLED, CANCELLED)
+    assert (job.status, describe_error(job)) == (JobStatus.CANCELLED, CANCELLED_ERROR)
 
 
 def _told_of(job_id: int, listening: PubSub) -> dict[str, Any] | None:
@@ -229,7 +229,7 @@ def test_process_that_asked_for_a_job_is_told_and_no_other(
     listening = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
     listening.psubscribe(f"{CHANNEL}*")
     assert listening.get_message(timeout=5) is None  # the confirmation
-    claim(resources, job_id)
+    claim_lease(resources, job_id)
     told = eventually(lambda: _told_of(job_id, listening))
     listening.close()
     assert told["channel"].decode() == f"{CHANNEL}:here"
@@ -243,7 +243,7 @@ def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(
     watch = DatabaseWatch()
     with pytest.raises(ConnectionError), watch.observe():
         raise ConnectionError
-    change(resources, claimed.job_id, lease_expires_at=func.now())
+    update_job(resources, claimed.job_id, lease_expires_at=func.now())
     now += STEADY_AFTER.total_seconds() - 0.1
     assert requeue_lost_jobs(resources, watch) == 0
     now += 0.2
@@ -257,7 +257,7 @@ def test_third_attempt_that_takes_too_long_fails_the_job(
     job_id = quiet.enqueue()
     for status in (JobStatus.QUEUED, JobStatus.QUEUED, JobStatus.FAILED):
         with resources.unit_of_work() as uow:
-            record_crash(uow, claim(resources, job_id), JOB_TOO_SLOW())
+            record_crash(uow, claim_lease(resources, job_id), JOB_TOO_SLOW())
         assert quiet.job(job_id).status == status
     failed = quiet.job(job_id)
     assert (failed.crashes, (failed.error or {})["code"]) == (3, "job.too_slow")

@@ -16,8 +16,8 @@ from services.jobs.sweep import sweep_jobs
 from services.jobs.transitions import complete_job
 from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES
 from storage.resources import Resources, open_resources
-from tests.services.jobs.conftest import claim
 from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import claim_lease
 from tests.support.probe.kind import PROBE, plan_committed
 
 ENDED = 20_000
@@ -71,7 +71,7 @@ def test_a_job_of_the_same_owner_from_its_enqueueing_to_its_end_reads_few_blocks
     quiet: Bench,
 ) -> None:
     def action(own: Resources) -> None:
-        lease = claim(own, plan_committed(own, OWNER))
+        lease = claim_lease(own, plan_committed(own, OWNER))
         with own.unit_of_work() as uow:
             renew_lease(uow, lease)
         with own.unit_of_work() as uow:
@@ -94,7 +94,7 @@ def test_job_that_was_due_for_long_is_found_by_a_whole_look(
 def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
     quiet: Bench, resources: Resources
 ) -> None:
-    claim(resources, quiet.enqueue())
+    claim_lease(resources, quiet.enqueue())
     quiet.stack.query("UPDATE jobs SET lease_expires_at = now() - interval '1 hour'")
     resting = ScanPace()
     resting.record_scan(60, has_results=False)
@@ -118,7 +118,7 @@ def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: R
 
 
 def test_job_tried_again_later_needs_no_whole_look(quiet: Bench, resources: Resources) -> None:
-    lease = claim(resources, quiet.enqueue())
+    lease = claim_lease(resources, quiet.enqueue())
     with resources.unit_of_work() as uow:
         retry_job_after(uow, lease, timedelta(0), "Not now.")
     resting = SweepPaces()

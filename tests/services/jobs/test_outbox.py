@@ -8,8 +8,8 @@ from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES, resend_unclaimed_jobs
 from storage.resources import Resources
 from storage.task_messages import queue_name
-from tests.services.jobs.conftest import change
 from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import update_job
 from tests.support.probe.kind import plan
 
 QUEUE = queue_name(Queue.BULK)
@@ -57,7 +57,7 @@ def test_job_whose_message_was_lost_is_sent_again_once_it_is_due(
     job_id = quiet.enqueue()
     resources.redis.delete(QUEUE)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
-    change(resources, job_id, sends=sends, send_after=Job.created_at)
+    update_job(resources, job_id, sends=sends, send_after=Job.created_at)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 1
     assert waiting(resources) == 1
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
@@ -106,7 +106,9 @@ def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(
 
 def test_two_sweeps_at_once_count_a_crash_once(quiet: Bench, resources: Resources) -> None:
     job_id = quiet.enqueue()
-    change(resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at)
+    update_job(
+        resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at
+    )
     with resources.unit_of_work() as uow:
         uow.session.get_one(Job, job_id, with_for_update=True)
         assert requeue_lost_jobs(resources, DatabaseWatch()) == 0
@@ -119,11 +121,11 @@ def test_job_that_the_sweep_cannot_deal_with_holds_up_no_other(
 ) -> None:
     jobs = [quiet.enqueue() for _ in range(3)]
     for job_id in jobs:
-        change(
+        update_job(
             resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at
         )
     # A kind that this release does not know, at the end of its crashes.
-    change(resources, jobs[0], kind="no.longer_known", crashes=2)
+    update_job(resources, jobs[0], kind="no.longer_known", crashes=2)
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 2
     assert [quiet.job(job_id).status for job_id in jobs] == ["running", "queued", "queued"]
 

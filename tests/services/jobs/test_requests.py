@@ -11,8 +11,8 @@ from services.jobs import records
 from services.jobs.lease import Lease
 from services.jobs.transitions import fail_job, record_progress
 from storage.resources import Resources
-from tests.services.jobs.conftest import change, claim
 from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import claim_lease, update_job
 from tests.support.probe.kind import plan
 
 
@@ -31,15 +31,15 @@ def job_id(caller: Caller, resources: Resources) -> int:
 def test_failed_job_of_a_retryable_kind_starts_afresh(
     quiet: Bench, resources: Resources, caller: Caller, job_id: int
 ) -> None:
-    change(resources, job_id, crashes=2)
+    update_job(resources, job_id, crashes=2)
     with resources.unit_of_work() as uow:
-        fail_job(uow, claim(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
+        fail_job(uow, claim_lease(resources, job_id), DomainError(Kind.INVALID, "x.y", "z"))
     with resources.unit_of_work() as uow:
         assert records.retry_own_job(uow, caller, job_id) == 1
     job = quiet.job(job_id)
     assert (job.status, job.error, job.finished_at) == (JobStatus.QUEUED, None, None)
     assert (job.crashes, job.retries, job.cancel_requested) == (0, 0, False)
-    assert claim(resources, job_id).attempt == 2
+    assert claim_lease(resources, job_id).attempt == 2
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
@@ -47,7 +47,7 @@ def test_job_that_has_not_ended_is_not_retryable(
     resources: Resources, caller: Caller, job_id: int, is_begun: bool
 ) -> None:
     if is_begun:
-        claim(resources, job_id)
+        claim_lease(resources, job_id)
     with pytest.raises(DomainError) as caught, resources.unit_of_work() as uow:
         records.retry_own_job(uow, caller, job_id)
     assert caught.value.code == "job.not_retryable"

@@ -9,8 +9,8 @@ from models import Job, JobStatus
 from services.access.caller import Caller
 from services.jobs import records
 from storage.broker import Broker
-from tests.services.jobs.conftest import change
 from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import update_job
 from tests.support.probe.kind import PROBE, plan
 
 
@@ -49,15 +49,15 @@ def test_job_that_fails_for_now_says_why_and_when_it_is_tried_again(bench: Bench
     assert isinstance(job, Job)
     assert job.last_reason == "Not now."
     assert records.get_retry_time(job) == job.run_at
-    change(bench.stack.resources, job_id, cancel_requested=True)
+    update_job(bench.stack.resources, job_id, cancel_requested=True)
 
 
 def test_job_is_tried_as_long_as_the_settings_say_and_then_given_up(bench: Bench) -> None:
     job_id = bench.enqueue(flaky=100)
     day, now = timedelta(hours=24), {"run_at": func.now(), "send_after": func.now()}
-    change(bench.stack.resources, job_id, retries=500, failing_since=func.now() - day * 0.99)
+    update_job(bench.stack.resources, job_id, retries=500, failing_since=func.now() - day * 0.99)
     eventually(lambda: bench.job(job_id).retries == 501, what="one more try")
-    change(bench.stack.resources, job_id, failing_since=func.now() - day, **now)
+    update_job(bench.stack.resources, job_id, failing_since=func.now() - day, **now)
     job = bench.finished(job_id)
     assert job.status == JobStatus.FAILED
     assert job.error is not None
@@ -76,7 +76,7 @@ def test_pauses_grow_with_the_time_that_a_job_fails(
     eventually(lambda: bench.job(job_id).retries, what="the first try")
     since = func.now() - timedelta(seconds=failing)
     now = {"run_at": func.now(), "send_after": func.now()}
-    change(bench.stack.resources, job_id, retries=100, failing_since=since, **now)
+    update_job(bench.stack.resources, job_id, retries=100, failing_since=since, **now)
     eventually(lambda: bench.job(job_id).retries == 101, what="a try")
     statement = "SELECT extract(epoch FROM run_at - now()) FROM jobs WHERE id = %s"
     [(left,)] = bench.stack.query(statement, job_id)
@@ -92,7 +92,7 @@ def test_error_is_not_tried_again_and_its_reason_is_the_jobs(bench: Bench) -> No
 def test_running_job_is_cancelled_within_seconds(bench: Bench) -> None:
     job_id = bench.enqueue(sleep=60)
     bench.started(job_id)
-    change(bench.stack.resources, job_id, cancel_requested=True)
+    update_job(bench.stack.resources, job_id, cancel_requested=True)
     job = bench.finished(job_id)
     assert job.status == JobStatus.CANCELLED
     assert bench.effects(job_id) == 0

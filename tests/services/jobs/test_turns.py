@@ -11,8 +11,8 @@ from services.jobs.retries import retry_job_after
 from services.jobs.transitions import hand_back_job
 from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
 from storage.resources import Resources
-from tests.services.jobs.conftest import change, claim, sent_jobs
 from tests.support.probe.bench import Bench, make_bench
+from tests.support.probe.job_states import claim_lease, list_sent_jobs, update_job
 
 ANNA, BERT = 1, 2
 
@@ -24,26 +24,26 @@ def rush(quiet: Bench, resources: Resources) -> list[int]:
 
 
 def test_queue_holds_few_messages_of_one_owner(rush: list[int], resources: Resources) -> None:
-    assert sent_jobs(resources) == rush[:MAX_SENT_JOBS_OF_AN_OWNER]
+    assert list_sent_jobs(resources) == rush[:MAX_SENT_JOBS_OF_AN_OWNER]
 
 
 def test_claim_sends_the_owners_next_job_behind_the_other_owners(
     quiet: Bench, rush: list[int], resources: Resources
 ) -> None:
     bert = quiet.enqueue(BERT)
-    claim(resources, rush[0])
-    assert sent_jobs(resources) == [*rush[:MAX_SENT_JOBS_OF_AN_OWNER], bert, rush[2]]
-    claim(resources, rush[1])
-    assert sent_jobs(resources)[-1] == rush[3]
+    claim_lease(resources, rush[0])
+    assert list_sent_jobs(resources) == [*rush[:MAX_SENT_JOBS_OF_AN_OWNER], bert, rush[2]]
+    claim_lease(resources, rush[1])
+    assert list_sent_jobs(resources)[-1] == rush[3]
 
 
 def test_owners_last_job_is_claimed_like_any_other(
     quiet: Bench, rush: list[int], resources: Resources
 ) -> None:
     for number, job_id in enumerate(rush):
-        assert sent_jobs(resources)[number] == job_id
-        claim(resources, job_id)
-    assert sent_jobs(resources) == rush
+        assert list_sent_jobs(resources)[number] == job_id
+        claim_lease(resources, job_id)
+    assert list_sent_jobs(resources) == rush
 
 
 def test_turn_given_up_stands_behind_the_owners_other_jobs(
@@ -51,8 +51,8 @@ def test_turn_given_up_stands_behind_the_owners_other_jobs(
 ) -> None:
     turns: list[int] = []
     for _ in range(len(rush) + 1):
-        turns.append(sent_jobs(resources)[len(turns)])
-        lease = claim(resources, turns[-1])
+        turns.append(list_sent_jobs(resources)[len(turns)])
+        lease = claim_lease(resources, turns[-1])
         with resources.unit_of_work() as uow:
             hand_back_job(uow, lease)
     assert turns == [*rush, rush[0]]
@@ -65,27 +65,27 @@ def test_sweep_goes_on_with_an_owner_whose_sent_jobs_were_cancelled(
     quiet.stack.query(statement)
     bert = [quiet.enqueue(BERT) for _ in range(3)]
     assert resend_unclaimed_jobs(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
-    assert sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == rush[2:4]
-    assert bert[-1] not in sent_jobs(resources)
+    assert list_sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == rush[2:4]
+    assert bert[-1] not in list_sent_jobs(resources)
 
 
 def test_jobs_that_no_worker_claims_hold_up_their_owners_others_for_no_longer_than_a_while(
     quiet: Bench, rush: list[int], resources: Resources
 ) -> None:
     for job_id in rush[:MAX_SENT_JOBS_OF_AN_OWNER]:
-        change(resources, job_id, sends=MAX_SENDS_IN_TURN + 1)
+        update_job(resources, job_id, sends=MAX_SENDS_IN_TURN + 1)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
-    assert sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == rush[2:4]
+    assert list_sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == rush[2:4]
 
 
 def test_job_tried_again_later_holds_up_none_of_its_owners(
     resources: Resources, rush: list[int]
 ) -> None:
     for job_id in rush[:4]:
-        lease = claim(resources, job_id)
+        lease = claim_lease(resources, job_id)
         with resources.unit_of_work() as uow:
             retry_job_after(uow, lease, timedelta(hours=1), "Not now.")
-    assert sent_jobs(resources) == rush[:6]
+    assert list_sent_jobs(resources) == rush[:6]
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from services.subscriptions.members.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
 from tests.support.imports.importing import Importing, csv_of, new_addresses
 from tests.support.lists.racing import deadlocks
+from tests.support.mail.forbidden import ForbiddenMailer
 from tests.support.people.erasure import claim, erase, finish, take_turn
 from tests.support.people.traces import fill, left
 
@@ -172,11 +173,6 @@ def new_list(quiet: Importing, uow: UnitOfWork, user_id: int) -> None:
     lists.create_own_list(uow, caller, **words, fields={}, providers=[])
 
 
-class NoMailer:
-    def send(self, mail: object) -> None:
-        raise AssertionError(f"sent {mail}")
-
-
 def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
     quiet: Importing, list_id: int, address: str, user_id: int
 ) -> None:
@@ -212,7 +208,7 @@ def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
         user_id,
     )
     lease = quiet.lease(int(str(job_id)))
-    mails.send_confirmation(quiet.resources, lease, NoMailer())
+    mails.send_confirmation(quiet.resources, lease, ForbiddenMailer())
     assert quiet.job(int(str(job_id))).result == {"sent": False}
 
 

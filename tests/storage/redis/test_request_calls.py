@@ -1,8 +1,10 @@
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import redis
 from redis.client import PubSub
 
 from core.queues import Queue, RequestKind
@@ -12,6 +14,8 @@ from storage.redis.client import open_async_redis
 from storage.redis.notifications import CHANNEL
 from storage.redis.request_calls import RequestCalls
 from storage.redis.request_work import RequestWork
+from tests.support.http.servers import silent_server
+from tests.support.stack.given_settings import settings
 
 NONE = RequestKind("probe.none", Queue.REQUEST)
 
@@ -95,3 +99,26 @@ def test_steps_taken_at_the_same_time_keep_their_order(empty_stack: Stack) -> No
     assert not list(redis.scan_iter("pressroom:*:order-*"))
     assert redis.llen("pressroom.request") == 20
     redis.delete("pressroom.request")
+
+
+def test_calls_made_while_redis_is_hanging_fail_at_the_same_time() -> None:
+    """A call that waits for the calls before it would time out after each of them."""
+
+    async def failure_times(url: str) -> list[float]:
+        calls = RequestCalls(open_async_redis(settings(redis_url=url)), "here")
+        loop = asyncio.ensure_future(calls.run())
+        started_at = time.monotonic()
+
+        async def time_until_failure(number: int) -> float:
+            with pytest.raises(redis.RedisError):
+                await calls.join(f"work {number}", "caller", {}, kind=NONE, seconds=20)
+            return time.monotonic() - started_at
+
+        times = await asyncio.gather(*map(time_until_failure, range(20)))
+        loop.cancel()
+        return times
+
+    with silent_server() as address:
+        times = asyncio.run(failure_times(f"redis://{address}/0"))
+    # One call fails after two seconds. Twenty calls, one after the other, would take forty.
+    assert max(times) < 20

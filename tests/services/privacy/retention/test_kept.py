@@ -8,23 +8,14 @@ from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 from services.jobs.records import KEPT_FOR_RETRY
 from services.privacy.retention import RULES
 from services.subscriptions.bulk_files import BULK_FILE_RETENTION
-from tests.support.documents.markdown import ROOT
-
-HEAD = ("| table | kept | in `PRESSROOM_RETENTION` |", "|---|---|---|")
-
-
-def page() -> dict[str, tuple[str, str]]:
-    """The rows of the operator's table, by the name of the rule or table."""
-    _, _, table = (ROOT / "docs" / "day-two.md").read_text().partition("\n".join(HEAD) + "\n")
-    lines = [line.strip("| ").split("|") for line in table.partition("\n\n")[0].splitlines()]
-    return {name.strip(" `"): (kept.strip(), "".join(more).strip()) for name, kept, *more in lines}
+from tests.support.documents.retention_table import read_retention_table
 
 
 def test_every_table_says_how_long_its_rows_are_kept() -> None:
     names = {rule.name for rule in RULES}
-    assert names <= page().keys()
+    assert names <= read_retention_table().keys()
     ruled = {rule.model.__tablename__ for rule in RULES}
-    others = page().keys() - names
+    others = read_retention_table().keys() - names
     assert not others & ruled
     assert ruled | others == {mapper.class_.__tablename__ for mapper in Model.registry.mappers}
 
@@ -36,10 +27,10 @@ def test_the_operators_page_has_the_same_table() -> None:
     def days(count: int) -> str:
         return f"{count} day{'s' * (count > 1)} "
 
-    told = page()
-    assert list(told) == sorted(told, key=lambda name: f"{name}`")
+    table = read_retention_table()
+    assert list(table) == sorted(table, key=lambda name: f"{name}`")
     for rule in RULES:
-        kept, setting = told.pop(rule.name)
+        kept, setting = table.pop(rule.name)
         period, expected = rule.period, ""
         if isinstance(period, Retained):
             expected = f"`{period}`, {MIN_DAYS[period]} at least"
@@ -47,7 +38,7 @@ def test_the_operators_page_has_the_same_table() -> None:
         elif period:
             assert kept.startswith(days(period.days)), rule.name
         assert setting == expected, rule.name
-    assert not [name for name, (_, setting) in told.items() if setting]
+    assert not [name for name, (_, setting) in table.items() if setting]
 
 
 def test_days_are_read_by_their_names_and_the_rest_is_as_by_default() -> None:

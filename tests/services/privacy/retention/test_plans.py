@@ -4,7 +4,7 @@ from sqlalchemy import text
 from devstack.harness.stack import Stack
 from services.privacy.retention import RULES, select_expired
 from storage.unit_of_work import UnitOfWork
-from tests.services.privacy.retention.test_kept import page
+from tests.support.documents.retention_table import read_retention_table
 
 # A foreign key's rows are looked for by these columns when a row that it refers to is deleted. A
 # partial index will do if it has every row that refers to something.
@@ -26,7 +26,9 @@ NO_ACTION = "a"
 
 
 def test_every_foreign_key_whose_row_may_be_deleted_has_an_index(bare: Stack) -> None:
-    stays = {name for name, (kept, _) in page().items() if kept.startswith("for good")}
+    stays = {
+        name for name, (kept, _) in read_retention_table().items() if kept.startswith("for good")
+    }
     assert stays
     found = bare.query(FOREIGN_KEYS)
     assert len(found) > 30

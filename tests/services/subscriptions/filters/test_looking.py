@@ -5,45 +5,44 @@ from core.errors import DomainError, Kind
 from services.paging import PageRequest
 from services.subscriptions.filters import member_filter, searching
 from services.subscriptions.filters.member_filter import MemberFilter
-from tests.services.subscriptions.filters.conftest import Filled
-from tests.services.subscriptions.filters.test_meaning import meant, walked
+from tests.support.lists.random_list import RandomList, list_matching_ids, search_all_pages
 
 VIP = {"field": "tag", "is": "vip"}
 
 
 def test_an_index_that_finds_too_much_is_given_up(
-    filled: Filled, monkeypatch: pytest.MonkeyPatch
+    random_list: RandomList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searching, "MAX_NEAR_MEMBERS", 10)
     monkeypatch.setattr(searching, "MAX_FAR_MEMBERS", 20)
-    by_index, _ = walked(filled, VIP, None)
+    by_index, _ = search_all_pages(random_list, VIP, None)
     stuck = text("SET LOCAL statement_timeout = 1; SELECT pg_sleep(60)")
     monkeypatch.setattr(searching, "_BRIEFLY", stuck)
-    by_looking, totals = walked(filled, VIP, None)
-    assert by_looking == by_index == meant(filled, VIP)
+    by_looking, totals = search_all_pages(random_list, VIP, None)
+    assert by_looking == by_index == list_matching_ids(random_list, VIP)
     # Pages end where so many were read, and lead on.
     assert len(totals) > len(by_looking) / 25 + 3
-    with filled.stack.resources.unit_of_work() as uow:
+    with random_list.stack.resources.unit_of_work() as uow:
         assert uow.session.scalar(text("SHOW statement_timeout")) == "10s"
 
 
 def test_a_search_that_takes_too_long_is_refused(
-    filled: Filled, monkeypatch: pytest.MonkeyPatch
+    random_list: RandomList, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MemberFilter, "condition", lambda *_, **__: func.pg_sleep(60).is_not(None))
-    with filled.stack.resources.unit_of_work() as uow:
-        wanted = member_filter.read(uow, filled.of(uow), VIP)
+    with random_list.stack.resources.unit_of_work() as uow:
+        criteria = member_filter.read(uow, random_list.load(uow), VIP)
         uow.session.execute(text("SET LOCAL statement_timeout = '50ms'"))
         with pytest.raises(DomainError) as caught:
-            searching.search(uow, filled.list_id, wanted, PageRequest(5))
+            searching.search(uow, random_list.list_id, criteria, PageRequest(5))
     assert (caught.value.kind, caught.value.code) == (Kind.UNAVAILABLE, "filter.too_slow")
     assert caught.value.retry_after
 
 
-def test_a_filter_that_no_status_meets_asks_nothing(filled: Filled) -> None:
+def test_a_filter_that_no_status_meets_asks_nothing(random_list: RandomList) -> None:
     none = {"all": [{"field": "status", "is": "active"}, {"field": "status", "is": "removed"}]}
-    with filled.stack.resources.unit_of_work() as uow:
-        wanted = member_filter.read(uow, filled.of(uow), none)
-        assert wanted.statuses() == ()
-        found = searching.search(uow, filled.list_id, wanted, PageRequest(5))
+    with random_list.stack.resources.unit_of_work() as uow:
+        criteria = member_filter.read(uow, random_list.load(uow), none)
+        assert criteria.statuses() == ()
+        found = searching.search(uow, random_list.list_id, criteria, PageRequest(5))
     assert (found.page.rows, found.page.next_cursor, found.total) == ([], None, 0)

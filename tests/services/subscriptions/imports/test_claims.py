@@ -58,12 +58,6 @@ def consent_of(importing: Importing, list_id: int, address: str) -> list[Consent
         return evidence.list_evidence(uow, member, WHOLE).rows
 
 
-def claims_of(importing: Importing, import_id: int) -> int:
-    query = "SELECT count(*) FROM consent_claims WHERE import_id = %s"
-    [(count,)] = importing.stack.query(query, import_id)
-    return int(str(count))
-
-
 def test_a_claim_is_shown_as_one_with_who_makes_it(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
@@ -179,10 +173,10 @@ def test_an_undo_takes_the_claims_back_and_no_others(
         assert member is not None
         changes.change_record(uow, member, "edited", OWNER, name="Edited")
     assert importing.take_back(owner, second.id)["undone"] == 2
-    assert (claims_of(importing, first.id), claims_of(importing, second.id)) == (3, 0)
+    assert (importing.count_claims(first.id), importing.count_claims(second.id)) == (3, 0)
     assert [each.import_id for each in consent_of(importing, list_id, kept)] == [first.id] * 2
     assert importing.take_back(owner, first.id) == {"import_id": first.id, "undone": 2, "kept": 1}
-    assert claims_of(importing, first.id) == 0
+    assert importing.count_claims(first.id) == 0
     assert [each.how for each in consent_of(importing, list_id, kept)] == ["import"]
 
 
@@ -210,7 +204,7 @@ def test_the_erasure_of_a_person_takes_their_claims(
     task = bring(importing, owner, list_id, people)
     claim(importing, task.id, *(ClaimedConsent(each, ConsentHow.FORM, THEN) for each in people))
     erase(importing.resources, people[0])
-    assert claims_of(importing, task.id) == len(people) - 1
+    assert importing.count_claims(task.id) == len(people) - 1
 
 
 def test_the_erasure_of_an_owner_blanks_the_wordings_of_their_lists(
@@ -251,7 +245,7 @@ def test_the_applications_role_takes_nothing_of_a_person_and_an_import_that_are_
         cursor.execute("SELECT shorten_consent_ips(-100, 10)")
     after = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
     assert after == before
-    assert claims_of(importing, task.id) == 1
+    assert importing.count_claims(task.id) == 1
 
 
 def test_an_export_gets_the_consent_of_many_members_at_once(

@@ -14,10 +14,10 @@ from models import OptOut, Subscription, User
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import chunks
 from services.subscriptions.members import opt_outs
-from tests.services.subscriptions.imports.test_extras import make_fields
 from tests.support.imports.importing import Importing, Rows, counts_of, csv_of
 from tests.support.imports.oracle import HEADER, PASSED, STATUSES, Line, Member, Whole
 from tests.support.lists.observed import expiry_of
+from tests.support.lists.own_fields import create_company_and_age
 from tests.support.sizes import FULL, sized
 
 EXPIRIES = ["", PASSED, "2040-01-01T00:00:00.000000Z", "2041-06-01T00:00:00.000000Z"]
@@ -157,7 +157,7 @@ def _addressed(row: tuple[int, bool, Line], tag: str) -> Line:
 def _prepare(
     importing: Importing, owner: Owner, list_id: int, people: list[Before], tag: str
 ) -> Whole:
-    whole, field_ids = Whole(), make_fields(importing, owner)
+    whole, field_ids = Whole(), create_company_and_age(importing.resources, owner)
     with importing.resources.unit_of_work() as uow:
         tag_ids = tags.find_tag_ids(uow, list_id, TAGS, make=True)
         for who, each in enumerate(people):

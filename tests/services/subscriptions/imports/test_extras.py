@@ -4,25 +4,15 @@ import pytest
 
 from core.errors import TransientError
 from devstack.harness.stack import Owner
-from models import FieldType, MemberImport
+from models import MemberImport
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import applying, chunks
 from services.subscriptions.imports.file_rows import FileRows
 from storage.unit_of_work import UnitOfWork
-from tests.services.subscriptions.imports.test_claims import claims_of
 from tests.support.imports.importing import Importing, counts_of, csv_of
+from tests.support.lists.own_fields import create_company_and_age
 
 HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
-
-
-def make_fields(importing: Importing, owner: Owner) -> dict[str, int]:
-    """Their ids, by their keys."""
-    kinds = {"company": FieldType.TEXT, "age": FieldType.NUMBER}
-    with importing.resources.unit_of_work() as uow:
-        return {
-            key: fields.create_field(uow, owner.user_id, type=kind, key=key, label=key).id
-            for key, kind in kinds.items()
-        }
 
 
 def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[str, Any]]:
@@ -80,7 +70,7 @@ def test_tags_beyond_a_hundred_living_ones_change_nothing(
 def test_undo_leaves_values_that_were_changed_since(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
-    make_fields(importing, owner)
+    create_company_and_age(importing.resources, owner)
     ada = people[0]
     importing.bring(owner, list_id, csv_of([[ada, "Ada", "", "1", "", ""]], HEADER))
     task = importing.bring(owner, list_id, csv_of([[ada, "", "Acme", "", "x", ""]], HEADER))
@@ -104,7 +94,7 @@ def test_undo_leaves_values_that_were_changed_since(
 def test_nothing_of_an_undone_import_comes_back_by_the_undo_of_a_later_one(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
-    make_fields(importing, owner)
+    create_company_and_age(importing.resources, owner)
 
     def bring(word: str, tier: str) -> MemberImport:
         file = csv_of([[people[0], word, tier, word]], ("email", "name", "tier", "Company"))
@@ -167,12 +157,12 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
     for place, each in enumerate(people):
         assert found[each]["fields"] == {"company": f"C{place}", "shoe_size": place}
         assert found[each]["tags"] == {f"t{place % 2}"}
-    assert claims_of(importing, task.id) == len(people)
+    assert importing.count_claims(task.id) == len(people)
     assert task.columns is not None
     assert task.columns["ignored_columns"] == []
     importing.take_back(owner, task.id)
     assert importing.records(list_id) == []
-    assert claims_of(importing, task.id) == 0
+    assert importing.count_claims(task.id) == 0
 
 
 def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
@@ -196,7 +186,7 @@ def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
 def test_fields_of_another_owner_are_as_if_they_were_not_there(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
-    make_fields(importing, importing.stack.new_owner())
+    create_company_and_age(importing.resources, importing.stack.new_owner())
     task = importing.bring(owner, list_id, csv_of([[people[0], "", "Acme", "1", "", ""]], HEADER))
 
     assert task.columns is not None
@@ -228,14 +218,14 @@ def test_list_without_room_for_tags_takes_the_members_without_them(
 def test_who_left_by_the_files_word_is_kept_without_fields_and_claims(
     importing: Importing, owner: Owner, list_id: int, people: list[str]
 ) -> None:
-    make_fields(importing, owner)
+    create_company_and_age(importing.resources, owner)
     header = ("email", "status", "Company", "OPTIN_TIME")
     file = csv_of([[people[0], "unsubscribed", "Acme", "2020-01-01"]], header)
     task = importing.bring(owner, list_id, file)
 
     assert task.opted_out == 1
     assert shown(importing, owner, list_id) == {}
-    assert claims_of(importing, task.id) == 0
+    assert importing.count_claims(task.id) == 0
 
 
 def test_key_that_comes_late_becomes_a_field_and_is_named(

@@ -12,7 +12,7 @@ from sqlalchemy.exc import NoResultFound
 from core.errors import DomainError
 from core.errors.mailing import LIST_BUSY
 from devstack.harness.stack import Owner
-from models import Job, OptOutKind, User
+from models import Job, OptOutKind
 from services.accounts import accounts
 from services.jobs import records as job_records
 from services.subscriptions import lists, sign_up
@@ -20,6 +20,7 @@ from services.subscriptions.imports import applying, chunks
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.people.changed_addresses import change_address
 from tests.support.people.erasure import erase
 from tests.support.sizes import sized
 
@@ -178,7 +179,7 @@ def test_two_rows_that_name_one_member_are_one_row_and_one_duplicate_in_two_chun
     known, moved_on, gone, now = new_addresses(4)
     importing.bring(owner, list_id, csv_of([[known, "Ada"], [gone, "Cy"]]))
     for before, after in ((known, moved_on), (gone, now)):
-        move(importing, before, after)
+        change_address(importing.resources, before, after)
     rows = [[known, "One", ""], ["x@example.com", "", ""], [moved_on, "Two", ""], [gone, "", ""]]
     # The last row is an opt-out of one of them. The chunk with this row is applied first.
     rows += [[now, "", "unsubscribed"]]
@@ -206,7 +207,7 @@ def test_who_moves_to_the_address_of_a_row_while_it_is_applied_is_no_second_memb
 
     def write_after_the_move(*chunk: Any) -> None:
         with suppress(NoResultFound):
-            move(importing, known, new)
+            change_address(importing.resources, known, new)
         write(*chunk)
 
     monkeypatch.setattr(applying, "_write_rows", write_after_the_move)
@@ -242,14 +243,6 @@ def test_rows_that_the_database_refuses_fail_an_import_of_which_all_else_is_appl
     assert importing.work(job_id).status == "succeeded"
     assert importing.active(list_id) == set(people)
     assert importing.of_job(job_id).added == rows
-
-
-def move(importing: Importing, before: str, after: str) -> None:
-    """The person's account moves to another address."""
-    with importing.resources.unit_of_work() as uow:
-        person = uow.session.query(User).where(User.email == before).one()
-        person.email = after
-        accounts.note_move(uow, person, left=before)
 
 
 def test_a_list_that_is_archived_meanwhile_gets_nobody(

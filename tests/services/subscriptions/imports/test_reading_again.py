@@ -10,8 +10,8 @@ from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job
 from services.subscriptions.imports import chunks, import_job, records
 from services.subscriptions.imports.import_options import ImportOptions
-from tests.services.subscriptions.imports.test_turns import Steps
 from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.turns import TurnOfFourChunks
 
 FILE = csv_of([("ada@example.com", "Ada", "Rome"), ("nobody", "", "")], ("email", "name", "town"))
 
@@ -68,7 +68,7 @@ def test_a_file_that_a_process_has_open_is_not_read_on_by_other_options(
     importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 1)
-    monkeypatch.setattr(import_job, "Turn", Steps)
+    monkeypatch.setattr(import_job, "Turn", TurnOfFourChunks)
     # A process opens the file, and loses the job to another process.
     dry_run_id = importing.begin(owner, list_id, LONG_FILE, dry_run=True)
     stale = importing.lease(dry_run_id)

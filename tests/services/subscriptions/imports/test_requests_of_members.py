@@ -14,8 +14,8 @@ from services.subscriptions.imports import accepting, applying, chunks, import_j
 from services.subscriptions.imports.chunks import Chunk, PreparedChunk, prepare_chunk
 from services.subscriptions.imports.request_rows import RequestRows
 from storage.resources import Resources
-from tests.services.subscriptions.imports.test_turns import Steps
 from tests.support.imports.importing import Importing, counts_of, new_addresses
+from tests.support.imports.turns import TurnOfFourChunks
 from tests.support.people.quotas import leave_room_for_members
 
 MEMBERS = 41
@@ -26,7 +26,7 @@ CHUNKS, TURNS = 21, 5
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
-    monkeypatch.setattr(import_job, "Turn", Steps)
+    monkeypatch.setattr(import_job, "Turn", TurnOfFourChunks)
 
 
 @pytest.fixture

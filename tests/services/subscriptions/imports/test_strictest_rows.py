@@ -27,8 +27,8 @@ from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.stored_chunks import StoredChunks, chunk_key
 from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
-from tests.services.subscriptions.imports.test_import_races import move
 from tests.support.imports.importing import Importing, counts_of, csv_of, new_addresses
+from tests.support.people.changed_addresses import change_address
 
 HEADER = ("email", "status")
 
@@ -91,7 +91,7 @@ def test_a_no_under_one_address_of_a_person_counts_for_their_other_addresses(
     before, now, *others = new_addresses(6)
     other_list = importing.new_list(owner)
     importing.bring(owner, other_list, csv_of([[before]], ["email"]))
-    move(importing, before, now)
+    change_address(importing.resources, before, now)
     rows = [[now, "subscribed"], *([each, "subscribed"] for each in others), [before, no]]
 
     for file in (rows, rows[::-1]):
@@ -109,7 +109,7 @@ def test_an_opt_out_by_the_account_s_address_holds_for_the_list_s_copy(
 ) -> None:
     before, now = new_addresses(2)
     importing.bring(owner, list_id, csv_of([[before]], ["email"]))
-    move(importing, before, now)
+    change_address(importing.resources, before, now)
     importing.bring(owner, list_id, csv_of([[now, "unsubscribed"]], HEADER))
     task = importing.bring(owner, list_id, csv_of([[before]], ["email"]))
     assert (task.added, task.opted_out) == (0, 1)

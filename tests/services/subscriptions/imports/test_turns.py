@@ -10,6 +10,7 @@ from services.subscriptions.imports import chunks, import_job
 from services.subscriptions.imports.file_rows import FileRows
 from storage.encryption import Tampered
 from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.turns import TurnOfFourChunks
 from tests.support.people.erasure import erase
 from workers import job_runner
 from workers.context import WorkerContext
@@ -19,17 +20,6 @@ from workers.job_runner import JobAttempt, run_job
 FILES = 3
 
 
-class Steps:
-    """A turn of so many steps, whatever time they take."""
-
-    def __init__(self) -> None:
-        self._left = 4
-
-    def is_over(self) -> bool:
-        self._left -= 1
-        return self._left < 0
-
-
 def file_of(rows: int) -> bytes:
     return csv_of([[each, ""] for each in new_addresses(rows)])
 
@@ -37,7 +27,7 @@ def file_of(rows: int) -> bytes:
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
-    monkeypatch.setattr(import_job, "Turn", Steps)
+    monkeypatch.setattr(import_job, "Turn", TurnOfFourChunks)
 
 
 class OpenFiles:
