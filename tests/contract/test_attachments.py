@@ -19,10 +19,10 @@ from core.upload_limits import MAX_IMAGE_BYTES
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from tests.contract.test_replies import TIMESTAMP
-from tests.faults.conftest import frozen
 from tests.support.http.replies import data, objects_of, problem, send
 from tests.support.images.pictures import encoded, photo
 from tests.support.imports.bulk import fail_job
+from tests.support.stack.signals import paused_process
 
 MIME_TYPES = {"PNG": "png", "JPEG": "jpeg", "GIF": "gif", "WEBP": "webp", "ICO": "x-icon"}
 
@@ -333,7 +333,7 @@ def test_failure_after_a_202_ends_as_status_3_without_the_original(
 ) -> None:
     # Such a picture is refused in a moment: the worker must not look before the answer is out.
     [worker] = [each for each in stack.processes if each.name == "worker-media-bulk-export"]
-    with frozen(worker.pid):
+    with paused_process(worker.pid):
         reply = send(client, photo(1500, 1500)[:-5000], "a.jpg", prefer="respond-async")
         record = data(reply, 202)
     path = reply.headers["location"]
