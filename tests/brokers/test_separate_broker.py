@@ -12,18 +12,20 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.valkey import DATABASES
 from models import JobStatus
 from storage.resources import open_resources
-from tests.support.stack.broker_apart import Apart, start_processes
+from tests.support.stack.separate_broker import SeparateBroker, start_processes
 
 
 @dataclass(frozen=True)
-class Between(Apart):
-    """With a proxy in front of the broker."""
+class ProxiedBroker(SeparateBroker):
+    """A separate broker behind a proxy, which can refuse connections."""
 
     proxy: Proxy
 
 
 @pytest.fixture(scope="module")
-def proxied_broker(services: Services, make_stack: Callable[[str], Stack]) -> Iterator[Between]:
+def proxied_broker(
+    services: Services, make_stack: Callable[[str], Stack]
+) -> Iterator[ProxiedBroker]:
     stack = make_stack("apart")
     shared = services.environment["PRESSROOM_REDIS_URL"]
     # No stack has this database.
@@ -31,13 +33,13 @@ def proxied_broker(services: Services, make_stack: Callable[[str], Stack]) -> It
         stack.environment["PRESSROOM_BROKER_URL"] = proxy.url
         settings = stack.settings().model_copy(update={"broker_url": SecretStr(proxy.url)})
         resources = open_resources(settings, concurrency=2, name="apart")
-        yield Between(start_processes(stack), resources, proxy)
+        yield ProxiedBroker(start_processes(stack), resources, proxy)
         stack.stop()
         resources.close()
 
 
 @pytest.fixture(autouse=True)
-def _whole_again(proxied_broker: Between) -> Iterator[None]:
+def _resume_broker(proxied_broker: ProxiedBroker) -> Iterator[None]:
     yield
     proxied_broker.proxy.resume()
     eventually(
@@ -45,7 +47,7 @@ def _whole_again(proxied_broker: Between) -> Iterator[None]:
     )
 
 
-def test_callers_hear_their_answers_and_jobs_are_done(proxied_broker: Between) -> None:
+def test_callers_hear_their_answers_and_jobs_are_done(proxied_broker: ProxiedBroker) -> None:
     jobs = [proxied_broker.enqueue() for _ in range(20)]
     for number in range(20):
         reply = proxied_broker.ask(f"number {number}")
@@ -57,7 +59,7 @@ def test_callers_hear_their_answers_and_jobs_are_done(proxied_broker: Between) -
     assert {name.partition(":")[0] for name in proxied_broker.names()} == {"pressroom", "probe"}
 
 
-def test_the_broker_says_how_much_waits_for_a_queue(proxied_broker: Between) -> None:
+def test_the_broker_says_how_much_waits_for_a_queue(proxied_broker: ProxiedBroker) -> None:
     broker, queue = proxied_broker.resources.broker, Queue.MEDIA
     before = broker.waiting(queue)
     assert before is not None
@@ -66,7 +68,9 @@ def test_the_broker_says_how_much_waits_for_a_queue(proxied_broker: Between) -> 
     eventually(lambda: broker.waiting(queue) == before + 3, what="three more")
 
 
-def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(proxied_broker: Between) -> None:
+def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(
+    proxied_broker: ProxiedBroker,
+) -> None:
     proxied_broker.proxy.refuse()
     reply = proxied_broker.ask("refused")
     assert (reply.status_code, reply.json()["code"]) == (503, "queue.unavailable")
@@ -80,7 +84,9 @@ def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(proxied_broke
     )
 
 
-def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(proxied_broker: Between) -> None:
+def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(
+    proxied_broker: ProxiedBroker,
+) -> None:
     proxied_broker.proxy.refuse()
     jobs = [proxied_broker.enqueue() for _ in range(5)]
     proxied_broker.proxy.resume()
