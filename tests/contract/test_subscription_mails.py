@@ -236,20 +236,22 @@ def test_nobody_is_reminded_to_whom_a_no_was_said(
 
 
 def test_hosts_that_run_at_once_order_it_once_and_a_late_no_stops_the_mail(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    list_id, email = new_list(quiet_client, confirm_required=True)["id"], new_address()
-    with quiet.client() as stranger:
+    list_id, email = new_list(client_without_workers, confirm_required=True)["id"], new_address()
+    with stack_without_workers.client() as stranger:
         ask(stranger, list_id, email)
-    quiet.query(_DUE, [email])
+    stack_without_workers.query(_DUE, [email])
     with ThreadPoolExecutor(4) as pool:
-        ordered = pool.map(lambda _: mails.order_due(quiet.resources), range(4))
+        ordered = pool.map(lambda _: mails.order_due(stack_without_workers.resources), range(4))
         assert sum(ordered) == 1
-    [(job_id,)] = quiet.query(_ORDERED, [list_id])
-    [(owner_id,)] = quiet.query("SELECT user_id FROM lists WHERE id = %s", list_id)
-    with quiet.resources.unit_of_work() as uow:
+    [(job_id,)] = stack_without_workers.query(_ORDERED, [list_id])
+    [(owner_id,)] = stack_without_workers.query("SELECT user_id FROM lists WHERE id = %s", list_id)
+    with stack_without_workers.resources.unit_of_work() as uow:
         deny_lists.change_entries(uow, int(str(owner_id)), add=[email], remove=[])
-    lease = claim_lease(quiet.resources, int(str(job_id)))
+    lease = claim_lease(stack_without_workers.resources, int(str(job_id)))
     assert lease is not None
-    mails.send_reminder(quiet.resources, lease, ForbiddenMailer())
-    assert quiet.query("SELECT result FROM jobs WHERE id = %s", job_id) == [({"sent": False},)]
+    mails.send_reminder(stack_without_workers.resources, lease, ForbiddenMailer())
+    assert stack_without_workers.query("SELECT result FROM jobs WHERE id = %s", job_id) == [
+        ({"sent": False},)
+    ]

@@ -16,7 +16,8 @@ from tests.support.images.uploads import ready, upload
 from tests.support.probe.bench import PROBE_WORKER, Bench
 from tests.support.probe.kind import PROBE, plan
 from tests.support.sizes import sized
-from tests.support.stack.signals import pause_process, paused_process, resume_process
+from tests.support.stack.frozen_processes import frozen
+from tests.support.stack.signals import pause_process, resume_process
 
 QUEUED = sized(150, 1000)
 TWICE = sized(30, 1000)
@@ -129,7 +130,7 @@ def test_upload_while_redis_is_silent_is_accepted_and_done_once_it_speaks(
 ) -> None:
     stack = probes.stack
     owner = stack.new_owner()
-    with paused_process(services.pids["valkey"]):
+    with frozen(services.pids["valkey"]):
         assert upload(stack, owner, wait=1).status_code == 202
     eventually(lambda: ready(stack) == 1, within=60, what="the upload")
 
@@ -140,7 +141,7 @@ def test_sender_hears_no_instead_of_waiting_for_a_silent_broker(
     broker = Broker(probes.stack.settings())
     resources = open_resources(probes.stack.settings(), concurrency=1, name="silent")
     assert broker.send(PROBE.name, PROBE.queue, {"job_id": 0})
-    with paused_process(services.pids["valkey"]):
+    with frozen(services.pids["valkey"]):
         began = time.monotonic()
         assert not any(broker.send(PROBE.name, PROBE.queue, {"job_id": 0}) for _ in range(100))
         for _ in range(100):

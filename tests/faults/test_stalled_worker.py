@@ -8,7 +8,7 @@ from devstack.harness.embedded_services import Services
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.probe.bench import make_bench
-from tests.support.stack.signals import paused_process
+from tests.support.stack.frozen_processes import frozen
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def test_alive_file_gets_old_when_the_worker_stalls_and_not_when_it_is_busy(
     assert is_touched(file)
 
     for stopped in (worker.pid, services.pids["valkey"]):
-        with paused_process(stopped):
+        with frozen(stopped):
             eventually(lambda: not is_touched(file), within=30, what="an old file")
         eventually(lambda: is_touched(file), within=60, what="a touched file")
     worker.stop()

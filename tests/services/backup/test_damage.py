@@ -1,3 +1,5 @@
+"""Backups that are damaged, incomplete or encrypted with a missing key."""
+
 import base64
 import dataclasses
 import os
@@ -67,16 +69,16 @@ def test_a_killed_create_leaves_no_backup_that_is_shown_as_whole(
 )
 def test_a_flipped_byte_is_found(backups: Backups, part: str) -> None:
     backups.store_object()
-    made = backups.create()
-    backups.place.put(f"journal/{manifests.stamp(made.finished_at)}-test", b"[]")
-    restoring.verify(backups.resources, backups.place, made)
+    manifest = backups.create()
+    backups.place.put(f"journal/{manifests.stamp(manifest.finished_at)}-test", b"[]")
+    restoring.verify(backups.resources, backups.place, manifest)
     victim = next(each for each in sorted(backups.folder.glob(f"{part}/**/*")) if each.is_file())
     held = bytearray(victim.read_bytes())
     held[len(held) // 2] ^= 1
     victim.write_bytes(held)
 
     def verify() -> None:
-        found = manifests.find(backups.place, made.id)
+        found = manifests.find(backups.place, manifest.id)
         restoring.verify(backups.resources, backups.place, found)
 
     assert str(victim.relative_to(backups.folder)) in error_message("backup.damaged", verify)
@@ -84,18 +86,18 @@ def test_a_flipped_byte_is_found(backups: Backups, part: str) -> None:
 
 def test_a_missing_and_an_exchanged_file_are_found(backups: Backups) -> None:
     keys = sorted(backups.store_object() for _ in range(2))
-    made = backups.create()
+    manifest = backups.create()
     first, second = (backups.folder / "objects" / key for key in keys)
 
     def verify() -> None:
-        restoring.verify(backups.resources, backups.place, made)
+        restoring.verify(backups.resources, backups.place, manifest)
 
-    kept = first.read_bytes()
+    content = first.read_bytes()
     first.write_bytes(second.read_bytes())
     assert keys[0] in error_message("backup.damaged", verify)
     first.unlink()
     assert "it is missing" in error_message("backup.damaged", verify)
-    first.write_bytes(kept)
+    first.write_bytes(content)
     verify()
 
 
@@ -126,21 +128,21 @@ def test_a_dump_that_can_not_be_read_to_its_end_leaves_the_database_empty(
         "CREATE TABLE ballast AS SELECT md5(n::text) AS text FROM generate_series(1, 20000) AS n"
     )
     try:
-        made = backups.create()
+        manifest = backups.create()
     finally:
         backups.stack.query("DROP TABLE ballast")
     target = open_backups(stack_without_tables, backups.folder)
-    pieces = sorted((backups.folder / "backups" / made.id / "database").iterdir())
+    pieces = sorted((backups.folder / "backups" / manifest.id / "database").iterdir())
     held = pieces[-1].read_bytes()
     pieces[-1].write_bytes(held[:-1])
     late = LateLastPiece(backups.folder, f"database/{pieces[-1].name}", stack_without_tables)
     place = dataclasses.replace(target.place, place=late)
-    error_message("backup.damaged", lambda: restoring.restore(target.resources, place, made))
+    error_message("backup.damaged", lambda: restoring.restore(target.resources, place, manifest))
     assert stack_without_tables.query(
         "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
     ) == [(0,)]
     pieces[-1].write_bytes(held)
-    restoring.restore(target.resources, target.place, made)
+    restoring.restore(target.resources, target.place, manifest)
     assert stack_without_tables.query("SELECT count(*) FROM users") == backups.stack.query(
         "SELECT count(*) FROM users"
     )
@@ -149,11 +151,11 @@ def test_a_dump_that_can_not_be_read_to_its_end_leaves_the_database_empty(
 def test_a_database_that_is_not_empty_is_left_alone(
     backups: Backups, stack_without_tables: Stack
 ) -> None:
-    made = backups.create()
+    manifest = backups.create()
     stack_without_tables.query("CREATE TABLE somebody_elses (id int)")
     target = open_backups(stack_without_tables, backups.folder)
     error_message(
-        "backup.target_in_use", lambda: restoring.restore(target.resources, target.place, made)
+        "backup.target_in_use", lambda: restoring.restore(target.resources, target.place, manifest)
     )
     assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
@@ -161,39 +163,39 @@ def test_a_database_that_is_not_empty_is_left_alone(
 def test_the_roles_of_owner_and_application_restore_no_two_databases(
     backups: Backups, stack_without_tables: Stack
 ) -> None:
-    made, target = backups.create(), open_backups(stack_without_tables, backups.folder)
+    manifest, target = backups.create(), open_backups(stack_without_tables, backups.folder)
     live = {"database_url": backups.resources.settings.database_url}
     mixed = dataclasses.replace(
         target.resources, settings=target.resources.settings.model_copy(update=live)
     )
-    error_message("backup.target_in_use", lambda: restoring.restore(mixed, target.place, made))
+    error_message("backup.target_in_use", lambda: restoring.restore(mixed, target.place, manifest))
     assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
 
 def test_a_backup_of_a_later_release_is_refused(backups: Backups) -> None:
-    made = dataclasses.replace(backups.create(), revision="9000", release="9.0.0")
-    said = error_message(
-        "backup.too_new", lambda: restoring.require_fit(made, backups.resources.settings)
+    manifest = dataclasses.replace(backups.create(), revision="9000", release="9.0.0")
+    message = error_message(
+        "backup.too_new", lambda: restoring.require_fit(manifest, backups.resources.settings)
     )
-    assert "9.0.0" in said
+    assert "9.0.0" in message
 
 
 def test_a_backup_from_whose_revision_no_migration_leads_on_is_refused(
     backups: Backups, stack_without_tables: Stack
 ) -> None:
-    made = dataclasses.replace(backups.create(), revision="0050", release="0.9.0")
+    manifest = dataclasses.replace(backups.create(), revision="0050", release="0.9.0")
     target = open_backups(stack_without_tables, backups.folder)
     for action in (restoring.restore, restoring.verify):
-        said = error_message(
-            "backup.too_old", partial(action, target.resources, target.place, made)
+        message = error_message(
+            "backup.too_old", partial(action, target.resources, target.place, manifest)
         )
-        assert "restore it with that release" in said
+        assert "restore it with that release" in message
     assert stack_without_tables.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
 
 
 @pytest.mark.parametrize("setting", ["secret_keys", "encryption_keys"])
 def test_a_key_that_is_missing_or_another_one_is_named(backups: Backups, setting: str) -> None:
-    made = backups.create()
+    manifest = backups.create()
     settings = backups.resources.settings
     [first, *_] = getattr(settings, setting).get_secret_value().split(",")
     key_id = first.partition(":")[0]
@@ -203,26 +205,31 @@ def test_a_key_that_is_missing_or_another_one_is_named(backups: Backups, setting
         # The rings of the settings that were copied.
         for ring in ("keyring", "encryption_keyring"):
             changed.__dict__.pop(ring, None)
-        return lambda: restoring.require_fit(made, changed)
+        return lambda: restoring.require_fit(manifest, changed)
 
-    said = error_message("backup.key_missing", with_keys(NEW_KEY))
-    assert key_id in said
-    assert f"PRESSROOM_{setting.upper()}" in said
+    message = error_message("backup.key_missing", with_keys(NEW_KEY))
+    assert key_id in message
+    assert f"PRESSROOM_{setting.upper()}" in message
     other = f"{key_id}:{NEW_KEY.partition(':')[2]}"
     assert key_id in error_message("backup.key_differs", with_keys(other))
 
 
 def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Backups) -> None:
-    made = backups.create()
+    manifest = backups.create()
     first = backups.resources.settings.backup_keys
     assert first is not None
     rotated = SecretStr(f"{NEW_KEY},{first.get_secret_value()}")
-    both = open_backups(backups.stack, backups.folder, backup_keys=rotated)
-    later = both.create()
-    assert [each.id for each in manifests.read_all(both.place)] == [made.id, later.id]
-    alone = open_backups(backups.stack, backups.folder, backup_keys=SecretStr(NEW_KEY))
-    assert manifests.find(alone.place, later.id) == later
-    assert "b1" in error_message("backup.key_missing", lambda: manifests.find(alone.place, made.id))
+    rotated_backups = open_backups(backups.stack, backups.folder, backup_keys=rotated)
+    later = rotated_backups.create()
+    assert [each.id for each in manifests.read_all(rotated_backups.place)] == [
+        manifest.id,
+        later.id,
+    ]
+    new_key_backups = open_backups(backups.stack, backups.folder, backup_keys=SecretStr(NEW_KEY))
+    assert manifests.find(new_key_backups.place, later.id) == later
+    assert "b1" in error_message(
+        "backup.key_missing", lambda: manifests.find(new_key_backups.place, manifest.id)
+    )
 
 
 def test_a_backup_that_lost_its_hold_is_none(backups: Backups) -> None:
@@ -243,9 +250,9 @@ def test_a_backup_that_lost_its_hold_is_none(backups: Backups) -> None:
 
 def test_nothing_in_a_backup_can_be_read_without_its_key(backups: Backups) -> None:
     email = backups.stack.new_owner().email
-    made = backups.create()
+    manifest = backups.create()
     everything = b"".join((backups.folder / name).read_bytes() for name in backups.files())
-    for secret in (email, made.revision, "credit_entries", "imports/"):
+    for secret in (email, manifest.revision, "credit_entries", "imports/"):
         assert secret.encode() not in everything
     settings = backups.resources.settings
     # All that the backup's key opens, the dump as it is.

@@ -1,3 +1,5 @@
+"""Backup and restore by the commands, while the API is in use."""
+
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,7 +92,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
         while len(load.images) < 3 or len(load.charges) < 20:
             time.sleep(0.05)
         charges, images = list(load.charges), list(load.images)
-        made = backups.run_command("backup", "create")
+        backup = backups.run_command("backup", "create")
     # All of this is later than the backup.
     later = backed_up_stack.new_owner()
     with backed_up_stack.client(leaver.key) as client:
@@ -102,7 +104,7 @@ def test_a_backup_under_load_is_restored_and_who_left_since_stays_away(
     backups.run_command("maintenance", "backup.journal")
 
     target = open_backups(open_separate_stack("restored", migrated=False), backups.folder)
-    done = target.run_command("backup", "restore", made["id"])
+    done = target.run_command("backup", "restore", backup["id"])
     assert (done["opt_outs_replayed"], done["erasures_replayed"]) == (2, 1)
     restored = target.stack
     _require_the_same_money(backed_up_stack, restored, owner, charges)
@@ -146,21 +148,21 @@ def _require_the_same_images(backed_up_stack: Stack, restored: Stack, images: li
     for name in images:
         key = f"media/{name}"
         assert restored.resources.objects.get(key) == backed_up_stack.resources.objects.get(key)
-    found = strays.find_strays(restored.resources, now=clock.now() + timedelta(hours=2))
+    stray_objects = strays.find_strays(restored.resources, now=clock.now() + timedelta(hours=2))
     # Images that were uploaded after the dump may have come along.
-    assert {each.kind for each in found} <= {StrayKind.OBJECT_WITHOUT_ROW}
+    assert {each.kind for each in stray_objects} <= {StrayKind.OBJECT_WITHOUT_ROW}
 
 
 def test_verify_restores_aside_and_throws_all_away(backups: Backups) -> None:
     owner = backups.stack.new_owner()
     with backups.stack.client(owner.key) as client:
         client.post("/attachments", files={"file": ("a.png", encoded("PNG"))}).raise_for_status()
-    made = backups.create()
+    backup = backups.create()
     databases = backups.stack.query("SELECT datname FROM pg_database ORDER BY 1")
     keys = backups.stack.stored()
     done = backups.run_command("backup", "verify")
-    assert (done["id"], done["faults"]) == (made.id, [])
-    assert done["objects"] == made.objects > 0
+    assert (done["id"], done["faults"]) == (backup.id, [])
+    assert done["objects"] == backup.objects > 0
     assert done["rows"]["attachments"] > 0
     assert backups.stack.query("SELECT datname FROM pg_database ORDER BY 1") == databases
     assert set(backups.stack.stored()) == set(keys)

@@ -1,3 +1,5 @@
+"""The journal of opt-outs and erasures since a backup, and its replay after a restore."""
+
 from collections.abc import Callable
 from secrets import token_hex
 

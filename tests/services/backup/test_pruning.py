@@ -1,3 +1,5 @@
+"""Copies of objects, the age of backups, and their removal."""
+
 import os
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -56,10 +58,10 @@ def test_an_object_is_copied_once(backups: Backups) -> None:
 
 
 def test_old_backups_go_with_what_they_alone_need(backups: Backups) -> None:
-    gone, stays = backups.store_object(), backups.store_object()
+    removed_key, kept_key = backups.store_object(), backups.store_object()
     old = backups.create()
     made_older(backups, old, 10 * DAY)
-    backups.stack.resources.objects.remove(gone)
+    backups.stack.resources.objects.remove(removed_key)
     new = backups.create()
     journal_files = [
         f"journal/{manifests.stamp(moment)}-test"
@@ -71,10 +73,10 @@ def test_old_backups_go_with_what_they_alone_need(backups: Backups) -> None:
     backups.place.put("backups/20200101T000000.000000Z-dead/database/000000", b"x")
     backups.run(lambda began_at: creating.prune(backups.place, began_at - 3 * DAY).backups)
     assert manifests.whole_ids(backups.place) == [new.id]
-    left = backups.files()
-    assert not [name for name in left if old.id in name or "-dead" in name]
-    assert f"objects/{stays}" in left
-    assert f"objects/{gone}" not in left
+    files = backups.files()
+    assert not [name for name in files if old.id in name or "-dead" in name]
+    assert f"objects/{kept_key}" in files
+    assert f"objects/{removed_key}" not in files
     assert backups.files("journal") == journal_files[1:]
     assert restoring.verify(backups.resources, backups.place, new).faults == []
 

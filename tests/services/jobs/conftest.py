@@ -12,32 +12,32 @@ from tests.support.probe.job_states import claim_lease
 
 
 @pytest.fixture(scope="session")
-def quiet(make_lasting_stack: Callable[[str], Stack]) -> Bench:
-    """A bench without workers: the tests themselves claim, sweep and finish."""
-    made = make_bench(make_lasting_stack("jobs"))
+def probes_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Bench:
+    """Probe jobs of a stack without workers. The tests claim, sweep and finish the jobs."""
+    probes = make_bench(make_lasting_stack("jobs"))
     # No lease counts as lost until workers had time to renew theirs after the database's start.
     steady = "SELECT pg_postmaster_start_time() < now() - %s"
-    eventually(lambda: made.stack.query(steady, STEADY_AFTER)[0][0], what="a steady database")
-    return made
+    eventually(lambda: probes.stack.query(steady, STEADY_AFTER)[0][0], what="a steady database")
+    return probes
 
 
 @pytest.fixture(scope="session")
-def bench(make_lasting_stack: Callable[[str], Stack]) -> Bench:
-    """A bench with one probe worker of four processes."""
-    working = make_bench(make_lasting_stack("probes"))
-    working.start_worker(concurrency=4)
-    return working
+def probes(make_lasting_stack: Callable[[str], Stack]) -> Bench:
+    """Probe jobs of a stack with a worker of four processes."""
+    probes = make_bench(make_lasting_stack("probes"))
+    probes.start_worker(concurrency=4)
+    return probes
 
 
 @pytest.fixture
-def resources(quiet: Bench) -> Iterator[Resources]:
-    """The quiet bench's resources; what a test leaves unfinished is taken away after it."""
-    yield quiet.stack.resources
-    quiet.stack.query("TRUNCATE jobs, idempotency_records")
-    quiet.stack.resources.redis.flushdb()
+def resources(probes_without_workers: Bench) -> Iterator[Resources]:
+    """The resources of ``probes_without_workers``. All jobs are deleted after each test."""
+    yield probes_without_workers.stack.resources
+    probes_without_workers.stack.query("TRUNCATE jobs, idempotency_records")
+    probes_without_workers.stack.resources.redis.flushdb()
 
 
 @pytest.fixture
-def claimed(quiet: Bench, resources: Resources) -> Lease:
-    """A job of which this test holds the lease."""
-    return claim_lease(resources, quiet.enqueue())
+def lease(probes_without_workers: Bench, resources: Resources) -> Lease:
+    """The lease of a job that the test has claimed."""
+    return claim_lease(resources, probes_without_workers.enqueue())

@@ -20,8 +20,8 @@ JOBS = "SELECT status FROM jobs WHERE kind = 'webhook.send' AND subject_id = %s"
 
 
 @pytest.fixture
-def watched(empty_stack: Stack) -> Iterator[tuple[Owner, int]]:
-    """An owner with an endpoint that has nothing to send yet."""
+def idle_endpoint(empty_stack: Stack) -> Iterator[tuple[Owner, int]]:
+    """An owner, and the id of an endpoint of theirs that has nothing to send."""
     owner = empty_stack.new_owner()
     [(endpoint_id,)] = empty_stack.query(MAKE, owner.user_id, [CREATED.value])
     assert isinstance(endpoint_id, int)
@@ -30,9 +30,9 @@ def watched(empty_stack: Stack) -> Iterator[tuple[Owner, int]]:
 
 
 def test_event_starts_one_job_however_many_look(
-    empty_stack: Stack, watched: tuple[Owner, int]
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
-    owner, endpoint_id = watched
+    owner, endpoint_id = idle_endpoint
     wakers = [EndpointWaker() for _ in range(4)]
     happen(empty_stack, owner, LEFT)
     assert [each.wake_due(empty_stack.resources) for each in wakers] == [0] * 4
@@ -49,9 +49,9 @@ def test_event_starts_one_job_however_many_look(
 
 
 def test_endpoint_that_is_held_is_woken_by_its_time_alone(
-    empty_stack: Stack, watched: tuple[Owner, int]
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
-    owner, endpoint_id = watched
+    owner, endpoint_id = idle_endpoint
     waker = EndpointWaker()
     empty_stack.query("UPDATE webhook_endpoints SET is_held = true WHERE id = %s", endpoint_id)
     happen(empty_stack, owner, CREATED)
@@ -60,17 +60,17 @@ def test_endpoint_that_is_held_is_woken_by_its_time_alone(
     assert waker.wake_due(empty_stack.resources) == 1
 
 
-def test_paused_endpoint_is_not_woken(empty_stack: Stack, watched: tuple[Owner, int]) -> None:
-    owner, endpoint_id = watched
+def test_paused_endpoint_is_not_woken(empty_stack: Stack, idle_endpoint: tuple[Owner, int]) -> None:
+    owner, endpoint_id = idle_endpoint
     empty_stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
     happen(empty_stack, owner, CREATED)
     assert EndpointWaker().wake_due(empty_stack.resources) == 0
 
 
 def test_lag_is_the_time_that_events_wait_for_a_worker(
-    empty_stack: Stack, watched: tuple[Owner, int]
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
-    owner, endpoint_id = watched
+    owner, endpoint_id = idle_endpoint
     happen(empty_stack, owner, CREATED)
     EndpointWaker().wake_due(empty_stack.resources)
     wait = "UPDATE jobs SET run_at = now() - interval '10 minutes' WHERE subject_id = %s"
@@ -84,9 +84,9 @@ def test_lag_is_the_time_that_events_wait_for_a_worker(
 
 
 def test_job_that_failed_rests_before_it_is_started_again(
-    empty_stack: Stack, watched: tuple[Owner, int]
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
-    owner, endpoint_id = watched
+    owner, endpoint_id = idle_endpoint
     happen(empty_stack, owner, CREATED)
     assert EndpointWaker().wake_due(empty_stack.resources) == 1
     fail = (
@@ -126,10 +126,10 @@ def _looks_into_the_feed(stack: Stack, **values: object) -> int:
 
 
 def test_workers_of_other_queues_start_jobs_too(
-    empty_stack: Stack, watched: tuple[Owner, int]
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     """So that it is seen that they wait, where no worker of the queue is left."""
-    owner, endpoint_id = watched
+    owner, endpoint_id = idle_endpoint
     worker = empty_stack.start_worker("media")
     try:
         happen(empty_stack, owner, CREATED)

@@ -1,12 +1,12 @@
-"""Turns of import jobs with a fixed number of chunks, so that a test doesn't depend on time."""
+"""Turns of import jobs that don't depend on time."""
 
 
-class TurnOfFourChunks:
-    """Replaces the import job's ``Turn``: the turn is over after four chunks."""
+class ShortTurn:
+    """A turn that is over when the job asks for the fifth time, after its fifth chunk."""
 
     def __init__(self) -> None:
-        self._chunks_left = 4
+        self._checks_left = 4
 
     def is_over(self) -> bool:
-        self._chunks_left -= 1
-        return self._chunks_left < 0
+        self._checks_left -= 1
+        return self._checks_left < 0

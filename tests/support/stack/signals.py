@@ -2,8 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from devstack.harness.running import Running
@@ -26,16 +25,6 @@ def pause_process(running: Running) -> None:
 def resume_process(running: Running) -> None:
     """Send SIGCONT to the process and its pool."""
     _send_signal(running, signal.SIGCONT)
-
-
-@contextmanager
-def paused_process(pid: int) -> Iterator[None]:
-    """Pause one process until the block ends."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def list_children(pid: int) -> list[int]:

@@ -1,3 +1,5 @@
+"""Conversion of still images in each format."""
+
 import struct
 import zlib
 

@@ -1,4 +1,4 @@
-"""Texts of owners that strangers read: they lead nowhere away, and pretend to be nobody else's."""
+"""Tests of texts that an owner writes and strangers read: links and false names are refused."""
 
 import random
 import string
@@ -7,9 +7,8 @@ from typing import Any
 import httpx2
 
 from devstack.harness.stack import Owner, Stack
-from tests.contract.test_lists import fields_at_fault
 from tests.support.commands.running import fails_with, printed
-from tests.support.http.replies import data, problem
+from tests.support.http.replies import data, fields_at_fault, problem
 from tests.support.imports.bulk import imported, sheet
 from tests.support.lists.segments import VIP, new_segment, put
 from tests.support.lists.subscribers import new_address, new_slug

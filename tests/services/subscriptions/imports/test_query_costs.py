@@ -1,3 +1,5 @@
+"""Costs of the queries that look up the rows of a chunk."""
+
 from typing import Any
 
 import pytest
@@ -55,10 +57,10 @@ def after_each_chunk(monkeypatch: pytest.MonkeyPatch, query: TextClause) -> list
     "more", [{}, {"tags": "a,b", "created_at": "2020-01-01", "optin_time": "2020-01-02"}]
 )
 def test_a_chunk_reads_no_table_whole(
-    importing: Importing, owner: Owner, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
+    importing: Importing, importer: Owner, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
 ) -> None:
     stack, tag = importing.stack, random_hash_id()
-    other, list_id = importing.new_list(owner), importing.new_list(owner)
+    other, list_id = importing.new_list(importer), importing.new_list(importer)
     stack.query(_PEOPLE, f".{tag}@example.com", OTHERS)
     stack.query(_MEMBERS, other, f"%.{tag}@example.com")
     stack.query(_OPT_OUTS, other, f"%.{tag}@example.com")
@@ -73,7 +75,7 @@ def test_a_chunk_reads_no_table_whole(
         return csv_of(lines, header=("email", "name", "status", *more))
 
     before = {"active": ("Old", ""), "gone": ("Old", ""), "leaving": ("Old", "")}
-    importing.bring(owner, list_id, file(before))
+    importing.bring(importer, list_id, file(before))
     stack.query(
         "UPDATE subscriptions SET status = 'removed' WHERE list_id = %s AND email LIKE 'gone%%'",
         list_id,
@@ -84,17 +86,17 @@ def test_a_chunk_reads_no_table_whole(
     # Of the other list, and known already.
     now |= {"leaving": ("", "unsubscribed"), "other": ("New", "")}
     read_whole = after_each_chunk(monkeypatch, _READ_WHOLE)
-    task = importing.bring(owner, list_id, file(now), on_existing="update")
+    task = importing.bring(importer, list_id, file(now), on_existing="update")
 
     assert (task.added, task.updated, task.opted_out) == (3 * GROUP, GROUP, GROUP)
     assert read_whole == [[]]
 
 
 def test_a_row_costs_the_same_while_no_statistics_know_of_its_list(
-    importing: Importing, owner: Owner, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack, tag = importing.stack, random_hash_id()
-    other, list_id = importing.new_list(owner), importing.new_list(owner)
+    other, list_id = importing.new_list(importer), importing.new_list(importer)
     stack.query(_PEOPLE, f".{tag}@example.com", OTHERS)
     stack.query(_MEMBERS, other, f"%.{tag}@example.com")
     for table in (*TABLES, "former_addresses"):
@@ -107,6 +109,6 @@ def test_a_row_costs_the_same_while_no_statistics_know_of_its_list(
             for who in ("same", name)
             for number in range(10 * GROUP)
         ]
-        importing.bring(owner, list_id, csv_of(lines, header=header), on_existing="update")
+        importing.bring(importer, list_id, csv_of(lines, header=header), on_existing="update")
     assert len(fetched) == 2
     assert max(rows for [(rows,)] in fetched) < MOST_FETCHED_A_ROW * 20 * GROUP

@@ -1,3 +1,5 @@
+"""The count of rows that should have been purged, and its metric."""
+
 from datetime import timedelta
 
 import httpx2
@@ -18,30 +20,32 @@ def counted(stack: Stack) -> dict[str, int]:
     return dict(count_overdue_rows(stack.resources))
 
 
-def test_rows_are_overdue_two_rounds_after_their_time(bare: Stack, rows: AgedRows) -> None:
-    purge_expired_rows(bare.resources)
-    before = counted(bare)
+def test_rows_are_overdue_two_rounds_after_their_time(
+    retention_stack: Stack, aged_rows: AgedRows
+) -> None:
+    purge_expired_rows(retention_stack.resources)
+    before = counted(retention_stack)
     assert set(before) == set(COUNTED)
     for name in COUNTED:
-        rows.make(name, past_by=TWO_ROUNDS - SPANS.get(name, MINUTE))
-    assert counted(bare) == before
+        aged_rows.make(name, past_by=TWO_ROUNDS - SPANS.get(name, MINUTE))
+    assert counted(retention_stack) == before
     for name in COUNTED:
-        rows.make(name, past_by=TWO_ROUNDS + SPANS.get(name, MINUTE))
+        aged_rows.make(name, past_by=TWO_ROUNDS + SPANS.get(name, MINUTE))
     # A session that has ended is past its other time too, and a file has a row of its own rule.
-    risen = {name: count - before[name] for name, count in counted(bare).items()}
+    risen = {name: count - before[name] for name, count in counted(retention_stack).items()}
     assert risen == dict.fromkeys(COUNTED, 1)
-    purge_expired_rows(bare.resources)
+    purge_expired_rows(retention_stack.resources)
 
 
-def test_a_count_stops_at_a_thousand(bare: Stack) -> None:
-    bare.query(
+def test_a_count_stops_at_a_thousand(retention_stack: Stack) -> None:
+    retention_stack.query(
         "INSERT INTO mail_counts (digest, mails, ends_at)"
         " SELECT sha256(('many' || n)::bytea), 1, now() - interval '1 day'"
         " FROM generate_series(1, 3000) AS n"
     )
-    assert counted(bare)["mail_counts"] == 1_000
-    purge_expired_rows(bare.resources)
-    assert counted(bare)["mail_counts"] == 0
+    assert counted(retention_stack)["mail_counts"] == 1_000
+    purge_expired_rows(retention_stack.resources)
+    assert counted(retention_stack)["mail_counts"] == 0
 
 
 def test_the_metrics_show_it_by_table(stack: Stack, stranger: httpx2.Client) -> None:

@@ -1,3 +1,5 @@
+"""Import jobs of several turns: open files, lost leases and changed objects."""
+
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any, cast
@@ -6,28 +8,23 @@ import pytest
 
 from devstack.harness.stack import Owner
 from services.subscriptions import lists
-from services.subscriptions.imports import chunks, import_job
+from services.subscriptions.imports import import_job
 from services.subscriptions.imports.file_rows import FileRows
 from storage.encryption import Tampered
 from tests.support.imports.importing import Importing, csv_of, new_addresses
-from tests.support.imports.turns import TurnOfFourChunks
 from tests.support.people.erasure import erase
 from workers import job_runner
 from workers.context import WorkerContext
 from workers.held_work import HeldWork
 from workers.job_runner import JobAttempt, run_job
 
+pytestmark = pytest.mark.usefixtures("_shorten_turns")
+
 FILES = 3
 
 
 def file_of(rows: int) -> bytes:
     return csv_of([[each, ""] for each in new_addresses(rows)])
-
-
-@pytest.fixture(autouse=True)
-def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
-    monkeypatch.setattr(import_job, "Turn", TurnOfFourChunks)
 
 
 class OpenFiles:
@@ -68,9 +65,9 @@ def context(importing: Importing) -> WorkerContext:
 
 @pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "cancelled"])
 def test_a_process_closes_the_file_of_a_job_that_was_cancelled_or_lost(
-    importing: Importing, owner: Owner, list_id: int, open_files: OpenFiles, *, is_lost: bool
+    importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles, *, is_lost: bool
 ) -> None:
-    job_id = importing.begin(owner, list_id, file_of(30))
+    job_id = importing.begin(importer, list_id, file_of(30))
     attempt = JobAttempt(context(importing), importing.lease(job_id), has_own_limits=False)
     with closing(attempt):
         assert attempt.take_turn()
@@ -86,9 +83,9 @@ def test_a_process_closes_the_file_of_a_job_that_was_cancelled_or_lost(
 
 
 def test_a_process_that_stops_closes_the_file(
-    importing: Importing, owner: Owner, list_id: int, open_files: OpenFiles
+    importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles
 ) -> None:
-    job_id = importing.begin(owner, list_id, file_of(30))
+    job_id = importing.begin(importer, list_id, file_of(30))
     with closing(
         JobAttempt(context(importing), importing.lease(job_id), has_own_limits=False)
     ) as attempt:
@@ -99,10 +96,12 @@ def test_a_process_that_stops_closes_the_file(
 
 
 def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
-    importing: Importing, owner: Owner, open_files: OpenFiles, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, open_files: OpenFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_runner, "MAX_STAYING_JOBS", 1)
-    jobs = [importing.begin(owner, importing.new_list(owner), file_of(30)) for _ in range(FILES)]
+    jobs = [
+        importing.begin(importer, importing.new_list(importer), file_of(30)) for _ in range(FILES)
+    ]
     for job_id in jobs:
         run_job(context(importing), job_id=job_id)
     for job_id in jobs:
@@ -115,10 +114,25 @@ def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
     assert [importing.job(job_id).status for job_id in jobs] == ["succeeded"] * FILES
 
 
-def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
+def test_a_small_import_of_another_owner_ends_before_a_large_file_is_read(
     importing: Importing, owner: Owner, list_id: int
 ) -> None:
-    job_id = importing.begin(owner, list_id, file_of(41))
+    other_owner = importing.stack.new_owner()
+    large_id = importing.begin(owner, list_id, file_of(30))
+    small_id = importing.begin(other_owner, importing.new_list(other_owner), file_of(1))
+    run_job(context(importing), job_id=large_id)
+    small_job = importing.job(small_id)
+    assert small_job.status == "succeeded"
+    assert small_job.finished_at is not None
+    # The first helper is enqueued when the large file has been read.
+    [helper_id] = importing.helpers(large_id)
+    assert small_job.finished_at < importing.job(helper_id).created_at
+
+
+def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
+    importing: Importing, importer: Owner, list_id: int
+) -> None:
+    job_id = importing.begin(importer, list_id, file_of(41))
     lease = importing.lease(job_id)
     next(import_job.run_import(importing.resources, lease))
     task = importing.of_job(job_id)
@@ -126,7 +140,7 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
     assert importing.stack.stored(prefix)
     with importing.resources.unit_of_work() as uow:
         lists.archive_list(uow, lists.get(uow, list_id))
-    erase(importing.resources, owner.email)
+    erase(importing.resources, importer.email)
     ended = importing.stack.query(
         "SELECT status, filename, wrapped_key, finished_at IS NOT NULL,"
         " files_removed_at IS NOT NULL FROM imports WHERE id = %s",
@@ -137,9 +151,9 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
 
 
 def test_an_import_whose_file_was_changed_in_storage_fails_and_keeps_what_it_has(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    job_id = importing.begin(owner, list_id, file_of(41))
+    job_id = importing.begin(importer, list_id, file_of(41))
     prefix = importing.of_job(job_id).object_prefix
     [name] = importing.stack.stored(f"{prefix}/")
     sealed = bytearray(importing.resources.objects.get(name))

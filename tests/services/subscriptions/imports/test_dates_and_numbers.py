@@ -1,3 +1,5 @@
+"""Formats of dates and numbers in the columns of an import."""
+
 import pytest
 
 from services.subscriptions.imports.column_forms import ColumnForms, DecimalMark, normalise_number

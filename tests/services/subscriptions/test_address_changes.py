@@ -1,3 +1,5 @@
+"""The job that changes a person's address in the lists that show it."""
+
 import pytest
 
 from core.ids import random_hash_id

@@ -1,3 +1,5 @@
+"""Members in files of each format: dialects of CSV, encodings and JSON Lines."""
+
 import csv
 import io
 import re

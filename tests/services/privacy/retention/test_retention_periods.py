@@ -1,3 +1,5 @@
+"""Retention periods: the table for operators, and the setting PRESSROOM_RETENTION."""
+
 from datetime import timedelta
 
 import pytest

@@ -29,10 +29,10 @@ BY_MEANING = {
     ids=PRODUCT_FILES,
 )
 def test_every_cell_of_a_products_export_is_kept(
-    importing: Importing, owner: Owner, list_id: int, file: str, product: str
+    importing: Importing, importer: Owner, list_id: int, file: str, product: str
 ) -> None:
     text = file.format(d=f"{random_hash_id(8)}.example.com")
-    task = importing.bring(owner, list_id, text.encode(), create_fields=True)
+    task = importing.bring(importer, list_id, text.encode(), create_fields=True)
 
     assert (task.added, task.left_out) == (2, 0)
     assert task.columns is not None
@@ -42,7 +42,7 @@ def test_every_cell_of_a_products_export_is_kept(
     becomes = {each["name"]: each["becomes"] for each in task.columns["columns"]}
     addresses = next(column for column, meaning in becomes.items() if meaning == "email")
     for record in csv.DictReader(io.StringIO(text)):
-        member = kept(importing, owner, list_id, record[addresses])
+        member = kept(importing, importer, list_id, record[addresses])
         for column, cell in record.items():
             assert is_kept(member, becomes[column], cell), (column, cell, member)
 

@@ -1,3 +1,5 @@
+"""Metadata that the offline composer writes about random posts obeys all rules."""
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 

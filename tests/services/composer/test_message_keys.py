@@ -1,3 +1,5 @@
+"""Keys in the messages between API and composer workers are equal in all releases."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""Imports of random files into random lists match the oracle, and so does their undo."""
+
 import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime

@@ -1,3 +1,5 @@
+"""Stray objects and rows of attachments: how the product finds and removes them."""
+
 from datetime import timedelta
 from typing import Any
 

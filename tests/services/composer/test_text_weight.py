@@ -1,3 +1,5 @@
+"""The weighted length of texts that social networks limit."""
+
 import pytest
 
 from services.composer.rules import weighted_length

@@ -1,4 +1,4 @@
-"""The console's pages of what acts for an owner: keys, other programs, webhooks and events."""
+"""Tests of the console under /console/developers: keys, programs, webhooks and events."""
 
 import re
 from datetime import UTC, datetime, timedelta

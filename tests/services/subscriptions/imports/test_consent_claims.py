@@ -1,3 +1,5 @@
+"""Claims of consent that an import or an owner records for members."""
+
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -34,7 +36,7 @@ LATELY = timedelta(days=1)
 
 
 @pytest.fixture
-def people() -> list[str]:
+def claimants() -> list[str]:
     return new_addresses(5)
 
 
@@ -59,21 +61,21 @@ def consent_of(importing: Importing, list_id: int, address: str) -> list[Consent
 
 
 def test_a_claim_is_shown_as_one_with_who_makes_it(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, owner, list_id, people[:2])
+    task = bring(importing, importer, list_id, claimants[:2])
     lately = clock.now() - LATELY
     signed_up = ClaimedConsent(
-        people[0],
+        claimants[0],
         ConsentHow.FORM,
         lately,
         ip=" 203.0.113.9 ",
         url="https://old.example.com/join?id=secret",
         wording=" Send me\0 tea. ",
     )
-    confirmed = ClaimedConsent(people[0], ConsentHow.CONFIRMATION, lately + timedelta(hours=1))
+    confirmed = ClaimedConsent(claimants[0], ConsentHow.CONFIRMATION, lately + timedelta(hours=1))
     assert claim(importing, task.id, signed_up, confirmed) == 2
-    by_import, second, first = consent_of(importing, list_id, people[0])
+    by_import, second, first = consent_of(importing, list_id, claimants[0])
     assert (by_import.how, by_import.claimed_by, by_import.import_id) == (
         "import",
         "owner",
@@ -95,28 +97,28 @@ def test_a_claim_is_shown_as_one_with_who_makes_it(
     )
     assert (second.how, second.ip, second.claimed_by) == ("confirmation", None, "Mailchimp")
     # Of the other member nothing is claimed.
-    assert [each.how for each in consent_of(importing, list_id, people[1])] == ["import"]
+    assert [each.how for each in consent_of(importing, list_id, claimants[1])] == ["import"]
 
 
 def test_one_member_has_one_claim_of_each_kind_by_an_import(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, owner, list_id, people[:1])
-    twice = [ClaimedConsent(people[0], ConsentHow.FORM, THEN)] * 2
+    task = bring(importing, importer, list_id, claimants[:1])
+    twice = [ClaimedConsent(claimants[0], ConsentHow.FORM, THEN)] * 2
     assert claim(importing, task.id, *twice) == 1
     assert claim(importing, task.id, *twice) == 0
-    another = bring(importing, owner, list_id, people[:1])
+    another = bring(importing, importer, list_id, claimants[:1])
     assert claim(importing, another.id, *twice, by="Ghost") == 1
-    makers = [each.claimed_by for each in consent_of(importing, list_id, people[0])]
+    makers = [each.claimed_by for each in consent_of(importing, list_id, claimants[0])]
     assert makers == ["owner", "Ghost", "Mailchimp"]
 
 
 def test_claims_are_kept_about_active_members_of_the_imports_list_alone(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    left, elsewhere, stranger = people[:3]
-    task = bring(importing, owner, list_id, [left])
-    bring(importing, owner, importing.new_list(owner), [elsewhere])
+    left, elsewhere, stranger = claimants[:3]
+    task = bring(importing, importer, list_id, [left])
+    bring(importing, importer, importing.new_list(importer), [elsewhere])
     with importing.person(list_id, left) as (uow, of, person):
         unsubscribe.unsubscribe_member(uow, of, person, READER)
     claims = [ClaimedConsent(each, ConsentHow.FORM, THEN) for each in (left, elsewhere, stranger)]
@@ -126,22 +128,26 @@ def test_claims_are_kept_about_active_members_of_the_imports_list_alone(
 
 
 def test_long_texts_and_odd_times_of_a_file_do_no_harm(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, owner, list_id, people)
+    task = bring(importing, importer, list_id, claimants)
     future, nothing = datetime(9998, 1, 1, tzinfo=UTC), None
     claims = [
-        ClaimedConsent(people[0], ConsentHow.FORM, future, wording="w" * 100_000),
-        ClaimedConsent(people[1], ConsentHow.FORM, nothing, url="javascript:alert(1)"),
-        ClaimedConsent(people[2], ConsentHow.FORM, datetime(1, 1, 1, tzinfo=UTC), ip="unknown"),
+        ClaimedConsent(claimants[0], ConsentHow.FORM, future, wording="w" * 100_000),
+        ClaimedConsent(claimants[1], ConsentHow.FORM, nothing, url="javascript:alert(1)"),
+        ClaimedConsent(claimants[2], ConsentHow.FORM, datetime(1, 1, 1, tzinfo=UTC), ip="unknown"),
         ClaimedConsent(
-            people[3], ConsentHow.FORM, THEN, ip="192.0.2.7", url="https://x.example/" + "a" * 9_000
+            claimants[3],
+            ConsentHow.FORM,
+            THEN,
+            ip="192.0.2.7",
+            url="https://x.example/" + "a" * 9_000,
         ),
     ]
     assert claim(importing, task.id, *claims) == 4
     told = [
         next(each for each in consent_of(importing, list_id, address) if each.claimed_by != "owner")
-        for address in people[:4]
+        for address in claimants[:4]
     ]
     assert told[0].wording == "w" * 2_000
     for each in told[:3]:
@@ -155,81 +161,88 @@ def test_long_texts_and_odd_times_of_a_file_do_no_harm(
 
 def test_an_undo_takes_the_claims_back_and_no_others(
     importing: Importing,
-    owner: Owner,
+    importer: Owner,
     list_id: int,
-    people: list[str],
+    claimants: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(undo, "BATCH", 2)
-    kept = people[0]
-    first = bring(importing, owner, list_id, people[:3])
-    second = bring(importing, owner, list_id, people)
-    each_of = [ClaimedConsent(each, ConsentHow.FORM, THEN) for each in people]
+    kept = claimants[0]
+    first = bring(importing, importer, list_id, claimants[:3])
+    second = bring(importing, importer, list_id, claimants)
+    each_of = [ClaimedConsent(each, ConsentHow.FORM, THEN) for each in claimants]
     assert claim(importing, first.id, *each_of[:3]) == 3
-    both = [*each_of, *(ClaimedConsent(each, ConsentHow.CONFIRMATION, THEN) for each in people)]
+    both = [*each_of, *(ClaimedConsent(each, ConsentHow.CONFIRMATION, THEN) for each in claimants)]
     assert claim(importing, second.id, *both) == 10
     with importing.person(list_id, kept) as (uow, _, person):
         member = changes.find_record(uow, list_id, person.id)
         assert member is not None
         changes.change_record(uow, member, "edited", OWNER, name="Edited")
-    assert importing.take_back(owner, second.id)["undone"] == 2
+    assert importing.take_back(importer, second.id)["undone"] == 2
     assert (importing.count_claims(first.id), importing.count_claims(second.id)) == (3, 0)
     assert [each.import_id for each in consent_of(importing, list_id, kept)] == [first.id] * 2
-    assert importing.take_back(owner, first.id) == {"import_id": first.id, "undone": 2, "kept": 1}
+    assert importing.take_back(importer, first.id) == {
+        "import_id": first.id,
+        "undone": 2,
+        "kept": 1,
+    }
     assert importing.count_claims(first.id) == 0
     assert [each.how for each in consent_of(importing, list_id, kept)] == ["import"]
 
 
 def test_a_claim_goes_with_a_transfer_and_back_with_the_undo(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task, other = bring(importing, owner, list_id, people[:1]), importing.new_list(owner)
-    claim(importing, task.id, ClaimedConsent(people[0], ConsentHow.FORM, THEN))
-    with importing.person(list_id, people[0]) as (uow, of, person):
+    task, other = bring(importing, importer, list_id, claimants[:1]), importing.new_list(importer)
+    claim(importing, task.id, ClaimedConsent(claimants[0], ConsentHow.FORM, THEN))
+    with importing.person(list_id, claimants[0]) as (uow, of, person):
         target = lists.get(uow, other)
         members.transfer_member(uow, of, target, person.id, actor=OWNER)
-    there = consent_of(importing, other, people[0])
+    there = consent_of(importing, other, claimants[0])
     assert [(each.how, each.claimed_by, each.list_id) for each in there] == [
         ("transfer", "owner", other),
         ("import", "owner", list_id),
         ("form", "Mailchimp", list_id),
     ]
-    importing.take_back(owner, task.id)
-    assert [each.how for each in consent_of(importing, other, people[0])] == ["transfer", "import"]
+    importing.take_back(importer, task.id)
+    assert [each.how for each in consent_of(importing, other, claimants[0])] == [
+        "transfer",
+        "import",
+    ]
 
 
 def test_the_erasure_of_a_person_takes_their_claims(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, owner, list_id, people)
-    claim(importing, task.id, *(ClaimedConsent(each, ConsentHow.FORM, THEN) for each in people))
-    erase(importing.resources, people[0])
-    assert importing.count_claims(task.id) == len(people) - 1
+    task = bring(importing, importer, list_id, claimants)
+    claim(importing, task.id, *(ClaimedConsent(each, ConsentHow.FORM, THEN) for each in claimants))
+    erase(importing.resources, claimants[0])
+    assert importing.count_claims(task.id) == len(claimants) - 1
 
 
 def test_the_erasure_of_an_owner_blanks_the_wordings_of_their_lists(
-    importing: Importing, owner: Owner
+    importing: Importing, importer: Owner
 ) -> None:
     with importing.resources.unit_of_work() as uow:
         made = lists.create_list(
             uow,
-            owner_id=owner.user_id,
+            owner_id=importer.user_id,
             title="Tea",
             slug=random_hash_id(),
             fields={"consent_wording": "Ada sends me tea."},
         )
         lists.archive_list(uow, made)
-    erase(importing.resources, owner.email)
+    erase(importing.resources, importer.email)
     texts = "SELECT wording FROM consent_wordings WHERE list_id = %s"
     assert importing.stack.query(texts, made.id) == [("Erased",)]
 
 
 def test_the_applications_role_takes_nothing_of_a_person_and_an_import_that_are_there(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, owner, list_id, people[:1])
-    claim(importing, task.id, ClaimedConsent(people[0], ConsentHow.FORM, THEN, ip="192.0.2.1"))
-    with importing.person(importing.new_list(owner), people[0]) as (uow, of, person):
+    task = bring(importing, importer, list_id, claimants[:1])
+    claim(importing, task.id, ClaimedConsent(claimants[0], ConsentHow.FORM, THEN, ip="192.0.2.1"))
+    with importing.person(importing.new_list(importer), claimants[0]) as (uow, of, person):
         sign_up.subscribe_person(uow, of, person, READER)
         user_id = person.id
     before = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
@@ -239,7 +252,7 @@ def test_the_applications_role_takes_nothing_of_a_person_and_an_import_that_are_
         connection.autocommit = True
         with pytest.raises(RestrictViolation):
             cursor.execute("SELECT take_back_claims(%s, 10)", (task.id,))
-        cursor.execute("SELECT erase_consent(ARRAY[%s, %s], 10)", (user_id, owner.user_id))
+        cursor.execute("SELECT erase_consent(ARRAY[%s, %s], 10)", (user_id, importer.user_id))
         assert cursor.fetchone() == (0,)
         # Not even addresses of today, whatever it asks for.
         cursor.execute("SELECT shorten_consent_ips(-100, 10)")
@@ -249,13 +262,13 @@ def test_the_applications_role_takes_nothing_of_a_person_and_an_import_that_are_
 
 
 def test_an_export_gets_the_consent_of_many_members_at_once(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, owner, list_id, people[:2])
+    task = bring(importing, importer, list_id, claimants[:2])
     wording = "=SUM(A1)"
-    claimed = ClaimedConsent(people[0], ConsentHow.FORM, THEN, ip="192.0.2.7", wording=wording)
+    claimed = ClaimedConsent(claimants[0], ConsentHow.FORM, THEN, ip="192.0.2.7", wording=wording)
     claim(importing, task.id, claimed)
-    with importing.person(list_id, people[1]) as (uow, of, person):
+    with importing.person(list_id, claimants[1]) as (uow, of, person):
         unsubscribe.unsubscribe_member(uow, of, person, READER)
         sign_up.subscribe_person(uow, of, person, READER)
     rows = importing.stack.query(
@@ -265,8 +278,8 @@ def test_an_export_gets_the_consent_of_many_members_at_once(
     with importing.resources.long_reads.view(timedelta(minutes=1), failures=0) as reading:
         shown = evidence_by_member(reading, [*ids.values(), 2**52])
     assert set(shown) == set(ids.values())
-    assert {ids[each]: consent_of(importing, list_id, each) for each in people[:2]} == shown
-    by_claim, (_, *own) = (export_values(shown[ids[each]]) for each in people[:2])
+    assert {ids[each]: consent_of(importing, list_id, each) for each in claimants[:2]} == shown
+    by_claim, (_, *own) = (export_values(shown[ids[each]]) for each in claimants[:2])
     # A member's own action comes before what is claimed of them.
     assert own == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
     # What the file says tells more than that there was a file.

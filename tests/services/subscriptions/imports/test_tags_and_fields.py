@@ -1,3 +1,5 @@
+"""Tags and fields that an import creates or changes."""
+
 from typing import Any
 
 import pytest
@@ -37,14 +39,14 @@ def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[st
 
 
 def test_tags_beyond_a_hundred_living_ones_change_nothing(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     ada = people[0]
     names = [f"tag {number}" for number in range(100)]
 
     def bring(tag: str, **options: Any) -> tuple[int, int, int]:
         file = csv_of([[ada, "Ada", "", "", tag, ""]], HEADER)
-        task = importing.bring(owner, list_id, file, **options)
+        task = importing.bring(importer, list_id, file, **options)
         return task.already, task.updated, task.left_out
 
     def edits() -> int:
@@ -52,7 +54,7 @@ def test_tags_beyond_a_hundred_living_ones_change_nothing(
         [(count,)] = importing.stack.query(found, list_id)
         return int(str(count))
 
-    importing.bring(owner, list_id, csv_of([[ada, "", "", "", ",".join(names), ""]], HEADER))
+    importing.bring(importer, list_id, csv_of([[ada, "", "", "", ",".join(names), ""]], HEADER))
     before = importing.records(list_id)
     assert bring("one more") == (1, 0, 1)
     assert (importing.records(list_id), edits()) == (before, 0)
@@ -64,26 +66,26 @@ def test_tags_beyond_a_hundred_living_ones_change_nothing(
         ids = tags.find_tag_ids(uow, list_id, names[:1], make=False)
         tags.delete_tag(uow, list_id, ids[names[0]])
     assert bring("one more") == (1, 1, 0)
-    assert shown(importing, owner, list_id)[ada]["tags"] == {*names[1:], "one more"}
+    assert shown(importing, importer, list_id)[ada]["tags"] == {*names[1:], "one more"}
 
 
 def test_undo_leaves_values_that_were_changed_since(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    create_company_and_age(importing.resources, owner)
+    create_company_and_age(importing.resources, importer)
     ada = people[0]
-    importing.bring(owner, list_id, csv_of([[ada, "Ada", "", "1", "", ""]], HEADER))
-    task = importing.bring(owner, list_id, csv_of([[ada, "", "Acme", "", "x", ""]], HEADER))
+    importing.bring(importer, list_id, csv_of([[ada, "Ada", "", "1", "", ""]], HEADER))
+    task = importing.bring(importer, list_id, csv_of([[ada, "", "Acme", "", "x", ""]], HEADER))
     importing.stack.query(
         "UPDATE subscriptions SET fields = fields || jsonb_build_object("
         " (SELECT id::text FROM fields WHERE user_id = %s AND key = 'age'), 2),"
         " updated_at = clock_timestamp() WHERE list_id = %s RETURNING 1",
-        *(owner.user_id, list_id),
+        *(importer.user_id, list_id),
     )
 
-    importing.take_back(owner, task.id)
+    importing.take_back(importer, task.id)
 
-    assert shown(importing, owner, list_id)[ada] == {
+    assert shown(importing, importer, list_id)[ada] == {
         "name": "Ada",
         "fields": {"age": 2},
         "tags": set(),
@@ -92,32 +94,32 @@ def test_undo_leaves_values_that_were_changed_since(
 
 
 def test_nothing_of_an_undone_import_comes_back_by_the_undo_of_a_later_one(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    create_company_and_age(importing.resources, owner)
+    create_company_and_age(importing.resources, importer)
 
     def bring(word: str, tier: str) -> MemberImport:
         file = csv_of([[people[0], word, tier, word]], ("email", "name", "tier", "Company"))
-        return importing.bring(owner, list_id, file, on_existing="update")
+        return importing.bring(importer, list_id, file, on_existing="update")
 
     def stands() -> tuple[str, str, dict[str, str]]:
         [(tier,)] = importing.stack.query(
             "SELECT type FROM subscriptions WHERE list_id = %s", list_id
         )
-        found = shown(importing, owner, list_id)[people[0]]
+        found = shown(importing, importer, list_id)[people[0]]
         return found["name"], str(tier), found["fields"]
 
     bring("first", "free")
     earlier, later = bring("second", "silver"), bring("third", "gold")
-    importing.take_back(owner, earlier.id)
+    importing.take_back(importer, earlier.id)
     assert stands() == ("third", "gold", {"company": "third"})
-    importing.take_back(owner, later.id)
+    importing.take_back(importer, later.id)
     assert stands() == ("first", "free", {"company": "first"})
 
 
 def test_unknown_columns_become_fields_once_whatever_is_killed(
     importing: Importing,
-    owner: Owner,
+    importer: Owner,
     list_id: int,
     people: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -132,7 +134,7 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
         header,
     )
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
-    job_id = importing.begin(owner, list_id, file, create_fields=True)
+    job_id = importing.begin(importer, list_id, file, create_fields=True)
     # The process that read the file died after it had made the fields.
     FileRows(importing.resources, importing.of_job(job_id)).close()
     apply, applied = applying.apply_chunk, list[int]()
@@ -151,56 +153,58 @@ def test_unknown_columns_become_fields_once_whatever_is_killed(
     assert counts_of(task)["added"] == len(people)
     assert len(applied) > len(set(applied))
     with importing.resources.unit_of_work() as uow:
-        made = {each.key: each.type for each in fields.list_fields(uow, owner.user_id)}
+        made = {each.key: each.type for each in fields.list_fields(uow, importer.user_id)}
     assert made == {"company": "text", "shoe_size": "number"}
-    found = shown(importing, owner, list_id)
+    found = shown(importing, importer, list_id)
     for place, each in enumerate(people):
         assert found[each]["fields"] == {"company": f"C{place}", "shoe_size": place}
         assert found[each]["tags"] == {f"t{place % 2}"}
     assert importing.count_claims(task.id) == len(people)
     assert task.columns is not None
     assert task.columns["ignored_columns"] == []
-    importing.take_back(owner, task.id)
+    importing.take_back(importer, task.id)
     assert importing.records(list_id) == []
     assert importing.count_claims(task.id) == 0
 
 
 def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     header = ["email", *(f"Column {number}" for number in range(60))]
     file = csv_of([[people[0], *("x" for _ in range(60))]], header)
 
-    job = importing.work(importing.begin(owner, list_id, file, create_fields=True))
+    job = importing.work(importing.begin(importer, list_id, file, create_fields=True))
 
     assert job.error is not None
     assert job.error["code"] == "import.too_many_fields"
     assert "'Column 0'" in job.error["message"]
     with importing.resources.unit_of_work() as uow:
-        assert fields.list_fields(uow, owner.user_id) == []
-    task = importing.bring(owner, list_id, file)
+        assert fields.list_fields(uow, importer.user_id) == []
+    task = importing.bring(importer, list_id, file)
     assert task.columns is not None
     assert len(task.columns["ignored_columns"]) == 60
 
 
 def test_fields_of_another_owner_are_as_if_they_were_not_there(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     create_company_and_age(importing.resources, importing.stack.new_owner())
-    task = importing.bring(owner, list_id, csv_of([[people[0], "", "Acme", "1", "", ""]], HEADER))
+    task = importing.bring(
+        importer, list_id, csv_of([[people[0], "", "Acme", "1", "", ""]], HEADER)
+    )
 
     assert task.columns is not None
     assert task.columns["ignored_columns"] == ["Company", "Age"]
     mapping = {"Company": "fields.company"}
     file = csv_of([[people[1], "", "Acme", "1", "", ""]], HEADER)
-    job = importing.work(importing.begin(owner, list_id, file, mapping=mapping))
+    job = importing.work(importing.begin(importer, list_id, file, mapping=mapping))
     assert job.error is not None
     assert job.error["code"] == "import.mapping_field"
 
 
 def test_list_without_room_for_tags_takes_the_members_without_them(
     importing: Importing,
-    owner: Owner,
+    importer: Owner,
     list_id: int,
     people: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -208,42 +212,44 @@ def test_list_without_room_for_tags_takes_the_members_without_them(
     with importing.resources.unit_of_work() as uow:
         tags.find_tag_ids(uow, list_id, ["old"], make=True)
     monkeypatch.setattr(tags, "MAX_TAGS_OF_LIST", 1)
-    task = importing.bring(owner, list_id, csv_of([[people[0], "", "", "", "old,new", ""]], HEADER))
+    task = importing.bring(
+        importer, list_id, csv_of([[people[0], "", "", "", "old,new", ""]], HEADER)
+    )
 
     assert (task.added, task.left_out) == (1, 1)
-    assert shown(importing, owner, list_id)[people[0]]["tags"] == {"old"}
+    assert shown(importing, importer, list_id)[people[0]]["tags"] == {"old"}
     assert "no room for more tags" in importing.not_added(task.id)[0][-1]
 
 
 def test_who_left_by_the_files_word_is_kept_without_fields_and_claims(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    create_company_and_age(importing.resources, owner)
+    create_company_and_age(importing.resources, importer)
     header = ("email", "status", "Company", "OPTIN_TIME")
     file = csv_of([[people[0], "unsubscribed", "Acme", "2020-01-01"]], header)
-    task = importing.bring(owner, list_id, file)
+    task = importing.bring(importer, list_id, file)
 
     assert task.opted_out == 1
-    assert shown(importing, owner, list_id) == {}
+    assert shown(importing, importer, list_id) == {}
     assert importing.count_claims(task.id) == 0
 
 
 def test_key_that_comes_late_becomes_a_field_and_is_named(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     filler = "".join(f'{{"email": "f{n}.{people[0]}"}}\n' for n in range(2500))
     file = f'{filler}{{"email": "{people[1]}", "fields": {{"city": "Rome"}}, "odd": 1}}\n'
-    task = importing.bring(owner, list_id, file.encode(), name="m.jsonl", create_fields=True)
+    task = importing.bring(importer, list_id, file.encode(), name="m.jsonl", create_fields=True)
 
     assert task.columns is not None
     assert [each["name"] for each in task.columns["columns"]] == ["email", "fields.city", "odd"]
-    assert shown(importing, owner, list_id)[people[1]]["fields"] == {"city": "Rome", "odd": "1"}
+    assert shown(importing, importer, list_id)[people[1]]["fields"] == {"city": "Rome", "odd": "1"}
 
 
 def test_cells_that_the_owner_is_shown_are_kept_encrypted(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    task = importing.bring(owner, list_id, csv_of([[people[0], "", "Acme", "", "", ""]], HEADER))
+    task = importing.bring(importer, list_id, csv_of([[people[0], "", "Acme", "", "", ""]], HEADER))
     [(sealed,)] = importing.stack.query("SELECT samples FROM imports WHERE id = %s", task.id)
     assert b"Acme" not in bytes(sealed)  # type: ignore[call-overload]
     assert people[0].encode() not in bytes(sealed)  # type: ignore[call-overload]

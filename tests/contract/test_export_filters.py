@@ -1,4 +1,4 @@
-"""Files of some members of a list, and in either format."""
+"""Tests of exports with a filter or a segment, and of the two file formats."""
 
 import codecs
 import gzip
@@ -65,7 +65,7 @@ def test_statuses_choose_members_of_any_kind(
 
 
 def test_csv_of_members_begins_with_a_byte_order_mark_on_request(
-    client: httpx2.Client, sender: httpx2.Client, list_id: int
+    client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     [email] = some_members(client, list_id, 1)
     set_member(client, list_id, email, name="Zoë Müller")
@@ -82,7 +82,7 @@ def test_csv_of_members_begins_with_a_byte_order_mark_on_request(
     lines = {"kind": "members", "format": "jsonl", "bom": True}
     problem(client.post(f"/lists/{list_id}/exports", json=lines), 422, "export.bom")
     roster = {"kind": "delivery", "bom": True}
-    problem(sender.post(f"/lists/{list_id}/exports", json=roster), 422, "export.bom")
+    problem(delivery_client.post(f"/lists/{list_id}/exports", json=roster), 422, "export.bom")
 
 
 FIELDS: dict[str, tuple[str, Any]] = {
@@ -134,7 +134,7 @@ def test_each_format_has_an_address_of_its_own(client: httpx2.Client, list_id: i
 
 
 def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(
-    client: httpx2.Client, sender: httpx2.Client, make_reader: Any, list_id: int
+    client: httpx2.Client, delivery_client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
     everyone = {"field": "status", "in": ["active", "pending", "unsubscribed", "removed"]}
     stays, quiet, removed = some_members(client, list_id, 3, vips=3)
@@ -147,14 +147,14 @@ def test_a_roster_of_a_segment_has_none_without_mail_or_opted_out(
     off.wants_mail(list_id, False)
     segment = new_segment(client, list_id, everyone)
     for choice in ({"segment_id": segment["id"]}, {"filter": everyone}, {"filter": VIP}):
-        assert emails_of(sender, list_id, "delivery", **choice) == [stays]
-    [row] = objects_in(file_of(sender, list_id, "delivery", filter=VIP, format="jsonl"))
+        assert emails_of(delivery_client, list_id, "delivery", **choice) == [stays]
+    [row] = objects_in(file_of(delivery_client, list_id, "delivery", filter=VIP, format="jsonl"))
     assert row["email"] == stays
-    assert emails_of(sender, list_id, "delivery", filter={"not": VIP}) == []
+    assert emails_of(delivery_client, list_id, "delivery", filter={"not": VIP}) == []
 
 
 def test_a_choice_that_is_none_is_422(
-    client: httpx2.Client, sender: httpx2.Client, list_id: int
+    client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     path = f"/lists/{list_id}/exports"
     choices: list[dict[str, Any]] = [
@@ -167,7 +167,7 @@ def test_a_choice_that_is_none_is_422(
         body = {"kind": "members", **choice}
         problem(client.post(path, json=body), 422, "body.invalid")
     roster = {"kind": "delivery", "status": ["active"]}
-    problem(sender.post(path, json=roster), 422, "export.status_of_roster")
+    problem(delivery_client.post(path, json=roster), 422, "export.status_of_roster")
 
 
 ROSTER = [
@@ -177,14 +177,18 @@ ROSTER = [
 
 
 def test_a_roster_has_those_who_get_mail_with_addresses_and_headers_ready_to_use(
-    stack: Stack, client: httpx2.Client, sender: httpx2.Client, make_reader: Any, list_id: int
+    stack: Stack,
+    client: httpx2.Client,
+    delivery_client: httpx2.Client,
+    make_reader: Any,
+    list_id: int,
 ) -> None:
     odd, plain = "=odd+one@example.com", new_address()
     people = [{"email": odd, "name": "=cmd"}, {"email": plain, "name": "Ada"}]
     data(add(client, list_id, *people))
     make_reader().joins(list_id).leaves(list_id)
     make_reader().joins(list_id).wants_mail(list_id, False)
-    job = data(export(sender, list_id, "delivery"))
+    job = data(export(delivery_client, list_id, "delivery"))
     assert (job["kind"], job["result"]["rows"]) == (EXPORT_JOBS[ExportKind.DELIVERY].name, 2)
     rows = unpacked(job["result"]["url"])
     assert list(rows[0]) == ROSTER
@@ -203,10 +207,10 @@ def test_a_roster_has_those_who_get_mail_with_addresses_and_headers_ready_to_use
 
 
 def test_a_rosters_trace_ids_stand_for_their_person_alone(
-    client: httpx2.Client, sender: httpx2.Client, stranger: httpx2.Client, list_id: int
+    client: httpx2.Client, delivery_client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     data(add(client, list_id, *addresses(4)))
-    rows = leaves, one_click, header, stays = exported(sender, list_id, "delivery")
+    rows = leaves, one_click, header, stays = exported(delivery_client, list_id, "delivery")
     path = f"/subscriptions/{list_id}"
     assert data(stranger.delete(path, params={"trace_id": leaves["trace_id"]})) == 1
     body = {"List-Unsubscribe": "One-Click"}
@@ -219,14 +223,14 @@ def test_a_rosters_trace_ids_stand_for_their_person_alone(
         shown = standing[row["email"]]
         assert shown["status"] != "active" or not shown["email_enabled"]
     assert standing[stays["email"]]["status"] == "active"
-    assert emails_of(sender, list_id, "delivery") == [stays["email"]]
+    assert emails_of(delivery_client, list_id, "delivery") == [stays["email"]]
     other = new_list(client)["id"]
     reply = stranger.delete(f"/subscriptions/{other}", params={"trace_id": stays["trace_id"]})
     problem(reply, 403, "trace.invalid")
 
 
 def test_a_person_whose_erasure_has_begun_is_in_no_roster(
-    stack: Stack, client: httpx2.Client, sender: httpx2.Client, list_id: int
+    stack: Stack, client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     gone, other = new_address(), new_address()
     data(add(client, list_id, gone, other))
@@ -235,14 +239,18 @@ def test_a_person_whose_erasure_has_begun_is_in_no_roster(
     begin = "INSERT INTO erasures (user_id, job_id) VALUES (%s, 0) RETURNING user_id"
     stack.query(begin, user_id)
     try:
-        found = emails_of(sender, list_id, "delivery")
+        found = emails_of(delivery_client, list_id, "delivery")
     finally:
         stack.query("DELETE FROM erasures WHERE user_id = %s RETURNING user_id", user_id)
     assert found == [other]
 
 
 def test_whoever_opted_out_is_in_no_roster_whatever_their_record_says(
-    stack: Stack, client: httpx2.Client, sender: httpx2.Client, reader: Reader, list_id: int
+    stack: Stack,
+    client: httpx2.Client,
+    delivery_client: httpx2.Client,
+    reader: Reader,
+    list_id: int,
 ) -> None:
     reader.joins(list_id).leaves(list_id)
     stack.query(
@@ -252,4 +260,4 @@ def test_whoever_opted_out_is_in_no_roster_whatever_their_record_says(
         reader.user_id,
     )
     assert [each["email"] for each in everybody(client, list_id).values()] == [reader.email]
-    assert data(export(sender, list_id, "delivery"))["result"]["rows"] == 0
+    assert data(export(delivery_client, list_id, "delivery"))["result"]["rows"] == 0

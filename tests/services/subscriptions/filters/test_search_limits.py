@@ -1,3 +1,5 @@
+"""Limits of a search by filter: members per page, and time."""
+
 import pytest
 from sqlalchemy import func, text
 
@@ -44,5 +46,5 @@ def test_a_filter_that_no_status_meets_asks_nothing(random_list: RandomList) -> 
     with random_list.stack.resources.unit_of_work() as uow:
         criteria = member_filter.read(uow, random_list.load(uow), none)
         assert criteria.statuses() == ()
-        found = searching.search(uow, random_list.list_id, criteria, PageRequest(5))
-    assert (found.page.rows, found.page.next_cursor, found.total) == ([], None, 0)
+        result = searching.search(uow, random_list.list_id, criteria, PageRequest(5))
+    assert (result.page.rows, result.page.next_cursor, result.total) == ([], None, 0)

@@ -1,3 +1,5 @@
+"""The data of events in the feed: one query, and no name of an erased person."""
+
 import pytest
 from sqlalchemy import event
 
@@ -17,27 +19,27 @@ MEMBERS = 20
 
 
 @pytest.fixture
-def owner(quiet: Stack) -> Owner:
-    return quiet.new_owner()
+def feed_owner(stack_without_processes: Stack) -> Owner:
+    return stack_without_processes.new_owner()
 
 
 @pytest.fixture
-def members(quiet: Stack, owner: Owner) -> list[int]:
-    """People who came onto a list of the owner's, one after the other."""
-    list_id, people = Importing(quiet).new_list(owner), []
+def member_ids(stack_without_processes: Stack, feed_owner: Owner) -> list[int]:
+    """The ids of people who joined a list of ``feed_owner``, in this order."""
+    list_id, people = Importing(stack_without_processes).new_list(feed_owner), []
     for address in new_addresses(MEMBERS):
-        with quiet.resources.unit_of_work() as uow:
+        with stack_without_processes.resources.unit_of_work() as uow:
             person = accounts.create_user(uow, email=address, name="Ada")
             sign_up.subscribe_person(uow, lists.get(uow, list_id), person, READER)
             people.append(person.id)
     return people
 
 
-def _events(stack: Stack, owner: Owner) -> list[FeedEvent]:
+def _events(stack: Stack, feed_owner: Owner) -> list[FeedEvent]:
     kinds = [FeedEventType.SUBSCRIPTION_CREATED]
 
     def there() -> list[FeedEvent]:
-        found = read(stack.resources, owner.user_id, types=kinds)
+        found = read(stack.resources, feed_owner.user_id, types=kinds)
         return found if len(found) == MEMBERS else []
 
     found = eventually(there, what="all events")
@@ -45,30 +47,32 @@ def _events(stack: Stack, owner: Owner) -> list[FeedEvent]:
     return found
 
 
-def test_many_events_are_shown_by_one_query(quiet: Stack, owner: Owner, members: list[int]) -> None:
-    events, statements = _events(quiet, owner), list[str]()
-    engine = quiet.resources.database.engine
+def test_many_events_are_shown_by_one_query(
+    stack_without_processes: Stack, feed_owner: Owner, member_ids: list[int]
+) -> None:
+    events, statements = _events(stack_without_processes, feed_owner), list[str]()
+    engine = stack_without_processes.resources.database.engine
 
     def note(_: object, __: object, statement: str, *___: object) -> None:
         statements.append(statement)
 
     event.listen(engine, "before_cursor_execute", note)
     try:
-        with quiet.resources.unit_of_work() as uow:
+        with stack_without_processes.resources.unit_of_work() as uow:
             shown = reading.show(uow.session, events)
     finally:
         event.remove(engine, "before_cursor_execute", note)
-    assert [each["data"]["user_id"] for each in shown] == members
+    assert [each["data"]["user_id"] for each in shown] == member_ids
     assert {each["data"]["name"] for each in shown} == {"Ada"}
     assert len(statements) == 1
 
 
 def test_a_person_has_no_name_from_the_moment_of_their_erasures_mark(
-    quiet: Stack, owner: Owner, members: list[int]
+    stack_without_processes: Stack, feed_owner: Owner, member_ids: list[int]
 ) -> None:
     """The list's own record is blanked later, by a job."""
-    quiet.query("UPDATE users SET erased_at = now() WHERE id = %s", members[0])
-    with quiet.resources.unit_of_work() as uow:
-        first, second, *_ = reading.show(uow.session, _events(quiet, owner))
+    stack_without_processes.query("UPDATE users SET erased_at = now() WHERE id = %s", member_ids[0])
+    with stack_without_processes.resources.unit_of_work() as uow:
+        first, second, *_ = reading.show(uow.session, _events(stack_without_processes, feed_owner))
     assert (first["data"]["email"], first["data"]["name"]) == (None, None)
     assert second["data"]["email"]

@@ -1,3 +1,5 @@
+"""Titles and addresses in mails to people who don't know the sender contain no links."""
+
 import re
 
 import pytest
