@@ -90,15 +90,15 @@ class Fate:
 
 
 @pytest.fixture
-def fate(empty_stack: Stack) -> Iterator[Fate]:
+def random_kills(empty_stack: Stack) -> Iterator[Fate]:
     fate = Fate(empty_stack)
     yield fate
     fate.stop()
 
 
-def test_receiver_gets_each_event_and_no_other(empty_stack: Stack, fate: Fate) -> None:
+def test_receiver_gets_each_event_and_no_other(empty_stack: Stack, random_kills: Fate) -> None:
     owner, enough = empty_stack.new_owner(), threading.Event()
-    fate.end()
+    random_kills.end()
     dice, lock = random.Random(SEED), threading.Lock()
 
     def often_bad(hook: Hook) -> Answer:
@@ -122,15 +122,15 @@ def test_receiver_gets_each_event_and_no_other(empty_stack: Stack, fate: Fate) -
         began = time.monotonic()
         ends_by, passed = began + MAX_SECONDS, began
         while any(writer.is_alive() for writer in writers):
-            fate.strike(len(receiver.hooks))
+            random_kills.strike(len(receiver.hooks))
             if time.monotonic() > passed + BETWEEN_PASSES_SECONDS:
                 let_pauses_pass(empty_stack, endpoint["id"])
                 passed = time.monotonic()
-            time.sleep(fate.rest())
-            if fate.kills >= LEAST_KILLS:
+            time.sleep(random_kills.rest())
+            if random_kills.kills >= LEAST_KILLS:
                 enough.set()
             assert time.monotonic() < ends_by
-        fate.end()
+        random_kills.end()
         _settle(empty_stack, owner, endpoint["id"], ends_by)
         expected = event_ids(empty_stack, owner, CHANGED)
         assert len(expected) >= CHANGES
