@@ -46,7 +46,8 @@ CONSUME = "POST /auxilia/credits/consume"
 
 
 @pytest.fixture(scope="module")
-def port(stack: Stack) -> Iterator[int]:
+def proxied_port(stack: Stack) -> Iterator[int]:
+    """The port of an API with low rate limits that trusts the header X-Forwarded-For."""
     with stack.second_api(
         PRESSROOM_TRUSTED_PROXIES=LOOPBACK,
         PRESSROOM_RATE_LIMIT_DEFAULT="30000/minute",
@@ -58,8 +59,9 @@ def port(stack: Stack) -> Iterator[int]:
 
 
 @pytest.fixture
-def attacker(port: int) -> Iterator[Attacker]:
-    with attacking(port, new_address()) as made:
+def attacker(proxied_port: int) -> Iterator[Attacker]:
+    """An attacker with an unused IP address."""
+    with attacking(proxied_port, new_address()) as made:
         yield made
 
 
@@ -87,12 +89,13 @@ class Neighbour:
 
 
 @pytest.fixture
-def neighbour(stack: Stack, port: int) -> Neighbour:
+def neighbour(stack: Stack, proxied_port: int) -> Neighbour:
+    """Another customer, with a password, credits and an API key."""
     email = new_email()
     with stack.resources.unit_of_work() as uow:
         user_id = accounts.create_user(uow, email=email, name="N", password=PASSWORD).id
     grant(stack, user_id, "100")
-    return Neighbour(stack, port, Owner(user_id, email, stack.new_key(user_id)))
+    return Neighbour(stack, proxied_port, Owner(user_id, email, stack.new_key(user_id)))
 
 
 def test_bodies_without_credentials_are_never_read(
@@ -126,9 +129,14 @@ def test_an_account_that_holds_all_it_can_get_refuses_no_other(
     assert neighbour.is_served()
 
 
-def test_an_owner_holds_no_more_by_calling_from_many_addresses(stack: Stack, port: int) -> None:
+def test_an_owner_holds_no_more_by_calling_from_many_addresses(
+    stack: Stack, proxied_port: int
+) -> None:
     key = stack.new_owner().key
-    with attacking(port, new_address()) as first, attacking(port, new_address()) as second:
+    with (
+        attacking(proxied_port, new_address()) as first,
+        attacking(proxied_port, new_address()) as second,
+    ):
         begun = [
             attacker.begins("POST /lists", declares=1024, key=key)
             for attacker in (first, second)
@@ -137,9 +145,9 @@ def test_an_owner_holds_no_more_by_calling_from_many_addresses(stack: Stack, por
         assert first_answer(begun) == (429, "body.too_many_unfinished")
 
 
-def test_what_was_held_is_given_back(stack: Stack, port: int, neighbour: Neighbour) -> None:
+def test_what_was_held_is_given_back(stack: Stack, proxied_port: int, neighbour: Neighbour) -> None:
     key = stack.new_owner().key
-    with attacking(port, neighbour.address) as attacker:
+    with attacking(proxied_port, neighbour.address) as attacker:
         begun = [
             attacker.begins("POST /lists", declares=1024, key=key)
             for _ in range(MAX_UNFINISHED_BODIES + 1)
@@ -176,16 +184,16 @@ def is_optional(access: Access) -> bool:
     return {} in access.docs.security and not isinstance(access, TraceAccess)
 
 
-def test_every_route_for_strangers_counts_their_address_before_the_body(port: int) -> None:
+def test_every_route_for_strangers_counts_their_address_before_the_body(proxied_port: int) -> None:
     address = new_address()
-    with attacking(port, address) as spent:
+    with attacking(proxied_port, address) as spent:
         begun = [spent.begins("POST /login", declares=1024) for _ in range(MOST_LOGINS + 1)]
         assert first_answer(begun)[0] == 429
         for operation in operations(lambda access: access.stranger is RateLimitName.LOGIN):
             assert answer_of(spent.begins(operation, declares=1024))[0] == 429, operation
         # The page itself still opens.
         assert answer_of(spent.begins("GET /login", declares=0))[0] == 200
-    with attacking(port, address) as spent:
+    with attacking(proxied_port, address) as spent:
         for _ in range(MOST_STRANGERS):
             answer_of(spent.begins("GET /login", declares=0))
         for operation in operations(is_for_strangers):
