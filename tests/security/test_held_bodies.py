@@ -59,7 +59,7 @@ def proxied_port(stack: Stack) -> Iterator[int]:
 
 
 @pytest.fixture
-def attacker(proxied_port: int) -> Iterator[Attacker]:
+def body_attacker(proxied_port: int) -> Iterator[Attacker]:
     """An attacker with an unused IP address."""
     with attacking(proxied_port, new_address()) as made:
         yield made
@@ -99,10 +99,10 @@ def neighbour(stack: Stack, proxied_port: int) -> Neighbour:
 
 
 def test_bodies_without_credentials_are_never_read(
-    attacker: Attacker, neighbour: Neighbour
+    body_attacker: Attacker, neighbour: Neighbour
 ) -> None:
     begun = [
-        attacker.begins("POST /composer/metadata", declares=8 * MEGABYTE - 1, sends=256 * 1024)
+        body_attacker.begins("POST /composer/metadata", declares=8 * MEGABYTE - 1, sends=256 * 1024)
         for _ in range(32)
     ]
     assert neighbour.is_served()
@@ -110,15 +110,15 @@ def test_bodies_without_credentials_are_never_read(
 
 
 def test_an_account_that_holds_all_it_can_get_refuses_no_other(
-    stack: Stack, attacker: Attacker, neighbour: Neighbour
+    stack: Stack, body_attacker: Attacker, neighbour: Neighbour
 ) -> None:
     key = stack.new_owner().key
     small = MAX_SMALL_BODY_BYTES - 1024
-    attacker.begins(ADD_MEMBERS, declares=32 * MEGABYTE, sends=LARGE_SHARE - MEGABYTE, key=key)
+    body_attacker.begins(ADD_MEMBERS, declares=32 * MEGABYTE, sends=LARGE_SHARE - MEGABYTE, key=key)
     for _ in range(SMALL_SHARE // small):
-        attacker.begins(CONSUME, declares=small + 1, sends=small, key=key)
+        body_attacker.begins(CONSUME, declares=small + 1, sends=small, key=key)
     while True:
-        beyond = attacker.begins(CONSUME, declares=small, key=key)
+        beyond = body_attacker.begins(CONSUME, declares=small, key=key)
         beyond.settimeout(0.2)
         try:
             assert answer_of(beyond) == (429, "body.too_many_unfinished")
@@ -138,8 +138,8 @@ def test_an_owner_holds_no_more_by_calling_from_many_addresses(
         attacking(proxied_port, new_address()) as second,
     ):
         begun = [
-            attacker.begins("POST /lists", declares=1024, key=key)
-            for attacker in (first, second)
+            body_attacker.begins("POST /lists", declares=1024, key=key)
+            for body_attacker in (first, second)
             for _ in range(MAX_UNFINISHED_BODIES // 2 + 1)
         ]
         assert first_answer(begun) == (429, "body.too_many_unfinished")
@@ -147,9 +147,9 @@ def test_an_owner_holds_no_more_by_calling_from_many_addresses(
 
 def test_what_was_held_is_given_back(stack: Stack, proxied_port: int, neighbour: Neighbour) -> None:
     key = stack.new_owner().key
-    with attacking(proxied_port, neighbour.address) as attacker:
+    with attacking(proxied_port, neighbour.address) as body_attacker:
         begun = [
-            attacker.begins("POST /lists", declares=1024, key=key)
+            body_attacker.begins("POST /lists", declares=1024, key=key)
             for _ in range(MAX_UNFINISHED_BODIES + 1)
         ]
         assert first_answer(begun) == (429, "body.too_many_unfinished")
@@ -165,11 +165,13 @@ def operations(wanted: Callable[[Access], bool]) -> Iterator[str]:
             yield from (f"{method} {path}" for method in route.methods or ())
 
 
-def test_every_route_that_needs_credentials_refuses_before_the_body(attacker: Attacker) -> None:
+def test_every_route_that_needs_credentials_refuses_before_the_body(
+    body_attacker: Attacker,
+) -> None:
     # A trace id may come in the body: the first kilobytes are read for it.
     declares = MAX_UNCHECKED_BODY_BYTES + 1
     found = {
-        operation: answer_of(attacker.begins(operation, declares=declares))[0]
+        operation: answer_of(body_attacker.begins(operation, declares=declares))[0]
         for operation in operations(needs_credentials)
     }
     assert len(found) > 40
@@ -204,12 +206,14 @@ def is_for_strangers(access: Access) -> bool:
     return isinstance(access, PublicAccess) and access.stranger is RateLimitName.ANONYMOUS
 
 
-def test_forms_of_pages_are_read_from_people_who_are_logged_in_alone(attacker: Attacker) -> None:
+def test_forms_of_pages_are_read_from_people_who_are_logged_in_alone(
+    body_attacker: Attacker,
+) -> None:
     for path in (
         "/account/sessions",
         "/account/password",
         "/account/email",
         "/console/developers/keys/new",
     ):
-        begun = attacker.begins(f"POST {path}", declares=1024)
+        begun = body_attacker.begins(f"POST {path}", declares=1024)
         assert answer_of(begun)[0] == 303, path
