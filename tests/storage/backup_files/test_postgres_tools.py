@@ -13,7 +13,7 @@ from devstack.harness.embedded_services import Services
 from devstack.harness.stack import Stack
 from storage.backup_files import postgres_tools
 from storage.backup_files.postgres_tools import PostgresToolFailed
-from tests.deployment.test_pooler import running_pooler
+from tests.support.deployment.pooler import running_pooler
 
 pytestmark = pytest.mark.usefixtures("postgres_tools_on_path")
 
