@@ -66,11 +66,11 @@ def device(stack: Stack) -> Device:
 
 
 def test_a_code_that_was_seen_is_worth_nothing(
-    visitor: Visitor, person: Visitor, attacker: Visitor, email: str
+    visitor: Visitor, logged_in_visitor: Visitor, attacker: Visitor, email: str
 ) -> None:
-    app = add_app(person)
+    app = add_app(logged_in_visitor)
     assert send_code(attacker, begin(attacker, email), app.confirmed_by).status_code == 403
-    let_half_a_minute_pass(person, email)
+    let_half_a_minute_pass(logged_in_visitor, email)
     code = app.code()
     assert send_code(visitor, begin(visitor, email), code).status_code == 303
     assert send_code(attacker, begin(attacker, email), code).status_code == 403
@@ -79,10 +79,10 @@ def test_a_code_that_was_seen_is_worth_nothing(
 
 @pytest.mark.parametrize("kind", ["app", "recovery"])
 def test_of_two_requests_with_one_code_one_gets_in(
-    make_visitor: Callable[[], Visitor], person: Visitor, email: str, kind: str
+    make_visitor: Callable[[], Visitor], logged_in_visitor: Visitor, email: str, kind: str
 ) -> None:
-    app = add_app(person)
-    let_half_a_minute_pass(person, email)
+    app = add_app(logged_in_visitor)
+    let_half_a_minute_pass(logged_in_visitor, email)
     code = app.code() if kind == "app" else app.recovery_codes[0]
     racers = [make_visitor() for _ in range(4)]
     pages = [begin(each, email) for each in racers]
@@ -135,11 +135,11 @@ def test_guessing_is_paused_for_all_browsers_but_those_of_the_person(
 def test_guessing_at_a_reset_counts_with_the_guesses_at_logins(
     stack: Stack,
     make_visitor: Callable[[], Visitor],
-    person: Visitor,
+    logged_in_visitor: Visitor,
     attacker: Visitor,
     email: str,
 ) -> None:
-    app = add_app(person)
+    app = add_app(logged_in_visitor)
     attacker.fill_in("/password/forgotten", email=email)
     link = attacker.mailed_path(email, "Choose a new password")
     wrong = {"password": OTHER_PASSWORD, "code": "000000"}
@@ -149,13 +149,13 @@ def test_guessing_at_a_reset_counts_with_the_guesses_at_logins(
     other = make_visitor()
     asked = begin(other, email)
     assert send_code(other, asked, app.recovery_codes[0]).status_code == 429
-    assert person.is_in()
+    assert logged_in_visitor.is_in()
 
 
 def test_half_a_login_is_no_session(
-    stack: Stack, person: Visitor, attacker: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, attacker: Visitor, email: str
 ) -> None:
-    add_app(person)
+    add_app(logged_in_visitor)
     begin(attacker, email)
     assert set(attacker.client.cookies) == {FIRST_STEP, FORM}
     half = attacker.client.cookies[FIRST_STEP]
@@ -167,9 +167,9 @@ def test_half_a_login_is_no_session(
 
 
 def test_half_a_login_is_worth_nothing_in_another_browser(
-    person: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
+    logged_in_visitor: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
 ) -> None:
-    app = add_app(person)
+    app = add_app(logged_in_visitor)
     begin(attacker, email)
     thief = make_visitor()
     shown = thief.get("/login")
@@ -182,9 +182,9 @@ def test_half_a_login_is_worth_nothing_in_another_browser(
 
 
 def test_half_a_login_of_one_person_is_none_of_another(
-    stack: Stack, person: Visitor, attacker: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, attacker: Visitor, email: str
 ) -> None:
-    add_app(person)
+    add_app(logged_in_visitor)
     own = new_account(stack)
     attacker.log_in(own)
     app = add_app(attacker)
@@ -211,8 +211,8 @@ def test_what_we_did_not_make_is_no_half_login(attacker: Visitor) -> None:
         assert "/login" in reply.headers["location"], value
 
 
-def test_half_a_login_works_once(person: Visitor, attacker: Visitor, email: str) -> None:
-    app = add_app(person)
+def test_half_a_login_works_once(logged_in_visitor: Visitor, attacker: Visitor, email: str) -> None:
+    app = add_app(logged_in_visitor)
     page = begin(attacker, email)
     half = attacker.client.cookies[FIRST_STEP]
     assert send_code(attacker, page, app.recovery_codes[0]).status_code == 303
@@ -224,20 +224,20 @@ def test_half_a_login_works_once(person: Visitor, attacker: Visitor, email: str)
 
 
 def test_half_a_login_ends_with_the_password(
-    person: Visitor, attacker: Visitor, email: str
+    logged_in_visitor: Visitor, attacker: Visitor, email: str
 ) -> None:
-    app = add_app(person)
+    app = add_app(logged_in_visitor)
     page = begin(attacker, email)
     passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
-    assert person.fill_in("/account/password", **passwords).status_code == 303
+    assert logged_in_visitor.fill_in("/account/password", **passwords).status_code == 303
     assert "/login" in send_code(attacker, page, app.recovery_codes[0]).headers["location"]
     assert not attacker.is_in()
 
 
 def test_half_a_login_ends_after_ten_minutes_and_asking_again_does_not_prolong_it(
-    person: Visitor, attacker: Visitor, email: str
+    logged_in_visitor: Visitor, attacker: Visitor, email: str
 ) -> None:
-    add_app(person)
+    add_app(logged_in_visitor)
     begin(attacker, email)
     half = attacker.client.cookies[FIRST_STEP]
     expires = int(half.split(".")[1])
@@ -252,9 +252,9 @@ def test_half_a_login_ends_after_ten_minutes_and_asking_again_does_not_prolong_i
 
 
 def test_a_session_that_was_planted_before_the_login_is_not_the_one_after_it(
-    person: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
+    logged_in_visitor: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
 ) -> None:
-    app = add_app(person)
+    app = add_app(logged_in_visitor)
     victim = make_visitor()
     planted = "x" * 43
     victim.client.cookies.set(SESSION, planted)
@@ -272,9 +272,9 @@ def sends(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
 
 
 def test_a_passkey_of_another_person_is_no_second_factor(
-    stack: Stack, person: Visitor, attacker: Visitor, email: str, device: Device
+    stack: Stack, logged_in_visitor: Visitor, attacker: Visitor, email: str, device: Device
 ) -> None:
-    add_passkey(person, device)
+    add_passkey(logged_in_visitor, device)
     own = Device(stack.api_url)
     other = new_account(stack)
     with a_visitor(stack) as elsewhere:
@@ -290,9 +290,9 @@ def test_a_passkey_of_another_person_is_no_second_factor(
 
 
 def test_a_passkey_that_signed_for_another_origin_is_refused(
-    person: Visitor, attacker: Visitor, email: str, device: Device
+    logged_in_visitor: Visitor, attacker: Visitor, email: str, device: Device
 ) -> None:
-    add_passkey(person, device)
+    add_passkey(logged_in_visitor, device)
     own, page = device.origin, begin(attacker, email)
     for origin in ("https://evil.example", "http://127.0.0.1", "http://127.0.0.1:1", "null", ""):
         device.origin = origin
@@ -302,24 +302,26 @@ def test_a_passkey_that_signed_for_another_origin_is_refused(
     assert sends(attacker, page, device.sign(options_of(page)))
 
 
-def test_a_passkey_is_not_made_for_another_origin_or_site(person: Visitor, device: Device) -> None:
+def test_a_passkey_is_not_made_for_another_origin_or_site(
+    logged_in_visitor: Visitor, device: Device
+) -> None:
     device.origin = "https://evil.example"
-    assert add_passkey(person, device).status_code == 422
+    assert add_passkey(logged_in_visitor, device).status_code == 422
 
 
 def test_a_passkey_that_signed_for_another_site_is_refused(
-    person: Visitor, attacker: Visitor, email: str, device: Device
+    logged_in_visitor: Visitor, attacker: Visitor, email: str, device: Device
 ) -> None:
-    add_passkey(person, device)
+    add_passkey(logged_in_visitor, device)
     page = begin(attacker, email)
     assert not sends(attacker, page, device.sign({**options_of(page), "rpId": "evil.example"}))
 
 
 def test_what_a_passkey_signed_counts_once_and_in_one_browser(
-    stack: Stack, person: Visitor, attacker: Visitor
+    stack: Stack, logged_in_visitor: Visitor, attacker: Visitor
 ) -> None:
     synced = Device(stack.api_url, counts=False)
-    add_passkey(person, synced)
+    add_passkey(logged_in_visitor, synced)
     with a_visitor(stack) as victim:
         shown = victim.get("/login")
         form = {**hidden(shown, 1), "passkey": json.dumps(synced.sign(options_of(shown)))}
@@ -336,9 +338,9 @@ def test_what_a_passkey_signed_counts_once_and_in_one_browser(
 
 
 def test_a_copy_of_a_device_is_noticed_by_its_count(
-    person: Visitor, attacker: Visitor, device: Device
+    logged_in_visitor: Visitor, attacker: Visitor, device: Device
 ) -> None:
-    add_passkey(person, device)
+    add_passkey(logged_in_visitor, device)
     device.uses = 10
     assert log_in_by_passkey(attacker, device).status_code == 303
     device.uses = 5
@@ -346,10 +348,10 @@ def test_a_copy_of_a_device_is_noticed_by_its_count(
 
 
 def test_a_device_that_did_not_verify_its_user_replaces_no_password(
-    stack: Stack, person: Visitor, attacker: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, attacker: Visitor, email: str
 ) -> None:
     stolen = Device(stack.api_url, verifies=False)
-    add_passkey(person, stolen)
+    add_passkey(logged_in_visitor, stolen)
     assert log_in_by_passkey(attacker, stolen).status_code == 403
     assert not attacker.is_in()
     page = begin(attacker, email)
@@ -400,16 +402,16 @@ def test_an_answer_that_is_no_json_is_refused(attacker: Visitor, answer: str) ->
 
 
 def test_no_form_is_taken_from_another_site(
-    stack: Stack, person: Visitor, email: str, device: Device
+    stack: Stack, logged_in_visitor: Visitor, email: str, device: Device
 ) -> None:
-    add_app(person)
-    answer = json.dumps(device.make(options_of(person.get(PASSKEY))))
+    add_app(logged_in_visitor)
+    answer = json.dumps(device.make(options_of(logged_in_visitor.get(PASSKEY))))
     fields = {"email": email, "password": PASSWORD, "remove": "app", "name": "x", "passkey": answer}
     before = stack.query("SELECT user_id FROM totp_secrets UNION ALL SELECT user_id FROM passkeys")
     tokens: tuple[dict[str, str], ...] = ({}, {"csrf_token": "x"}, {"csrf_token": ""})
     origins: tuple[dict[str, str], ...] = ({}, {"Origin": "https://evil.example"})
     for path, token, headers in product(FORMS, tokens, origins):
-        reply = person.client.post(path, data={**fields, **token}, headers=headers)
+        reply = logged_in_visitor.client.post(path, data={**fields, **token}, headers=headers)
         assert reply.status_code == 403, path
         assert "didn’t show that this came from a page of ours" in reply.text, path
     assert before == stack.query(
@@ -417,10 +419,10 @@ def test_no_form_is_taken_from_another_site(
     )
 
 
-def test_pages_run_our_own_script_alone(person: Visitor) -> None:
-    add_app(person)
+def test_pages_run_our_own_script_alone(logged_in_visitor: Visitor) -> None:
+    add_app(logged_in_visitor)
     for path, allowed in (("/login?again=yes", "'sha256-"), (PASSKEY, "'self';"), (APP, "'self';")):
-        reply = person.get(path)
+        reply = logged_in_visitor.get(path)
         policy = reply.headers["content-security-policy"]
         assert f"script-src {allowed}" in policy
         assert ("<script>" in reply.text) == (allowed != "'self';")
