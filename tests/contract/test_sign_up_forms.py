@@ -10,10 +10,10 @@ import pytest
 
 from devstack.harness.stack import Owner, Stack
 from tests.contract.test_pages import follow, heading
-from tests.security.test_redirects import GOOD, HOSTILE
 from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import known_member, member, members, new_address, new_list
 from tests.support.people.oauth import log_in
+from tests.support.security.return_urls import HOSTILE_RETURN_URLS, SHOP
 
 TITLE = "The Morning <Letter>"
 OWN = "https://www.owner.example"
@@ -132,7 +132,7 @@ def test_no_hostile_address_is_led_to(
     owned = [f"{OWN}@evil.example/", f"{OWN}.evil.example/", f"{OWN}:444/", "//evil.example"]
     email = new_address()
     # Topups refuse the others for the names in their query alone.
-    hostile = [url for url in HOSTILE if not url.startswith(f"https://{GOOD}/?")]
+    hostile = [url for url in HOSTILE_RETURN_URLS if not url.startswith(f"https://{SHOP}/?")]
     for url in [*owned, *hostile[::30]]:
         reply = send(stranger, list_id, email=email, redirect_url=url)
         assert reply.status_code == 303

@@ -1,115 +1,25 @@
-import configparser
-import io
-import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
-from shutil import which
 
 import httpx2
 import psycopg2
 import psycopg2.extensions
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import make_url
 
-from devstack import LOOPBACK
-from devstack.harness.embedded_services import Services, await_ready, kill_and_await
-from devstack.harness.free_ports import free_port
+from devstack.harness.embedded_services import Services
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from devstack.supervisor.supervision import Group
 from services.subscriptions.imports import staging
 from storage.database import SESSION_DEFAULTS, Statement, open_database
 from tests.support.credits.credits import balance, consume, grant
-from tests.support.documents.markdown import ROOT, blocks
+from tests.support.deployment.pooler import RunningPooler, running_pooler
 from tests.support.http.replies import data, problem
 from tests.support.images.uploads import upload
 from tests.support.imports.bulk import add, addresses, exported, imported, of_addresses
 from tests.support.lists.people_on_lists import new_list
-from tests.support.prerequisites import pass_over
-from tests.support.stack.replica import RUNS_POSTGRES, answers_postgres
-
-_NAME = "pgbouncer"
-_DOCUMENT = ROOT / "docs" / "day-two.md"
-
-
-@dataclass(frozen=True)
-class RunningPooler:
-    """Attributes:
-    size: the number of connections that it has to the server at most.
-    """
-
-    url: str
-    size: int
-    group: Group
-
-    def restart(self) -> None:
-        """Kill it outright, and return when it works again."""
-        kill_and_await(self.group, _NAME)
-
-
-@contextmanager
-def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[RunningPooler]:
-    """A pool before the stack's database. Call it from the main thread, as for the services."""
-    program = which(_NAME, path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
-    if program is None:
-        pass_over("PgBouncer is not installed (Debian's package pgbouncer)")
-    url = make_url(stack.environment["PRESSROOM_DATABASE_URL"])
-    port = free_port()
-    primary = services.group["postgres"].program
-    place = stack.home / f"pooler-{port}"
-    place.mkdir(mode=0o755)
-    logins = place / "userlist.txt"
-    logins.write_text(f'"{url.username}" "{url.password}"\n')
-    settings = _documented()
-    settings["databases"] = {
-        str(url.database): f"host={LOOPBACK} port={url.port} dbname={url.database}"
-    }
-    settings["pgbouncer"] |= {
-        "listen_addr": LOOPBACK,
-        "listen_port": str(port),
-        "unix_socket_dir": "",
-        "auth_file": str(logins),
-        "default_pool_size": str(size),
-    }
-    ini = place / "pgbouncer.ini"
-    ini.write_text(_written(settings))
-    pooled = url.set(port=port).render_as_string(hide_password=False)
-    running = replace(
-        primary,
-        name=_NAME,
-        argv=(*primary.argv[: primary.argv.index(RUNS_POSTGRES)], program, str(ini)),
-        log=primary.log.with_name(f"pgbouncer-{port}.log"),
-        stop_signal=signal.SIGTERM,
-        ready=lambda: answers_postgres(pooled),
-        prepare=lambda: None,
-    )
-    group = Group([running], say=lambda _: None)
-    try:
-        await_ready(group)
-        yield RunningPooler(pooled, size, group)
-    finally:
-        group.stop([[_NAME]])
-
-
-def _documented() -> dict[str, dict[str, str]]:
-    """The settings that our documents tell operators to begin with."""
-    [text] = [each.text for each in blocks(_DOCUMENT) if "pool_mode" in each.text]
-    read = configparser.ConfigParser(interpolation=None)
-    read.read_string(text)
-    return {name: dict(read[name]) for name in read.sections()}
-
-
-def _written(settings: dict[str, dict[str, str]]) -> str:
-    made = configparser.ConfigParser(interpolation=None)
-    made.read_dict(settings)
-    text = io.StringIO()
-    made.write(text)
-    return text.getvalue()
-
 
 # Fewer than our processes would open by themselves.
 SERVER_CONNECTIONS = 4

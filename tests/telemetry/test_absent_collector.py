@@ -17,7 +17,8 @@ SHOW_IMPORTS = {"PYTHONPROFILEIMPORTTIME": "1"}
 
 
 @pytest.fixture
-def hanging() -> Iterator[Collector]:
+def hanging_collector() -> Iterator[Collector]:
+    """A collector that accepts calls and never responds."""
     with collecting(silent=True) as collector:
         yield collector
 
@@ -54,16 +55,16 @@ def test_the_sdk_is_loaded_only_where_a_collector_is_named(
 
 @pytest.mark.tier("faults")
 def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
-    empty_stack: Stack, hanging: Collector
+    empty_stack: Stack, hanging_collector: Collector
 ) -> None:
     port = free_port()
     # More spans than the queue holds, and a collector with all the time in the world.
     queue = {"OTEL_BSP_MAX_QUEUE_SIZE": "32", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "8"}
-    given = {**hanging.environment, **queue, "OTEL_EXPORTER_OTLP_TIMEOUT": "600"}
+    given = {**hanging_collector.environment, **queue, "OTEL_EXPORTER_OTLP_TIMEOUT": "600"}
     api = empty_stack.start_api(port, **given)
     worker = empty_stack.start_worker("media", concurrency=1, **given)
     _upload(empty_stack, api, port)
-    eventually(lambda: hanging.calls, what="a call that hangs")
+    eventually(lambda: hanging_collector.calls, what="a call that hangs")
     with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
         headers = {"Authorization": f"Bearer {empty_stack.new_owner().key}"}
         for _ in range(200):
@@ -71,7 +72,7 @@ def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
     _upload(empty_stack, api, port)
     # The SDK by itself would wait until the collector answers.
     assert (api.stop(), worker.stop()) == (0, 0)
-    assert hanging.bodies == []
+    assert hanging_collector.bodies == []
 
 
 @pytest.mark.tier("processes")
