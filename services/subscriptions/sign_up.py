@@ -16,7 +16,7 @@ from services.accounts.mailed_tokens import Purpose
 from services.accounts.unsolicited_mail import MailBound
 from services.subscriptions import deny_lists, lists, member_attributes
 from services.subscriptions.member_attributes import NOTHING, Submission
-from services.subscriptions.members import changes, locks, mails, opt_outs
+from services.subscriptions.members import changes, locks, mails, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
 from storage.unit_of_work import UnitOfWork
@@ -52,7 +52,7 @@ def request_subscription(
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
-    opted_out = opt_outs.find_opt_outs(uow, mailing_list.id, locked.person)
+    opted_out = opt_out_checks.find_opt_outs(uow, mailing_list.id, locked.person)
     is_known = locked.record is not None
     must_confirm = mailing_list.confirm_required or bool(opted_out) or is_known
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE

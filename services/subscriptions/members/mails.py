@@ -23,7 +23,7 @@ from services.jobs.maintenance import register_maintenance
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists, list_reports
-from services.subscriptions.members import locks, opt_outs, traces
+from services.subscriptions.members import locks, opt_out_checks, traces
 from services.subscriptions.members.traces import Trace
 from services.subscriptions.page_urls import confirm_url, report_url, unsubscribe_url
 from storage.resources import Resources
@@ -90,7 +90,7 @@ def is_wanted(uow: UnitOfWork, resources: Resources, record: Subscription) -> bo
     owner_id = mailing_list.user_id
     return not (
         _request_of(uow, record) is None
-        or opt_outs.find_opt_outs(uow, mailing_list.id, person)
+        or opt_out_checks.find_opt_outs(uow, mailing_list.id, person)
         or list_reports.is_reported(uow, mailing_list, person)
         or deny_lists.find_denied(uow, owner_id, [person.email])
     )
