@@ -7,7 +7,7 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from api.auth import actors
-from api.browsers import client_address
+from api.client_details import client_address
 from api.errors import request_error
 from api.limits.shares import ACTS_BY_LIST
 from api.response_timing import pad_duration

@@ -25,7 +25,7 @@ from api.auth.second_factors import (
     read_factor,
 )
 from api.bodies.page_forms import FormFields, FormOf
-from api.browsers import client_address
+from api.client_details import client_address
 from api.errors import STATUS_OF
 from api.html.frame import page, see_other
 from api.limits.bulkheads import PASSWORDS, RECORDS

@@ -13,7 +13,8 @@ from api.auth.csrf import require_form_csrf
 from api.auth.form_pages import render_anonymous_page
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormOf
-from api.browsers import VISIT, client_address
+from api.client_details import client_address
+from api.cookies import VISIT
 from api.html.frame import list_page, page, redirect
 from api.html.problems import reader_language
 from api.pages.preferences.visits import (

@@ -15,7 +15,8 @@ from api.auth.csrf import obtain_form_cookie, require_form_csrf
 from api.auth.requirements import BY_LINK, PUBLIC
 from api.bodies.form_or_json import FormOrJsonBodyOf
 from api.bodies.page_forms import FormOf
-from api.browsers import FORM, client_address
+from api.client_details import client_address
+from api.cookies import FORM
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import LEAVING
