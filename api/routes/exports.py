@@ -106,7 +106,7 @@ def download_export(request: Request, state: StateOf, export_id: PathId) -> Stre
 )
 @STORAGE.threaded
 def download_export_lines(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
-    """The same of an export in JSON Lines."""
+    """The file of an export in JSON Lines, compressed by gzip."""
     return _file(request, state, export_id, ExportFormat.JSONL)
 
 

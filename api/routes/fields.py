@@ -82,9 +82,6 @@ def _record(field: MemberField) -> FieldRecord:
     return FieldRecord.of_row(field, public=field.is_public)
 
 
-# The tags of a list. A tag is made when a member gets it.
-
-
 _ONE = "/lists/{list_id}/tags/{tag_id}"
 
 

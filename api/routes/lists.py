@@ -185,7 +185,7 @@ def preview_changed_list(
     body: schemas.ListChanges,
     language: Language = None,
 ) -> Envelope[schemas.ListPreview]:
-    """The same as if the list had been changed like this. Nothing is changed."""
+    """A preview of a page or mail of the list with these changes. The list stays as it is."""
     chosen = reader_languages.chosen(language or "")
     values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.owned(uow, caller, list_id)

@@ -64,8 +64,6 @@ STATUSES = {
     "removed": "Removed",
 }
 
-# -- search and adding ----------------------------------------------------------------------------
-
 MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 _OF_ADDRESS = {
@@ -221,8 +219,6 @@ def _actor(console: ConsoleRequest) -> Actor:
 def _path(list_id: int, user_id: int) -> str:
     return f"{list_path(list_id)}/members/{user_id}"
 
-
-# -- one member -----------------------------------------------------------------------------------
 
 ENTRIES_ON_PAGE = 20
 LISTS_TO_CHOOSE = 100
