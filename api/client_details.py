@@ -37,7 +37,7 @@ def referring_page(request: Request) -> str | None:
 
 
 def browser_name(user_agent: str | None) -> str | None:
-    """Return a name by which a person recognises their browser, such as "Firefox on Linux"."""
+    """Return a name for the browser that its user recognises, such as "Firefox on Linux"."""
     text = (user_agent or "")[:1000]
     browser = next((name for mark, name in _BROWSERS if mark in text), None)
     system = next((name for mark, name in _SYSTEMS if mark in text), None)

@@ -47,7 +47,7 @@ class DeploymentMetrics:
         self._expires_at = 0.0
 
     async def refresh(self) -> None:
-        """Read the figures again, except those of an unavailable dependency."""
+        """Read all figures again. If a dependency is unavailable, remove its figures."""
         dependencies, noted, _ = await asyncio.gather(
             self._readiness.dependencies(), self._noted.answer(), self._refresh_rows()
         )

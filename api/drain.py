@@ -18,11 +18,11 @@ MAX_CLOSE_SECONDS = 5.0
 
 
 class Drain:
-    """The time between SIGTERM and the closing of the server.
+    """The period after SIGTERM in which the server still serves requests.
 
-    A proxy sends requests to this process until ``/readyz`` returns 503. A request that reaches a
-    closed server is lost. So the server still serves all requests during the drain. ``/readyz``
-    returns 503, and each response closes its connection.
+    A proxy sends requests to this process until ``/readyz`` returns 503. A closed server would lose
+    these requests. During the drain, ``/readyz`` returns 503, and each response closes its
+    connection.
 
     Args:
         seconds: the duration of the drain.
@@ -34,7 +34,7 @@ class Drain:
 
     @contextmanager
     def begun_by_sigterm(self, at_end: Callable[[], None]) -> Iterator[None]:
-        """At the end of the drain, call ``at_end`` and then the previous signal handler.
+        """Start the drain at SIGTERM. Then call ``at_end`` and the previous signal handler.
 
         A second SIGTERM changes nothing. A process manager may signal both a process and its
         parent, and the parent passes the signal on.
@@ -65,7 +65,7 @@ class Drain:
                 signal.signal(signal.SIGTERM, earlier_handler)
 
     def end_in_time(self) -> None:
-        """After SIGTERM, end the process even if a call hangs and keeps the server from closing.
+        """End a drained process, even if a hanging call keeps the server from closing.
 
         All requests have their responses by then.
         """

@@ -75,7 +75,7 @@ class ConsoleRequest:
     def own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
         """Return the caller's list; raises ``list.not_found``, even for another owner's list."""
         try:
-            return lists.owned(uow, self.caller, list_id)
+            return lists.get_own_list(uow, self.caller, list_id)
         except DomainError as error:
             if error.code != LIST_NOT_OWNER.code:
                 raise

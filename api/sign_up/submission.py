@@ -62,7 +62,7 @@ async def subscribe_stranger(
         await challenge.check(response)
 
     def subscribe(uow: UnitOfWork) -> None:
-        current_list = lists.get(uow, mailing_list.id)
+        current_list = lists.get_list(uow, mailing_list.id)
         sign_up_fields = read_sign_up_fields(uow, current_list)
         attributes = member_attributes.read_submission(
             uow,

@@ -31,7 +31,7 @@ def put(resources: Resources, *, count: int = 1, prefix: str = "media/") -> list
 
 def forget(resources: Resources, *keys: str, after: timedelta = timedelta(0)) -> None:
     with resources.unit_of_work() as uow:
-        removals.forget(uow, *keys, after=after)
+        removals.forget_objects(uow, *keys, after=after)
 
 
 def left(bare: Stack) -> int:
@@ -60,7 +60,7 @@ def test_forgotten_objects_and_folders_are_removed_and_their_rows_with_them(
 def test_object_of_a_transaction_that_rolled_back_stays(bare: Stack, resources: Resources) -> None:
     [key] = put(resources)
     with resources.unit_of_work() as uow:
-        removals.forget(uow, key)
+        removals.forget_objects(uow, key)
         uow.session.flush()
         uow.session.rollback()
     assert removals.work_off(resources) == 0
@@ -74,7 +74,7 @@ def test_object_is_kept_until_its_time_or_for_good_when_it_is_named(
     forget(resources, key, after=timedelta(days=7))
     assert removals.work_off(resources) == 0
     with resources.unit_of_work() as uow:
-        assert removals.keep(uow, key)
+        assert removals.keep_object(uow, key)
     make_due(bare)
     assert removals.work_off(resources) == 0
     assert resources.objects.exists(key)
@@ -87,7 +87,7 @@ def test_object_whose_removal_has_begun_can_not_be_kept(bare: Stack, resources: 
     bare.query("UPDATE object_removals SET tries = 1, try_at = now() + interval '30 s'")
     forget(resources, key, after=timedelta(hours=1))
     with resources.unit_of_work() as uow:
-        assert not removals.keep(uow, key)
+        assert not removals.keep_object(uow, key)
     make_due(bare)
     assert removals.work_off(resources) == 1
     assert not resources.objects.exists(key)

@@ -171,7 +171,7 @@ def export(whole: Stack) -> Lease:
     list_id = importing.new_list(owner)
     fill(whole, list_id, new_addresses(1))
     with whole.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id)
+        mailing_list = lists.get_list(uow, list_id)
         job = exports.enqueue_export(uow, owner.user_id, mailing_list, ExportKind.MEMBERS)
     return importing.lease(job.id)
 

@@ -210,7 +210,7 @@ async def ask_for_address(console: RecentConsoleForm) -> Response:
     """Mail a link to the new address, also if it has an account: nobody learns that by asking."""
     current, _ = await RECORDS.run(_personal_words, console)
     try:
-        email = email_addresses.normalise(console.form.get("email", ""))
+        email = email_addresses.normalise_address(console.form.get("email", ""))
         async with pad_duration():
             await _proven(console, current)
             await console.state.in_unit_of_work(

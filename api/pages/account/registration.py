@@ -178,7 +178,7 @@ async def _request_mail(
     require_form_csrf(request, state, form)
     typed = form.get("email", "").strip()
     try:
-        email = email_addresses.normalise(typed)
+        email = email_addresses.normalise_address(typed)
         # No account is looked up before the challenge is passed, so that the response and its
         # duration don't reveal whether the address has an account.
         provider = state.challenges.for_accounts

@@ -37,7 +37,7 @@ def show_report(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
     trace = require_trace(state, submission)
-    mailing_list = lists.get(uow, trace.list_id, archived=True)
+    mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.get(uow, trace.user_id)
     address = members.read_own_subscription(uow, mailing_list, person).email
     return list_page(
@@ -56,7 +56,7 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
     trace = require_trace(state, submission)
     principal = Principal(trace.user_id, Via.PAGE, trace)
     with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, trace.list_id, archived=True)
+        mailing_list = lists.get_list(uow, trace.list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = actors.actor_of_principal(request, principal)

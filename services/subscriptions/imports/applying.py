@@ -120,7 +120,7 @@ def commit_chunk(
         with resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, import_id)
             try:
-                lists.get(uow, task.list_id)
+                lists.get_list(uow, task.list_id)
             except DomainError as error:
                 # The list existed when the caller named it. Therefore the error means that the
                 # import is invalid, and doesn't mean that the list is missing.

@@ -124,7 +124,7 @@ def upsert_member(
     quota = mailing_list.user_id, PlanQuota.MEMBERS
     with locks.waiting_briefly(uow):
         if not quotas.share(uow, *quota, most=ROWS_PER_CHUNK):
-            quotas.require(uow, *quota)
+            quotas.require_quota(uow, *quota)
     has_mail = OptOutKind.EMAIL not in refused and (record is None or record.email_enabled)
     columns |= {"status": SubscriptionStatus.ACTIVE, "email_enabled": has_mail}
     if record is not None:

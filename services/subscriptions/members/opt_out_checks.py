@@ -101,7 +101,7 @@ def has_opt_out_on(list_id: int) -> ColumnElement[bool]:
 def find_opted_out_digests(
     connection: Connection, list_id: int, digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return those of the digests of addresses under which the list has an opt-out."""
+    """Return the digests that belong to an opt-out of the list."""
     values = {"list_id": list_id, "digests": list(digests)}
     return {bytes(digest) for (digest,) in connection.execute(_FIND_DIGESTS, values)}
 

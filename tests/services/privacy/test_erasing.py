@@ -54,7 +54,7 @@ def list_id(quiet: Importing, keeper: Owner) -> int:
 
 def join(quiet: Importing, list_id: int, user_id: int) -> None:
     with quiet.resources.unit_of_work() as uow:
-        person, of = uow.session.get_one(User, user_id), lists.get(uow, list_id)
+        person, of = uow.session.get_one(User, user_id), lists.get_list(uow, list_id)
         sign_up.subscribe_person(uow, of, person, READER)
 
 
@@ -135,11 +135,11 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
     own = quiet.new_list(Owner(user_id, address, ""))
     task = quiet.bring(Owner(user_id, address, ""), own, csv_of([["nobody", ""]]))
     with quiet.resources.unit_of_work() as uow:
-        job = exports.enqueue_export(uow, user_id, lists.get(uow, own), ExportKind.MEMBERS)
+        job = exports.enqueue_export(uow, user_id, lists.get_list(uow, own), ExportKind.MEMBERS)
         export_id = job.subject_id
     quiet.stack.query("UPDATE exports SET size = 1, finished_at = now() WHERE id = %s", export_id)
     with quiet.resources.unit_of_work() as uow:
-        lists.archive_list(uow, lists.get(uow, own))
+        lists.archive_list(uow, lists.get_list(uow, own))
     fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=1)
     name = random_hash_id()
     rename = "UPDATE attachments SET filename = %s, hash_id = %s WHERE user_id = %s"
@@ -186,7 +186,7 @@ def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
 
     def put(named: int | str) -> int:
         with quiet.resources.unit_of_work() as uow:
-            of = lists.get(uow, list_id)
+            of = lists.get_list(uow, list_id)
             return members.upsert_member(uow, of, named, edit, OWNER).user_id
 
     with pytest.raises(DomainError, match="no such member"):
@@ -202,7 +202,7 @@ def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
 ) -> None:
     asking = Actor(ActorKind.STRANGER, Via.CHALLENGE)
     with quiet.resources.unit_of_work() as uow:
-        of = lists.get(uow, list_id)
+        of = lists.get_list(uow, list_id)
         of.confirm_required = True
         sign_up.request_subscription(uow, of, address, asking)
     erasure.begin_erasure(quiet.resources, address)
@@ -221,14 +221,14 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
 ) -> None:
     join(quiet, list_id, user_id)
     with quiet.resources.unit_of_work() as uow:
-        person, of = uow.session.get_one(User, user_id), lists.get(uow, list_id)
+        person, of = uow.session.get_one(User, user_id), lists.get_list(uow, list_id)
         unsubscribe.unsubscribe_member(uow, of, person, READER)
     job_id = erasure.begin_erasure(quiet.resources, address)
     task = quiet.bring(keeper, list_id, csv_of([[address, ""]]))
     assert (task.opted_out, task.added) == (1, 0)
     # What the next person of the address says in the middle of the erasure is theirs.
     with quiet.resources.unit_of_work() as uow:
-        again, of = accounts.find_or_create_person(uow, address), lists.get(uow, list_id)
+        again, of = accounts.find_or_create_person(uow, address), lists.get_list(uow, list_id)
         unsubscribe.unsubscribe_member(uow, of, again, READER)
     finish(quiet.resources, job_id)
     kept = quiet.stack.query("SELECT user_id, kind FROM opt_outs WHERE list_id = %s", list_id)

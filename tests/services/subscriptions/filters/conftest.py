@@ -33,7 +33,7 @@ class Filled:
     members: list[PlainMember]
 
     def of(self, uow: UnitOfWork) -> MailingList:
-        return lists.get(uow, self.list_id)
+        return lists.get_list(uow, self.list_id)
 
 
 @pytest.fixture(scope="module")
