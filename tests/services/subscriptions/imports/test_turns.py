@@ -125,6 +125,21 @@ def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
     assert [importing.job(job_id).status for job_id in jobs] == ["succeeded"] * FILES
 
 
+def test_a_small_import_of_another_owner_ends_before_a_large_file_is_read(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    other_owner = importing.stack.new_owner()
+    large_id = importing.begin(owner, list_id, file_of(30))
+    small_id = importing.begin(other_owner, importing.new_list(other_owner), file_of(1))
+    run_job(context(importing), job_id=large_id)
+    small_job = importing.job(small_id)
+    assert small_job.status == "succeeded"
+    assert small_job.finished_at is not None
+    # The first helper is enqueued when the large file has been read.
+    [helper_id] = importing.helpers(large_id)
+    assert small_job.finished_at < importing.job(helper_id).created_at
+
+
 def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
     importing: Importing, owner: Owner, list_id: int
 ) -> None:
