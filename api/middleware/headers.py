@@ -1,3 +1,5 @@
+"""ASGI layers that rewrite the headers or the path of each request."""
+
 from typing import cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send

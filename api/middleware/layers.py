@@ -1,3 +1,5 @@
+"""The ASGI layers around all routes, in their order."""
+
 import asyncio
 import re
 import secrets

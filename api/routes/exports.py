@@ -1,3 +1,5 @@
+"""The endpoints of exports."""
+
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request

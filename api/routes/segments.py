@@ -1,3 +1,5 @@
+"""The endpoints of segments."""
+
 from functools import partial
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Users: how a person is created and found, with their plan."""
+"""Users: how they are created, found or changed."""
 
 from sqlalchemy import Column, exists, func, or_, select
 from sqlalchemy.dialects.postgresql import insert

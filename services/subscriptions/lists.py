@@ -1,4 +1,4 @@
-"""Mailing lists: their rules, and who may find and change one."""
+"""Mailing lists: how they are created, found, changed or archived."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

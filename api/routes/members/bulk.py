@@ -1,3 +1,5 @@
+"""The endpoints that change many members of a list."""
+
 from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
