@@ -235,7 +235,7 @@ def mailed_link(stack: Stack, list_id: int, user_id: int) -> str:
     """The secret of a link such as the mail holds."""
     with stack.resources.unit_of_work() as uow:
         purpose = Purpose.CONFIRM_SUBSCRIPTION
-        return mailed_tokens.make(uow, purpose, user_id=user_id, list_id=list_id)
+        return mailed_tokens.create_token(uow, purpose, user_id=user_id, list_id=list_id)
 
 
 def confirm(stack: Stack, secret: str) -> None:

@@ -88,7 +88,7 @@ def block_people(place: Place) -> None:
     owner_id = place.console.owner.user_id
     with place.stack.resources.unit_of_work() as uow:
         deny_lists.replace_entries(uow, owner_id, [place.people["owner"].email])
-        mailing_list = lists.get(uow, place.list_id)
+        mailing_list = lists.get_list(uow, place.list_id)
         person = accounts.get(uow, place.people["opt-out"].user_id)
     unsubscribe.opt_out(place.stack.resources, mailing_list, person, OptOutKind.LIST, OF_PERSON)
 
@@ -133,7 +133,7 @@ def wait(place: Place) -> None:
 def leave(place: Place) -> None:
     put_on_list(place, place.list_id)
     with place.stack.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, place.list_id)
+        mailing_list = lists.get_list(uow, place.list_id)
         for each in place.people.values():
             person = accounts.get(uow, each.user_id)
             unsubscribe.unsubscribe_member(uow, mailing_list, person, OF_PERSON)
@@ -142,7 +142,7 @@ def leave(place: Place) -> None:
 def be_removed(place: Place) -> None:
     put_on_list(place, place.list_id)
     with place.stack.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, place.list_id)
+        mailing_list = lists.get_list(uow, place.list_id)
         for each in place.people.values():
             members.remove_member(uow, mailing_list, each.user_id, OF_OWNER)
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import AnyUrl
 from starlette.responses import PlainTextResponse
 
-from api.health import Drain
+from api.drain import Drain
 from api.middleware.headers import HeadersMiddleware
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, send

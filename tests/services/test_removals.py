@@ -31,7 +31,7 @@ def put(removal_resources: Resources, *, count: int = 1, prefix: str = "media/")
 
 def forget(removal_resources: Resources, *keys: str, after: timedelta = timedelta(0)) -> None:
     with removal_resources.unit_of_work() as uow:
-        removals.forget(uow, *keys, after=after)
+        removals.forget_objects(uow, *keys, after=after)
 
 
 def count_removals(empty_stack: Stack) -> int:
@@ -62,7 +62,7 @@ def test_object_of_a_transaction_that_rolled_back_stays(
 ) -> None:
     [key] = put(removal_resources)
     with removal_resources.unit_of_work() as uow:
-        removals.forget(uow, key)
+        removals.forget_objects(uow, key)
         uow.session.flush()
         uow.session.rollback()
     assert removals.work_off(removal_resources) == 0
@@ -76,7 +76,7 @@ def test_object_is_kept_until_its_time_or_for_good_when_it_is_named(
     forget(removal_resources, key, after=timedelta(days=7))
     assert removals.work_off(removal_resources) == 0
     with removal_resources.unit_of_work() as uow:
-        assert removals.keep(uow, key)
+        assert removals.keep_object(uow, key)
     make_due(empty_stack)
     assert removals.work_off(removal_resources) == 0
     assert removal_resources.objects.exists(key)
@@ -91,7 +91,7 @@ def test_object_whose_removal_has_begun_can_not_be_kept(
     empty_stack.query("UPDATE object_removals SET tries = 1, try_at = now() + interval '30 s'")
     forget(removal_resources, key, after=timedelta(hours=1))
     with removal_resources.unit_of_work() as uow:
-        assert not removals.keep(uow, key)
+        assert not removals.keep_object(uow, key)
     make_due(empty_stack)
     assert removals.work_off(removal_resources) == 1
     assert not removal_resources.objects.exists(key)

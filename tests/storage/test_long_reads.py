@@ -33,7 +33,7 @@ COUNT = text("SELECT count(*) FROM seen")
 @pytest.fixture(scope="module")
 def primary_stack(make_stack: Callable[[str], Stack]) -> Stack:
     """A stack without processes, whose Postgres has a replica."""
-    stack = make_stack("whole")
+    stack = make_stack("primary_stack")
     stack.query("CREATE TABLE seen (id bigint PRIMARY KEY)")
     stack.query("GRANT ALL ON seen TO PUBLIC")
     return stack
@@ -180,7 +180,7 @@ def export_lease(primary_stack: Stack) -> Lease:
     list_id = importing.new_list(owner)
     fill(primary_stack, list_id, new_addresses(1))
     with primary_stack.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id)
+        mailing_list = lists.get_list(uow, list_id)
         job = exports.enqueue_export(uow, owner.user_id, mailing_list, ExportKind.MEMBERS)
     return importing.lease(job.id)
 
