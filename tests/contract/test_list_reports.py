@@ -10,15 +10,15 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import list_reports, lists
-from tests.contract.test_pages import TITLE, follow, heading, look
-from tests.contract.test_sign_up_forms import BROWSER
 from tests.support.commands.running import printed
+from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
 from tests.support.people.erasure import erase
 from tests.support.people.visiting import hidden
 from tests.support.stack.maintenance import run_maintenance
 
+TITLE = "The Morning Letter"
 ASKS, THANKS = "Report this list", "Thank you for your report"
 
 
@@ -30,7 +30,7 @@ def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
 def reported(stranger: httpx2.Client, reader: Subscriber) -> httpx2.Response:
     reply = stranger.post("/report", params={"trace_id": reader.trace_id})
     assert reply.status_code == 303, reply.text
-    return follow(stranger, reply)
+    return follow_redirect(stranger, reply)
 
 
 def reported_list(stack: Stack, list_id: int) -> dict[str, object]:
@@ -53,12 +53,12 @@ def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
     assert html.escape(link) in mailed[0]["html"]
     path = httpx2.URL(link).raw_path.decode()
     # Scanners open links, and change nothing.
-    assert heading(stranger.get(path)) == ASKS
+    assert read_heading(stranger.get(path)) == ASKS
     assert stranger.head(path).status_code == 200
     assert reports(stack, waiting.list_id) == []
     for _ in range(2):
         done = stranger.post(path)
-        assert heading(follow(stranger, done)) == THANKS
+        assert read_heading(follow_redirect(stranger, done)) == THANKS
     assert reports(stack, waiting.list_id) == [(waiting.user_id,)]
     assert waiting.stands()[0] == "unsubscribed"
     # The link of the mail confirms nothing any more, and a stranger brings nobody back.
@@ -71,10 +71,10 @@ def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
 def test_a_member_who_never_asked_finds_the_report_on_the_page_of_leaving(
     stranger: httpx2.Client, reader: Subscriber
 ) -> None:
-    [link] = re.findall(r'href="(report\?[^"]+)"', look(stranger, reader).text)
-    assert heading(stranger.get(f"/{html.unescape(link)}")) == ASKS
+    [link] = re.findall(r'href="(report\?[^"]+)"', stranger.get(reader.unsubscribe_url).text)
+    assert read_heading(stranger.get(f"/{html.unescape(link)}")) == ASKS
     page = reported(stranger, reader)
-    assert heading(page) == THANKS
+    assert read_heading(page) == THANKS
     assert reader.email not in page.text
     assert reader.stands()[0] == "unsubscribed"
 
@@ -117,7 +117,9 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
     for page in (
         stranger.get(f"/s/{slug}"),
         # A form on the owner's own site leads here with what is to be corrected.
-        stranger.post(f"/subscriptions/{list_id}", data={"email": "nobody"}, headers=BROWSER),
+        stranger.post(
+            f"/subscriptions/{list_id}", data={"email": "nobody"}, headers=BROWSER_HEADERS
+        ),
     ):
         assert f"{local[0]}…@{domain}" in page.text
         assert owner.email not in page.text
@@ -127,7 +129,7 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
         other_page = other_browser.get(path)
     asks = stranger.get(path)
     assert re.match(r"(\w+)=", asks.headers.pop("set-cookie"))[1].endswith("_form")  # type: ignore[index]
-    assert heading(asks) == "Report this page"
+    assert read_heading(asks) == "Report this page"
     [token, foreign] = (hidden(each)["csrf_token"] for each in (asks, other_page))
     # Another website can't make its visitors report a list, even with the CSRF token of a form that
     # was loaded in the same network.
@@ -136,9 +138,9 @@ def test_a_stranger_finds_the_owner_and_the_report_on_the_page_of_the_list(
     assert reports(stack, list_id) == []
     for _ in range(2):
         done = stranger.post(path, data={"csrf_token": token})
-        thanks = follow(stranger, done)
+        thanks = follow_redirect(stranger, done)
         thanks.headers.pop("set-cookie")
-        assert heading(thanks) == THANKS
+        assert read_heading(thanks) == THANKS
     # A network reports a list once.
     assert reports(stack, list_id) == [(None,)]
     row = reported_list(stack, list_id)

@@ -10,6 +10,7 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import MailedLink
+from tests.support.http.pages import follow_redirect, read_heading, require_headers
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
 from tests.support.lists.subscribers import trace_for
 from tests.support.people.erasure import erase
@@ -30,38 +31,6 @@ def waiting(stack: Stack, client: httpx2.Client) -> Subscriber:
     return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 
-def heading(reply: httpx2.Response, status: int = 200) -> str:
-    """The page's one heading, after a look at what every page has."""
-    assert reply.status_code == status, reply.text
-    assert reply.headers["content-type"] == "text/html; charset=utf-8"
-    require_headers(reply)
-    assert reply.text.startswith("<!doctype html>")
-    assert '<html lang="en">' in reply.text
-    assert "<script" not in reply.text
-    for landmark in ("main", "footer", "title"):
-        assert reply.text.count(f"<{landmark}>") == 1
-    # The service is named once: at the top, or at the end of a list's own page.
-    named = r"<header><p>Pressroom</p></header>|<p><i>Pressroom</i></p>\n</footer>"
-    assert len(re.findall(named, reply.text)) == 1
-    [found] = re.findall(r"<h1>(.*?)</h1>", reply.text)
-    assert re.search(r"<title>(.*?)</title>", reply.text)[1].startswith(found)  # type: ignore[index]
-    return html.unescape(found)
-
-
-def require_headers(reply: httpx2.Response) -> None:
-    policy = reply.headers["content-security-policy"]
-    for rule in ("default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"):
-        assert rule in policy
-    assert "base-uri 'none'" in policy
-    assert "unsafe" not in policy
-    assert reply.headers["cache-control"] == "no-store"
-    assert reply.headers["referrer-policy"] == "no-referrer"
-    assert reply.headers["x-content-type-options"] == "nosniff"
-    assert reply.headers["x-robots-tag"] == "noindex"
-    assert "set-cookie" not in reply.headers
-    assert "x-request-id" in reply.headers
-
-
 def buttons(reply: httpx2.Response) -> list[str]:
     return re.findall(r'<button name="action" value="(\w+)"', reply.text)
 
@@ -73,12 +42,7 @@ def press(client: httpx2.Client, reader: Subscriber, action: str) -> httpx2.Resp
     )
     assert pressed.status_code == 303, pressed.text
     require_headers(pressed)
-    return follow(client, pressed)
-
-
-def follow(client: httpx2.Client, reply: httpx2.Response) -> httpx2.Response:
-    assert reply.next_request
-    return client.send(reply.next_request)
+    return follow_redirect(client, pressed)
 
 
 def look(client: httpx2.Client, reader: Subscriber) -> httpx2.Response:
@@ -89,7 +53,7 @@ def test_page_offers_to_unsubscribe_and_to_stop_the_mail(
     stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     page = look(stranger, reader)
-    assert heading(page) == "You are subscribed"
+    assert read_heading(page) == "You are subscribed"
     assert buttons(page) == ["leave", "stop_mail"]
     assert TITLE in page.text
     assert "r…@example.com" in page.text
@@ -105,29 +69,29 @@ def noted(reader: Subscriber, action: str) -> list[tuple[object, ...]]:
 def test_leaving_and_undoing_it(stranger: httpx2.Client, reader: Subscriber) -> None:
     done = press(stranger, reader, "leave")
     assert noted(reader, "unsubscribed") == [("user", reader.user_id, "page", "127.0.0.1")]
-    assert heading(done) == "You have unsubscribed"
+    assert read_heading(done) == "You have unsubscribed"
     assert buttons(done) == ["undo"]
     assert reader.stands() == ("unsubscribed", True)
     assert [row for row in reader.kept()["opt_outs"] if "list" in row and "page" in row]
     back = press(stranger, reader, "undo")
-    assert heading(back) == "You are subscribed"
+    assert read_heading(back) == "You are subscribed"
     assert reader.stands() == ("active", True)
     assert reader.kept()["opt_outs"] == []
 
 
 def test_stopping_the_mail_and_resuming_it(stranger: httpx2.Client, reader: Subscriber) -> None:
     done = press(stranger, reader, "stop_mail")
-    assert heading(done) == "E-mails are off"
+    assert read_heading(done) == "E-mails are off"
     assert buttons(done) == ["resume_mail", "leave"]
     assert reader.stands() == ("active", False)
-    assert heading(press(stranger, reader, "resume_mail")) == "You are subscribed"
+    assert read_heading(press(stranger, reader, "resume_mail")) == "You are subscribed"
     assert reader.stands() == ("active", True)
 
 
 def test_undo_leaves_mail_off_that_was_off(stranger: httpx2.Client, reader: Subscriber) -> None:
     press(stranger, reader, "stop_mail")
     press(stranger, reader, "leave")
-    assert heading(press(stranger, reader, "undo")) == "E-mails are off"
+    assert read_heading(press(stranger, reader, "undo")) == "E-mails are off"
     assert reader.stands() == ("active", False)
     [refused] = reader.kept()["opt_outs"]
     assert "email" in refused
@@ -137,10 +101,10 @@ def test_undo_leaves_a_pending_subscription_pending(
     stranger: httpx2.Client, waiting: Subscriber
 ) -> None:
     page = look(stranger, waiting)
-    assert heading(page) == "Not confirmed yet"
+    assert read_heading(page) == "Not confirmed yet"
     assert buttons(page) == ["leave"]
-    assert heading(press(stranger, waiting, "leave")) == "You have unsubscribed"
-    assert heading(press(stranger, waiting, "undo")) == "Not confirmed yet"
+    assert read_heading(press(stranger, waiting, "leave")) == "You have unsubscribed"
+    assert read_heading(press(stranger, waiting, "undo")) == "Not confirmed yet"
     assert waiting.stands() == ("pending", True)
 
 
@@ -149,10 +113,10 @@ def test_who_is_not_on_the_list_can_stay_off_it(
 ) -> None:
     assert client.delete(f"/subscriptions/{reader.list_id}/members/{reader.user_id}").is_success
     page = look(stranger, reader)
-    assert heading(page) == "You are not subscribed"
+    assert read_heading(page) == "You are not subscribed"
     assert buttons(page) == ["leave"]
-    assert heading(press(stranger, reader, "leave")) == "You have unsubscribed"
-    assert heading(press(stranger, reader, "undo")) == "You are not subscribed"
+    assert read_heading(press(stranger, reader, "leave")) == "You have unsubscribed"
+    assert read_heading(press(stranger, reader, "undo")) == "You are not subscribed"
     assert reader.stands() == ("removed", True)
 
 
@@ -165,7 +129,7 @@ def test_closed_list_can_be_left_and_not_joined(
     reply = stranger.post(
         "/unsubscribe", params={"trace_id": reader.trace_id}, data={"action": "undo"}
     )
-    assert heading(reply, 404) == "There is no open list here"
+    assert read_heading(reply, 404) == "There is no open list here"
     assert reader.stands() == ("unsubscribed", True)
 
 
@@ -192,7 +156,7 @@ def test_titles_are_text_and_nothing_else(
     list_id = new_list(client, title, confirm_required=True)
     reader = subscribe(stack, list_id)
     for page in (look(stranger, reader), stranger.get(reader.confirm_url())):
-        heading(page)
+        read_heading(page)
         assert "<img" not in page.text
         # Neither style nor links: a trace id may have these digits.
         said = re.sub(
@@ -275,8 +239,8 @@ def test_one_click_looks_at_no_cookie_and_no_credential(stack: Stack, reader: Su
             {"Cookie": "session=junk; csrf=junk", "Origin": "https://elsewhere.test"}
         )
         assert client.post(reader.unsubscribe_url, data=ONE_CLICK).status_code == 200
-        assert heading(look(client, reader)) == "E-mails are off"
-        assert heading(press(client, reader, "leave")) == "You have unsubscribed"
+        assert read_heading(look(client, reader)) == "E-mails are off"
+        assert read_heading(press(client, reader, "leave")) == "You have unsubscribed"
 
 
 def test_forged_one_click_is_refused(stranger: httpx2.Client, reader: Subscriber) -> None:
@@ -294,12 +258,12 @@ def test_what_is_neither_one_click_nor_a_button_does_nothing(
 ) -> None:
     before = reader.kept()
     reply = stranger.post(reader.unsubscribe_url, data=body)
-    assert heading(reply, 422) == "That didn’t work"
+    assert read_heading(reply, 422) == "That didn’t work"
     plain = "&".join(f"{name}={value}" for name, value in body.items())
     reply = stranger.post(
         reader.unsubscribe_url, content=plain, headers={"Content-Type": "text/plain"}
     )
-    assert heading(reply, 415 if plain else 422) == "That didn’t work"
+    assert read_heading(reply, 415 if plain else 422) == "That didn’t work"
     assert reader.kept() == before
 
 
@@ -324,7 +288,7 @@ def test_forged_trace_ids_get_a_friendly_page_that_tells_nothing(
             stranger.get("/unsubscribe", params=query),
             stranger.post("/unsubscribe", params=query, data={"action": "leave"}),
         ):
-            assert heading(reply, 403) == "This link doesn’t work", forged
+            assert read_heading(reply, 403) == "This link doesn’t work", forged
             answers.add(reply.text)
     [answer] = answers
     assert TITLE not in answer
@@ -334,13 +298,13 @@ def test_forged_trace_ids_get_a_friendly_page_that_tells_nothing(
 def test_trace_ids_that_lead_to_no_list_get_a_page(
     stack: Stack, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
-    heading(stranger.get(f"/unsubscribe?trace_id={trace_for(stack, 1, reader.user_id)}"), 404)
+    read_heading(stranger.get(f"/unsubscribe?trace_id={trace_for(stack, 1, reader.user_id)}"), 404)
     for url in ("/unsubscribe", "/unsubscribe?trace_id="):
-        assert heading(stranger.get(url), 400) == "This link is incomplete"
+        assert read_heading(stranger.get(url), 400) == "This link is incomplete"
         pressed = stranger.post(url, data={"action": "leave"})
-        assert heading(pressed, 400) == "This link is incomplete"
+        assert read_heading(pressed, 400) == "This link is incomplete"
     twice = stranger.get(f"{reader.unsubscribe_url}&trace_id=other")
-    assert heading(twice, 400) == "This link doesn’t work"
+    assert read_heading(twice, 400) == "This link doesn’t work"
 
 
 def test_a_person_of_whom_nothing_is_left_is_on_no_list(
@@ -349,9 +313,11 @@ def test_a_person_of_whom_nothing_is_left_is_on_no_list(
     gone = {"trace_id": trace_for(stack, reader.list_id, 1)}
     for reply in (
         stranger.get("/unsubscribe", params=gone),
-        follow(stranger, stranger.post("/unsubscribe", params=gone, data={"action": "leave"})),
+        follow_redirect(
+            stranger, stranger.post("/unsubscribe", params=gone, data={"action": "leave"})
+        ),
     ):
-        assert heading(reply) == "You are not subscribed"
+        assert read_heading(reply) == "You are not subscribed"
         assert "<button" not in reply.text
 
 
@@ -360,14 +326,14 @@ def test_an_erased_persons_link_names_nobody(
 ) -> None:
     erase(stack.resources, reader.email)
     page = look(stranger, reader)
-    assert heading(page) == "You are not subscribed"
+    assert read_heading(page) == "You are not subscribed"
     assert "@" not in re.sub(r"<style>.*?</style>", "", page.text, flags=re.S)
 
 
 def test_confirming_by_the_mailed_link(stranger: httpx2.Client, waiting: Subscriber) -> None:
     url = waiting.confirm_url()
     page = stranger.get(url)
-    assert heading(page) == "Confirm your subscription"
+    assert read_heading(page) == "Confirm your subscription"
     assert TITLE in page.text
     assert "r…@example.com" in page.text
     assert waiting.email not in page.text
@@ -376,13 +342,13 @@ def test_confirming_by_the_mailed_link(stranger: httpx2.Client, waiting: Subscri
     require_headers(pressed)
     assert waiting.stands() == ("active", True)
     assert noted(waiting, "confirmed")[0][:3] == ("user", waiting.user_id, "confirmation")
-    done = follow(stranger, pressed)
-    assert heading(done) == "You’re subscribed"
+    done = follow_redirect(stranger, pressed)
+    assert read_heading(done) == "You’re subscribed"
     assert "<button" not in done.text
     # Opened or pressed again, it says so.
     before = waiting.kept()
     assert stranger.post(url).status_code == 303
-    assert heading(stranger.get(url)) == "You’re subscribed"
+    assert read_heading(stranger.get(url)) == "You’re subscribed"
     assert waiting.kept() == before
 
 
@@ -391,15 +357,15 @@ def test_used_link_does_not_confirm_again(stranger: httpx2.Client, waiting: Subs
     stranger.post(url)
     press(stranger, waiting, "leave")
     left = waiting.kept()
-    assert heading(stranger.get(url), 409) == "There is nothing to confirm"
-    assert heading(stranger.post(url), 409) == "There is nothing to confirm"
+    assert read_heading(stranger.get(url), 409) == "There is nothing to confirm"
+    assert read_heading(stranger.post(url), 409) == "There is nothing to confirm"
     assert waiting.kept() == left
     # Somebody asks for the address once more, who may be anybody.
     stranger.post(f"/subscriptions/{waiting.list_id}", json={"email": waiting.email})
-    assert heading(stranger.get(url), 403) == "This link has been used"
-    assert heading(stranger.post(url), 403) == "This link has been used"
+    assert read_heading(stranger.get(url), 403) == "This link has been used"
+    assert read_heading(stranger.post(url), 403) == "This link has been used"
     assert waiting.stands() == ("pending", True)
-    assert heading(stranger.get(waiting.confirm_url())) == "Confirm your subscription"
+    assert read_heading(stranger.get(waiting.confirm_url())) == "Confirm your subscription"
 
 
 def test_expired_forged_and_missing_tokens_get_a_page(
@@ -418,28 +384,28 @@ def test_expired_forged_and_missing_tokens_get_a_page(
         f"/confirm?token={'x' * 5000}",
         f"/confirm?token={waiting.trace_id}",
     ):
-        assert heading(stranger.get(bad), 403) == "This link doesn’t work"
-        assert heading(stranger.post(bad), 403) == "This link doesn’t work"
+        assert read_heading(stranger.get(bad), 403) == "This link doesn’t work"
+        assert read_heading(stranger.post(bad), 403) == "This link doesn’t work"
     for bad in ("/confirm", "/confirm?token="):
-        assert heading(stranger.get(bad), 400) == "This link is incomplete"
-        assert heading(stranger.post(bad), 400) == "This link is incomplete"
+        assert read_heading(stranger.get(bad), 400) == "This link is incomplete"
+        assert read_heading(stranger.post(bad), 400) == "This link is incomplete"
     mixed = stranger.post("/confirm?token=one", data={"token": "other"})
-    assert heading(mixed, 400) == "This link doesn’t work"
+    assert read_heading(mixed, 400) == "This link doesn’t work"
     assert waiting.kept() == before
 
 
 @pytest.mark.parametrize("path", ["/unsubscribe", "/confirm", "/report"])
 def test_errors_of_any_kind_are_pages(stranger: httpx2.Client, path: str) -> None:
     wrong_method = stranger.put(path)
-    heading(wrong_method, 405)
+    read_heading(wrong_method, 405)
     assert wrong_method.headers["allow"] == "GET, HEAD, POST"
-    heading(stranger.post(path, content=b"x" * (2 * 1024 * 1024 + 1)), 413)
-    heading(stranger.post(path, content=b"<x/>", headers={"Content-Type": "text/xml"}), 415)
+    read_heading(stranger.post(path, content=b"x" * (2 * 1024 * 1024 + 1)), 413)
+    read_heading(stranger.post(path, content=b"<x/>", headers={"Content-Type": "text/xml"}), 415)
     broken = stranger.post(path, content=b"--", headers={"Content-Type": "multipart/form-data"})
-    heading(broken, 400)
+    read_heading(broken, 400)
     for odd in (b'{"action": ["leave"], "token": {}}', b"[", b'{"trace_id": 7}'):
         reply = stranger.post(path, content=odd, headers={"Content-Type": "application/json"})
-        assert heading(reply, reply.status_code)
+        assert read_heading(reply, reply.status_code)
         assert reply.status_code in {400, 422}
 
 

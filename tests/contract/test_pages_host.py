@@ -10,7 +10,7 @@ from core.settings.given_settings import read_values
 from core.settings.product_settings import Settings
 from devstack.harness.stack import Stack
 from services.accounts.mailed_tokens import Purpose
-from tests.contract.test_pages import heading
+from tests.support.http.pages import read_heading
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, subscribe
 from tests.support.lists.subscribers import new_address, new_list
@@ -63,7 +63,7 @@ def test_readers_pages_lead_to_their_own_host(
         cookie = shown.headers.pop("set-cookie", None)
         # Only the report form sets a cookie, which ties the form to the browser.
         assert (cookie is not None) == path.endswith("/report")
-        assert heading(shown)
+        assert read_heading(shown)
         assert str(main.base_url) not in shown.text
     # A page with an owner's words is no answer of the main host, whatever was sent to it.
     for path in (f"/s/{slug}", f"/subscriptions/{reader.list_id}"):
@@ -133,7 +133,7 @@ def test_a_visit_to_preferences_stays_on_readers_host(
     assert (opened.status_code, opened.headers["location"]) == (303, f"{PAGES}/preferences")
     cookie = opened.headers["set-cookie"].split(";")[0]
     page = pages.get("/preferences", headers={"Cookie": f"{SESSION}=x; {cookie}"})
-    assert heading(page) == "Your subscriptions"
+    assert read_heading(page) == "Your subscriptions"
     assert f"{PAGES}/preferences/answers" in page.text
 
 

@@ -11,7 +11,7 @@ from devstack.harness.stack import Owner, Stack
 from services.subscriptions.filters.member_filter import MAX_FILTER_BYTES
 from tests.support.credits import credits, topups
 from tests.support.http.openapi import openapi_document
-from tests.support.http.replies import data, problem, send
+from tests.support.http.replies import data, problem, send, walk_pages
 from tests.support.imports.bulk import add, imported, of_addresses
 from tests.support.lists.segments import filter_of_bytes, new_field
 from tests.support.lists.subscribers import known_member, new_address, new_list
@@ -78,22 +78,6 @@ def many(stack: Stack) -> Many:
     return client, {"list_id": list_id, "user_id": user_id}
 
 
-def walked(client: httpx2.Client, path: str, limit: int) -> list[Any]:
-    """All items, page by page."""
-    items: list[Any] = []
-    query: dict[str, Any] = {"limit": limit}
-    while True:
-        found = data(client.get(path, params=query))
-        items += found["items"]
-        cursor = found["pagination"]["next_cursor"]
-        if cursor is None:
-            return items
-        assert len(found["items"]) == limit
-        # A cursor that leads back would lead on for ever.
-        assert cursor != query.get("cursor")
-        query["cursor"] = cursor
-
-
 def named(items: list[Any]) -> list[Any]:
     return [[each.get(name) for name in NAMES] for each in items]
 
@@ -117,7 +101,7 @@ def test_walk_by_cursor_shows_what_one_page_shows(many: Many, path: str, limit: 
     whole = data(client.get(address, params={"limit": 1000}))
     assert whole["pagination"]["next_cursor"] is None
     assert len(whole["items"]) > FEW
-    assert named(walked(client, address, limit)) == named(whole["items"])
+    assert named(walk_pages(client, address, limit)) == named(whole["items"])
 
 
 @pytest.mark.parametrize("path", ARRAYS)
@@ -210,7 +194,7 @@ def test_rows_of_one_moment_are_told_apart(stack: Stack, owner: Owner) -> None:
     with stack.client(owner.key) as client:
         made = {new_list(client)["id"] for _ in range(5)}
         stack.query("UPDATE lists SET created_at = now() WHERE user_id = %s", owner.user_id)
-        shown = [each["id"] for each in walked(client, "/lists", FEW)]
+        shown = [each["id"] for each in walk_pages(client, "/lists", FEW)]
     assert sorted(shown) == sorted(made)
     assert shown == sorted(shown, reverse=True)
 

@@ -10,9 +10,16 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.contract.test_pages import follow, heading, require_headers
+from tests.support.http.pages import follow_redirect, read_heading, require_headers
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe
+from tests.support.lists.preferences import (
+    mailed_tokens,
+    open_link,
+    open_preferences,
+    receive_token,
+    request_link,
+)
 from tests.support.lists.segments import new_field, put
 from tests.support.lists.subscribers import known_member
 from tests.support.people.changed_addresses import ask as move
@@ -20,7 +27,6 @@ from tests.support.people.changed_addresses import join
 from tests.support.people.visiting import Visitor, hidden, new_address, user_id_of
 
 TITLE = "The Morning Letter"
-LINK = re.compile(r"/preferences/open\?token=([\w-]+)")
 
 
 @pytest.fixture
@@ -35,49 +41,8 @@ def browser(stack: Stack) -> Iterator[httpx2.Client]:
         yield client
 
 
-def ask(client: httpx2.Client, reader: Subscriber) -> httpx2.Response:
-    return client.post("/preferences/ask", params={"trace_id": reader.trace_id})
-
-
 def ask_by_address(client: httpx2.Client, list_id: int, email: str) -> httpx2.Response:
     return client.post("/preferences/ask", params={"list": list_id}, data={"email": email})
-
-
-def links(reader: Subscriber) -> list[str]:
-    """The tokens that were mailed, the newest first."""
-    texts = [mail["text"] for mail in reader.stack.mails(to=reader.email)]
-    return [token for text in texts for token in LINK.findall(text)]
-
-
-def mailed_link(client: httpx2.Client, reader: Subscriber) -> str:
-    before = len(links(reader))
-    assert ask(client, reader).status_code == 303
-
-    def arrived() -> list[str]:
-        found = links(reader)
-        return found if len(found) > before else []
-
-    found = eventually(arrived, what="the link")
-    return str(found[0])
-
-
-def open_link(
-    browser: httpx2.Client, token: str, fields: dict[str, str], **headers: str
-) -> httpx2.Response:
-    """Send a form to the page of the link; with the right ``Origin`` it counts as our page's."""
-    params = {"token": token}
-    return browser.post("/preferences/open", params=params, data=fields, headers=headers)
-
-
-def visit(browser: httpx2.Client, reader: Subscriber) -> httpx2.Response:
-    """The page of the reader's preferences, by a link that is mailed now."""
-    token = mailed_link(browser, reader)
-    shown = browser.get("/preferences/open", params={"token": token})
-    opened = open_link(browser, token, {"csrf_token": csrf(shown)})
-    assert opened.status_code == 303
-    page = follow(browser, opened)
-    assert heading(page) == "Your subscriptions"
-    return page
 
 
 def csrf(page: httpx2.Response) -> str:
@@ -94,9 +59,9 @@ def press(
 def test_page_of_a_trace_id_offers_the_link(stranger: httpx2.Client, reader: Subscriber) -> None:
     page = stranger.get("/unsubscribe", params={"trace_id": reader.trace_id})
     assert f'action="preferences/ask?trace_id={reader.trace_id}"' in page.text
-    reply = ask(stranger, reader)
+    reply = request_link(stranger, reader)
     assert reply.status_code == 303
-    assert heading(follow(stranger, reply)) == "Look into your mail"
+    assert read_heading(follow_redirect(stranger, reply)) == "Look into your mail"
 
 
 def test_answers_are_the_same_whether_an_address_is_known_or_not(
@@ -105,7 +70,7 @@ def test_answers_are_the_same_whether_an_address_is_known_or_not(
     elsewhere = subscribe(stack, new_list(client))
     strange = subscribe(stack, reader.list_id).email.replace("reader.", "nobody.")
     replies = [
-        ask(stranger, reader),
+        request_link(stranger, reader),
         *(ask_by_address(stranger, reader.list_id, each.email) for each in (reader, elsewhere)),
         ask_by_address(stranger, reader.list_id, strange),
     ]
@@ -131,7 +96,7 @@ def test_link_is_mailed_to_whom_the_owner_knows_and_to_nobody_else(
         foreign = subscribe(stack, new_list(other))
     assert ask_by_address(stranger, sibling, foreign.email).status_code == 303
     assert ask_by_address(stranger, sibling, reader.email).status_code == 303
-    eventually(lambda: links(reader), what="the link")
+    eventually(lambda: mailed_tokens(reader), what="the link")
     done = eventually(
         lambda: stack.query(
             "SELECT j.result FROM jobs AS j JOIN account_mails AS m ON m.id = j.subject_id"
@@ -142,7 +107,7 @@ def test_link_is_mailed_to_whom_the_owner_knows_and_to_nobody_else(
         what="the end of the job",
     )
     assert done == [({"sent": False},)]
-    assert links(foreign) == []
+    assert mailed_tokens(foreign) == []
 
 
 @pytest.mark.parametrize("email", ["", "nobody", "x" * 5000])
@@ -150,7 +115,7 @@ def test_what_is_no_address_is_said_beside_the_input(
     stranger: httpx2.Client, reader: Subscriber, email: str
 ) -> None:
     reply = ask_by_address(stranger, reader.list_id, email)
-    assert heading(reply, 422) == "Change your subscription"
+    assert read_heading(reply, 422) == "Change your subscription"
     assert 'id="email-problem"' in reply.text
 
 
@@ -158,9 +123,9 @@ def test_forged_and_revoked_trace_ids_ask_for_nothing(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     forged = stranger.post("/preferences/ask", params={"trace_id": f"{reader.trace_id}A"})
-    assert heading(forged, 403) == "This link doesn’t work"
+    assert read_heading(forged, 403) == "This link doesn’t work"
     data(client.delete(f"/lists/{reader.list_id}/traces"))
-    assert heading(ask(stranger, reader), 403) == "This link doesn’t work"
+    assert read_heading(request_link(stranger, reader), 403) == "This link doesn’t work"
     page = stranger.get("/unsubscribe", params={"trace_id": reader.trace_id})
     assert "preferences/ask" not in page.text
     assert stack.query("SELECT id FROM account_mails WHERE email = %s", reader.email) == []
@@ -174,14 +139,14 @@ def test_a_trace_id_opens_nothing_but_its_own_list(
     by_trace = {"trace_id": reader.trace_id}
     for path in ("", "/data", "/data.json", "/erase", f"/answers?list={reader.list_id}"):
         reply = stranger.get(f"/preferences{path}", params={**by_trace, "list": reader.list_id})
-        assert heading(reply, 403) == "Please ask for a new link"
+        assert read_heading(reply, 403) == "Please ask for a new link"
     for path in ("", "/erase", "/answers"):
         fields = {"list": str(other), "action": "leave"}
         params = {**by_trace, "list": str(other)}
         reply = stranger.post(f"/preferences{path}", params=params, data=fields)
-        assert heading(reply, 403) == "Please ask for a new link"
+        assert read_heading(reply, 403) == "Please ask for a new link"
     opened = open_link(stranger, reader.trace_id, {}, Origin=stack.api_url)
-    assert heading(opened, 403) == "This link doesn’t work"
+    assert read_heading(opened, 403) == "This link doesn’t work"
     page = stranger.get("/unsubscribe", params=by_trace)
     assert "Another letter" not in page.text
     assert known_member(client, other, reader.email)["status"] == "active"
@@ -190,7 +155,7 @@ def test_a_trace_id_opens_nothing_but_its_own_list(
 def test_opening_the_link_changes_nothing_and_it_works_once(
     stack: Stack, browser: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
-    token = mailed_link(stranger, reader)
+    token = receive_token(stranger, reader)
     for _ in range(2):
         shown = stranger.get("/preferences/open", params={"token": token})
         assert "Open my subscriptions" in shown.text
@@ -205,23 +170,23 @@ def test_opening_the_link_changes_nothing_and_it_works_once(
         stranger.get("/preferences/open", params={"token": token}),
         open_link(stranger, token, {}, Origin=stack.api_url),
     ):
-        assert heading(reply, 403) == "This link has been used"
+        assert read_heading(reply, 403) == "This link has been used"
     # Who has the mail can't make the cookie of it.
     name = opened.headers["set-cookie"].partition("=")[0]
     stolen = stranger.get("/preferences", headers={"Cookie": f"{name}={token}"})
-    assert heading(stolen, 403) == "Please ask for a new link"
+    assert read_heading(stolen, 403) == "Please ask for a new link"
 
 
 def test_a_form_of_another_site_begins_no_visit(
     browser: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     # Whoever makes the site has a link of their own, and a form token for their own browser.
-    token = mailed_link(stranger, reader)
+    token = receive_token(stranger, reader)
     theirs = csrf(stranger.get("/preferences/open", params={"token": token}))
     assert browser.get("/preferences/open", params={"token": token}).status_code == 200
     for fields in ({}, {"csrf_token": theirs}):
         reply = open_link(browser, token, fields, Origin="https://www.example.com")
-        assert heading(reply, 403) == "That didn’t go through"
+        assert read_heading(reply, 403) == "That didn’t go through"
         assert "set-cookie" not in reply.headers
     shown = browser.get("/preferences/open", params={"token": token})
     assert open_link(browser, token, {"csrf_token": csrf(shown)}).status_code == 303
@@ -230,14 +195,14 @@ def test_a_form_of_another_site_begins_no_visit(
 def test_links_and_visits_end_after_an_hour(
     stack: Stack, browser: httpx2.Client, reader: Subscriber
 ) -> None:
-    visit(browser, reader)
-    token = mailed_link(browser, reader)
+    open_preferences(browser, reader)
+    token = receive_token(browser, reader)
     stack.query(
         "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s RETURNING id", reader.user_id
     )
-    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
     reply = open_link(browser, token, {}, Origin=stack.api_url)
-    assert heading(reply, 403) == "This link doesn’t work"
+    assert read_heading(reply, 403) == "This link doesn’t work"
     late = "SELECT 1 FROM mailed_links WHERE user_id = %s AND expires_at > created_at + '1 hour'"
     assert stack.query(late, reader.user_id) == []
 
@@ -249,32 +214,32 @@ def test_links_and_visits_end_when_the_account_moves_to_another_address(
     join(person, list_id)
     user_id = user_id_of(stack, email)
     before = Subscriber(stack, list_id, user_id, email)
-    visit(browser, before)
-    token = mailed_link(browser, before)
+    open_preferences(browser, before)
+    token = receive_token(browser, before)
     move(person, new)
-    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
     for reply in (
         browser.get("/preferences/open", params={"token": token}),
         open_link(browser, token, {}, Origin=stack.api_url),
     ):
-        assert heading(reply, 403) == "This link doesn’t work"
+        assert read_heading(reply, 403) == "This link doesn’t work"
     # Only the new mailbox gets another one, and the page names the address that the list has.
-    page = visit(browser, Subscriber(stack, list_id, user_id, new))
+    page = open_preferences(browser, Subscriber(stack, list_id, user_id, new))
     assert f"knows you by {email}." in page.text
     assert new not in page.text
 
 
 def test_a_visit_ends_when_the_reader_says_so(browser: httpx2.Client, reader: Subscriber) -> None:
-    page = visit(browser, reader)
+    page = open_preferences(browser, reader)
     kept = dict(browser.cookies)
     done = browser.post("/preferences/end", data={"csrf_token": csrf(page)})
     assert "max-age=0" in done.headers["set-cookie"].lower()
     browser.cookies.update(kept)
-    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
 
 
 def test_forms_of_other_sites_change_nothing(browser: httpx2.Client, reader: Subscriber) -> None:
-    visit(browser, reader)
+    open_preferences(browser, reader)
     before = reader.kept()
     fields = {"list": str(reader.list_id), "action": "leave"}
     for token in ({}, {"csrf_token": "x" * 43}):
@@ -282,7 +247,7 @@ def test_forms_of_other_sites_change_nothing(browser: httpx2.Client, reader: Sub
             reply = browser.post(f"/preferences{path}", data={**fields, **token})
             assert reply.status_code == 403
     assert reader.kept() == before
-    assert heading(browser.get("/preferences")) == "Your subscriptions"
+    assert read_heading(browser.get("/preferences")) == "Your subscriptions"
 
 
 def test_visit_shows_the_readers_lists_of_one_owner_and_changes_each_and_no_other(
@@ -293,7 +258,7 @@ def test_visit_shows_the_readers_lists_of_one_owner_and_changes_each_and_no_othe
     with stack.client(stack.new_owner().key) as other:
         foreign = new_list(other, "Of somebody else")
         put(other, foreign, reader.email)
-        page = visit(browser, reader)
+        page = open_preferences(browser, reader)
         assert html.escape("The Evening <Letter>") in page.text
         assert "Of somebody else" not in page.text
         for action, stands in (
@@ -308,10 +273,10 @@ def test_visit_shows_the_readers_lists_of_one_owner_and_changes_each_and_no_othe
         unknown = new_list(client)
         for list_id in (foreign, unknown):
             for action in ("leave", "undo", "resume_mail"):
-                assert heading(press(browser, page, list_id, action), 404)
+                assert read_heading(press(browser, page, list_id, action), 404)
         assert known_member(other, foreign, reader.email)["status"] == "active"
     for action in ("", "erase"):
-        assert heading(press(browser, page, reader.list_id, action), 422)
+        assert read_heading(press(browser, page, reader.list_id, action), 422)
     assert reader.stands() == ("active", True)
 
 
@@ -322,15 +287,15 @@ def test_reader_changes_name_and_open_fields_alone(
         new_field(client, key, kind, public=True)
     new_field(client, "note")
     put(client, reader.list_id, reader.email, name="A", fields={"note": "kept", "visits": 1})
-    visit(browser, reader)
+    open_preferences(browser, reader)
     path = f"/preferences/answers?list={reader.list_id}"
     page = browser.get(path)
-    assert heading(page) == "Your name and answers"
+    assert read_heading(page) == "Your name and answers"
     assert 'value="A"' in page.text
     assert "note" not in page.text
     answers = {"fields.city": "Rome", "fields.visits": "many", "fields.news": "no", "name": "Ada"}
     wrong = browser.post(path, data={**answers, "csrf_token": csrf(page)})
-    assert heading(wrong, 422) == "Your name and answers"
+    assert read_heading(wrong, 422) == "Your name and answers"
     assert 'id="fields.visits-problem"' in wrong.text
     assert 'value="Rome"' in wrong.text
     answers["fields.visits"] = ""
@@ -339,7 +304,7 @@ def test_reader_changes_name_and_open_fields_alone(
     assert found["name"] == "Ada"
     assert found["fields"] == {"city": "Rome", "news": False, "note": "kept"}
     long = browser.post(path, data={"name": "x" * 201, "csrf_token": csrf(page)})
-    assert heading(long, 422) == "Your name and answers"
+    assert read_heading(long, 422) == "Your name and answers"
     assert 'id="name-problem"' in long.text
     closed = browser.post(path, data={"fields.note": "x", "csrf_token": csrf(page)})
     assert closed.status_code == 422
@@ -354,9 +319,9 @@ def test_what_is_known_is_a_page_and_a_file(
     put(client, reader.list_id, reader.email, **body)
     with stack.client(stack.new_owner().key) as other:
         put(other, new_list(other, "Of somebody else"), reader.email, name="Secret")
-    visit(browser, reader)
+    open_preferences(browser, reader)
     page = browser.get("/preferences/data")
-    assert heading(page) == "What is known of you"
+    assert read_heading(page) == "What is known of you"
     for text in ("Ada", html.escape("tall <b>"), "VIP", reader.email):
         assert text in page.text
     reply = browser.get("/preferences/data.json")
@@ -384,15 +349,15 @@ def test_what_is_known_is_a_page_and_a_file(
 def test_reader_is_erased_after_a_confirmation(
     stack: Stack, browser: httpx2.Client, reader: Subscriber
 ) -> None:
-    visit(browser, reader)
+    open_preferences(browser, reader)
     page = browser.get("/preferences/erase")
-    assert heading(page) == "Have it erased"
+    assert read_heading(page) == "Have it erased"
     assert reader.stands() == ("active", True)
     done = browser.post("/preferences/erase", data={"csrf_token": csrf(page)})
     # This one page sets a cookie: it has the browser forget the visit.
     assert "max-age=0" in done.headers.pop("set-cookie").lower()
-    assert heading(done) == "You are erased"
-    assert heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(done) == "You are erased"
+    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
 
     email = "SELECT email FROM users WHERE id = %s"
     erased = [(f"erased-{reader.user_id}@erased.invalid",)]
@@ -406,7 +371,7 @@ def test_no_mailed_link_erases_an_account(
     put(client, list_id, person.email)
     stack.query("UPDATE users SET password_hash = 'x' WHERE id = %s RETURNING id", person.user_id)
     reader = Subscriber(stack, list_id, person.user_id, person.email)
-    page = visit(browser, reader)
+    page = open_preferences(browser, reader)
     shown = browser.get("/preferences/erase")
     assert "has an account here" in shown.text
     assert "<button" not in shown.text
@@ -418,7 +383,7 @@ def test_no_mailed_link_erases_an_account(
 def test_a_reader_of_other_owners_is_told_that_erasure_reaches_these_too(
     stack: Stack, browser: httpx2.Client, reader: Subscriber
 ) -> None:
-    visit(browser, reader)
+    open_preferences(browser, reader)
     told = "You are on lists of other owners"
     assert told not in browser.get("/preferences/erase").text
     with stack.client(stack.new_owner().key) as other:

@@ -9,12 +9,11 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.contract.test_pages import follow
-from tests.contract.test_preferences import visit
-from tests.contract.test_sign_up_forms import BROWSER
+from tests.support.http.pages import BROWSER_HEADERS, follow_redirect
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, subscribe
 from tests.support.lists.people_on_lists import new_list as new_list_id
+from tests.support.lists.preferences import open_preferences
 from tests.support.lists.subscribers import new_address, new_list
 
 GERMAN = {"Accept-Language": "de-AT,de;q=0.9,en;q=0.5"}
@@ -38,7 +37,7 @@ def test_each_page_of_readers_is_german_for_germans(
     client: httpx2.Client, stranger: httpx2.Client, reader: Subscriber
 ) -> None:
     slug = data(client.get(f"/lists/{reader.list_id}"))["slug"]
-    visit(stranger, reader)
+    open_preferences(stranger, reader)
     for path, heading in (
         (f"/s/{slug}", "Anmelden"),
         (f"/subscribed?list={reader.list_id}", "Vielen Dank"),
@@ -98,7 +97,9 @@ def test_mails_keep_the_language_in_which_a_reader_subscribed(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made, email = new_list(client, title="Tee", confirm_required=True), new_address()
-    sent = stranger.post(f"/s/{made['slug']}", data={"email": email}, headers={**BROWSER, **GERMAN})
+    sent = stranger.post(
+        f"/s/{made['slug']}", data={"email": email}, headers={**BROWSER_HEADERS, **GERMAN}
+    )
     assert (
         german(stranger.get(sent.headers["location"], headers=GERMAN)) == "Ein Schritt fehlt noch"
     )
@@ -107,7 +108,7 @@ def test_mails_keep_the_language_in_which_a_reader_subscribed(
     assert '<html lang="de">' in mail["html"]
     [link] = re.findall(r"\S+/confirm\?token=\S+", mail["text"])
     # Confirmed in an English browser.
-    done = follow(stranger, stranger.post(link, headers=ENGLISH))
+    done = follow_redirect(stranger, stranger.post(link, headers=ENGLISH))
     assert "You’re subscribed" in done.text
     assert "Von jetzt an kommt die Liste" in mail_of(stack, email, "Sie sind angemeldet")["text"]
     [(language,)] = stack.query("SELECT language FROM subscriptions WHERE email = %s", email)
@@ -135,12 +136,12 @@ def test_a_new_language_waits_for_the_confirmation_of_a_reader_who_was_known(
     made, email = new_list(client, title="Tee"), new_address()
     path = f"/subscriptions/{made['id']}"
     data(stranger.post(path, json={"email": email}, headers=ENGLISH))
-    stranger.post(path, data={"email": email}, headers={**BROWSER, **GERMAN})
+    stranger.post(path, data={"email": email}, headers={**BROWSER_HEADERS, **GERMAN})
     spoken = "SELECT language FROM subscriptions WHERE email = %s"
     assert stack.query(spoken, email) == [("en",)]
     user_id = stack.query("SELECT user_id FROM subscriptions WHERE email = %s", email)[0][0]
     data(client.delete(f"{path}/members/{user_id}"))
-    stranger.post(path, data={"email": email}, headers={**BROWSER, **GERMAN})
+    stranger.post(path, data={"email": email}, headers={**BROWSER_HEADERS, **GERMAN})
     mail = mail_of(stack, email, "Bitte bestätigen: “Tee”")
     assert stack.query(spoken, email) == [("en",)]
     [link] = re.findall(r"\S+/confirm\?token=\S+", mail["text"])
