@@ -78,7 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
         # A contract: generated clients call their functions so.
         generate_unique_id_function=lambda route: route.name,
-        # A look at each request for a configured tracer costs a twentieth of a small request.
+        # Pressroom records its own spans, metrics and log lines.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         # Our own page shows the document (``api_docs``).
         docs_url=None,
@@ -142,7 +142,6 @@ async def _serving(settings: Settings, drain: Drain, app: FastAPI) -> AsyncItera
         drain.begun_by_sigterm(partial(_answer_all, state)),
     ):
         async with run_in_background(*loops):
-            # To search what was made so far for garbage costs more than a request does.
             end_start()
             # Not waited for: the log says from the start what is wrong with what is asked.
             asked = asyncio.ensure_future(state.readiness.dependencies())

@@ -18,8 +18,8 @@ class CommandGroup(NamedTuple):
     sentence: str
 
 
-# An import of a group takes most of a second, and `pressroom --help`, `pressroom up` or a worker
-# needs none of them: a group is imported when one of its commands runs, and its help is here.
+# Optimization: lazy command groups (decision 17).
+# A group is imported when one of its commands runs. `pressroom --help` shows the sentences below.
 GROUPS = {
     "env": CommandGroup(
         "cli.environment_file:app",

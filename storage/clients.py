@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from storage.redis.notifier import Notifier
 
 
+# Optimization: lazy clients (decision 17).
 @dataclass(frozen=True)
 class Clients:
     """Clients that are opened, and whose libraries are imported, at their first use.
 
-    Most commands need only the database. Opening the other clients took a third of their start.
+    Most commands need only the database.
     """
 
     settings: Settings

@@ -56,10 +56,9 @@ class RateCounters:
     and processes whose clocks differ count in the same one. Each answer of Redis brings its time,
     from which this process goes on by its own monotonic clock.
 
-    For a high limit each process reserves a block of the window's count with one INCR and counts
-    inside it: a round trip for each call would cost a small request a tenth of its time, and Redis
-    a write to its log. No limit is ever exceeded; with several processes it may trip up to 1/300
-    early for each of them.
+    For a high limit, a process reserves a block of numbers with one INCR and gives each call one of
+    these numbers. No limit is ever exceeded. Each of several processes may hold unused numbers, so
+    calls may be refused before the limit is reached: up to 1/300 of the limit per process.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -75,6 +74,7 @@ class RateCounters:
         """Count one call; ``None`` while Redis is away."""
         window = item.get_expiry()
         now = self._now()
+        # Optimization: blocks of rate limit numbers (decision 17).
         number = self._blocks.take(_key(now, window, limit, caller))
         if number is None:
             size = max(item.amount // _BLOCKS_PER_LIMIT, 1)

@@ -16,7 +16,6 @@ from api.console.navigation import OPERATORS
 from core.scopes import EXPLANATIONS
 from devstack.harness.stack import Owner, Stack
 from services.accounts.mailed_tokens import Purpose
-from tests.contract.test_credits_commands import order, payment, tell
 from tests.support.browser.consoles import log_in_browser
 from tests.support.browser.keyboards import Keyboard
 from tests.support.browser.looks import (
@@ -28,6 +27,7 @@ from tests.support.browser.looks import (
     require_accessible,
 )
 from tests.support.browser.readers import make_list
+from tests.support.credits.settled_orders import new_order, payment_of, settle
 from tests.support.http.replies import data
 from tests.support.imports.bulk import sheet, upload
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
@@ -152,8 +152,8 @@ def values(stack: Stack, world: World, operator: Owner, reader: Subscriber) -> d
     rows = [(f"{n}@example.com", f"R {n}", "Rome") for n in range(20)]
     file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
     looked_at = data(upload(client, world.values["dst_list_id"], file, dry_run="1"))
-    doubtful = order(stack, operator.user_id)
-    tell(stack, doubtful, replace(payment(doubtful), amount_minor=499))
+    doubtful = new_order(stack, operator.user_id)
+    settle(stack, doubtful, replace(payment_of(doubtful), amount_minor=499))
     program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)
     settled(stack)
     return {

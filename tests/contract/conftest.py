@@ -8,21 +8,21 @@ import pytest
 from core.scopes import Scope
 from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
+from tests.support.composer.modelling import PRICE, Modelled
 from tests.support.credits.payments import SandboxPayments
+from tests.support.http.replies import data, send
 from tests.support.http.webhook_receiver import HookReceiver, hooked
+from tests.support.images.pictures import photo
 from tests.support.lists.subscribers import Reader, a_reader, new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console
-
-KEY_HEADER = "X-Newsroom-Key"
-CDN = "https://cdn.example.com"
-CONTACTS = ("mailto:security@news.example", "https://news.example/report")
-POLICY = "https://news.example/security"
+from tests.support.people.oauth import Person, log_in
+from tests.support.stack.without_workers import CDN, CONTACTS, KEY_HEADER, POLICY
 
 
 @pytest.fixture(scope="session")
-def quiet(make_lasting_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without workers, where every job stays queued; some settings are its own."""
-    stack = make_lasting_stack("quiet")
+def stack_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without workers, so that every job stays queued."""
+    stack = make_lasting_stack("without-workers")
     stack.start_api(
         PRESSROOM_API_KEY_HEADER=KEY_HEADER,
         PRESSROOM_MEDIA_BASE_URL=CDN,
@@ -33,94 +33,130 @@ def quiet(make_lasting_stack: Callable[[str], Stack]) -> Stack:
 
 
 @pytest.fixture
-def quiet_owner(quiet: Stack) -> Owner:
-    return quiet.new_owner()
+def owner_without_workers(stack_without_workers: Stack) -> Owner:
+    """A new owner on the stack without workers."""
+    return stack_without_workers.new_owner()
 
 
 @pytest.fixture
-def quiet_client(quiet: Stack, quiet_owner: Owner) -> Iterator[httpx2.Client]:
-    with quiet.client(quiet_owner.key) as client:
+def client_without_workers(
+    stack_without_workers: Stack, owner_without_workers: Owner
+) -> Iterator[httpx2.Client]:
+    """A client that calls the stack without workers as its owner."""
+    with stack_without_workers.client(owner_without_workers.key) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def cut_off(quiet: Stack) -> Iterator[httpx2.Client]:
-    """Calls an API process that reaches none of the services it depends on."""
+def disconnected_api(stack_without_workers: Stack) -> Iterator[httpx2.Client]:
+    """A client of an API process that can't reach the database, Redis or the object storage."""
     nobody = f"{LOOPBACK}:9"
     settings = {
         "PRESSROOM_DATABASE_URL": f"postgresql://nobody:secret-word@{nobody}/none",
         "PRESSROOM_REDIS_URL": f"redis://:secret-word@{nobody}/0",
         "PRESSROOM_S3_ENDPOINT": f"http://{nobody}",
     }
-    with quiet.second_api(**settings) as api, api.client() as client:
+    with stack_without_workers.second_api(**settings) as api, api.client() as client:
         yield client
 
 
 @pytest.fixture
 def console(stack: Stack) -> Iterator[OwnerAtConsole]:
-    """A new owner in the console, and what calls the API as them."""
-    with at_console(stack) as found:
-        yield found
+    """A new owner who is logged in to the console, with an API client."""
+    with at_console(stack) as owner:
+        yield owner
+
+
+@pytest.fixture(scope="module")
+def shared_console(stack: Stack) -> Iterator[OwnerAtConsole]:
+    """The same as `console`, but one owner for all tests of a file."""
+    with at_console(stack) as owner:
+        yield owner
 
 
 @pytest.fixture
 def receiver() -> Iterator[HookReceiver]:
     """A server to which webhooks are sent."""
-    with hooked() as found:
-        yield found
+    with hooked() as server:
+        yield server
 
 
 @pytest.fixture
-def neighbour(stack: Stack) -> Iterator[httpx2.Client]:
-    """Calls the API as another owner than `client`."""
+def other_owner(stack: Stack) -> Iterator[httpx2.Client]:
+    """A client that calls the API as another owner than `client`."""
     with stack.client(stack.new_owner().key) as client:
         yield client
 
 
 @pytest.fixture
-def letter(client: httpx2.Client) -> dict[str, Any]:
-    """A new list of `client`'s."""
+def mailing_list(client: httpx2.Client) -> dict[str, Any]:
+    """A new list of the owner `client`."""
     return new_list(client)
 
 
 @pytest.fixture
-def list_id(letter: dict[str, Any]) -> int:
-    return int(letter["id"])
+def list_id(mailing_list: dict[str, Any]) -> int:
+    """The id of `mailing_list`."""
+    return int(mailing_list["id"])
+
+
+@pytest.fixture
+def encrypted_attachment(client: httpx2.Client) -> dict[str, Any]:
+    """An encrypted image of the owner `client`."""
+    return dict(data(send(client, photo(), "p.jpg", encrypted="true")))
 
 
 @pytest.fixture
 def reader(stack: Stack) -> Iterator[Reader]:
-    """A person with a login, on no list yet."""
+    """A person who can log in and is on no list yet."""
     with a_reader(stack) as reader:
         yield reader
 
 
 @pytest.fixture
 def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
+    """A function that makes another reader."""
     with ExitStack() as opened:
         yield lambda: opened.enter_context(a_reader(stack))
 
 
 @pytest.fixture
-def read_only(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
-    """Calls as `owner` with a key that may read lists."""
+def logged_in_owner(stack: Stack, owner: Owner) -> Iterator[Person]:
+    """The owner in a browser, where programs ask for access to the owner's account."""
+    person = log_in(stack, owner)
+    yield person
+    person.browser.close()
+
+
+@pytest.fixture
+def read_only_client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
+    """A client that calls as `owner` with a key that can only read lists."""
     with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as client:
         yield client
 
 
 @pytest.fixture
-def sender(stack: Stack) -> Iterator[httpx2.Client]:
-    """Calls with a key that the operator made for who sends the mail, and that owns no list."""
+def delivery_client(stack: Stack) -> Iterator[httpx2.Client]:
+    """A client of the company that sends the mail. The operator made its key."""
     key = stack.new_key(stack.new_owner().user_id, Scope.DELIVERY)
     with stack.client(key) as client:
         yield client
 
 
+@pytest.fixture(scope="module")
+def priced_composer(request: pytest.FixtureRequest, make_stack: Callable[[str], Stack]) -> Modelled:
+    """A stack of the file's own, whose composer charges for each answer of the language model."""
+    name = request.path.stem.removeprefix("test_").replace("_", "-")
+    composer = Modelled(make_stack, name, PRESSROOM_COMPOSER_PRICE=str(PRICE))
+    composer.work("offline")
+    return composer
+
+
 @pytest.fixture
-def sandbox(stack: Stack) -> Iterator[SandboxPayments]:
-    """The shared stack's payment provider, as it was found afterwards."""
-    running = SandboxPayments(stack.sandbox_url)
-    yield running
-    running.mode()
-    running.no_trouble()
-    running.close()
+def sandbox_payments(stack: Stack) -> Iterator[SandboxPayments]:
+    """The payment provider of the shared stack. Every fault that a test sets ends with the test."""
+    payments = SandboxPayments(stack.sandbox_url)
+    yield payments
+    payments.mode()
+    payments.no_trouble()
+    payments.close()

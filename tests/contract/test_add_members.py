@@ -125,13 +125,13 @@ def test_more_than_100_000_members_are_413(client: httpx2.Client, list_id: int) 
 
 
 def test_a_wait_that_runs_out_is_202_and_its_job_can_be_cancelled(
-    quiet_client: httpx2.Client,
+    client_without_workers: httpx2.Client,
 ) -> None:
-    list_id = new_list(quiet_client)["id"]
-    reply = add(quiet_client, list_id, *addresses(2), prefer="wait=1")
+    list_id = new_list(client_without_workers)["id"]
+    reply = add(client_without_workers, list_id, *addresses(2), prefer="wait=1")
     job_id = data(reply, 202)
     assert reply.headers["location"] == f"/jobs/{job_id}"
-    assert data(quiet_client.delete(f"/jobs/{job_id}")) == 1
-    [record] = data(quiet_client.get("/imports"))["items"]
+    assert data(client_without_workers.delete(f"/jobs/{job_id}")) == 1
+    [record] = data(client_without_workers.get("/imports"))["items"]
     assert (record["status"], record["error"]["code"]) == ("cancelled", "job.cancelled")
     assert record["finished_at"]

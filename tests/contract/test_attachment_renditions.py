@@ -1,4 +1,4 @@
-"""Smaller copies of a picture: asked for, fetched, kept for its owner, and removed with it."""
+"""Tests of the renditions of an attachment, the smaller copies of an image."""
 
 import hashlib
 import io
@@ -9,44 +9,50 @@ import pytest
 from PIL import Image
 
 from devstack.harness.stack import Stack
-from tests.contract.conftest import CDN
-from tests.contract.test_encryption import asked_link, new_link
 from tests.support.http.replies import data, objects_of, problem, send
+from tests.support.images.links import new_link, request_link
 from tests.support.images.pictures import encoded, photo
+from tests.support.stack.without_workers import CDN
 
 WIDE = (1400, 700)
 
 
 @pytest.fixture(scope="module")
-def record(stack: Stack) -> dict[str, Any]:
+def attachment_with_renditions(stack: Stack) -> dict[str, Any]:
+    """An image with smaller copies, which all tests of the file share."""
     with stack.client(stack.new_owner().key) as client:
         return dict(data(send(client, photo(*WIDE), "p.jpg", renditions="1")))
 
 
 @pytest.fixture
-def secret(client: httpx2.Client) -> dict[str, Any]:
+def encrypted_attachment_with_renditions(client: httpx2.Client) -> dict[str, Any]:
+    """An encrypted image with smaller copies, which are encrypted too."""
     return dict(data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1")))
 
 
-def test_record_names_each_rendition(stack: Stack, record: dict[str, Any]) -> None:
-    assert (record["width"], record["height"]) == WIDE
-    found = record["renditions"]
-    assert [each["name"] for each in found] == ["320", "640", "1280", "mail"]
-    assert [(each["width"], each["height"]) for each in found] == [
+def test_record_names_each_rendition(
+    stack: Stack, attachment_with_renditions: dict[str, Any]
+) -> None:
+    assert (attachment_with_renditions["width"], attachment_with_renditions["height"]) == WIDE
+    renditions = attachment_with_renditions["renditions"]
+    assert [each["name"] for each in renditions] == ["320", "640", "1280", "mail"]
+    assert [(each["width"], each["height"]) for each in renditions] == [
         *((320, 160), (640, 320), (1280, 640), (1280, 640))
     ]
-    assert [each["mime_type"] for each in found] == [*3 * ["image/webp"], "image/jpeg"]
-    for each in found:
+    assert [each["mime_type"] for each in renditions] == [*3 * ["image/webp"], "image/jpeg"]
+    for each in renditions:
         ending = "jpg" if each["name"] == "mail" else "webp"
-        assert each["filename"] == f"{record['hash_id']}-{each['name']}.{ending}"
+        assert (
+            each["filename"] == f"{attachment_with_renditions['hash_id']}-{each['name']}.{ending}"
+        )
         assert each["pathname"] == f"media/{each['filename']}"
         assert each["view_url"] == f"{stack.api_url}/{each['pathname']}"
 
 
 def test_each_rendition_is_what_the_record_says_and_is_kept_for_good(
-    stranger: httpx2.Client, record: dict[str, Any]
+    stranger: httpx2.Client, attachment_with_renditions: dict[str, Any]
 ) -> None:
-    for each in record["renditions"]:
+    for each in attachment_with_renditions["renditions"]:
         reply = stranger.get(each["view_url"])
         assert reply.status_code == 200
         assert hashlib.sha256(reply.content).hexdigest() == each["checksum"]
@@ -65,12 +71,12 @@ def test_each_rendition_is_what_the_record_says_and_is_kept_for_good(
 
 
 def test_a_range_of_a_rendition_is_of_its_own_bytes(
-    stranger: httpx2.Client, record: dict[str, Any]
+    stranger: httpx2.Client, attachment_with_renditions: dict[str, Any]
 ) -> None:
-    each = record["renditions"][0]
-    whole = stranger.get(each["view_url"]).content
+    each = attachment_with_renditions["renditions"][0]
+    content = stranger.get(each["view_url"]).content
     reply = stranger.get(each["view_url"], headers={"Range": "bytes=50-59"})
-    assert (reply.status_code, reply.content) == (206, whole[50:60])
+    assert (reply.status_code, reply.content) == (206, content[50:60])
     assert reply.headers["content-range"] == f"bytes 50-59/{each['size']}"
     behind = stranger.get(each["view_url"], headers={"Range": f"bytes={each['size']}-"})
     assert behind.status_code == 416
@@ -99,14 +105,14 @@ def test_an_icon_and_a_small_picture_have_one_for_mails(client: httpx2.Client) -
 
 @pytest.mark.parametrize("name", ["{0}-321.webp", "{0}-320.jpg", "{0}-mail.webp", "{0}-.webp"])
 def test_other_names_are_not_there(
-    stranger: httpx2.Client, record: dict[str, Any], name: str
+    stranger: httpx2.Client, attachment_with_renditions: dict[str, Any], name: str
 ) -> None:
-    url = f"/media/{name.format(record['hash_id'])}"
+    url = f"/media/{name.format(attachment_with_renditions['hash_id'])}"
     problem(stranger.get(url), 404, "media.not_found")
 
 
 def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     made = (
         "UPDATE attachments SET status = 2, size = 1, checksum = repeat('0', 64), width = 1,"
@@ -114,51 +120,64 @@ def test_view_url_of_a_plain_rendition_is_the_cdns_where_there_is_one(
         " hash_id || '-320.webp', 'mime_type', 'image/webp', 'size', 1, 'checksum', '', 'width', 1,"
         " 'height', 1)) WHERE id = %s"
     )
-    for encrypted, base in (("0", CDN), ("1", quiet.api_url)):
-        sent = send(quiet_client, prefer="respond-async", renditions="1", encrypted=encrypted)
+    for encrypted, base in (("0", CDN), ("1", stack_without_workers.api_url)):
+        sent = send(
+            client_without_workers, prefer="respond-async", renditions="1", encrypted=encrypted
+        )
         waiting = data(sent, 202)
-        quiet.query(made, waiting["id"])
-        (each,) = data(quiet_client.get(f"/attachments/{waiting['hash_id']}"))["renditions"]
+        stack_without_workers.query(made, waiting["id"])
+        (each,) = data(client_without_workers.get(f"/attachments/{waiting['hash_id']}"))[
+            "renditions"
+        ]
         assert each["view_url"] == f"{base}/media/{waiting['hash_id']}-320.webp"
 
 
 def test_encrypted_renditions_rest_encrypted(
-    stack: Stack, client: httpx2.Client, secret: dict[str, Any]
+    stack: Stack, client: httpx2.Client, encrypted_attachment_with_renditions: dict[str, Any]
 ) -> None:
-    stored = [stack.resources.objects.get(key) for key in objects_of(stack, secret)]
+    stored = [
+        stack.resources.objects.get(key)
+        for key in objects_of(stack, encrypted_attachment_with_renditions)
+    ]
     assert len(stored) == 4
-    for each in secret["renditions"]:
+    for each in encrypted_attachment_with_renditions["renditions"]:
         plain = client.get(each["view_url"]).content
         assert not any(plain[100:132] in sealed for sealed in stored)
 
 
 def test_two_renditions_that_change_places_in_storage_are_an_error(
-    stack: Stack, client: httpx2.Client, secret: dict[str, Any]
+    stack: Stack, client: httpx2.Client, encrypted_attachment_with_renditions: dict[str, Any]
 ) -> None:
-    narrow, wide, _ = secret["renditions"]
+    narrow, wide, _ = encrypted_attachment_with_renditions["renditions"]
     objects = stack.resources.objects
-    folder = f"renditions/{secret['hash_id']}"
+    folder = f"renditions/{encrypted_attachment_with_renditions['hash_id']}"
     other = objects.get(f"{folder}/{wide['filename']}")
     objects.put(f"{folder}/{narrow['filename']}", other, "image/webp")
     problem(client.get(narrow["view_url"]), 500, "media.damaged")
 
 
 def test_a_signed_link_opens_one_rendition_and_nothing_else(
-    client: httpx2.Client, stranger: httpx2.Client, secret: dict[str, Any]
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    encrypted_attachment_with_renditions: dict[str, Any],
 ) -> None:
-    narrow, wide, _ = secret["renditions"]
-    url = new_link(client, secret, filename=narrow["filename"])
+    narrow, wide, _ = encrypted_attachment_with_renditions["renditions"]
+    url = new_link(client, encrypted_attachment_with_renditions, filename=narrow["filename"])
     reply = stranger.get(url)
     assert hashlib.sha256(reply.content).hexdigest() == narrow["checksum"]
-    for other in (wide["pathname"], secret["pathname"]):
+    for other in (wide["pathname"], encrypted_attachment_with_renditions["pathname"]):
         assert stranger.get(url.copy_with(path=f"/{other}")).status_code == 404
-    query = new_link(client, secret).query
+    query = new_link(client, encrypted_attachment_with_renditions).query
     assert stranger.get(f"{narrow['view_url']}?{query.decode()}").status_code == 404
 
 
 def test_no_link_for_a_file_that_the_attachment_does_not_have(
-    client: httpx2.Client, secret: dict[str, Any]
+    client: httpx2.Client, encrypted_attachment_with_renditions: dict[str, Any]
 ) -> None:
     other = data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1"))
     for name in (other["filename"], other["renditions"][0]["filename"], "../x", ""):
-        problem(asked_link(client, secret, filename=name), 404, "media.not_found")
+        problem(
+            request_link(client, encrypted_attachment_with_renditions, filename=name),
+            404,
+            "media.not_found",
+        )

@@ -18,11 +18,11 @@ from core.errors.media import IMAGE_UNREADABLE
 from core.upload_limits import MAX_IMAGE_BYTES
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.contract.test_replies import TIMESTAMP
-from tests.faults.conftest import frozen
-from tests.support.http.replies import data, objects_of, problem, send
+from tests.support.http.multipart import MULTIPART_HEADER, make_multipart
+from tests.support.http.replies import TIMESTAMP, data, objects_of, problem, send
 from tests.support.images.pictures import encoded, photo
 from tests.support.imports.bulk import fail_job
+from tests.support.stack.frozen_processes import frozen
 
 MIME_TYPES = {"PNG": "png", "JPEG": "jpeg", "GIF": "gif", "WEBP": "webp", "ICO": "x-icon"}
 
@@ -108,21 +108,9 @@ def test_original_filename_is_the_last_part_of_what_was_sent(
     ids=["dotnet", "star-only", "latin-1"],
 )
 def test_encoded_original_filename_is_decoded(client: httpx2.Client, disposition: bytes) -> None:
-    body = multipart(disposition, encoded("JPEG"))
-    record = data(client.post("/attachments", content=body, headers=MULTIPART))
+    body = make_multipart(disposition, encoded("JPEG"))
+    record = data(client.post("/attachments", content=body, headers=MULTIPART_HEADER))
     assert record["original_filename"] == "été.jpg"
-
-
-MULTIPART = {"Content-Type": 'multipart/form-data; boundary="cut here"'}
-
-
-def multipart(*parts: bytes) -> bytes:
-    """A body by hand: dispositions and contents in turn."""
-    pairs = zip(parts[::2], parts[1::2], strict=True)
-    written = [
-        b"--cut here\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n" % pair for pair in pairs
-    ]
-    return b"".join(written) + b"--cut here--\r\n"
 
 
 def test_delete_removes_record_and_file(stack: Stack, client: httpx2.Client) -> None:
@@ -139,14 +127,14 @@ def test_delete_removes_record_and_file(stack: Stack, client: httpx2.Client) -> 
 
 
 def test_delete_before_the_conversion_ends_its_job_too(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    record = data(send(quiet_client, prefer="respond-async"), 202)
-    [job] = data(quiet_client.get("/jobs"))["items"]
-    assert data(quiet_client.delete(f"/attachments/{record['hash_id']}")) == 1
-    ended = data(quiet_client.get(f"/jobs/{job['id']}"))
+    record = data(send(client_without_workers, prefer="respond-async"), 202)
+    [job] = data(client_without_workers.get("/jobs"))["items"]
+    assert data(client_without_workers.delete(f"/attachments/{record['hash_id']}")) == 1
+    ended = data(client_without_workers.get(f"/jobs/{job['id']}"))
     assert (ended["status"], ended["error"]["code"]) == ("cancelled", "attachment.deleted")
-    assert objects_of(quiet, record) == []
+    assert objects_of(stack_without_workers, record) == []
 
 
 @pytest.mark.parametrize(
@@ -159,17 +147,17 @@ def test_delete_before_the_conversion_ends_its_job_too(
     ],
 )
 def test_uploader_whose_job_fails_is_told_whose_fault_it_is(
-    quiet: Stack,
-    quiet_client: httpx2.Client,
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
     error: DomainError,
     status: int,
     retry_after: str | None,
 ) -> None:
     with ThreadPoolExecutor() as pool:
-        upload = pool.submit(send, quiet_client, prefer="wait=30")
-        eventually(lambda: data(quiet_client.get("/jobs"))["items"], what="the job")
-        [job] = data(quiet_client.get("/jobs"))["items"]
-        fail_job(quiet, job["id"], error)
+        upload = pool.submit(send, client_without_workers, prefer="wait=30")
+        eventually(lambda: data(client_without_workers.get("/jobs"))["items"], what="the job")
+        [job] = data(client_without_workers.get("/jobs"))["items"]
+        fail_job(stack_without_workers, job["id"], error)
         reply = upload.result()
     problem(reply, status, error.code)
     assert reply.headers.get("retry-after") == retry_after
@@ -257,19 +245,19 @@ def padded(length: int) -> bytes:
     return photo(64, 64).ljust(length, b"\0")
 
 
-FORM = MULTIPART["Content-Type"]
+FORM = MULTIPART_HEADER["Content-Type"]
 PICTURE = encoded("PNG")
 NO_UPLOADS: dict[str, list[tuple[str, bytes]]] = {
     "attachment.file_missing": [
-        (FORM, multipart()),
-        (FORM, multipart(b'name="file"', PICTURE)),
-        (FORM, multipart(b'name="picture"; filename="a.png"', PICTURE)),
-        (FORM, multipart(b'name="file"; filename=""', b"")),
+        (FORM, make_multipart()),
+        (FORM, make_multipart(b'name="file"', PICTURE)),
+        (FORM, make_multipart(b'name="picture"; filename="a.png"', PICTURE)),
+        (FORM, make_multipart(b'name="file"; filename=""', b"")),
     ],
     "attachment.several_files": [
-        (FORM, multipart(*(b'name="file"; filename="a.png"', PICTURE) * 2)),
+        (FORM, make_multipart(*(b'name="file"; filename="a.png"', PICTURE) * 2)),
     ],
-    "body.malformed": [(FORM, multipart(*[b'name="a"', b""] * 5000))],
+    "body.malformed": [(FORM, make_multipart(*[b'name="a"', b""] * 5000))],
     "body.not_multipart": [
         (kind, PICTURE)
         for kind in (
@@ -290,10 +278,16 @@ def test_a_body_is_a_form_with_one_file(stack: Stack, client: httpx2.Client, cod
 
 
 def test_broken_multipart_is_400(stack: Stack, client: httpx2.Client) -> None:
-    whole = multipart(b'name="file"; filename="a.png"', encoded("PNG"))
+    complete_body = make_multipart(b'name="file"; filename="a.png"', encoded("PNG"))
     with leaves_nothing(stack, client):
-        for body in (b"", b"garbage", whole[:40], whole[: len(whole) // 2], whole[:-30]):
-            reply = client.post("/attachments", content=body, headers=MULTIPART)
+        for body in (
+            b"",
+            b"garbage",
+            complete_body[:40],
+            complete_body[: len(complete_body) // 2],
+            complete_body[:-30],
+        ):
+            reply = client.post("/attachments", content=body, headers=MULTIPART_HEADER)
             assert reply.status_code == 400, body
             assert reply.json()["code"] in ("body.malformed", "attachment.file_missing")
 
@@ -360,7 +354,7 @@ def test_what_is_neither_yes_nor_no_is_400(stack: Stack, client: httpx2.Client, 
             assert [each["field"] for each in body["errors"]] == [f"query.{name}"]
 
 
-def test_encrypted_is_a_flag_in_any_case(quiet_client: httpx2.Client) -> None:
+def test_encrypted_is_a_flag_in_any_case(client_without_workers: httpx2.Client) -> None:
     for flag, expected in (("TRUE", True), ("1", True), ("False", False), ("0", False)):
-        record = data(send(quiet_client, prefer="respond-async", encrypted=flag), 202)
+        record = data(send(client_without_workers, prefer="respond-async", encrypted=flag), 202)
         assert record["encrypted"] is expected

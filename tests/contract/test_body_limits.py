@@ -1,10 +1,7 @@
 """Bounds on bodies, over a raw socket where a well-behaved client would hide what happens."""
 
 import json
-import select
-import socket
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -12,7 +9,8 @@ import pytest
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMPORT_FILE_BYTES
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.contract.test_attachments import multipart
+from tests.support.http.multipart import make_multipart
+from tests.support.http.raw_requests import RawRequest
 from tests.support.http.replies import data, problem
 from tests.support.images.pictures import photo
 from tests.support.security.attackers import answer_of
@@ -20,35 +18,6 @@ from tests.support.security.attackers import answer_of
 MEGABYTE = 1024 * 1024
 # What a form may have around its file.
 OVERHEAD_BYTES = 64 * 1024
-
-
-class Raw:
-    """One request written by hand."""
-
-    def __init__(self, stack: Stack, *head: str) -> None:
-        address = urlsplit(stack.api_url)
-        assert address.hostname
-        assert address.port
-        self.socket = socket.create_connection((address.hostname, address.port), timeout=30)
-        self.sent = 0
-        lines = [*head, f"Host: {address.netloc}", "", ""]
-        self.socket.sendall("\r\n".join(lines).encode())
-
-    def __enter__(self) -> "Raw":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def send(self, content: bytes) -> None:
-        self.socket.sendall(content)
-        self.sent += len(content)
-
-    def chunk(self, content: bytes) -> None:
-        self.send(b"%x\r\n%b\r\n" % (len(content), content))
-
-    def has_answered(self) -> bool:
-        return bool(select.select([self.socket], [], [], 0)[0])
 
 
 def upload_head(owner: Owner, *more: str, path: str = "/attachments") -> tuple[str, ...]:
@@ -81,8 +50,8 @@ def test_endless_chunked_upload_is_answered_before_it_is_all_sent(
 ) -> None:
     planned = 256 * MEGABYTE
     block = b"\0" * (256 * 1024)
-    with Raw(stack, *upload_head(owner, "Transfer-Encoding: chunked")) as request:
-        opening = multipart(b'name="file"; filename="a.jpg"', photo(64, 64))
+    with RawRequest(stack, *upload_head(owner, "Transfer-Encoding: chunked")) as request:
+        opening = make_multipart(b'name="file"; filename="a.jpg"', photo(64, 64))
         request.chunk(opening.removesuffix(b"\r\n--cut here--\r\n"))
         while request.sent < planned and not request.has_answered():
             request.chunk(block)
@@ -110,16 +79,16 @@ def test_declared_length_beyond_the_limit_is_refused_before_any_byte(
     within, beyond = (f"Content-Length: {length}" for length in (most, most + 1))
     asks_first = "Expect: 100-continue"
     for more in ((), (asks_first,)):
-        with Raw(stack, *upload_head(owner, beyond, *more, path=path)) as request:
+        with RawRequest(stack, *upload_head(owner, beyond, *more, path=path)) as request:
             assert answer_of(request.socket) == (413, code)
         assert request.sent == 0
-    with Raw(stack, *upload_head(owner, within, asks_first, path=path)) as request:
+    with RawRequest(stack, *upload_head(owner, within, asks_first, path=path)) as request:
         assert b" 413 " not in request.socket.recv(4096).partition(b"\r\n")[0]
 
 
 def test_length_that_is_no_number_is_400(stack: Stack, owner: Owner) -> None:
     for length in ("abc", "-1", "1_0", "\u00b2"):
-        with Raw(stack, *upload_head(owner, f"Content-Length: {length}")) as request:
+        with RawRequest(stack, *upload_head(owner, f"Content-Length: {length}")) as request:
             received = request.socket.recv(4096)
         assert received.startswith(b"HTTP/1.1 400 ")
 
@@ -127,7 +96,7 @@ def test_length_that_is_no_number_is_400(stack: Stack, owner: Owner) -> None:
 def test_caller_who_leaves_in_the_middle_is_no_error(stack: Stack, owner: Owner) -> None:
     token = "left-in-the-middle"
     head = upload_head(owner, f"Content-Length: {MEGABYTE}", f"X-Request-ID: {token}")
-    with Raw(stack, *head) as request:
+    with RawRequest(stack, *head) as request:
         request.send(b"--cut here\r\n")
 
     def lines() -> list[dict[str, Any]]:

@@ -214,19 +214,21 @@ def test_a_segment_or_a_filter_and_not_both(client: httpx2.Client, list_id: int)
 
 
 def test_a_bulk_action_that_still_runs_is_not_undone(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    list_id = new_list(quiet_client)["id"]
-    job = data(bulk_action(quiet_client, list_id, "remove", filter=ALL), 202)
-    [(bulk_id,)] = quiet.query("SELECT subject_id FROM jobs WHERE id = %s", job["id"])
+    list_id = new_list(client_without_workers)["id"]
+    job = data(bulk_action(client_without_workers, list_id, "remove", filter=ALL), 202)
+    [(bulk_id,)] = stack_without_workers.query(
+        "SELECT subject_id FROM jobs WHERE id = %s", job["id"]
+    )
     assert isinstance(bulk_id, int)
-    problem(undo(quiet_client, bulk_id), 409, "bulk.running")
-    assert data(quiet_client.delete(f"/jobs/{job['id']}")) == 1
+    problem(undo(client_without_workers, bulk_id), 409, "bulk.running")
+    assert data(client_without_workers.delete(f"/jobs/{job['id']}")) == 1
     # What it changed until then can be taken back, by one job.
-    undos = {data(undo(quiet_client, bulk_id, Prefer="wait=0"), 202) for _ in range(2)}
+    undos = {data(undo(client_without_workers, bulk_id, Prefer="wait=0"), 202) for _ in range(2)}
     assert len(undos) == 1
     # A bulk action whose undo was asked for does not go on.
-    problem(quiet_client.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
+    problem(client_without_workers.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
 
 
 def test_an_undo_is_offered_for_ninety_days_and_what_it_needs_is_kept_so_long(

@@ -10,8 +10,7 @@ import pytest
 from api.html.frame import page
 from devstack.harness.stack import Stack
 from integrations.challenges.siteverify import WIDGETS
-from tests.contract.test_lists import fields_at_fault
-from tests.support.http.replies import data, problem
+from tests.support.http.replies import data, fields_at_fault, problem
 from tests.support.lists.subscribers import (
     Reader,
     count,
@@ -27,16 +26,16 @@ PROVIDERS = ("turnstile", "hcaptcha", "recaptcha")
 FIELDS = ("challenge-provider", "challenge-token", "challenge-action")
 
 
-def guarded(client: httpx2.Client, provider: str, **fields: object) -> int:
-    made = new_list(client, challenge_enabled=True, challenge_provider=provider, **fields)
-    return int(made["id"])
+def new_guarded_list(client: httpx2.Client, provider: str, **fields: object) -> int:
+    mailing_list = new_list(client, challenge_enabled=True, challenge_provider=provider, **fields)
+    return int(mailing_list["id"])
 
 
-def token(kind: str) -> str:
+def new_token(kind: str) -> str:
     return f"{kind}{secrets.token_hex(6)}"
 
 
-def answered(
+def answer_challenge(
     provider: str, token: str, action: str = "subscribe", email: str | None = None
 ) -> dict[str, Any]:
     answers = dict(zip(FIELDS, (provider, token, action), strict=True))
@@ -47,16 +46,16 @@ def answered(
 def test_a_good_token_subscribes_once_and_leaves_one_entry_of_consent(
     client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
-    list_id = guarded(client, provider)
-    path, good = f"/subscriptions/{list_id}", token("pass-")
+    list_id = new_guarded_list(client, provider)
+    path, good = f"/subscriptions/{list_id}", new_token("pass-")
     email = new_address()
-    assert data(stranger.post(path, json=answered(provider, good, email=email))) == 1
+    assert data(stranger.post(path, json=answer_challenge(provider, good, email=email))) == 1
     added = known_member(client, list_id, email)
     assert added["status"] == "active"
     path_of_consent = f"/lists/{list_id}/members/{added['user_id']}/consent"
     [entry] = data(client.get(path_of_consent))["items"]
     assert (entry["how"], entry["url"], entry["claimed_by"]) == ("form", None, None)
-    again = stranger.post(path, json=answered(provider, good))
+    again = stranger.post(path, json=answer_challenge(provider, good))
     problem(again, 403, "challenge.failed")
     assert count(client, list_id) == 1
 
@@ -65,12 +64,12 @@ def test_a_good_token_subscribes_once_and_leaves_one_entry_of_consent(
 def test_bad_tokens_are_403_and_write_nothing(
     client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
-    list_id = guarded(client, provider)
-    bad = [token("fail-"), token("hostname-"), "nonsense", " ", "x" * 10_000, "é", "a\nb"]
+    list_id = new_guarded_list(client, provider)
+    bad = [new_token("fail-"), new_token("hostname-"), "nonsense", " ", "x" * 10_000, "é", "a\nb"]
     if provider == "recaptcha":
-        bad.append(token("low-score-"))
+        bad.append(new_token("low-score-"))
     for each in bad:
-        sent = answered(provider, each)
+        sent = answer_challenge(provider, each)
         reply = stranger.post(f"/subscriptions/{list_id}", json=sent)
         problem(reply, 403, "challenge.failed")
         assert member(client, list_id, sent["email"]) is None
@@ -80,15 +79,15 @@ def test_bad_tokens_are_403_and_write_nothing(
 def test_a_token_for_another_action_is_no_token_for_this(
     client: httpx2.Client, stranger: httpx2.Client, provider: str
 ) -> None:
-    path = f"/subscriptions/{guarded(client, provider)}"
+    path = f"/subscriptions/{new_guarded_list(client, provider)}"
     for sent in (
-        answered(provider, token("pass.login.")),
-        answered(provider, token("pass-"), action="login"),
+        answer_challenge(provider, new_token("pass.login.")),
+        answer_challenge(provider, new_token("pass-"), action="login"),
         # No caller chooses what the token must be for.
-        answered(provider, token("pass.login."), action="login"),
+        answer_challenge(provider, new_token("pass.login."), action="login"),
     ):
         problem(stranger.post(path, json=sent), 403, "challenge.failed")
-    assert data(stranger.post(path, json=answered(provider, token("pass-")))) == 1
+    assert data(stranger.post(path, json=answer_challenge(provider, new_token("pass-")))) == 1
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,10 @@ def test_a_provider_that_fails_is_503_and_never_a_pass(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, kind: str
 ) -> None:
     for provider in PROVIDERS:
-        list_id, sent = guarded(client, provider), answered(provider, token(kind))
+        list_id, sent = (
+            new_guarded_list(client, provider),
+            answer_challenge(provider, new_token(kind)),
+        )
         reply = stranger.post(f"/subscriptions/{list_id}", json=sent)
         problem(reply, 503, "challenge.unavailable")
         assert int(reply.headers["retry-after"]) > 0
@@ -108,26 +110,26 @@ def test_a_provider_that_fails_is_503_and_never_a_pass(
 def test_missing_fields_are_422_and_each_is_named(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    path = f"/subscriptions/{guarded(client, 'turnstile')}"
-    whole = answered("turnstile", token("pass-"))
+    path = f"/subscriptions/{new_guarded_list(client, 'turnstile')}"
+    complete_answer = answer_challenge("turnstile", new_token("pass-"))
     for name in FIELDS:
         for sent in (
-            {key: value for key, value in whole.items() if key != name},
-            {**whole, name: ""},
-            {**whole, name: None},
+            {key: value for key, value in complete_answer.items() if key != name},
+            {**complete_answer, name: ""},
+            {**complete_answer, name: None},
         ):
             body = problem(stranger.post(path, json=sent), 422, "challenge.missing")
             assert [each["field"] for each in body["errors"]] == [f"body.{name}"]
     body = problem(stranger.post(path, json={"email": new_address()}), 422, "challenge.missing")
     assert [each["field"] for each in body["errors"]] == [f"body.{name}" for name in FIELDS]
     # None of these used the token up.
-    assert data(stranger.post(path, json=whole)) == 1
+    assert data(stranger.post(path, json=complete_answer)) == 1
 
 
 def test_only_the_lists_own_provider_counts(client: httpx2.Client, stranger: httpx2.Client) -> None:
-    list_id = guarded(client, "turnstile")
+    list_id = new_guarded_list(client, "turnstile")
     for other in ("hcaptcha", "recaptcha", "Turnstile", "unheard-of"):
-        sent = answered(other, token("pass-"))
+        sent = answer_challenge(other, new_token("pass-"))
         reply = stranger.post(f"/subscriptions/{list_id}", json=sent)
         body = problem(reply, 422, "challenge.provider_mismatch")
         assert [each["field"] for each in body["errors"]] == ["body.challenge-provider"]
@@ -136,36 +138,36 @@ def test_only_the_lists_own_provider_counts(client: httpx2.Client, stranger: htt
 
 
 def test_a_bad_address_costs_no_token(client: httpx2.Client, stranger: httpx2.Client) -> None:
-    path, good = f"/subscriptions/{guarded(client, 'turnstile')}", token("pass-")
-    bad = {**answered("turnstile", good), "email": "nobody"}
+    path, good = f"/subscriptions/{new_guarded_list(client, 'turnstile')}", new_token("pass-")
+    bad = {**answer_challenge("turnstile", good), "email": "nobody"}
     problem(stranger.post(path, json=bad), 422, "body.invalid")
-    assert data(stranger.post(path, json=answered("turnstile", good))) == 1
+    assert data(stranger.post(path, json=answer_challenge("turnstile", good))) == 1
 
 
 def test_known_addresses_need_the_challenge_too(
     client: httpx2.Client, stranger: httpx2.Client, reader: Reader
 ) -> None:
-    list_id = guarded(client, "turnstile")
+    list_id = new_guarded_list(client, "turnstile")
     reader.joins(list_id)
     path = f"/subscriptions/{list_id}"
     problem(stranger.post(path, json={"email": reader.email}), 422, "challenge.missing")
-    sent = answered("turnstile", token("fail-"), email=reader.email)
+    sent = answer_challenge("turnstile", new_token("fail-"), email=reader.email)
     problem(stranger.post(path, json=sent), 403, "challenge.failed")
-    sent = answered("turnstile", token("pass-"), email=reader.email)
+    sent = answer_challenge("turnstile", new_token("pass-"), email=reader.email)
     assert data(stranger.post(path, json=sent)) == 1
 
 
 def test_challenge_and_confirmation_go_together(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    list_id = guarded(client, "hcaptcha", confirm_required=True)
-    sent = answered("hcaptcha", token("pass-"))
+    list_id = new_guarded_list(client, "hcaptcha", confirm_required=True)
+    sent = answer_challenge("hcaptcha", new_token("pass-"))
     assert data(stranger.post(f"/subscriptions/{list_id}", json=sent)) == 1
     assert known_member(client, list_id, sent["email"])["status"] == "pending"
 
 
 def test_a_login_needs_no_challenge(client: httpx2.Client, reader: Reader) -> None:
-    list_id = guarded(client, "recaptcha", confirm_required=True)
+    list_id = new_guarded_list(client, "recaptcha", confirm_required=True)
     reader.joins(list_id)
     assert reader.stands(list_id) == ("active", True)
 
@@ -185,31 +187,31 @@ def test_challenge_needs_a_provider(client: httpx2.Client, list_id: int) -> None
     assert (changed["challenge_provider"], changed["challenge_site_key"]) == (None, None)
 
 
-def test_challenge_provider_must_be_set_up(quiet_client: httpx2.Client) -> None:
+def test_challenge_provider_must_be_set_up(client_without_workers: httpx2.Client) -> None:
     """That stack has no provider."""
-    both = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
-    body = {"title": "T", "slug": new_slug(), **both}
-    error = problem(quiet_client.post("/lists", json=body), 422, LACKING)
+    change = {"challenge_enabled": True, "challenge_provider": "recaptcha"}
+    body = {"title": "T", "slug": new_slug(), **change}
+    error = problem(client_without_workers.post("/lists", json=body), 422, LACKING)
     assert "none" in error["message"]
-    made = new_list(quiet_client)
-    problem(quiet_client.patch(f"/lists/{made['id']}", json=both), 422, LACKING)
+    mailing_list = new_list(client_without_workers)
+    problem(client_without_workers.patch(f"/lists/{mailing_list['id']}", json=change), 422, LACKING)
 
 
 def test_a_list_whose_provider_is_gone_can_be_changed_otherwise(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    list_id = new_list(quiet_client)["id"]
+    list_id = new_list(client_without_workers)["id"]
     path = f"/lists/{list_id}"
-    quiet.query(
+    stack_without_workers.query(
         "UPDATE lists SET challenge_enabled = true, challenge_provider = 'recaptcha' WHERE id = %s",
         list_id,
     )
-    assert data(quiet_client.patch(path, json={"title": "New"}))["title"] == "New"
-    sent = answered("recaptcha", token("pass-"))
-    reply = quiet_client.post(f"/subscriptions/{list_id}", json=sent)
+    assert data(client_without_workers.patch(path, json={"title": "New"}))["title"] == "New"
+    sent = answer_challenge("recaptcha", new_token("pass-"))
+    reply = client_without_workers.post(f"/subscriptions/{list_id}", json=sent)
     problem(reply, 503, "challenge.not_configured")
     assert "retry-after" in reply.headers
-    assert data(quiet_client.patch(path, json={"challenge_enabled": False}))
+    assert data(client_without_workers.patch(path, json={"challenge_enabled": False}))
 
 
 FIELD = "cf-turnstile-response"
@@ -222,69 +224,72 @@ SUBJECTS = {
 
 
 @pytest.fixture(scope="module")
-def guarding(stack: Stack) -> Iterator[Stack]:
-    """The shared stack by an API process that asks for a challenge."""
+def stack_with_challenges(stack: Stack) -> Iterator[Stack]:
+    """The shared stack with a second API process, whose account forms have a challenge."""
     with stack.second_api(PRESSROOM_ACCOUNT_CHALLENGE="turnstile") as second:
         yield second
 
 
 @pytest.fixture
-def visitor(guarding: Stack) -> Iterator[Visitor]:
-    with a_visitor(guarding) as visitor:
+def challenged_visitor(stack_with_challenges: Stack) -> Iterator[Visitor]:
+    """A browser in which nobody is logged in, on the API process with challenges."""
+    with a_visitor(stack_with_challenges) as visitor:
         yield visitor
 
 
-def asked(stack: Stack, email: str) -> list[tuple[object, ...]]:
+def account_mails(stack: Stack, email: str) -> list[tuple[object, ...]]:
     return stack.query("SELECT kind FROM account_mails WHERE email = %s", email)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_page_shows_the_widget_for_its_own_action(visitor: Visitor, path: str) -> None:
-    shown = visitor.get(path)
+def test_the_page_shows_the_widget_for_its_own_action(
+    challenged_visitor: Visitor, path: str
+) -> None:
+    page_reply = challenged_visitor.get(path)
     for part in (f'data-sitekey="{SITE_KEY}"', f'data-action="{PATHS[path]}"', "<noscript>"):
-        assert part in shown.text
-    policy = _directives(shown)
+        assert part in page_reply.text
+    policy = _directives(page_reply)
     origin = "https://challenges.cloudflare.com"
     assert policy["script-src"] == policy["frame-src"] == origin
     assert policy["default-src"] == "'none'"
     assert policy["form-action"] == "'self'"
-    assert "unsafe" not in shown.headers["content-security-policy"]
+    assert "unsafe" not in page_reply.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_token_for_this_action_has_the_mail_sent_once(
-    stack: Stack, visitor: Visitor, path: str
+    stack: Stack, challenged_visitor: Visitor, path: str
 ) -> None:
-    email, good = new_account(stack), token(f"pass.{PATHS[path]}.")
-    reply = visitor.fill_in(path, email=email, **{FIELD: good})
+    email, good = new_account(stack), new_token(f"pass.{PATHS[path]}.")
+    reply = challenged_visitor.fill_in(path, email=email, **{FIELD: good})
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
-    visitor.mailed(email, SUBJECTS[path])
-    again = visitor.fill_in(path, email=email, **{FIELD: good})
+    challenged_visitor.mailed(email, SUBJECTS[path])
+    again = challenged_visitor.fill_in(path, email=email, **{FIELD: good})
     assert again.status_code == 403
-    assert len(asked(stack, email)) == 1
+    assert len(account_mails(stack, email)) == 1
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_without_a_good_token_nothing_is_mailed_and_the_page_comes_again(
-    stack: Stack, visitor: Visitor, path: str
+    stack: Stack, challenged_visitor: Visitor, path: str
 ) -> None:
     other = next(action for action in PATHS.values() if action != PATHS[path])
     bad = {
         "": 403,
-        token("fail-"): 403,
+        new_token("fail-"): 403,
         # Of the widget of a list, and of the other page.
-        token("pass-"): 403,
-        token(f"pass.{other}."): 403,
-        token("hostname-"): 403,
-        token("error-"): 503,
+        new_token("pass-"): 403,
+        new_token(f"pass.{other}."): 403,
+        new_token("hostname-"): 403,
+        new_token("error-"): 503,
     }
     for sent, status in bad.items():
         email = new_address()
-        reply = visitor.fill_in(path, email=email, **{FIELD: sent})
+        reply = challenged_visitor.fill_in(path, email=email, **{FIELD: sent})
         assert reply.status_code == status, sent
         assert email in reply.text
         assert f'data-sitekey="{SITE_KEY}"' in reply.text
-        assert asked(stack, email) == []
+        assert account_mails(stack, email) == []
 
 
 def test_a_page_without_a_challenge_has_no_script(stranger: httpx2.Client) -> None:

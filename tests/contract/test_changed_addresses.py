@@ -31,8 +31,8 @@ from tests.support.people.visiting import (
 
 
 @pytest.fixture
-def new(client: httpx2.Client, list_id: int) -> str:
-    """An address of which a list has a record."""
+def recorded_address(client: httpx2.Client, list_id: int) -> str:
+    """The address of somebody else, who is a member of the list."""
     email = new_address()
     brought(client, list_id, email, name="Known")
     return email
@@ -54,14 +54,14 @@ def opts_out(client: httpx2.Client, stack: Stack, list_id: int, user_id: int) ->
 
 
 def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     new = new_address()
-    on, left, both = (new_list(client)["id"] for _ in range(3))
-    for each in (on, left, both):
+    active_list_id, left_list_id, common_list_id = (new_list(client)["id"] for _ in range(3))
+    for each in (active_list_id, left_list_id, common_list_id):
         record_id = brought(client, each, new)
-    join(person, both)
-    for each in (left, both):
+    join(person, common_list_id)
+    for each in (left_list_id, common_list_id):
         opts_out(client, person.stack, each, record_id)
     link = link_to(person, new)
     assert "erase that record" in person.get(link).text
@@ -69,18 +69,22 @@ def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
     assert address_of(person) == new
     user_id = user_id_of(person.stack, new)
     assert user_id != record_id
-    assert [roster(sender, each) for each in (on, left, both)] == [[], [], []]
+    assert [
+        roster(delivery_client, each) for each in (active_list_id, left_list_id, common_list_id)
+    ] == [[], [], []]
     erased = "SELECT finished_at IS NOT NULL FROM erasures WHERE user_id = %s"
     eventually(lambda: person.stack.query(erased, record_id) == [(True,)], what="the erasure")
     assert person.stack.query("SELECT 1 FROM subscriptions WHERE email = %s", new) == []
-    eventually(lambda: count(client, both) == 0, what="the account's own record to follow")
+    eventually(
+        lambda: count(client, common_list_id) == 0, what="the account's own record to follow"
+    )
     # By neither address does anybody bring them back.
-    for each in (left, both):
+    for each in (left_list_id, common_list_id):
         for address in (email, new):
             assert data(add(client, each, address)) == 0
     # It is the person's to take back.
-    join(person, both)
-    assert roster(sender, both) == [new]
+    join(person, common_list_id)
+    assert roster(delivery_client, common_list_id) == [new]
 
 
 def test_no_record_is_erased_that_the_page_did_not_tell_of(
@@ -99,16 +103,16 @@ def test_no_record_is_erased_that_the_page_did_not_tell_of(
     assert address_of(person) == new
 
 
-def test_asking_tells_nothing_of_an_address(person: Visitor, new: str) -> None:
+def test_asking_tells_nothing_of_an_address(person: Visitor, recorded_address: str) -> None:
     told, mailed = set(), set()
-    for each in (new_address(), new, new_account(person.stack)):
+    for each in (new_address(), recorded_address, new_account(person.stack)):
         reply = person.fill_in("/account/email", email=each, current=PASSWORD)
         told.add((reply.status_code, reply.headers["location"], reply.text))
         # The same mail to each, and none to the person who asked.
         mailed.add(person.mailed(each, CONFIRM).partition("?token=")[0])
     assert (len(told), len(mailed)) == (1, 1)
     # Nor does the link tell anybody else.
-    link = link_to(person, new)
+    link = link_to(person, recorded_address)
     with a_visitor(person.stack) as stranger:
         assert stranger.get(link).status_code == 303
         stranger.log_in(new_account(person.stack))
@@ -118,11 +122,11 @@ def test_asking_tells_nothing_of_an_address(person: Visitor, new: str) -> None:
 
 
 def test_an_address_with_an_account_is_refused_to_who_proved_it(
-    person: Visitor, email: str, new: str
+    person: Visitor, email: str, recorded_address: str
 ) -> None:
     # A record without a login is one too, once it has something of its own.
-    grant(person.stack, user_id_of(person.stack, new), "5")
-    for each in (new_account(person.stack), new):
+    grant(person.stack, user_id_of(person.stack, recorded_address), "5")
+    for each in (new_account(person.stack), recorded_address):
         reply = person.get(link_to(person, each))
         assert reply.status_code == 409
         assert "This address has an account" in reply.text
@@ -130,35 +134,35 @@ def test_an_address_with_an_account_is_refused_to_who_proved_it(
 
 
 def test_a_record_that_gets_a_password_before_the_button_is_kept(
-    person: Visitor, email: str, new: str, client: httpx2.Client, list_id: int
+    person: Visitor, email: str, recorded_address: str, client: httpx2.Client, list_id: int
 ) -> None:
-    link = link_to(person, new)
+    link = link_to(person, recorded_address)
     shown = hidden(person.get(link))
     with a_visitor(person.stack) as visitor:
-        visitor.fill_in("/register", email=new)
-        registering = visitor.mailed_path(new, "Finish your registration")
+        visitor.fill_in("/register", email=recorded_address)
+        registering = visitor.mailed_path(recorded_address, "Finish your registration")
         assert visitor.fill_in(registering, name="New", password=PASSWORD).status_code == 303
     reply = person.client.post(link.partition("?")[0], data=shown)
     assert (reply.status_code, address_of(person)) == (409, email)
-    assert known_member(client, list_id, new)
+    assert known_member(client, list_id, recorded_address)
 
 
-def test_of_two_presses_of_the_button_one_counts(person: Visitor, new: str) -> None:
-    record_id = user_id_of(person.stack, new)
-    link = link_to(person, new)
-    shown = hidden(person.get(link))
+def test_of_two_presses_of_the_button_one_counts(person: Visitor, recorded_address: str) -> None:
+    record_id = user_id_of(person.stack, recorded_address)
+    link = link_to(person, recorded_address)
+    form = hidden(person.get(link))
     with ThreadPoolExecutor(2) as presses:
         replies = presses.map(
-            lambda _: person.client.post(link.partition("?")[0], data=shown).status_code, range(2)
+            lambda _: person.client.post(link.partition("?")[0], data=form).status_code, range(2)
         )
         assert sorted(replies) == [303, 403]
-    assert address_of(person) == new
+    assert address_of(person) == recorded_address
     erasures = "SELECT count(*) FROM erasures WHERE user_id = %s"
     assert person.stack.query(erasures, record_id) == [(1,)]
 
 
 def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     new, list_id = new_address(), new_list(client)["id"]
     opts_out(client, person.stack, list_id, brought(client, list_id, new))
@@ -169,12 +173,12 @@ def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
     assert person.stack.query("SELECT 1 FROM users WHERE email = %s", new) == []
     for each in (email, new):
         data(add(client, list_id, each))
-    assert roster(sender, list_id) == []
+    assert roster(delivery_client, list_id) == []
 
 
 @pytest.fixture
-def moved(person: Visitor, list_id: int) -> str:
-    """The new address of a member who ticked the box."""
+def changed_address(person: Visitor, list_id: int) -> str:
+    """The new address of a member who chose to show the new address to the lists."""
     join(person, list_id)
     new = new_address()
     person.fill_in(link_to(person, new), show="yes")
@@ -204,9 +208,9 @@ def make_due(stack: Stack, user_id: int) -> None:
 
 
 def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
-    person: Visitor, email: str, moved: str, client: httpx2.Client, list_id: int
+    person: Visitor, email: str, changed_address: str, client: httpx2.Client, list_id: int
 ) -> None:
-    user_id = user_id_of(person.stack, moved)
+    user_id = user_id_of(person.stack, changed_address)
     person.mailed(email, MOVED)
     # A job that comes too early, since the mail was late, puts itself off.
     make_due(person.stack, user_id)
@@ -215,24 +219,24 @@ def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
         " AND run_at BETWEEN now() + '71 h' AND now() + '73 h' AND finished_at IS NULL"
     )
     eventually(lambda: person.stack.query(later, user_id), what="the job to be put off")
-    assert member(client, list_id, moved) is None
-    let_days_pass(person.stack, moved)
+    assert member(client, list_id, changed_address) is None
+    let_days_pass(person.stack, changed_address)
     assert member(client, list_id, email) is None
-    assert known_member(client, list_id, moved)["user_id"] == user_id
+    assert known_member(client, list_id, changed_address)["user_id"] == user_id
     # A file that has the old address still means them.
-    assert counts(imported(client, list_id, of_addresses(email, moved))) == {
+    assert counts(imported(client, list_id, of_addresses(email, changed_address))) == {
         "received": 2,
         "already": 1,
         "duplicate": 1,
     }
     assert len(members(client, list_id)) == 1
     leave(person, list_id)
-    for each in (email, moved):
+    for each in (email, changed_address):
         data(add(client, list_id, each))
     assert count(client, list_id) == 0
 
 
-@pytest.mark.usefixtures("moved")
+@pytest.mark.usefixtures("changed_address")
 @pytest.mark.parametrize("then", ["is undone", "moves on without the box"])
 def test_owners_see_no_new_address_that_does_not_stay(
     person: Visitor, email: str, client: httpx2.Client, list_id: int, then: str

@@ -13,9 +13,8 @@ import httpx2
 import pytest
 
 from devstack.harness.stack import Owner, Stack
-from tests.contract.test_replies import TIMESTAMP
 from tests.support.commands.running import ended, ended_process, fails_with, pressroom, printed
-from tests.support.http.replies import data, problem, send
+from tests.support.http.replies import TIMESTAMP, data, problem, send
 from tests.support.imports.bulk import (
     addresses,
     counts,
@@ -183,29 +182,30 @@ def test_unreachable_database_is_said_in_a_sentence(stack: Stack) -> None:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def import_file(tmp_path: Path) -> Path:
+    """The path of a file of members, which a test writes."""
     return tmp_path / "members.csv"
 
 
 def test_a_file_is_imported_in_the_owners_name(
-    stack: Stack, client: httpx2.Client, letter: dict[str, Any], file: Path
+    stack: Stack, client: httpx2.Client, mailing_list: dict[str, Any], import_file: Path
 ) -> None:
     emails = addresses(3)
-    file.write_bytes(of_addresses(*emails))
-    result = printed(stack, "import", letter["slug"], str(file))
+    import_file.write_bytes(of_addresses(*emails))
+    result = printed(stack, "import", mailing_list["slug"], str(import_file))
     assert counts(result) == {"received": 3, "added": 3}
-    assert set(everybody(client, letter["id"])) == set(emails)
+    assert set(everybody(client, mailing_list["id"])) == set(emails)
     [record] = data(client.get("/imports"))["items"]
     assert (record["id"], record["filename"]) == (result["import_id"], "members.csv")
     assert data(client.get(f"/jobs/{result['job_id']}"))["status"] == "succeeded"
 
 
 def test_invalid_rows_end_with_3_and_are_written_where_asked(
-    stack: Stack, client: httpx2.Client, list_id: int, file: Path, tmp_path: Path
+    stack: Stack, client: httpx2.Client, list_id: int, import_file: Path, tmp_path: Path
 ) -> None:
-    file.write_bytes(of_addresses("nobody", new_address()))
+    import_file.write_bytes(of_addresses("nobody", new_address()))
     errors = tmp_path / "errors.csv"
-    words = ("import", str(list_id), str(file), "--errors", str(errors), "--json")
+    words = ("import", str(list_id), str(import_file), "--errors", str(errors), "--json")
     done = pressroom(stack, *words)
     assert (done.returncode, json.loads(done.stdout)["invalid"]) == (3, 1)
     [row] = csv.DictReader(io.StringIO(errors.read_text("utf-8-sig")))
@@ -214,13 +214,13 @@ def test_invalid_rows_end_with_3_and_are_written_where_asked(
 
 
 def test_options_are_those_of_the_api(
-    stack: Stack, client: httpx2.Client, list_id: int, file: Path
+    stack: Stack, client: httpx2.Client, list_id: int, import_file: Path
 ) -> None:
     email = new_address()
     imported(client, list_id, of_addresses(email))
-    file.write_bytes(sheet(["Post", "Who"], [email, "Ada"], [new_address(), "Ben"]))
+    import_file.write_bytes(sheet(["Post", "Who"], [email, "Ada"], [new_address(), "Ben"]))
     mapping = ("--mapping", '{"Post": "email", "Who": "name"}')
-    words = ("import", str(list_id), str(file), "--update", *mapping)
+    words = ("import", str(list_id), str(import_file), "--update", *mapping)
     tried = printed(stack, *words, "--dry-run")
     assert known_member(client, list_id, email)["name"] is None
     done = printed(stack, *words)
@@ -242,28 +242,28 @@ def test_a_file_may_come_by_a_pipe(stack: Stack, client: httpx2.Client, list_id:
 
 
 def test_what_cannot_be_imported_is_told_in_one_line(
-    stack: Stack, list_id: int, file: Path, tmp_path: Path
+    stack: Stack, list_id: int, import_file: Path, tmp_path: Path
 ) -> None:
     before = objects(stack)
     missing = str(tmp_path / "missing.csv")
     fails_with(stack, "import.file", "import", str(list_id), missing)
-    file.write_bytes(b"")
-    fails_with(stack, "import.empty", "import", str(list_id), str(file))
-    file.write_bytes(b"Colour,Shape\nred,round\n")
-    fails_with(stack, "import.no_email_column", "import", str(list_id), str(file))
+    import_file.write_bytes(b"")
+    fails_with(stack, "import.empty", "import", str(list_id), str(import_file))
+    import_file.write_bytes(b"Colour,Shape\nred,round\n")
+    fails_with(stack, "import.no_email_column", "import", str(list_id), str(import_file))
     mapping = ("--mapping", '{"Colour": 1}')
-    fails_with(stack, "import.mapping", "import", str(list_id), str(file), *mapping)
+    fails_with(stack, "import.mapping", "import", str(list_id), str(import_file), *mapping)
     assert objects(stack) <= before
 
 
 def test_a_list_is_exported_to_a_file(
-    stack: Stack, client: httpx2.Client, letter: dict[str, Any], tmp_path: Path
+    stack: Stack, client: httpx2.Client, mailing_list: dict[str, Any], tmp_path: Path
 ) -> None:
     emails = addresses(2)
-    imported(client, letter["id"], of_addresses(*emails))
+    imported(client, mailing_list["id"], of_addresses(*emails))
     target = tmp_path / "out.csv.gz"
-    shown = printed(stack, "export", letter["slug"], "--output", str(target))
-    assert (shown["file"], shown["rows"]) == (str(target), 2)
+    summary = printed(stack, "export", mailing_list["slug"], "--output", str(target))
+    assert (summary["file"], summary["rows"]) == (str(target), 2)
     rows = csv.DictReader(io.StringIO(gzip.decompress(target.read_bytes()).decode()))
     assert [row["email"] for row in rows] == emails
 

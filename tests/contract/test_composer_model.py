@@ -20,27 +20,30 @@ STOOD_IN = "offline; fallback"
 
 
 @pytest.fixture(scope="module")
-def modelled(make_stack: Callable[[str], Stack]) -> Modelled:
+def composer_with_model(make_stack: Callable[[str], Stack]) -> Modelled:
+    """A stack of the file's own, whose composer asks a language model."""
     return Modelled(make_stack, "modelled")
 
 
 @pytest.fixture
-def author(modelled: Modelled) -> Iterator[httpx2.Client]:
-    with modelled.stack.client(modelled.stack.new_owner().key) as client:
+def author_client(composer_with_model: Modelled) -> Iterator[httpx2.Client]:
+    """A client that calls the composer as a new owner."""
+    with composer_with_model.stack.client(composer_with_model.stack.new_owner().key) as client:
         yield client
 
 
 @pytest.fixture
-def falling_back(modelled: Modelled, author: httpx2.Client) -> Modelled:
-    return _well(modelled, author, "offline")
+def composer_with_fallback(composer_with_model: Modelled, author_client: httpx2.Client) -> Modelled:
+    """The same stack, with the offline writer as the fallback of the model."""
+    return _restore_model(composer_with_model, author_client, "offline")
 
 
-def _well(modelled: Modelled, author: httpx2.Client, fallback: str) -> Modelled:
-    """With one right answer before the test, so that no other test's failures count."""
-    modelled.work(fallback)
-    modelled.steer(None)
+def _restore_model(composer: Modelled, author: httpx2.Client, fallback: str) -> Modelled:
+    """Let the model answer one call, so that no failure of another test counts."""
+    composer.work(fallback)
+    composer.steer(None)
     assert author.post(METADATA, json=post()).headers["pressroom-source"] == SOURCE
-    return modelled
+    return composer
 
 
 def _ask(author: httpx2.Client, path: str, body: dict[str, str], wait: int = 20) -> httpx2.Response:
@@ -63,11 +66,15 @@ def _ask(author: httpx2.Client, path: str, body: dict[str, str], wait: int = 20)
     ],
 )
 def test_the_offline_writer_stands_in_for_a_model_without_an_answer_of_use_in_time(
-    falling_back: Modelled, author: httpx2.Client, path: str, model: str | None, source: str
+    composer_with_fallback: Modelled,
+    author_client: httpx2.Client,
+    path: str,
+    model: str | None,
+    source: str,
 ) -> None:
-    falling_back.steer(model)
+    composer_with_fallback.steer(model)
     body = post()
-    reply = _ask(author, path, body, wait=4 if model == "trickle" else 20)
+    reply = _ask(author_client, path, body, wait=4 if model == "trickle" else 20)
     assert reply.headers["pressroom-source"] == source
     written, judge = Post(**body), metadata_faults if path == METADATA else tweets_faults
     assert judge(written, data(reply)) == []
@@ -76,12 +83,12 @@ def test_the_offline_writer_stands_in_for_a_model_without_an_answer_of_use_in_ti
 @pytest.mark.tier("processes")
 @pytest.mark.skipif(os.geteuid() != 0, reason="a worker's memory is hidden from its user")
 def test_a_worker_that_may_stand_in_has_loaded_all_before_its_first_post(
-    modelled: Modelled,
+    composer_with_model: Modelled,
 ) -> None:
     """Loading would take longer than a slow model leaves of a short wait on a busy machine."""
-    modelled.rest()
-    assert not _has_loaded_models(modelled.work("error").pid)
-    worker = modelled.work("offline").pid
+    composer_with_model.rest()
+    assert not _has_loaded_models(composer_with_model.work("error").pid)
+    worker = composer_with_model.work("offline").pid
     eventually(lambda: _has_loaded_models(worker), what="loading of the models")
 
 
@@ -95,36 +102,36 @@ def _has_loaded_models(worker: int) -> bool:
 
 
 def test_what_stood_in_is_not_kept_and_what_the_model_wrote_is(
-    falling_back: Modelled, author: httpx2.Client
+    composer_with_fallback: Modelled, author_client: httpx2.Client
 ) -> None:
     body = post()
-    falling_back.steer("500")
-    assert _ask(author, METADATA, body).headers["pressroom-source"] == STOOD_IN
-    falling_back.steer(None)
-    first = _ask(author, METADATA, body)
+    composer_with_fallback.steer("500")
+    assert _ask(author_client, METADATA, body).headers["pressroom-source"] == STOOD_IN
+    composer_with_fallback.steer(None)
+    first = _ask(author_client, METADATA, body)
     assert first.headers["pressroom-source"] == SOURCE
-    calls = falling_back.calls()
-    again = _ask(author, METADATA, body)
+    calls = composer_with_fallback.calls()
+    again = _ask(author_client, METADATA, body)
     assert again.headers["pressroom-source"] == f"{SOURCE}; cached"
     assert data(again) == data(first)
-    assert falling_back.calls() == calls
+    assert composer_with_fallback.calls() == calls
 
 
 def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
-    falling_back: Modelled, author: httpx2.Client
+    composer_with_fallback: Modelled, author_client: httpx2.Client
 ) -> None:
-    stack = falling_back.stack
-    falling_back.steer("moment")
-    body, calls = post(), falling_back.calls()
+    stack = composer_with_fallback.stack
+    composer_with_fallback.steer("moment")
+    body, calls = post(), composer_with_fallback.calls()
 
     def ask(base: str) -> httpx2.Response:
-        headers = dict(author.headers)
+        headers = dict(author_client.headers)
         return httpx2.post(base + METADATA, json=body, headers=headers, timeout=60)
 
     with stack.second_api() as second, ThreadPoolExecutor(12) as pool:
         replies = list(pool.map(ask, [stack.api_url, second.api_url] * 6))
     assert len({str(data(reply)) for reply in replies}) == 1
-    assert falling_back.calls() == calls + 1
+    assert composer_with_fallback.calls() == calls + 1
 
 
 @pytest.mark.parametrize(
@@ -137,10 +144,10 @@ def test_equal_posts_at_once_make_one_call_whichever_process_hears_them(
     ],
 )
 def test_the_caller_is_told_where_the_settings_say_so(
-    modelled: Modelled, author: httpx2.Client, model: str, error: tuple[int, str]
+    composer_with_model: Modelled, author_client: httpx2.Client, model: str, error: tuple[int, str]
 ) -> None:
-    _well(modelled, author, "error").steer(model)
-    reply = _ask(author, METADATA, post(), wait=4 if model == "slow" else 20)
+    _restore_model(composer_with_model, author_client, "error").steer(model)
+    reply = _ask(author_client, METADATA, post(), wait=4 if model == "slow" else 20)
     problem(reply, *error)
     assert ("retry-after" in reply.headers) == (error[0] == 503)
     assert "pressroom-source" not in reply.headers

@@ -11,15 +11,14 @@ import pytest
 
 from core.scopes import Scope
 from devstack.harness.polling import eventually
-from devstack.harness.stack import Owner, Stack
+from devstack.harness.stack import Owner
 from services.credits import own_charges
 from services.credits import verify as ledger_verify
 from tests.support.composer.composing import METADATA, TWEETS
-from tests.support.composer.modelling import SOURCE, Modelled, post
+from tests.support.composer.modelling import PRICE, SOURCE, Modelled, post
 from tests.support.credits import credits
 from tests.support.http.replies import data, problem
 
-PRICE = Decimal("2.5")
 PLENTY = "100"
 
 
@@ -52,22 +51,16 @@ class Author:
         ]
 
 
-@pytest.fixture(scope="module")
-def priced(make_stack: Callable[[str], Stack]) -> Modelled:
-    modelled = Modelled(make_stack, "priced", PRESSROOM_COMPOSER_PRICE=str(PRICE))
-    modelled.work("offline")
-    return modelled
+@pytest.fixture
+def model(priced_composer: Modelled) -> Modelled:
+    """The stack with a price. Its language model answers correctly until a test steers it."""
+    priced_composer.steer(None)
+    return priced_composer
 
 
 @pytest.fixture
-def model(priced: Modelled) -> Modelled:
-    """The model, which answers rightly until a test steers it."""
-    priced.steer(None)
-    return priced
-
-
-@pytest.fixture
-def new_author(model: Modelled) -> Iterator[Callable[[str], Author]]:
+def make_author(model: Modelled) -> Iterator[Callable[[str], Author]]:
+    """A function that makes an owner with so many credits."""
     opened: list[httpx2.Client] = []
 
     def make(credit: str) -> Author:
@@ -83,8 +76,9 @@ def new_author(model: Modelled) -> Iterator[Callable[[str], Author]]:
 
 
 @pytest.fixture
-def author(new_author: Callable[[str], Author]) -> Author:
-    return new_author(PLENTY)
+def author(make_author: Callable[[str], Author]) -> Author:
+    """An owner with more credits than a test spends."""
+    return make_author(PLENTY)
 
 
 def open_charges(model: Modelled) -> list[tuple[object, ...]]:
@@ -114,9 +108,9 @@ def test_an_answer_of_the_model_is_charged_by_an_entry_that_names_the_call(
 
 
 def test_a_cached_answer_costs_nothing_whoever_paid_for_it(
-    author: Author, new_author: Callable[[str], Author]
+    author: Author, make_author: Callable[[str], Author]
 ) -> None:
-    body, poor = post(), new_author("0")
+    body, poor = post(), make_author("0")
     first = author.ask(body)
     for other in (author, poor):
         again = other.ask(body)
@@ -140,9 +134,9 @@ def test_a_caller_who_is_told_of_the_models_failure_pays_nothing(
 
 @pytest.mark.parametrize("credit", ["0", "2.4999"])
 def test_a_balance_below_the_price_is_402_before_the_model_is_asked(
-    model: Modelled, new_author: Callable[[str], Author], credit: str
+    model: Modelled, make_author: Callable[[str], Author], credit: str
 ) -> None:
-    poor, calls = new_author(credit), model.calls()
+    poor, calls = make_author(credit), model.calls()
     said = problem(poor.ask(), 402, "credits.insufficient")
     assert (said["balance_credit"], said["needed"]) == (float(credit), float(PRICE))
     assert model.calls() == calls
@@ -166,9 +160,9 @@ def test_a_key_that_may_not_spend_is_403_and_one_that_may_is_charged(
 
 @pytest.mark.parametrize("header", ["Idempotency-Key", "X-Request-ID"])
 def test_a_call_that_is_sent_again_is_charged_once(
-    model: Modelled, new_author: Callable[[str], Author], header: str
+    model: Modelled, make_author: Callable[[str], Author], header: str
 ) -> None:
-    author, body, name = new_author(str(PRICE)), post(), {header: token_hex(16)}
+    author, body, name = make_author(str(PRICE)), post(), {header: token_hex(16)}
     data(author.ask(body, named=name))
     forget(model)
     again = author.ask(body, named=name)
@@ -192,11 +186,11 @@ def test_a_key_that_is_too_short_is_refused(author: Author) -> None:
 
 
 def test_one_of_the_callers_of_one_run_pays_and_the_others_get_theirs_back(
-    model: Modelled, new_author: Callable[[str], Author]
+    model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
     model.steer("moment")
     body, calls = post(), model.calls()
-    authors = [new_author(PLENTY) for _ in range(3)]
+    authors = [make_author(PLENTY) for _ in range(3)]
     twice, name = authors[0], {"Idempotency-Key": token_hex(16)}
     with ThreadPoolExecutor() as pool:
         asked = [pool.submit(each.ask, body, named=name) for each in (*authors, twice)]
@@ -223,9 +217,9 @@ def test_who_leaves_while_the_model_writes_has_paid_for_its_answer(
 
 
 def test_who_leaves_before_a_worker_begins_gets_the_credits_back_at_once(
-    model: Modelled, new_author: Callable[[str], Author]
+    model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
-    author, calls = new_author(str(PRICE)), model.calls()
+    author, calls = make_author(str(PRICE)), model.calls()
     model.rest()
     try:
         reply = author.client.post(METADATA, json=post(), headers={"Prefer": "wait=1"})
@@ -240,9 +234,9 @@ def test_who_leaves_before_a_worker_begins_gets_the_credits_back_at_once(
 
 
 def test_the_model_is_asked_as_often_as_the_balance_pays_for(
-    model: Modelled, new_author: Callable[[str], Author]
+    model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
-    author, calls = new_author(str(PRICE)), model.calls()
+    author, calls = make_author(str(PRICE)), model.calls()
     model.steer("moment")
     bodies = [post() for _ in range(10)]
     with ThreadPoolExecutor(10) as pool:
@@ -253,9 +247,9 @@ def test_the_model_is_asked_as_often_as_the_balance_pays_for(
 
 
 def test_a_second_call_of_one_name_waits_for_what_the_first_one_holds(
-    model: Modelled, new_author: Callable[[str], Author]
+    model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
-    author, body, name = new_author(str(PRICE)), post(), {"Idempotency-Key": token_hex(16)}
+    author, body, name = make_author(str(PRICE)), post(), {"Idempotency-Key": token_hex(16)}
     model.steer("moment")
     with ThreadPoolExecutor() as pool:
         first = pool.submit(author.ask, body, named=name)
@@ -270,9 +264,9 @@ def test_a_second_call_of_one_name_waits_for_what_the_first_one_holds(
 
 @pytest.mark.parametrize("taken_by", [None, "a lost worker"])
 def test_a_charge_whose_process_was_killed_is_reversed_after_its_deadline(
-    model: Modelled, new_author: Callable[[str], Author], taken_by: str | None
+    model: Modelled, make_author: Callable[[str], Author], taken_by: str | None
 ) -> None:
-    author, stack = new_author(str(PRICE)), model.stack
+    author, stack = make_author(str(PRICE)), model.stack
     entry = data(credits.consume(author.client, str(PRICE)))
     stack.query(
         "INSERT INTO open_charges (entry_id, call, work, taken_by, deadline)"
@@ -291,9 +285,9 @@ def test_a_charge_whose_process_was_killed_is_reversed_after_its_deadline(
 
 
 def test_what_the_offline_writer_writes_costs_nothing_and_tells_of_no_low_balance(
-    model: Modelled, new_author: Callable[[str], Author]
+    model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
-    author = new_author("101")
+    author = make_author("101")
     model.steer("refuses")
     for _ in range(2):
         assert author.ask().headers["pressroom-source"] == "offline; fallback"

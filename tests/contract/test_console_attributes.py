@@ -20,7 +20,8 @@ FIELDS = "/console/fields"
 
 
 @pytest.fixture
-def list_id(console: OwnerAtConsole) -> int:
+def console_list_id(console: OwnerAtConsole) -> int:
+    """The id of a new list of the owner at the console."""
     return int(new_list(console.api)["id"])
 
 
@@ -58,12 +59,14 @@ def test_a_field_that_breaks_a_rule_is_not_made(console: OwnerAtConsole) -> None
     assert [each["key"] for each in data(console.api.get("/fields"))] == ["city"]
 
 
-def test_a_tag_is_renamed_and_taken_off_all_members(console: OwnerAtConsole, list_id: int) -> None:
-    [email, _] = some_members(console.api, list_id, 2, vips=1)
-    [tag] = data(console.api.get(f"/lists/{list_id}/tags"))["items"]
-    path = f"/console/lists/{list_id}/tags/{tag['id']}"
+def test_a_tag_is_renamed_and_taken_off_all_members(
+    console: OwnerAtConsole, console_list_id: int
+) -> None:
+    [email, _] = some_members(console.api, console_list_id, 2, vips=1)
+    [tag] = data(console.api.get(f"/lists/{console_list_id}/tags"))["items"]
+    path = f"/console/lists/{console_list_id}/tags/{tag['id']}"
     assert "The tag is called “Patron” now." in console.do(path, name="Patron")
-    member = f"/lists/{list_id}/members/{email}"
+    member = f"/lists/{console_list_id}/members/{email}"
     assert data(console.api.get(member))["tags"] == ["Patron"]
     data(console.api.patch(member, json={"add_tags": ["other"]}))
     assert wrong_beside(shown(console.send(path, name="OTHER"), 409), "name")
@@ -84,25 +87,27 @@ def with_whole_count(console: OwnerAtConsole, path: str) -> str:
 
 
 def test_a_segment_is_made_counted_changed_and_deleted(
-    console: OwnerAtConsole, list_id: int
+    console: OwnerAtConsole, console_list_id: int
 ) -> None:
-    some_members(console.api, list_id, 3, vips=2)
-    base = f"/console/lists/{list_id}/segments"
+    some_members(console.api, console_list_id, 3, vips=2)
+    base = f"/console/lists/{console_list_id}/segments"
     assert "This list has no segment yet" in console.see(base)
     console.do(f"{base}/new", name="VIPs", filter='{"field": "tag", "is": "vip"}', use="json")
-    [made] = data(console.api.get(f"/lists/{list_id}/segments"))["items"]
-    path = f"{base}/{made['id']}"
+    [created_segment] = data(console.api.get(f"/lists/{console_list_id}/segments"))["items"]
+    path = f"{base}/{created_segment['id']}"
     assert "<b>2</b> members now" in with_whole_count(console, path)
     console.do(path, name="Others", filter='{"not": {"field": "tag", "is": "vip"}}', use="json")
     text = with_whole_count(console, path)
     assert "<b>1</b> member now" in text
     assert 'value="Others"' in text
     assert "is deleted. Its members stay." in console.do(path, 1)
-    assert data(console.api.get(f"/lists/{list_id}/segments"))["items"] == []
+    assert data(console.api.get(f"/lists/{console_list_id}/segments"))["items"] == []
 
 
-def test_a_segment_that_breaks_a_rule_is_not_made(console: OwnerAtConsole, list_id: int) -> None:
-    new_segment(console.api, list_id)
+def test_a_segment_that_breaks_a_rule_is_not_made(
+    console: OwnerAtConsole, console_list_id: int
+) -> None:
+    new_segment(console.api, console_list_id)
     for name, typed, status in (
         ("name", "", 422),
         ("name", "vips", 409),
@@ -111,16 +116,18 @@ def test_a_segment_that_breaks_a_rule_is_not_made(console: OwnerAtConsole, list_
     ):
         values = {"name": "Another", "filter": '{"field": "tag", "is": "vip"}', "use": "json"}
         values[name] = typed
-        reply = console.send(f"/console/lists/{list_id}/segments/new", **values)
+        reply = console.send(f"/console/lists/{console_list_id}/segments/new", **values)
         assert wrong_beside(shown(reply, status), name)
-    assert len(data(console.api.get(f"/lists/{list_id}/segments"))["items"]) == 1
+    assert len(data(console.api.get(f"/lists/{console_list_id}/segments"))["items"]) == 1
 
 
-def test_a_segment_whose_field_was_retired_says_so(console: OwnerAtConsole, list_id: int) -> None:
+def test_a_segment_whose_field_was_retired_says_so(
+    console: OwnerAtConsole, console_list_id: int
+) -> None:
     field = new_field(console.api, "city")
-    segment = new_segment(console.api, list_id, {"field": "fields.city", "is": "Rome"})
+    segment = new_segment(console.api, console_list_id, {"field": "fields.city", "is": "Rome"})
     data(console.api.delete(f"/fields/{field['id']}"))
-    path = f"/console/lists/{list_id}/segments/{segment['id']}"
+    path = f"/console/lists/{console_list_id}/segments/{segment['id']}"
     text = console.see(path)
     assert heading(text) == "Change a segment"
     assert "fields.city" in text
@@ -149,57 +156,57 @@ def until(console: OwnerAtConsole, path: str, words: str) -> str:
 
 
 def test_members_who_were_chosen_are_tagged_and_it_is_undone(
-    console: OwnerAtConsole, list_id: int
+    console: OwnerAtConsole, console_list_id: int
 ) -> None:
-    emails = some_members(console.api, list_id, 3, vips=2)
-    before = standing(console.api, list_id, emails)
-    path = bulk_actions_of(list_id, "/new?tag=vip")
+    emails = some_members(console.api, console_list_id, 3, vips=2)
+    before = standing(console.api, console_list_id, emails)
+    path = bulk_actions_of(console_list_id, "/new?tag=vip")
     text = console.see(path)
     assert "<b>2</b> members are chosen" in text
     assert "Apply to 2 members" in text
     watched = begun(console, path, action="tag", tag_name="Patron")
     # A bulk action of one list is none of another.
-    console.see(watched.replace(str(list_id), str(new_list(console.api)["id"])), 404)
+    console.see(watched.replace(str(console_list_id), str(new_list(console.api)["id"])), 404)
     text = until(console, watched, "2 of 2 changed")
     assert "Give the tag “Patron”" in text
-    tags = [each["tags"] for each in standing(console.api, list_id, emails)]
+    tags = [each["tags"] for each in standing(console.api, console_list_id, emails)]
     assert tags == [["Patron", "vip"], ["Patron", "vip"], []]
     assert "The undo has started." in console.do(watched)
     assert "Undo it" not in until(console, watched, "2 are as before")
-    after = standing(console.api, list_id, emails)
+    after = standing(console.api, console_list_id, emails)
     assert [each["tags"] for each in after] == [each["tags"] for each in before]
-    [_, row] = rows_of(console.see(bulk_actions_of(list_id)))
+    [_, row] = rows_of(console.see(bulk_actions_of(console_list_id)))
     assert row[0] == "Give the tag “Patron”"
     assert "undone" in row[1].lower()
 
 
-def test_a_tier_is_given_to_a_segment(console: OwnerAtConsole, list_id: int) -> None:
-    emails = some_members(console.api, list_id, 2, vips=1)
-    segment = new_segment(console.api, list_id)
-    path = bulk_actions_of(list_id, f"/new?segment={segment['id']}")
+def test_a_tier_is_given_to_a_segment(console: OwnerAtConsole, console_list_id: int) -> None:
+    emails = some_members(console.api, console_list_id, 2, vips=1)
+    segment = new_segment(console.api, console_list_id)
+    path = bulk_actions_of(console_list_id, f"/new?segment={segment['id']}")
     watched = begun(console, path, action="set_type", tier="gold")
     until(console, watched, "1 of 1 changed")
-    tiers = [each["type"] for each in standing(console.api, list_id, emails)]
+    tiers = [each["type"] for each in standing(console.api, console_list_id, emails)]
     assert tiers == ["gold", "free"]
 
 
 def test_a_bulk_action_without_its_value_is_not_begun(
-    console: OwnerAtConsole, list_id: int
+    console: OwnerAtConsole, console_list_id: int
 ) -> None:
     for typed, place in (
         ({"action": "tag", "tag_name": ""}, "tag_name"),
         ({"action": "set_type", "tier": "platinum"}, "tier"),
         ({"action": "explode"}, "action"),
     ):
-        text = shown(console.send(bulk_actions_of(list_id, "/new"), **typed), 422)
+        text = shown(console.send(bulk_actions_of(console_list_id, "/new"), **typed), 422)
         assert wrong_beside(text, place)
         assert "body." not in text
-    assert "No bulk action yet" in console.see(bulk_actions_of(list_id))
+    assert "No bulk action yet" in console.see(bulk_actions_of(console_list_id))
 
 
-def test_a_bulk_action_that_waits_is_ended(quiet: Stack) -> None:
+def test_a_bulk_action_that_waits_is_ended(stack_without_workers: Stack) -> None:
     # No worker takes it here.
-    with at_console(quiet) as console:
+    with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         watched = begun(console, bulk_actions_of(list_id, "/new"), action="email_off")
         text = console.see(watched)

@@ -2,11 +2,9 @@
 
 import html
 import re
-from collections.abc import Callable, Iterator
 from decimal import Decimal
 
 import httpx2
-import pytest
 
 from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
@@ -19,7 +17,7 @@ from tests.support.composer.composing import (
     metadata_faults,
     tweets_faults,
 )
-from tests.support.composer.modelling import Modelled, post
+from tests.support.composer.modelling import PRICE, Modelled, post
 from tests.support.credits import credits
 from tests.support.http.replies import data
 from tests.support.people.consoles import (
@@ -32,24 +30,17 @@ from tests.support.people.consoles import (
 )
 
 PAGE = "/console/composer"
-PRICE = "2.5"
 
 
-@pytest.fixture(scope="module")
-def owner(stack: Stack) -> Iterator[OwnerAtConsole]:
-    with at_console(stack) as found:
-        yield found
-
-
-def composed(
+def compose(
     owner: OwnerAtConsole, button: dict[str, str], status: int = 200, /, **typed: str
 ) -> tuple[str, dict[str, str]]:
     """The page after a press of this button, and what its form holds then."""
     opened = owner.visitor.get(PAGE)
-    return pressed(owner, opened, button, status, **typed)
+    return press_button(owner, opened, button, status, **typed)
 
 
-def pressed(
+def press_button(
     owner: OwnerAtConsole,
     opened: httpx2.Response,
     button: dict[str, str],
@@ -69,66 +60,72 @@ def written_of(fields: dict[str, str], *names: str) -> dict[str, str]:
     return {name: fields[name].replace("\r\n", "\n") for name in names}
 
 
-def sent(found: Post) -> dict[str, str]:
-    return {"title": found.title, "content": found.content}
+def fields_of(new_post: Post) -> dict[str, str]:
+    return {"title": new_post.title, "content": new_post.content}
 
 
 def test_all_of_it_is_written_and_says_by_whom_and_equals_what_a_program_gets(
-    owner: OwnerAtConsole,
+    shared_console: OwnerAtConsole,
 ) -> None:
-    text = owner.see(PAGE)
+    text = shared_console.see(PAGE)
     assert "costs" not in text
-    found = fresh()
-    text, fields = composed(owner, {"write": "all"}, **sent(found))
-    assert metadata_faults(found, written_of(fields, "slug", "summary", "tags")) == []
-    assert tweets_faults(found, written_of(fields, "tweets")) == []
+    new_post = fresh()
+    text, fields = compose(shared_console, {"write": "all"}, **fields_of(new_post))
+    assert metadata_faults(new_post, written_of(fields, "slug", "summary", "tags")) == []
+    assert tweets_faults(new_post, written_of(fields, "tweets")) == []
     assert text.count("Written by the offline writer") == 4
-    assert (fields["title"], fields["content"]) == (found.title, found.content)
-    reply = owner.api.post(METADATA, json=body(found))
+    assert (fields["title"], fields["content"]) == (new_post.title, new_post.content)
+    reply = shared_console.api.post(METADATA, json=body(new_post))
     assert data(reply) == written_of(fields, "slug", "summary", "tags")
-    assert data(owner.api.post(TWEETS, json=body(found))) == written_of(fields, "tweets")
+    assert data(shared_console.api.post(TWEETS, json=body(new_post))) == written_of(
+        fields, "tweets"
+    )
     [_, call] = calls_of(text)
-    assert call.body["title"] == found.title
+    assert call.body["title"] == new_post.title
 
 
 def test_one_part_is_written_alone_and_keeps_what_was_typed_and_written_before(
-    owner: OwnerAtConsole,
+    shared_console: OwnerAtConsole,
 ) -> None:
-    found = fresh()
-    text, fields = composed(owner, {"write": "slug"}, **sent(found))
+    new_post = fresh()
+    text, fields = compose(shared_console, {"write": "slug"}, **fields_of(new_post))
     assert fields["slug"]
     assert "summary" not in fields
     changed = {**fields, "slug": "my-own", "title": "<b>Another</b>"}
-    opened = owner.visitor.get(PAGE)
-    text, fields = pressed(owner, opened, {"write": "tags"}, **changed)
+    opened = shared_console.visitor.get(PAGE)
+    text, fields = press_button(shared_console, opened, {"write": "tags"}, **changed)
     assert (fields["slug"], fields["title"]) == ("my-own", "<b>Another</b>")
     assert fields["tags"]
     assert "<b>Another" not in text
 
 
 def test_what_can_t_be_written_says_why_beside_its_field_and_loses_nothing(
-    owner: OwnerAtConsole,
+    shared_console: OwnerAtConsole,
 ) -> None:
-    text, fields = composed(owner, {"write": "all"}, 422, title=" ", content="\r\n", words="kept")
+    text, fields = compose(
+        shared_console, {"write": "all"}, 422, title=" ", content="\r\n", words="kept"
+    )
     assert wrong_beside(text, "content") == "Paste a post, or give it a title."
     assert fields["words"] == "kept"
-    text, fields = composed(owner, {"write": "slug"}, 422, title="x" * 501, content="kept")
+    text, fields = compose(shared_console, {"write": "slug"}, 422, title="x" * 501, content="kept")
     assert "500" in wrong_beside(text, "title")
     assert fields["content"] == "kept"
-    text, _ = composed(owner, {"find": "yes"}, 422, content="kept", words=" ")
+    text, _ = compose(shared_console, {"find": "yes"}, 422, content="kept", words=" ")
     assert wrong_beside(text, "words")
     # Enter in any field presses the first button, which asks for nothing.
-    text, fields = composed(owner, {"enter": "yes"}, title="By the enter key")
+    text, fields = compose(shared_console, {"enter": "yes"}, title="By the enter key")
     assert fields["title"] == "By the enter key"
     assert "Written by" not in text
 
 
-def test_photos_are_found_by_words_credited_and_used(owner: OwnerAtConsole, stack: Stack) -> None:
+def test_photos_are_found_by_words_credited_and_used(
+    shared_console: OwnerAtConsole, stack: Stack
+) -> None:
     words = fresh().content[-30:]
-    plain = owner.visitor.get(PAGE).headers["content-security-policy"]
+    plain = shared_console.visitor.get(PAGE).headers["content-security-policy"]
     assert stack.sandbox_url not in plain
-    opened = owner.visitor.get(PAGE)
-    reply, fields = pressed(owner, opened, {"find": "yes"}, title="Kept", words=words)
+    opened = shared_console.visitor.get(PAGE)
+    reply, fields = press_button(shared_console, opened, {"find": "yes"}, title="Kept", words=words)
     assert reply.count("<figure") == 0
     assert fields["title"] == "Kept"
     images = re.findall(r'<img src="([^"]+)"', reply)
@@ -139,28 +136,34 @@ def test_photos_are_found_by_words_credited_and_used(owner: OwnerAtConsole, stac
     assert credit.count("utm_source=pressroom&utm_medium=referral") == 2
     endpoints = re.findall(r'name="use" value="([^"]+)"', reply)
     # The photos stay while other things are done.
-    again, fields = pressed(owner, opened, {"write": "slug"}, **{**fields, "content": "Bread."})
+    again, fields = press_button(
+        shared_console, opened, {"write": "slug"}, **{**fields, "content": "Bread."}
+    )
     assert re.findall(r'<img src="([^"]+)"', again) == images
     used = {"use": html.unescape(endpoints[0])}
-    again, fields = pressed(owner, opened, used, **fields)
+    again, fields = press_button(shared_console, opened, used, **fields)
     assert fields["used_url"].startswith(f"{stack.sandbox_url}{UNSPLASH_PREFIX}/pictures/")
     assert fields["slug"]
     figure = html.unescape(re.findall(r'id="figure" value="([^"]+)"', again)[0])
     assert figure.startswith(f'<figure><img src="{html.escape(fields["used_url"])}"')
     assert "Pressroom Sandbox</a> on <a" in figure
-    text, _ = pressed(owner, opened, {"page": "2"}, **fields)
+    text, _ = press_button(shared_console, opened, {"page": "2"}, **fields)
     assert "page 2." in text
     assert not set(re.findall(r'<img src="([^"]+)"', text)) & set(images)
-    text, fields = pressed(owner, opened, {"use": "http://127.0.0.1:9/photos/x"}, 400, **fields)
+    text, fields = press_button(
+        shared_console, opened, {"use": "http://127.0.0.1:9/photos/x"}, 400, **fields
+    )
     assert fields["title"] == "Kept"
 
 
 def test_each_provider_is_shown_from_its_own_origin_and_a_failing_one_loses_nothing(
-    owner: OwnerAtConsole, stack: Stack
+    shared_console: OwnerAtConsole, stack: Stack
 ) -> None:
-    opened = owner.visitor.get(PAGE)
+    opened = shared_console.visitor.get(PAGE)
     values = {**forms_of(opened)[0][1], "words": "hills", "provider": "openverse", "find": "yes"}
-    reply = owner.visitor.client.post(PAGE, files={n: (None, v) for n, v in values.items()})
+    reply = shared_console.visitor.client.post(
+        PAGE, files={n: (None, v) for n, v in values.items()}
+    )
     policy = reply.headers["content-security-policy"]
     [images] = [rule for rule in policy.split("; ") if rule.startswith("img-src")]
     assert images == f"img-src 'self' data: {stack.sandbox_url}"
@@ -169,41 +172,38 @@ def test_each_provider_is_shown_from_its_own_origin_and_a_failing_one_loses_noth
     assert "“Hills”</a> by <a" in text
     small = re.findall(r'<img src="([^"]+)"', text)[0]
     assert httpx2.get(small, timeout=30).headers["content-type"] == "image/jpeg"
-    text, fields = pressed(owner, opened, {"find": "yes"}, 502, title="Kept", words="error-500")
+    text, fields = press_button(
+        shared_console, opened, {"find": "yes"}, 502, title="Kept", words="error-500"
+    )
     assert "unsplash gave no usable answer." in text.lower()
     assert (fields["title"], fields["words"]) == ("Kept", "error-500")
 
 
-@pytest.fixture(scope="module")
-def priced(make_stack: Callable[[str], Stack]) -> Modelled:
-    modelled = Modelled(make_stack, "pricedpage", PRESSROOM_COMPOSER_PRICE=PRICE)
-    modelled.work("offline")
-    return modelled
-
-
-def test_a_model_s_answers_have_their_price_and_too_few_credits_are_told(priced: Modelled) -> None:
-    priced.steer(None)
+def test_a_model_s_answers_have_their_price_and_too_few_credits_are_told(
+    priced_composer: Modelled,
+) -> None:
+    priced_composer.steer(None)
     typed = post()
-    with at_console(priced.stack) as owner:
-        text, fields = composed(owner, {"write": "all"}, 402, **typed)
+    with at_console(priced_composer.stack) as owner:
+        text, fields = compose(owner, {"write": "all"}, 402, **typed)
         assert "This costs 2.5 credits, and you have 0." in text
         assert "costs 2.5 credits; all of it is two answers, 5 credits." in text
         assert fields["content"] == typed["content"]
-        credits.grant(priced.stack, owner.owner.user_id, "7.5")
-        text, fields = composed(owner, {"write": "all"}, **typed)
+        credits.grant(priced_composer.stack, owner.owner.user_id, "7.5")
+        text, fields = compose(owner, {"write": "all"}, **typed)
         assert text.count("Written by the model steered.") == 4
         assert credits.balance(owner.api) == Decimal("2.5")
         # The same once more costs nothing, whether it is kept or was lost meanwhile.
-        text, _ = composed(owner, {"write": "all"}, **typed)
+        text, _ = compose(owner, {"write": "all"}, **typed)
         assert text.count("Written by the model steered before, and kept.") == 4
         assert credits.balance(owner.api) == Decimal("2.5")
         charges = [each for each in credits.entries(owner.api) if each["action"] == "consume"]
         assert {each["meta"]["wrote"] for each in charges} == {"metadata", "tweets"}
         # There is enough for one of the two: it is given, and the other is told of.
-        text, fields = composed(owner, {"write": "all"}, 402, **post())
+        text, fields = compose(owner, {"write": "all"}, 402, **post())
         assert "This costs 2.5 credits, and you have 0." in text
         assert ("slug" in fields) != ("tweets" in fields)
-        credits.grant(priced.stack, owner.owner.user_id, PRICE)
-        priced.steer("refuses")
-        text, _ = composed(owner, {"write": "tweets"}, **post())
+        credits.grant(priced_composer.stack, owner.owner.user_id, str(PRICE))
+        priced_composer.steer("refuses")
+        text, _ = compose(owner, {"write": "tweets"}, **post())
         assert "Written by the offline writer, since the model gave no answer." in text

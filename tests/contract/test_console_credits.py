@@ -44,7 +44,7 @@ def test_an_owner_of_nothing_is_told_how_to_begin(console: OwnerAtConsole) -> No
 
 
 def test_credits_are_bought_and_their_receipt_tells_of_a_refund(
-    console: OwnerAtConsole, sandbox: SandboxPayments, stack: Stack
+    console: OwnerAtConsole, sandbox_payments: SandboxPayments, stack: Stack
 ) -> None:
     text = console.do(BUY, credit_amount="1,234.5", currency="EUR")
     [(order_id, status)] = stack.query(
@@ -57,7 +57,7 @@ def test_credits_are_bought_and_their_receipt_tells_of_a_refund(
 
     assert "Waits for your payment." in console.see(path)
     # The browser comes back over our page that asks the provider.
-    back = console.visitor.client.get(sandbox.pay(payment_url(text)))
+    back = console.visitor.client.get(sandbox_payments.pay(payment_url(text)))
     assert back.status_code == 303
     location = urlsplit(back.headers["location"])
     assert location.path == f"{CREDITS}/returned"
@@ -69,7 +69,7 @@ def test_credits_are_bought_and_their_receipt_tells_of_a_refund(
     assert "<b>1,234.5</b> credits" in text
     assert entries_of(text) == [["Bought", f"Order {order_id}", "+1,234.5", "1,234.5"]]
 
-    sandbox.refund(int(str(order_id)), 300)
+    sandbox_payments.refund(int(str(order_id)), 300)
     eventually(lambda: "3.00 EUR" in console.see(path), what="the refund")
     text = console.see(f"{path}/receipt")
     assert heading(text) == f"Receipt {order_id}"
@@ -82,7 +82,7 @@ def test_credits_are_bought_and_their_receipt_tells_of_a_refund(
 
 
 def test_an_order_that_did_not_go_well_says_so(
-    console: OwnerAtConsole, sandbox: SandboxPayments, stack: Stack
+    console: OwnerAtConsole, sandbox_payments: SandboxPayments, stack: Stack
 ) -> None:
     console.do(BUY, amount="5.00")
     [(late,)] = stack.query(
@@ -97,8 +97,8 @@ def test_an_order_that_did_not_go_well_says_so(
     assert "Create a new order" in text
 
     url = payment_url(console.do(BUY, credit_amount="500"))
-    sandbox.alter(url, amount=1)
-    sandbox.pay(url)
+    sandbox_payments.alter(url, amount=1)
+    sandbox_payments.pay(url)
     eventually(lambda: "looked at by the operator" in console.see(ORDERS), what="the review")
     assert "<b>0</b> credits" in console.see(CREDITS)
 

@@ -11,7 +11,6 @@ from core.errors.jobs import JOB_GIVEN_UP
 from devstack.harness.stack import Stack
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
-from tests.contract.test_recent_login import age
 from tests.support.http.replies import data
 from tests.support.imports.bulk import export, fail_job, imported, of_addresses, sheet, unpacked
 from tests.support.lists.segments import new_segment
@@ -26,6 +25,7 @@ from tests.support.people.consoles import (
     rows_of,
     shown,
 )
+from tests.support.people.visiting import age_logins
 
 
 def path_of(list_id: Any) -> str:
@@ -99,7 +99,7 @@ def test_an_old_login_leads_to_the_login_and_back(console: OwnerAtConsole, stack
     list_id = new_list(console.api)["id"]
     path = ordered(console, list_id)
     ended(console, path)
-    age(stack, console.owner.email, 16)
+    age_logins(stack, console.owner.email, 16)
     for wanted in (path_of(list_id), f"{path}/file"):
         reply = console.visitor.get(wanted)
         assert reply.status_code == 303
@@ -121,8 +121,10 @@ def test_an_export_whose_file_lapsed_says_so(console: OwnerAtConsole, stack: Sta
     assert "lapsed" in console.see("/console/exports")
 
 
-def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(quiet: Stack) -> None:
-    with at_console(quiet) as console:
+def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(
+    stack_without_workers: Stack,
+) -> None:
+    with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         path = ordered(console, list_id)
         text = console.see(path)
@@ -133,8 +135,8 @@ def test_an_export_under_way_is_cancelled_and_one_that_failed_says_why(quiet: St
         data(export(console.api, list_id, "members", Prefer="respond-async"), 202)
         [job] = data(console.api.get("/jobs", params={"limit": 1}))["items"]
         assert job["kind"] == EXPORT_JOBS[ExportKind.MEMBERS].name
-        fail_job(quiet, job["id"], JOB_GIVEN_UP(reason="It broke.", hours=24))
-        [newest] = quiet.query("SELECT max(id) FROM exports")
+        fail_job(stack_without_workers, job["id"], JOB_GIVEN_UP(reason="It broke.", hours=24))
+        [newest] = stack_without_workers.query("SELECT max(id) FROM exports")
         text = console.see(f"/console/exports/{newest[0]}")
         assert "There is no file" in text
         assert "It broke." in text

@@ -18,7 +18,8 @@ PEOPLE: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def list_id(console: OwnerAtConsole) -> int:
+def id_of_list_with_fields(console: OwnerAtConsole) -> int:
+    """The id of a list with the members and fields of `PEOPLE`."""
     for key, kind in (("city", "text"), ("age", "number")):
         new_field(console.api, key, kind)
     made: int = new_list(console.api)["id"]
@@ -33,27 +34,30 @@ def form_of(console: OwnerAtConsole, path: str, **typed: str) -> dict[str, str]:
     return dict(form)
 
 
-def found(console: OwnerAtConsole, list_id: int, form: dict[str, str]) -> set[str]:
+def find_emails(console: OwnerAtConsole, list_id: int, form: dict[str, str]) -> set[str]:
     reply = console.visitor.get(f"/console/lists/{list_id}/members", **form)
     return {row[0] for row in rows_of(shown(reply))[1:]}
 
 
 def test_rows_are_added_filled_in_and_removed_without_a_script(
-    console: OwnerAtConsole, list_id: int
+    console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
-    path = f"/console/lists/{list_id}/members"
+    path = f"/console/lists/{id_of_list_with_fields}/members"
     form = form_of(console, path)
     form = form_of(console, path, **form | {"do": "add:0", "new.0": "text:fields.city"})
     assert (form["field.0.0"], form["operator.0.0"], form["value.0.0"]) == ("fields.city", "is", "")
     # A condition without a value is not one yet.
-    assert found(console, list_id, form) == PEOPLE.keys()
+    assert find_emails(console, id_of_list_with_fields, form) == PEOPLE.keys()
     form["value.0.0"] = "Berlin"
-    assert found(console, list_id, form) == {"ada@example.com", "bob@example.com"}
+    assert find_emails(console, id_of_list_with_fields, form) == {
+        "ada@example.com",
+        "bob@example.com",
+    }
     form = form_of(console, path, **form | {"do": "add:0", "new.0": "number:fields.age"})
     form |= {"operator.0.1": "at_least", "value.0.1": "30"}
-    assert found(console, list_id, form) == {"ada@example.com"}
+    assert find_emails(console, id_of_list_with_fields, form) == {"ada@example.com"}
     form["match.0"] = "none"
-    assert found(console, list_id, form) == {"cleo@example.com"}
+    assert find_emails(console, id_of_list_with_fields, form) == {"cleo@example.com"}
     # The next page, the bulk action and the segment get the filter as JSON.
     reply = console.visitor.get(path, **form)
     assert "filter=%7B%22not%22" in reply.text
@@ -63,9 +67,9 @@ def test_rows_are_added_filled_in_and_removed_without_a_script(
 
 
 def test_groups_stand_in_groups_as_far_as_the_grammar_goes(
-    console: OwnerAtConsole, list_id: int
+    console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
-    path = f"/console/lists/{list_id}/members"
+    path = f"/console/lists/{id_of_list_with_fields}/members"
     form = form_of(console, path)
     for place in ("0", "0.0", "0.0.0"):
         form = form_of(console, path, **form, do=f"group:{place}")
@@ -76,7 +80,7 @@ def test_groups_stand_in_groups_as_far_as_the_grammar_goes(
         console, path, **form | {"do": f"add:{innermost}", f"new.{innermost}": "label:tag"}
     )
     form |= {f"match.{innermost}": "none", f"value.{innermost}.0": "press"}
-    assert found(console, list_id, form) == {"bob@example.com"}
+    assert find_emails(console, id_of_list_with_fields, form) == {"bob@example.com"}
 
 
 FILTERS: list[dict[str, Any]] = [
@@ -96,61 +100,69 @@ FILTERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("written", FILTERS, ids=json.dumps)
 def test_a_segment_of_any_filter_is_shown_as_rows_and_saved_as_it_was(
-    console: OwnerAtConsole, list_id: int, written: dict[str, Any]
+    console: OwnerAtConsole, id_of_list_with_fields: int, written: dict[str, Any]
 ) -> None:
-    segment = new_segment(console.api, list_id, written)
-    path = f"/console/lists/{list_id}/segments/{segment['id']}"
+    segment = new_segment(console.api, id_of_list_with_fields, written)
+    path = f"/console/lists/{id_of_list_with_fields}/segments/{segment['id']}"
     assert "field.0.0" in form_of(console, path) or "match.0.0" in form_of(console, path)
     console.do(path, name="The same")
-    kept = data(console.api.get(f"/lists/{list_id}/segments/{segment['id']}"))
-    assert (kept["name"], kept["filter"]) == ("The same", written)
+    stored_segment = data(
+        console.api.get(f"/lists/{id_of_list_with_fields}/segments/{segment['id']}")
+    )
+    assert (stored_segment["name"], stored_segment["filter"]) == ("The same", written)
 
 
 def test_a_filter_that_rows_can_not_show_is_text_with_the_reason(
-    console: OwnerAtConsole, list_id: int
+    console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
     written = {"field": "name", "is": "two\nlines"}
-    segment = new_segment(console.api, list_id, written)
-    path = f"/console/lists/{list_id}/segments/{segment['id']}"
+    segment = new_segment(console.api, id_of_list_with_fields, written)
+    path = f"/console/lists/{id_of_list_with_fields}/segments/{segment['id']}"
     text = console.see(path)
     assert "A value of Name has several lines, or none." in text
     assert json.loads(form_of(console, path)["filter"]) == written
     console.do(path, name="Still so")
-    kept = data(console.api.get(f"/lists/{list_id}/segments/{segment['id']}"))
-    assert (kept["name"], kept["filter"]) == ("Still so", written)
+    stored_segment = data(
+        console.api.get(f"/lists/{id_of_list_with_fields}/segments/{segment['id']}")
+    )
+    assert (stored_segment["name"], stored_segment["filter"]) == ("Still so", written)
 
 
-def test_what_is_wrong_stands_beside_its_row(console: OwnerAtConsole, list_id: int) -> None:
-    new = f"/console/lists/{list_id}/segments/new"
+def test_what_is_wrong_stands_beside_its_row(
+    console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
+    new = f"/console/lists/{id_of_list_with_fields}/segments/new"
     rows = {"match.0": "all", "field.0.0": "fields.age", "kind.0.0": "number"}
     for operator, value in (("is", "old"), ("is", ""), ("contains", "3")):
         row = rows | {"name": "Adults", "operator.0.0": operator, "value.0.0": value}
         text = shown(console.send(new, **row), 400 if value else 422)
         assert wrong_beside(text, "value.0.0"), (operator, value)
-    assert data(console.api.get(f"/lists/{list_id}/segments"))["items"] == []
+    assert data(console.api.get(f"/lists/{id_of_list_with_fields}/segments"))["items"] == []
 
 
 def test_a_segment_is_counted_while_it_is_edited_and_duplicated(
-    console: OwnerAtConsole, list_id: int
+    console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
-    new = f"/console/lists/{list_id}/segments/new"
+    new = f"/console/lists/{id_of_list_with_fields}/segments/new"
     row = {"field.0.0": "fields.city", "kind.0.0": "text", "operator.0.0": "is"}
     row["value.0.0"] = "berlin"
     assert "<b>2</b> members now" in shown(console.send(new, do="count", **row))
     console.do(new, name="Berliners", **row)
-    [made] = data(console.api.get(f"/lists/{list_id}/segments"))["items"]
-    assert made["filter"] == {"field": "fields.city", "is": "berlin"}
-    path = f"/console/lists/{list_id}/segments/{made['id']}"
-    assert f"segments/new?segment={made['id']}" in console.see(path)
-    copied = form_of(console, new, segment=str(made["id"]))
+    [created_segment] = data(console.api.get(f"/lists/{id_of_list_with_fields}/segments"))["items"]
+    assert created_segment["filter"] == {"field": "fields.city", "is": "berlin"}
+    path = f"/console/lists/{id_of_list_with_fields}/segments/{created_segment['id']}"
+    assert f"segments/new?segment={created_segment['id']}" in console.see(path)
+    copied = form_of(console, new, segment=str(created_segment["id"]))
     assert (copied["name"], copied["value.0.0"]) == ("", "berlin")
 
 
-def test_chips_say_what_was_chosen_and_leave_one_out(console: OwnerAtConsole, list_id: int) -> None:
+def test_chips_say_what_was_chosen_and_leave_one_out(
+    console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
     written = {"all": [{"field": "fields.city", "is": "Berlin"}, {"field": "tag", "is": "press"}]}
-    path = f"/console/lists/{list_id}/members"
+    path = f"/console/lists/{id_of_list_with_fields}/members"
     text = console.visitor.get(path, filter=json.dumps(written), q="a").text
-    for said in ("Address or name contains a", "City is Berlin", "Tag is press"):
-        assert f'aria-label="Remove: {said}"' in text
+    for condition in ("Address or name contains a", "City is Berlin", "Tag is press"):
+        assert f'aria-label="Remove: {condition}"' in text
     left = "?q=a&amp;filter=%7B%22field%22%3A%22tag%22%2C%22is%22%3A%22press%22%7D"
     assert f'{path}{left}" aria-label="Remove: City is Berlin"' in text

@@ -26,8 +26,8 @@ FIELDS: list[tuple[str, str, dict[str, str]]] = [
 
 
 @pytest.fixture
-def posts(console: OwnerAtConsole) -> httpx2.Client:
-    """Send forms as the console's own pages do."""
+def form_client(console: OwnerAtConsole) -> httpx2.Client:
+    """A client that sends forms as the pages of the console do."""
     return from_our_pages(console)
 
 
@@ -41,29 +41,29 @@ def from_our_pages(console: OwnerAtConsole) -> httpx2.Client:
 def test_number_that_is_no_id_is_refused(
     *,
     console: OwnerAtConsole,
-    posts: httpx2.Client,
+    form_client: httpx2.Client,
     path: str,
     field: str,
     others: dict[str, str],
 ) -> None:
     address = path.format(list_id=new_list(console.api)["id"])
     for number in NUMBERS:
-        reply = posts.post(address, data={**others, field: number})
+        reply = form_client.post(address, data={**others, field: number})
         # The form must not act on all members, for example, if no segment has this id.
         assert reply.status_code in {404, 422}, (number[:30], reply.text)
 
 
 def test_number_that_is_no_id_ends_no_key_and_finds_no_segment(
-    console: OwnerAtConsole, posts: httpx2.Client
+    console: OwnerAtConsole, form_client: httpx2.Client
 ) -> None:
     for number in NUMBERS:
         form = {"password": "x", f"end.{number}": "on", "shown": number}
-        assert posts.post("/account/password", data=form).status_code == 422
+        assert form_client.post("/account/password", data=form).status_code == 422
         page = f"/console/lists/{new_list(console.api)['id']}/members"
         assert console.visitor.get(page, segment=number).status_code < 500
         files = {"file": ("members.csv", b"email\r\n")}
         upload = {"kind": "members", "list_id": number}
-        reply = posts.post("/console/imports/new", data=upload, files=files)
+        reply = form_client.post("/console/imports/new", data=upload, files=files)
         assert reply.status_code in {404, 422}, (number[:30], reply.text)
 
 

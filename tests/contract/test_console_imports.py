@@ -3,7 +3,6 @@
 import html
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -20,6 +19,7 @@ from tests.support.imports.bulk import (
     sheet,
     upload,
 )
+from tests.support.imports.console_imports import NEW_IMPORT, preview_import, send_file
 from tests.support.imports.importing import Importing
 from tests.support.lists.segments import acted
 from tests.support.lists.subscribers import new_list
@@ -34,30 +34,6 @@ from tests.support.people.consoles import (
     shown,
     wrong_beside,
 )
-
-NEW = "/console/imports/new"
-
-
-def send_file(
-    console: OwnerAtConsole, into: Any, content: bytes, name: str = "members.csv", **typed: str
-) -> httpx2.Response:
-    """Open the form for a file, and send it as a browser does: the file comes last."""
-    [(action, values)] = forms_of(console.visitor.get(NEW))
-    form = {**values, "list_id": str(into), **typed}
-    form.pop("file")
-    files = {"file": (name, content)} if name else {"file": ("", b"")}
-    return console.visitor.client.post(action, data=form, files=files)
-
-
-def looked_at(
-    console: OwnerAtConsole, list_id: int, content: bytes, name: str = "members.csv", **typed: str
-) -> str:
-    """The path of an import whose file was looked at."""
-    reply = send_file(console, list_id, content, name, **typed)
-    assert reply.status_code == 303, reply.text
-    path = urlsplit(reply.headers["location"]).path
-    ended(console, path)
-    return path
 
 
 def import_of(console: OwnerAtConsole, path: str) -> dict[str, Any]:
@@ -85,9 +61,9 @@ def events(console: OwnerAtConsole, path: str) -> list[tuple[str, str]]:
 
 def test_an_owner_without_imports_is_led_to_the_first(console: OwnerAtConsole) -> None:
     assert "You have imported nothing yet" in console.see("/console/imports")
-    assert "Create your first list" in console.see(NEW)
+    assert "Create your first list" in console.see(NEW_IMPORT)
     title = new_list(console.api, title="The Daily Demo")["title"]
-    assert title in console.see(NEW)
+    assert title in console.see(NEW_IMPORT)
 
 
 def test_a_file_in_which_no_column_has_addresses_is_read_once_its_owner_says_which(
@@ -98,7 +74,7 @@ def test_a_file_in_which_no_column_has_addresses_is_read_once_its_owner_says_whi
     # The first records have no address, so that nothing tells what the column is.
     blank = [["", f"Person {number}"] for number in range(800)]
     content = sheet(["Where", "Who"], *blank, [who[0], "Ada"])
-    path = looked_at(console, list_id, content)
+    path = preview_import(console, list_id, content)
     text = console.see(path)
     assert "No column is known to hold e-mail addresses" in text
     assert "Import it" not in text
@@ -113,7 +89,7 @@ def test_a_file_in_which_no_column_has_addresses_is_read_once_its_owner_says_whi
 def test_a_choice_that_nobody_looked_at_is_not_imported(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     content = sheet(["Email", "Notes"], [addresses(1)[0], "A word"])
-    path = looked_at(console, list_id, content)
+    path = preview_import(console, list_id, content)
     text = console.do(path, column_1="tags", act="start")
     assert "You chose something else" in text
     text = ended(console, path)
@@ -128,7 +104,7 @@ def test_a_choice_that_nobody_looked_at_is_not_imported(console: OwnerAtConsole)
 def test_two_columns_that_are_the_same_are_told_beside_the_second(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     content = sheet(["Email", "A", "B"], [addresses(1)[0], "x", "y"])
-    path = looked_at(console, list_id, content)
+    path = preview_import(console, list_id, content)
     reply = console.send(path, column_1="name", column_2="name", act="look")
     text = shown(reply, 422)
     assert wrong_beside(text, "column_2") == "Another column is this already."
@@ -141,7 +117,7 @@ def test_columns_of_a_wide_file_are_chosen_page_by_page_with_their_types(
     list_id = new_list(console.api)["id"]
     names = ["Email", *(f"Column {number}" for number in range(1, 30))]
     content = sheet(names, [addresses(1)[0], *map(str, range(1, 30))])
-    path = looked_at(console, list_id, content)
+    path = preview_import(console, list_id, content)
     console.send(path, column_1="new:text", act="look")
     text = ended(console, path)
     assert 'name="column_25"' not in text
@@ -158,12 +134,12 @@ def test_columns_of_a_wide_file_are_chosen_page_by_page_with_their_types(
 def test_the_boxes_of_the_form_are_options_of_the_import(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     content = sheet(["Email", "Town"], [addresses(1)[0], "Rome"])
-    path = looked_at(console, list_id, content, update="on", create_fields="on")
+    path = preview_import(console, list_id, content, update="on", create_fields="on")
     assert "A new field: text" in console.see(path)
     made = import_of(console, path)
     assert (made["on_existing"], made["create_fields"]) == ("update", True)
     assert made["kind"] == "members"
-    path = looked_at(console, list_id, content, kind="bounces")
+    path = preview_import(console, list_id, content, kind="bounces")
     assert import_of(console, path)["kind"] == "bounces"
 
 
@@ -191,7 +167,7 @@ def test_what_is_wrong_with_an_upload_stands_beside_its_field(
 
 def test_a_fourth_look_lets_the_file_of_the_first_go(console: OwnerAtConsole, stack: Stack) -> None:
     list_id = new_list(console.api)["id"]
-    paths = [looked_at(console, list_id, of_addresses(*addresses(1))) for _ in range(4)]
+    paths = [preview_import(console, list_id, of_addresses(*addresses(1))) for _ in range(4)]
     # Which does what a worker does within seconds.
     stack.stored()
     text = shown(console.send(paths[0], act="look"), 409)
@@ -205,7 +181,7 @@ def test_the_rows_that_were_not_added_are_there_as_soon_as_the_page_says_so(
 ) -> None:
     list_id = new_list(console.api)["id"]
     rows = [[each] for each in addresses(2_000)] + [["nothing"], ["=1+1"]]
-    path = looked_at(console, list_id, sheet(["Email"], *rows))
+    path = preview_import(console, list_id, sheet(["Email"], *rows))
     assert console.send(path, act="start").status_code == 303
     # By the page alone: whatever it tells of rows that were not added, it has their file.
     while True:
@@ -247,7 +223,7 @@ def test_the_stream_tells_all_to_the_end_and_once_more_to_who_comes_back(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    path = looked_at(console, list_id, of_addresses(*addresses(500)))
+    path = preview_import(console, list_id, of_addresses(*addresses(500)))
     assert console.send(path, act="start").status_code == 303
     told = events(console, path)
     assert [name for name, _ in told][-2:] == ["part", "ended"]
@@ -260,8 +236,8 @@ def test_the_stream_tells_all_to_the_end_and_once_more_to_who_comes_back(
     assert [name for name, _ in events(console, path)] == ["part", "ended"]
 
 
-def test_an_import_at_work_is_cancelled(quiet: Stack) -> None:
-    with at_console(quiet) as console:
+def test_an_import_at_work_is_cancelled(stack_without_workers: Stack) -> None:
+    with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         reply = upload(console.api, list_id, of_addresses(*addresses(1)), prefer="respond-async")
         assert data(reply, 202)["status"] == "queued"
@@ -278,18 +254,18 @@ def test_an_import_at_work_is_cancelled(quiet: Stack) -> None:
         assert LOOK_AGAIN not in text
 
 
-def test_an_import_that_broke_goes_on_when_its_owner_asks(quiet: Stack) -> None:
-    with at_console(quiet) as console:
+def test_an_import_that_broke_goes_on_when_its_owner_asks(stack_without_workers: Stack) -> None:
+    with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
         reply = upload(console.api, list_id, of_addresses(*addresses(1)), prefer="respond-async")
         job_id = data(reply, 202)["id"]
-        fail_job(quiet, job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
+        fail_job(stack_without_workers, job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
         [task] = data(console.api.get("/imports"))["items"]
         path = f"/console/imports/{task['id']}"
         assert "Try again" in console.see(path)
         assert "The import goes on." in console.do(path)
         assert RUNNING in console.see(path)
-        Importing(quiet).work(job_id)
+        Importing(stack_without_workers).work(job_id)
         assert numbers(ended(console, path))["were added"] == "1"
 
 
@@ -299,7 +275,7 @@ def test_the_owner_is_asked_what_comes_first_in_dates_and_sees_how_they_are_read
     list_id = new_list(console.api)["id"]
     who = addresses(2)
     content = sheet(["Email", "created_at"], [who[0], "03/04/2025"], [who[1], "05/06/2025"])
-    path = looked_at(console, list_id, content)
+    path = preview_import(console, list_id, content)
     text = console.see(path)
     assert "may begin with the day or with the month" in text
     assert "Import it" not in text
@@ -351,7 +327,7 @@ def test_owner_assigns_statuses_to_unknown_values_in_the_preview(console: OwnerA
     list_id = new_list(console.api)["id"]
     wanted, gone, other = addresses(3)
     content = sheet(["E-mail", "Status"], [wanted, "1"], [gone, "2"], [other, "unsubscribed"])
-    path = looked_at(console, list_id, content)
+    path = preview_import(console, list_id, content)
     text = console.see(path)
     assert [row[1:3] for row in rows_of(text) if row and row[0] == "Status"][1:] == [
         *(["1", "1"], ["2", "1"], ["unsubscribed", "1"])
@@ -383,7 +359,7 @@ def test_owner_says_what_a_yes_means_in_an_ambiguous_column(console: OwnerAtCons
     list_id = new_list(console.api)["id"]
     wanted, gone = addresses(2)
     content = sheet(["E-mail", "Name", "Mailing"], [wanted, "Ada", "no"], [gone, "Ben", "yes"])
-    path = looked_at(console, list_id, content)
+    path = preview_import(console, list_id, content)
     assert "doesn&#39;t say what a yes means" in console.see(path)
     # The other columns are still recognised by their names.
     console.send(path, column_2="ignore", act="look")

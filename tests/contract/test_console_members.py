@@ -24,22 +24,23 @@ from tests.support.people.consoles import (
 
 
 @pytest.fixture
-def list_id(console: OwnerAtConsole) -> int:
-    made = new_list(console.api)
+def id_of_list_with_members(console: OwnerAtConsole) -> int:
+    """The id of a list with three members: Ada, Bob and Cleo."""
+    mailing_list = new_list(console.api)
     rows = [
         ("ada@example.com", "Ada", "gold", "vip, rome"),
         ("bob@example.com", "Bob", "free", "vip"),
         ("cleo@example.org", "Cleo & Co", "free", ""),
     ]
-    imported(console.api, made["id"], sheet(["Email", "Name", "Type", "Tags"], *rows))
-    return int(made["id"])
+    imported(console.api, mailing_list["id"], sheet(["Email", "Name", "Type", "Tags"], *rows))
+    return int(mailing_list["id"])
 
 
 def path_of(list_id: int, rest: str = "") -> str:
     return f"/console/lists/{list_id}/members{rest}"
 
 
-def found(console: OwnerAtConsole, list_id: int, **query: str) -> list[str]:
+def find_emails(console: OwnerAtConsole, list_id: int, **query: str) -> list[str]:
     return [row[0] for row in rows_of(console.see(path_of(list_id), **query))[1:]]
 
 
@@ -64,27 +65,31 @@ FOUND: list[tuple[dict[str, str], list[str]]] = [
 ]
 
 
-def test_members_are_found_by_what_is_known_of_them(console: OwnerAtConsole, list_id: int) -> None:
+def test_members_are_found_by_what_is_known_of_them(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
     for query, expected in FOUND:
-        reply = console.visitor.get(path_of(list_id), **query)
+        reply = console.visitor.get(path_of(id_of_list_with_members), **query)
         assert [row[0] for row in rows_of(shown(reply))[1:]] == expected, query
         assert ("Nobody fits" in reply.text) == (expected == [])
         # What was asked stays in the form.
-        [(_, kept), *_] = forms_of(reply)
-        assert query.items() <= kept.items()
+        [(_, form), *_] = forms_of(reply)
+        assert query.items() <= form.items()
 
 
 def test_members_of_a_segment_are_found_and_what_was_found_becomes_one(
-    console: OwnerAtConsole, list_id: int
+    console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
-    segment = new_segment(console.api, list_id)
-    assert found(console, list_id, segment=str(segment["id"]), q="ada") == ["ada@example.com"]
-    path = f"/console/lists/{list_id}/segments/new?tag=vip&type=gold"
+    segment = new_segment(console.api, id_of_list_with_members)
+    assert find_emails(console, id_of_list_with_members, segment=str(segment["id"]), q="ada") == [
+        "ada@example.com"
+    ]
+    path = f"/console/lists/{id_of_list_with_members}/segments/new?tag=vip&type=gold"
     text = console.do(path, name="Gold VIPs")
     assert "The segment “Gold VIPs” is created." in text
     assert [row[0] for row in rows_of(text)[1:]] == ["ada@example.com"]
-    console.see(path_of(list_id), 404, segment="999999999999")
-    console.see(path_of(list_id), 404, segment="x")
+    console.see(path_of(id_of_list_with_members), 404, segment="999999999999")
+    console.see(path_of(id_of_list_with_members), 404, segment="x")
 
 
 def test_a_list_without_members_says_how_people_come(console: OwnerAtConsole) -> None:
@@ -94,34 +99,42 @@ def test_a_list_without_members_says_how_people_come(console: OwnerAtConsole) ->
     assert "Nobody fits" in console.see(path, status="pending")
 
 
-def test_a_filter_that_is_none_is_told_beside_it(console: OwnerAtConsole, list_id: int) -> None:
+def test_a_filter_that_is_none_is_told_beside_it(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
     for text in ("{", '{"field": "nothing", "is": 1}'):
-        page = console.see(path_of(list_id), 400, filter=text)
+        page = console.see(path_of(id_of_list_with_members), 400, filter=text)
         assert wrong_beside(page, "filter")
         assert "ada@example.com" not in page
 
 
 def test_a_person_chooses_up_to_three_fields_as_columns(
-    console: OwnerAtConsole, list_id: int
+    console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     for key in ("a", "b", "c", "d"):
         new_field(console.api, key, "boolean")
-    put(console.api, list_id, "ada@example.com", fields={"a": True, "c": False})
+    put(console.api, id_of_list_with_members, "ada@example.com", fields={"a": True, "c": False})
     for query in ("", "&q=ada", "&q=ada&type=gold"):
-        text = console.see(f"{path_of(list_id)}?column=a&column=b&column=c&column=d{query}")
+        text = console.see(
+            f"{path_of(id_of_list_with_members)}?column=a&column=b&column=c&column=d{query}"
+        )
         head, *rows = rows_of(text)
         assert head[5:-1] == ["A", "B", "C"]
         assert next(row for row in rows if row[0] == "ada@example.com")[5:-1] == ["Yes", "", "No"]
     # Links keep them.
-    assert "columns=a%2Cb%2Cc%2Cd" in console.see(f"{path_of(list_id)}?columns=a,b,c,d&q=ada")
+    assert "columns=a%2Cb%2Cc%2Cd" in console.see(
+        f"{path_of(id_of_list_with_members)}?columns=a,b,c,d&q=ada"
+    )
 
 
-def test_pages_lead_on_with_what_was_asked(console: OwnerAtConsole, list_id: int) -> None:
+def test_pages_lead_on_with_what_was_asked(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
     people = [f"reader{number}@example.net" for number in range(60)]
-    imported(console.api, list_id, of_addresses(*people))
+    imported(console.api, id_of_list_with_members, of_addresses(*people))
     for query in ({}, {"q": "example.net"}):
         seen: list[str] = []
-        url = path_of(list_id)
+        url = path_of(id_of_list_with_members)
         text = console.see(url, **query)
         while True:
             seen += [row[0] for row in rows_of(text)[1:]]
@@ -132,29 +145,38 @@ def test_pages_lead_on_with_what_was_asked(console: OwnerAtConsole, list_id: int
         assert len(seen) == len(set(seen)) == (63 if not query else 60)
 
 
-def test_a_person_is_added_and_shown(console: OwnerAtConsole, list_id: int) -> None:
+def test_a_person_is_added_and_shown(console: OwnerAtConsole, id_of_list_with_members: int) -> None:
     text = console.do(
-        path_of(list_id, "/new"), email=" New@Example.com ", name="Nia", type="silver"
+        path_of(id_of_list_with_members, "/new"),
+        email=" New@Example.com ",
+        name="Nia",
+        type="silver",
     )
     assert heading(text) == "new@example.com"
     assert "new@example.com is on the list." in text
     assert "Was added by you" in text
-    made = member(console, list_id, "new@example.com")
-    assert (made["name"], made["type"], made["source"]) == ("Nia", "silver", "owner")
+    new_member = member(console, id_of_list_with_members, "new@example.com")
+    assert (new_member["name"], new_member["type"], new_member["source"]) == (
+        "Nia",
+        "silver",
+        "owner",
+    )
 
 
 def test_who_may_not_be_added_is_told_beside_the_address(
-    console: OwnerAtConsole, list_id: int, make_reader: Callable[[], Reader]
+    console: OwnerAtConsole, id_of_list_with_members: int, make_reader: Callable[[], Reader]
 ) -> None:
-    path = path_of(list_id, "/new")
+    path = path_of(id_of_list_with_members, "/new")
     assert wrong_beside(shown(console.send(path, email="no address"), 422), "email")
     reader = make_reader()
-    reader.joins(list_id).leaves(list_id)
+    reader.joins(id_of_list_with_members).leaves(id_of_list_with_members)
     text = shown(console.send(path, email=reader.email), 409)
     assert "opted out" in wrong_beside(text, "email")
 
 
-def test_name_tier_tags_and_fields_are_changed(console: OwnerAtConsole, list_id: int) -> None:
+def test_name_tier_tags_and_fields_are_changed(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
     for key, kind, more in (
         ("city", "text", {}),
         ("visits", "number", {}),
@@ -163,7 +185,7 @@ def test_name_tier_tags_and_fields_are_changed(console: OwnerAtConsole, list_id:
         ("size", "choice", {"choices": ["S", "M"]}),
     ):
         new_field(console.api, key, kind, **more)
-    path = page_of(console, list_id, "ada@example.com")
+    path = page_of(console, id_of_list_with_members, "ada@example.com")
     typed = {
         "name": "Ada L.",
         "type": "silver",
@@ -176,7 +198,7 @@ def test_name_tier_tags_and_fields_are_changed(console: OwnerAtConsole, list_id:
         "fields.size": "M",
     }
     assert "The member is changed." in console.do(path, **typed)
-    after = member(console, list_id, "ada@example.com")
+    after = member(console, id_of_list_with_members, "ada@example.com")
     assert (after["name"], after["type"], after["tags"]) == ("Ada L.", "silver", ["Patron", "vip"])
     assert after["paid_expiry"] == "2030-02-01T00:00:00.000000Z"
     assert after["fields"] == {
@@ -189,17 +211,19 @@ def test_name_tier_tags_and_fields_are_changed(console: OwnerAtConsole, list_id:
     # The same once more changes nothing, and one that is emptied goes.
     assert "Nothing was to be changed." in console.do(path)
     console.do(path, **{"fields.city": "", "tags": "", "paid_expiry": ""})
-    after = member(console, list_id, "ada@example.com")
+    after = member(console, id_of_list_with_members, "ada@example.com")
     assert (after["tags"], after["paid_expiry"]) == ([], None)
     assert "city" not in after["fields"]
     text = console.see(path)
     assert "Changed: name, tier, end of the tier, tags, city" in text
 
 
-def test_what_breaks_a_rule_stands_beside_its_field(console: OwnerAtConsole, list_id: int) -> None:
+def test_what_breaks_a_rule_stands_beside_its_field(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
     new_field(console.api, "visits", "number")
-    path = page_of(console, list_id, "ada@example.com")
-    before = member(console, list_id, "ada@example.com")
+    path = page_of(console, id_of_list_with_members, "ada@example.com")
+    before = member(console, id_of_list_with_members, "ada@example.com")
     for field, typed in (
         ("fields.visits", "many"),
         ("tags", "x" * 41),
@@ -208,40 +232,44 @@ def test_what_breaks_a_rule_stands_beside_its_field(console: OwnerAtConsole, lis
         ("paid_expiry", "soon"),
     ):
         assert wrong_beside(shown(console.send(path, **{field: typed}), 422), field)
-    assert member(console, list_id, "ada@example.com") == before
+    assert member(console, id_of_list_with_members, "ada@example.com") == before
 
 
 def test_mail_is_switched_off_and_on_but_not_over_an_opt_out(
-    console: OwnerAtConsole, list_id: int, make_reader: Callable[[], Reader]
+    console: OwnerAtConsole, id_of_list_with_members: int, make_reader: Callable[[], Reader]
 ) -> None:
-    path = page_of(console, list_id, "ada@example.com")
+    path = page_of(console, id_of_list_with_members, "ada@example.com")
     assert "Mail is off." in console.do(path, 1, enabled="no")
-    assert member(console, list_id, "ada@example.com")["email_enabled"] is False
+    assert member(console, id_of_list_with_members, "ada@example.com")["email_enabled"] is False
     assert "Mail is on." in console.do(path, 1, enabled="yes")
     reader = make_reader()
-    reader.joins(list_id).wants_mail(list_id, False)
-    path = page_of(console, list_id, reader.email)
+    reader.joins(id_of_list_with_members).wants_mail(id_of_list_with_members, False)
+    path = page_of(console, id_of_list_with_members, reader.email)
     text = shown(console.send(path, 1, enabled="yes"), 409)
     assert "opted out" in text
-    assert member(console, list_id, reader.email)["email_enabled"] is False
+    assert member(console, id_of_list_with_members, reader.email)["email_enabled"] is False
 
 
-def test_a_member_is_moved_to_another_list(console: OwnerAtConsole, list_id: int) -> None:
+def test_a_member_is_moved_to_another_list(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
     target = new_list(console.api, title="The target")
-    path = page_of(console, list_id, "bob@example.com")
+    path = page_of(console, id_of_list_with_members, "bob@example.com")
     text = console.do(path, 2, list=str(target["id"]))
     assert "The member is on “The target” now." in text
     assert known_member(console.api, target["id"], "bob@example.com")["tags"] == ["vip"]
     assert "Moved to another list" in console.see(path)
 
 
-def test_a_member_is_removed_after_a_question(console: OwnerAtConsole, list_id: int) -> None:
-    path = page_of(console, list_id, "ada@example.com")
+def test_a_member_is_removed_after_a_question(
+    console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
+    path = page_of(console, id_of_list_with_members, "ada@example.com")
     assert heading(console.see(f"{path}/remove")) == "Remove ada@example.com?"
-    assert member(console, list_id, "ada@example.com")["status"] == "active"
+    assert member(console, id_of_list_with_members, "ada@example.com")["status"] == "active"
     text = console.do(f"{path}/remove")
     assert "The member is removed from the list." in text
-    assert found(console, list_id, status="removed") == ["ada@example.com"]
+    assert find_emails(console, id_of_list_with_members, status="removed") == ["ada@example.com"]
 
 
 def test_history_and_consent_are_told_in_words(

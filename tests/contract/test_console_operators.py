@@ -16,9 +16,8 @@ from devstack.harness.stack import Owner, Stack
 from models import Plan
 from services.access import sessions
 from services.accounts import accounts
-from tests.contract.test_credits_commands import order, payment, tell
-from tests.contract.test_operator_commands import KINDS
 from tests.support.commands.running import printed
+from tests.support.credits.settled_orders import new_order, payment_of, settle
 from tests.support.http.replies import data
 from tests.support.imports.bulk import export, fail_job
 from tests.support.lists.subscribers import new_list
@@ -34,6 +33,7 @@ from tests.support.people.consoles import (
 from tests.support.people.visiting import SESSION, a_visitor
 from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.stack.maintenance import resting_maintenance
+from tests.support.stack.maintenance_kinds import MAINTENANCE_SECONDS
 
 HOME = "/console/operators"
 OPERATIONS = [operation for operation in CONSOLE_CALLS if HOME in operation]
@@ -41,14 +41,15 @@ MAX_TEXT_BYTES = 40_000
 
 
 @pytest.fixture(scope="module")
-def operator(stack: Stack) -> Iterator[OwnerAtConsole]:
-    with at_operators_console(stack) as found:
-        yield found
+def operator_console(stack: Stack) -> Iterator[OwnerAtConsole]:
+    """An operator who is logged in to the console."""
+    with at_operators_console(stack) as console:
+        yield console
 
 
 def events_of(owner: OwnerAtConsole, kind: str) -> list[dict[str, Any]]:
-    found = data(owner.api.get("/users/me/security-events", params={"limit": 100}))["items"]
-    return [each for each in found if each["type"] == kind]
+    events = data(owner.api.get("/users/me/security-events", params={"limit": 100}))["items"]
+    return [each for each in events if each["type"] == kind]
 
 
 def actions_of(operator: OwnerAtConsole) -> list[dict[str, Any]]:
@@ -73,46 +74,48 @@ def test_to_all_but_operators_their_pages_are_none(stack: Stack) -> None:
         assert owner.see(HOME, 404) == nowhere
 
 
-def test_every_page_says_what_it_is_and_names_a_command(operator: OwnerAtConsole) -> None:
-    navigation = operator.see("/console").split("</nav>")[0]
+def test_every_page_says_what_it_is_and_names_a_command(operator_console: OwnerAtConsole) -> None:
+    navigation = operator_console.see("/console").split("</nav>")[0]
     assert navigation.count(HOME) == 1
-    pages = re.findall(rf'href="[^"]*({HOME}[^"?]*)"', operator.see(HOME).split("<section")[0])
+    pages = re.findall(
+        rf'href="[^"]*({HOME}[^"?]*)"', operator_console.see(HOME).split("<section")[0]
+    )
     assert len(set(pages)) == 5
     for path in sorted(set(pages)):
-        text = operator.see(path)
+        text = operator_console.see(path)
         assert heading(text)
         assert "<code>pressroom " in text
         assert len(text.encode()) < MAX_TEXT_BYTES
 
 
 def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
-    operator: OwnerAtConsole, stack: Stack
+    operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
     with at_console(stack, stack.new_owner(plan=Plan.FREE)) as owner:
         email, user_id = owner.owner.email, owner.owner.user_id
         path = f"{HOME}/users/{user_id}"
         for name in (email, email.upper(), str(user_id)):
-            reply = operator.visitor.get(f"{HOME}/users", user=f" {name} ")
+            reply = operator_console.visitor.get(f"{HOME}/users", user=f" {name} ")
             assert reply.headers["location"].endswith(path)
-        text = operator.see(f"{HOME}/users", 404, user="no.such@example.com")
+        text = operator_console.see(f"{HOME}/users", 404, user="no.such@example.com")
         assert "no.such@example.com" in wrong_beside(text, "user")
-        assert wrong_beside(operator.see(f"{HOME}/users", 422, user="no address"), "user")
-        operator.see(f"{HOME}/users", 404, user="9" * 30)
+        assert wrong_beside(operator_console.see(f"{HOME}/users", 422, user="no address"), "user")
+        operator_console.see(f"{HOME}/users", 404, user="9" * 30)
         new_list(owner.api, slug=f"of-{user_id}")
-        rows = rows_of(operator.see(f"{HOME}/users"))
+        rows = rows_of(operator_console.see(f"{HOME}/users"))
         assert [email, "free", "1"] in [[row[0], row[2], row[3]] for row in rows]
-        text = operator.see(path)
+        text = operator_console.see(path)
         assert heading(text) == email
         assert f"of-{user_id}" in text
         quotas = rows_of(text)[1 : len(PlanQuota) + 1]
         assert [row[0] for row in quotas] == [QUOTAS[quota] for quota in PlanQuota]
         assert quotas[1] == ["Lists", "1", "5"]
-        text = operator.do(path, plan="paid")
+        text = operator_console.do(path, plan="paid")
         assert "They are on the paid plan now." in text
         assert data(owner.api.get("/users/me"))["plan"] == "paid"
-        assert "They were on it already." in operator.do(path, plan="paid")
+        assert "They were on it already." in operator_console.do(path, plan="paid")
         for no_plan in ({}, {"plan": ""}, {"plan": "gold"}):
-            text = shown(operator.send(path, 0, ("plan",), **no_plan), 422)
+            text = shown(operator_console.send(path, 0, ("plan",), **no_plan), 422)
             assert wrong_beside(text, "plan") == "Must be one of those that the page offers."
         assert printed(stack, "users", "plan", email, "free")["plan"] == "free"
         by_command, by_page = events_of(owner, "plan.changed")
@@ -122,28 +125,28 @@ def test_a_user_is_found_and_their_plan_changed_and_both_accounts_know(
             # The other person is not told from where.
             assert (event["ip"], event["user_agent"]) == (None, None)
             assert event["credential"]["kind"] == "command"
-        assert "plan.changed" in operator.see(path)
-    [action] = events_of(operator, "operator.acted")
+        assert "plan.changed" in operator_console.see(path)
+    [action] = events_of(operator_console, "operator.acted")
     assert action["detail"] == {"act": "plan.changed", "user_id": user_id, "plan": "paid"}
     assert action["ip"] == "127.0.0.1"
     assert action["credential"]["kind"] == "session"
 
 
 def test_a_change_needs_a_recent_login_and_a_form_of_ours(
-    operator: OwnerAtConsole, stack: Stack
+    operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
     owner = stack.new_owner()
     path = f"{HOME}/users/{owner.user_id}"
-    forged = operator.visitor.client.post(path, data={"plan": "free", "csrf_token": "x"})
+    forged = operator_console.visitor.client.post(path, data={"plan": "free", "csrf_token": "x"})
     assert forged.status_code == 403
     with stack.resources.unit_of_work() as uow:
-        cookie = sessions.begin(uow, operator.owner.user_id)
+        cookie = sessions.begin(uow, operator_console.owner.user_id)
     aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE id ="
     newest = "(SELECT max(id) FROM user_sessions WHERE user_id = %s)"
-    stack.query(f"{aged} {newest}", operator.owner.user_id)
+    stack.query(f"{aged} {newest}", operator_console.owner.user_id)
     with a_visitor(stack) as visitor:
         visitor.client.cookies.set(SESSION, cookie)
-        old = OwnerAtConsole(operator.owner, visitor, operator.api)
+        old = OwnerAtConsole(operator_console.owner, visitor, operator_console.api)
         # To look at it needs none.
         old.see(path)
         reply = old.send(path, plan="free")
@@ -154,44 +157,49 @@ def test_a_change_needs_a_recent_login_and_a_form_of_ours(
 
 
 def test_an_order_in_review_is_settled_once_and_it_is_known_by_whom(
-    operator: OwnerAtConsole, stack: Stack
+    operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
     buyer: Owner = stack.new_owner()
-    first, second = order(stack, buyer.user_id), order(stack, None)
+    first, second = new_order(stack, buyer.user_id), new_order(stack, None)
     for terms in (first, second):
-        tell(stack, terms, replace(payment(terms), amount_minor=499))
-    rows = rows_of(operator.see(f"{HOME}/orders"))
+        settle(stack, terms, replace(payment_of(terms), amount_minor=499))
+    rows = rows_of(operator_console.see(f"{HOME}/orders"))
     [row] = [row for row in rows if row[0] == str(first.order_id)]
     why = "amount: 499 instead of 500"
     assert row[:6] == [row[0], "review", why, "5 USD", "500", str(buyer.user_id)]
-    assert f"{HOME}/orders?status=review" in operator.see(HOME)
+    assert f"{HOME}/orders?status=review" in operator_console.see(HOME)
     path = f"{HOME}/orders/{first.order_id}"
-    assert why in operator.see(path)
-    text = shown(operator.send(path), 422)
+    assert why in operator_console.see(path)
+    text = shown(operator_console.send(path), 422)
     assert "Choose one of the two." in text
-    opened = operator.visitor.get(path)
-    text = operator.do(path, resolution="credit")
+    opened = operator_console.visitor.get(path)
+    text = operator_console.do(path, resolution="credit")
     assert "its credits are given" in text
     assert [row[1:] for row in rows_of(text)[-1:]] == [["paid", "operator"]]
     [(token,)] = [re.findall(r'name="csrf_token" value="([^"]+)"', opened.text)]
     again = {"csrf_token": html.unescape(token), "resolution": "refunded"}
     assert f"Order {first.order_id} is paid." in shown(
-        operator.visitor.client.post(path, data=again), 409
+        operator_console.visitor.client.post(path, data=again), 409
     )
     with stack.client(buyer.key) as api:
         assert data(api.get("/auxilia/credits/balance"))["balance_credit"] == 500
-    operator.do(f"{HOME}/orders/{second.order_id}", resolution="refunded")
-    of_status = rows_of(operator.see(f"{HOME}/orders", status="refunded"))
+    operator_console.do(f"{HOME}/orders/{second.order_id}", resolution="refunded")
+    of_status = rows_of(operator_console.see(f"{HOME}/orders", status="refunded"))
     assert str(second.order_id) in [row[0] for row in of_status]
-    assert actions_of(operator)[:2] == [
+    assert actions_of(operator_console)[:2] == [
         {"act": "order.refunded", "order_id": second.order_id},
         {"act": "order.credited", "order_id": first.order_id},
     ]
-    operator.see(f"{HOME}/orders/12345", 404)
+    operator_console.see(f"{HOME}/orders/12345", 404)
 
 
-def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(quiet: Stack) -> None:
-    with at_operators_console(quiet) as operator, at_console(quiet) as owner:
+def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(
+    stack_without_workers: Stack,
+) -> None:
+    with (
+        at_operators_console(stack_without_workers) as operator,
+        at_console(stack_without_workers) as owner,
+    ):
         list_id = new_list(owner.api)["id"]
         for _ in range(2):
             data(export(owner.api, list_id, "members", Prefer="respond-async"), 202)
@@ -206,7 +214,7 @@ def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(qu
         assert str(broken) not in {row[0] for row in rows_of(text)}
         assert "It stops at its next step." in operator.do(f"{HOME}/jobs/{waiting}", act="cancel")
         assert data(owner.api.get(f"/jobs/{waiting}"))["status"] == "cancelled"
-        fail_job(quiet, broken, JOB_GIVEN_UP(reason="It broke.", hours=24))
+        fail_job(stack_without_workers, broken, JOB_GIVEN_UP(reason="It broke.", hours=24))
         [row] = [each for each in rows_of(operator.see(f"{HOME}/jobs")) if each[0] == str(broken)]
         assert row[3] == "failed"
         assert "It broke." in row[4]
@@ -221,40 +229,40 @@ def test_a_job_of_any_user_is_found_by_queue_and_status_cancelled_and_retried(qu
         operator.see(f"{HOME}/jobs/999999999", 404)
 
 
-def test_maintenance_is_shown_and_run_now(operator: OwnerAtConsole, stack: Stack) -> None:
+def test_maintenance_is_shown_and_run_now(operator_console: OwnerAtConsole, stack: Stack) -> None:
     path, name = f"{HOME}/maintenance", "maintenance.sweep_uploads"
     with resting_maintenance(stack):
         fault = (
             "UPDATE maintenance SET last_error = 'OSError: no room' WHERE name = 'credits.verify'"
         )
         stack.query(fault)
-        text = operator.see(path)
+        text = operator_console.see(path)
         rows = {row[0]: row for row in rows_of(text)}
-        assert rows.keys() - {"Name"} == KINDS.keys()
+        assert rows.keys() - {"Name"} == MAINTENANCE_SECONDS.keys()
         assert rows["credits.verify"][5] == "OSError: no room"
         assert rows["maintenance.purge"][1] == "1 hour"
         assert rows["maintenance.purge"][6].startswith("in ")
-        assert "<code>credits.verify</code> failed in its last run." in operator.see(HOME)
+        assert "<code>credits.verify</code> failed in its last run." in operator_console.see(HOME)
         ran = "SELECT last_finished_at FROM maintenance WHERE name = %s"
         before = stack.query(ran, name)
-        number = sorted(KINDS).index(name)
-        assert f"A worker runs {name} within seconds." in operator.do(path, number)
+        number = sorted(MAINTENANCE_SECONDS).index(name)
+        assert f"A worker runs {name} within seconds." in operator_console.do(path, number)
         eventually(lambda: stack.query(ran, name) != before, what=f"a run of {name}")
-        assert actions_of(operator)[0] == {"act": "maintenance.begun", "maintenance": name}
+        assert actions_of(operator_console)[0] == {"act": "maintenance.begun", "maintenance": name}
         operator_form = {"name": "maintenance.tidy"}
-        assert operator.send(path, **operator_form).status_code == 404
+        assert operator_console.send(path, **operator_form).status_code == 404
         lease = f"UPDATE maintenance SET lease_expires_at = {{}} WHERE name = '{name}'"
         stack.query(lease.format("now() + interval '1 minute'"))
-        text = shown(operator.send(path, number), 409)
+        text = shown(operator_console.send(path, number), 409)
         assert "runs" in {row[6] for row in rows_of(text) if row[0] == name}
         stack.query(lease.format("NULL"))
 
 
-def test_what_is_overdue_is_told_of(operator: OwnerAtConsole, stack: Stack) -> None:
+def test_what_is_overdue_is_told_of(operator_console: OwnerAtConsole, stack: Stack) -> None:
     lapse = "UPDATE user_sessions SET expires_at = now() {} WHERE user_id = %s"
 
     def overdue_sessions() -> int:
-        rows = {row[0]: row[1] for row in rows_of(operator.see(HOME)) if len(row) > 1}
+        rows = {row[0]: row[1] for row in rows_of(operator_console.see(HOME)) if len(row) > 1}
         return int(rows.get("user_sessions", 0))
 
     with resting_maintenance(stack), at_console(stack) as other:

@@ -28,33 +28,39 @@ PAGES = [
 
 
 @pytest.fixture(scope="module")
-def world(stack: Stack) -> Iterator[World]:
-    made = worlds.build(stack)
+def sample_account(stack: Stack) -> Iterator[World]:
+    """An owner with one thing of each kind that a page of the console can show."""
+    account = worlds.build(stack)
     settled(stack)
-    yield made
-    made.client.close()
+    yield account
+    account.client.close()
 
 
 @pytest.fixture(scope="module")
-def owner(stack: Stack, world: World) -> Iterator[OwnerAtConsole]:
-    with at_console(stack, world.owner) as found:
-        yield found
+def sample_console(stack: Stack, sample_account: World) -> Iterator[OwnerAtConsole]:
+    """The owner of the sample account at the console."""
+    with at_console(stack, sample_account.owner) as owner:
+        yield owner
 
 
 @pytest.fixture(scope="module", params=PAGES)
-def text(request: pytest.FixtureRequest, owner: OwnerAtConsole, world: World) -> str:
-    """Each page of the console, opened once for all that is true of each."""
+def page_text(
+    request: pytest.FixtureRequest, sample_console: OwnerAtConsole, sample_account: World
+) -> str:
+    """The text of each page of the console, opened once for all tests."""
     page: str = request.param
-    return shown(CONSOLE_CALLS[page].send(owner.visitor.client, page, world.values))
+    return shown(
+        CONSOLE_CALLS[page].send(sample_console.visitor.client, page, sample_account.values)
+    )
 
 
 @pytest.fixture(scope="module")
-def weights(owner: OwnerAtConsole) -> Callable[[str], int]:
-    """The bytes of a script or style, which is read once."""
+def asset_bytes(sample_console: OwnerAtConsole) -> Callable[[str], int]:
+    """A function that returns the size of a script or style in bytes. It loads each one once."""
 
     @cache
     def weight(url: str) -> int:
-        asset = owner.visitor.client.get(url)
+        asset = sample_console.visitor.client.get(url)
         assert asset.status_code == 200
         assert asset.headers["cache-control"] == "public, max-age=31536000, immutable"
         return len(asset.content)
@@ -62,17 +68,20 @@ def weights(owner: OwnerAtConsole) -> Callable[[str], int]:
     return weight
 
 
-def test_a_page_says_what_it_is_and_loads_little(text: str, weights: Callable[[str], int]) -> None:
-    assert heading(text)
-    assert text.count("<main") == 1
-    assert 'href="#main"' in text
-    loaded = re.findall(r'(?:script src|link rel="stylesheet" href)="([^"]+)"', text)
+def test_a_page_says_what_it_is_and_loads_little(
+    page_text: str, asset_bytes: Callable[[str], int]
+) -> None:
+    assert heading(page_text)
+    assert page_text.count("<main") == 1
+    assert 'href="#main"' in page_text
+    loaded = re.findall(r'(?:script src|link rel="stylesheet" href)="([^"]+)"', page_text)
     assert len(loaded) >= 2
-    assert len(text.encode()) + sum(map(weights, loaded)) <= MAX_PAGE_BYTES
+    assert len(page_text.encode()) + sum(map(asset_bytes, loaded)) <= MAX_PAGE_BYTES
 
 
 @pytest.fixture(scope="module")
-def documented() -> set[tuple[str, re.Pattern[str]]]:
+def documented_calls() -> set[tuple[str, re.Pattern[str]]]:
+    """The method and path of each operation of the OpenAPI document."""
     return {
         (method.upper(), re.compile(re.sub(r"{\w+}", "[^/?]+", path) + r"(\?.*)?$"))
         for path, operations in openapi_document()["paths"].items()
@@ -81,30 +90,32 @@ def documented() -> set[tuple[str, re.Pattern[str]]]:
 
 
 def test_a_page_shows_calls_that_the_document_has(
-    text: str, documented: set[tuple[str, re.Pattern[str]]]
+    page_text: str, documented_calls: set[tuple[str, re.Pattern[str]]]
 ) -> None:
-    for call in calls_of(text):
+    for call in calls_of(page_text):
         assert any(
-            method == call.method and path.match(call.path) for method, path in documented
+            method == call.method and path.match(call.path) for method, path in documented_calls
         ), call
 
 
-def test_links_of_the_frame_lead_somewhere(owner: OwnerAtConsole) -> None:
-    text = owner.see("/console")
+def test_links_of_the_frame_lead_somewhere(sample_console: OwnerAtConsole) -> None:
+    text = sample_console.see("/console")
     [navigation] = re.findall(r'<nav aria-label="Console">(.*?)</nav>', text, re.S)
     links = re.findall(r'href="([^"]+)"', navigation)
     assert len(links) >= 2
     for url in links:
-        shown(owner.visitor.client.get(url))
+        shown(sample_console.visitor.client.get(url))
 
 
-def test_a_page_of_nothing_and_of_a_list_that_is_none_are_told_alike(owner: OwnerAtConsole) -> None:
-    own = f"/console/lists/{new_list(owner.api)['id']}"
+def test_a_page_of_nothing_and_of_a_list_that_is_none_are_told_alike(
+    sample_console: OwnerAtConsole,
+) -> None:
+    own = f"/console/lists/{new_list(sample_console.api)['id']}"
     paths = (
         *("/console/nowhere", "/console/lists/1", "/console/lists/never-was"),
         *(f"{own}/members/omar@example.com", f"{own}/members/1", f"{own}/segments/none"),
     )
-    pages = {owner.see(path, 404) for path in paths}
+    pages = {sample_console.see(path, 404) for path in paths}
     assert len(pages) == 1
     assert heading(pages.pop()) == "There is nothing here"
 
@@ -133,12 +144,14 @@ def test_a_script_whose_session_has_ended_leads_the_whole_page_to_the_login(
     assert reply.headers["hx-redirect"].endswith("/login?next=%2Fconsole%2Flists%2F7")
 
 
-def test_a_notice_is_told_once(owner: OwnerAtConsole) -> None:
-    reply = owner.send("/console/lists/new", title="Zürich & more", slug="a-notice-is-told")
+def test_a_notice_is_told_once(sample_console: OwnerAtConsole) -> None:
+    reply = sample_console.send(
+        "/console/lists/new", title="Zürich & more", slug="a-notice-is-told"
+    )
     path = reply.headers["location"]
-    assert "is created." in shown(owner.visitor.client.get(path))
-    assert "is created." not in shown(owner.visitor.client.get(path))
+    assert "is created." in shown(sample_console.visitor.client.get(path))
+    assert "is created." not in shown(sample_console.visitor.client.get(path))
 
 
-def test_the_account_leads_to_the_console(owner: OwnerAtConsole, stack: Stack) -> None:
-    assert f'href="{stack.api_url}/console"' in owner.visitor.get("/account").text
+def test_the_account_leads_to_the_console(sample_console: OwnerAtConsole, stack: Stack) -> None:
+    assert f'href="{stack.api_url}/console"' in sample_console.visitor.get("/account").text

@@ -7,8 +7,8 @@ import pytest
 from core.secret_form import API_KEY
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.contract.conftest import KEY_HEADER
 from tests.support.http.replies import data, problem
+from tests.support.stack.without_workers import KEY_HEADER
 
 ME = "/users/me"
 
@@ -28,11 +28,13 @@ def test_key_is_accepted_as_bearer_and_in_its_header(stranger: httpx2.Client, ow
         assert data(stranger.get(ME, headers=headers))["id"] == owner.user_id
 
 
-def test_setting_names_the_header_of_the_key(quiet: Stack, quiet_owner: Owner) -> None:
-    with quiet.client() as client:
-        named = client.get(ME, headers={KEY_HEADER: quiet_owner.key})
-        assert data(named)["id"] == quiet_owner.user_id
-        usual = client.get(ME, headers={"X-API-Key": quiet_owner.key})
+def test_setting_names_the_header_of_the_key(
+    stack_without_workers: Stack, owner_without_workers: Owner
+) -> None:
+    with stack_without_workers.client() as client:
+        named = client.get(ME, headers={KEY_HEADER: owner_without_workers.key})
+        assert data(named)["id"] == owner_without_workers.user_id
+        usual = client.get(ME, headers={"X-API-Key": owner_without_workers.key})
         problem(usual, 401, "auth.credentials_missing")
         schemes = client.get("/openapi.json").json()["components"]["securitySchemes"]
         assert schemes["apiKey"]["name"] == KEY_HEADER
@@ -69,15 +71,15 @@ def test_key_form_is_prefix_secret_and_checksum(owner: Owner) -> None:
 
 
 def test_mistyped_key_is_refused_without_a_query(
-    cut_off: httpx2.Client, quiet_owner: Owner
+    disconnected_api: httpx2.Client, owner_without_workers: Owner
 ) -> None:
-    key = quiet_owner.key
+    key = owner_without_workers.key
     for place in (4, 20, len(key) - 1):
         wrong = "x" if key[place] != "x" else "y"
         typo = key[:place] + wrong + key[place + 1 :]
-        problem(cut_off.get(ME, headers=as_bearer(typo)), 401, "auth.invalid_credentials")
+        problem(disconnected_api.get(ME, headers=as_bearer(typo)), 401, "auth.invalid_credentials")
     # A key in good form needs the database, which this process can't reach.
-    problem(cut_off.get(ME, headers=as_bearer(key)), 503, "service.unavailable")
+    problem(disconnected_api.get(ME, headers=as_bearer(key)), 503, "service.unavailable")
 
 
 def test_revoked_key_is_refused_on_the_next_request(client: httpx2.Client, stack: Stack) -> None:

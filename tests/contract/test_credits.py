@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from devstack.harness.stack import Owner, Stack
 from services.credits.ledger_pages import MAX_ENTRIES_LOOKED_AT
-from tests.contract.test_replies import TIMESTAMP
 from tests.support.credits import credits
 from tests.support.credits.credits import BALANCE, CONSUME, LEDGER, balance, consume, grant
-from tests.support.http.replies import data, problem
+from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.people.erasure import erase
 
 

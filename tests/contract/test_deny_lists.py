@@ -127,13 +127,13 @@ def test_two_who_add_at_once_stay_within_the_bound(
         assert sorted(pool.map(change, "ab")) == ["deny_list.too_long", "taken"]
 
 
-def test_each_owner_has_their_own(client: httpx2.Client, neighbour: httpx2.Client) -> None:
+def test_each_owner_has_their_own(client: httpx2.Client, other_owner: httpx2.Client) -> None:
     domain = "only-mine.example.org"
     deny(client, domain)
-    assert denied(neighbour) == EMPTY
+    assert denied(other_owner) == EMPTY
     address = f"{new_address().partition('@')[0]}@{domain}"
-    theirs = new_list(neighbour)["id"]
-    assert data(add(neighbour, theirs, address)) == 1
+    theirs = new_list(other_owner)["id"]
+    assert data(add(other_owner, theirs, address)) == 1
     assert data(add(client, new_list(client)["id"], address)) == 0
 
 
@@ -296,14 +296,14 @@ def test_an_owners_denial_outlives_the_erasure_of_the_person(
 
 
 def test_an_erased_persons_address_can_be_denied_once_more(
-    stack: Stack, client: httpx2.Client, neighbour: httpx2.Client
+    stack: Stack, client: httpx2.Client, other_owner: httpx2.Client
 ) -> None:
     reader = a_subscriber(stack, new_list(client)["id"])
-    for owner in (client, neighbour):
+    for owner in (client, other_owner):
         deny(owner, reader.email)
     erase(stack.resources, reader.email)
     assert deny(client, reader.email) == 1
     assert denied(client) == {"addresses": [reader.email], "domains": []}
-    assert data(neighbour.get(PATH)) == {**EMPTY, "erased": 1}
+    assert data(other_owner.get(PATH)) == {**EMPTY, "erased": 1}
     assert data(client.put(PATH, json=EMPTY)) == 1
     assert denied(client) == EMPTY

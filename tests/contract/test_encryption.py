@@ -1,6 +1,5 @@
 import io
 import time
-from collections.abc import Mapping
 from datetime import datetime
 
 import httpx2
@@ -11,58 +10,44 @@ from devstack.harness.stack import Stack
 from tests.support.commands.running import printed
 from tests.support.http.replies import data, problem, send
 from tests.support.http.webhook_receiver import new_endpoint
+from tests.support.images.links import new_link, request_link
 from tests.support.images.pictures import photo
 from tests.support.imports.bulk import addresses, export, imported, of_addresses, unpacked
 from tests.support.lists.subscribers import new_list
 
 
-@pytest.fixture
-def record(client: httpx2.Client) -> dict[str, object]:
-    """An encrypted attachment of `owner`."""
-    return dict(data(send(client, photo(), "p.jpg", encrypted="true")))
-
-
-def asked_link(
-    client: httpx2.Client, record: Mapping[str, object], expires_in: object = 60, **more: str
-) -> httpx2.Response:
-    body = {"expires_in": expires_in, **more}
-    return client.post(f"/attachments/{record['hash_id']}/links", json=body)
-
-
-def new_link(client: httpx2.Client, record: Mapping[str, object], **more: str) -> httpx2.URL:
-    return httpx2.URL(data(asked_link(client, record, **more))["url"])
-
-
 def test_a_signed_link_shows_an_encrypted_file_to_anybody(
-    client: httpx2.Client, stranger: httpx2.Client, record: dict[str, object]
+    client: httpx2.Client, stranger: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
-    assert stranger.get(str(record["view_url"])).status_code == 404
-    reply = stranger.get(new_link(client, record))
+    assert stranger.get(str(encrypted_attachment["view_url"])).status_code == 404
+    reply = stranger.get(new_link(client, encrypted_attachment))
     assert reply.status_code == 200
     assert reply.headers["cache-control"] == "private, no-store"
     assert Image.open(io.BytesIO(reply.content)).size == (640, 480)
 
 
-def test_a_link_says_when_it_ends(client: httpx2.Client, record: dict[str, object]) -> None:
-    made = data(asked_link(client, record, 3600))
-    assert set(made) == {"url", "expires_at"}
-    expires = int(httpx2.URL(made["url"]).params["expires"])
+def test_a_link_says_when_it_ends(
+    client: httpx2.Client, encrypted_attachment: dict[str, object]
+) -> None:
+    link = data(request_link(client, encrypted_attachment, 3600))
+    assert set(link) == {"url", "expires_at"}
+    expires = int(httpx2.URL(link["url"]).params["expires"])
     assert abs(expires - time.time() - 3600) < 60
-    assert datetime.fromisoformat(made["expires_at"]).timestamp() == expires
+    assert datetime.fromisoformat(link["expires_at"]).timestamp() == expires
 
 
 @pytest.mark.parametrize("expires_in", [0, -1, 604_801, 1.5, "60", None])
 def test_a_link_lasts_a_second_to_seven_days(
-    client: httpx2.Client, record: dict[str, object], expires_in: object
+    client: httpx2.Client, encrypted_attachment: dict[str, object], expires_in: object
 ) -> None:
-    found = problem(asked_link(client, record, expires_in), 422, "body.invalid")
-    assert found["errors"][0]["field"] == "body.expires_in"
+    error = problem(request_link(client, encrypted_attachment, expires_in), 422, "body.invalid")
+    assert error["errors"][0]["field"] == "body.expires_in"
 
 
 def test_a_link_that_was_changed_opens_nothing(
-    client: httpx2.Client, stranger: httpx2.Client, record: dict[str, object]
+    client: httpx2.Client, stranger: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
-    url = new_link(client, record)
+    url = new_link(client, encrypted_attachment)
     expires, signature = url.params["expires"], url.params["signature"]
     other = data(send(client, photo(), "o.jpg", encrypted="1"))
     forged = [
@@ -79,24 +64,24 @@ def test_a_link_that_was_changed_opens_nothing(
 
 
 def test_a_link_that_has_ended_opens_nothing(
-    stack: Stack, stranger: httpx2.Client, record: dict[str, object]
+    stack: Stack, stranger: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
     signer = stack.settings().keyring.signer("media-link")
     for seconds, status in ((-1, 404), (59, 200)):
         expires = int(time.time()) + seconds
-        signature = signer.sign(f"{record['filename']}\n{expires}".encode())
-        link = f"{record['view_url']}?expires={expires}&signature={signature}"
+        signature = signer.sign(f"{encrypted_attachment['filename']}\n{expires}".encode())
+        link = f"{encrypted_attachment['view_url']}?expires={expires}&signature={signature}"
         assert stranger.get(link).status_code == status
 
 
 def test_no_link_for_a_file_that_is_open(client: httpx2.Client) -> None:
-    problem(asked_link(client, data(send(client))), 409, "link.not_encrypted")
+    problem(request_link(client, data(send(client))), 409, "link.not_encrypted")
 
 
 def test_rotation_rewraps_keys_and_rewrites_no_object(
-    stack: Stack, client: httpx2.Client, record: dict[str, object]
+    stack: Stack, client: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
-    key = str(record["pathname"])
+    key = str(encrypted_attachment["pathname"])
     before = stack.resources.objects.get(key)
     list_id = new_list(client)["id"]
     imported(client, list_id, of_addresses(*addresses(2)))
@@ -113,5 +98,5 @@ def test_rotation_rewraps_keys_and_rewrites_no_object(
     assert stack.resources.objects.get(key) == before
     # The API knows only the old key until it is told of the new one; put things back for it.
     printed(stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{old},{new}")
-    assert client.get(str(record["view_url"])).status_code == 200
+    assert client.get(str(encrypted_attachment["view_url"])).status_code == 200
     assert len(unpacked(export_url)) == 2

@@ -174,21 +174,27 @@ def test_a_file_shows_the_list_at_one_moment_whatever_happens_meanwhile(
 
 
 def test_an_export_that_is_cancelled_leaves_no_object(
-    quiet: Stack, quiet_client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    list_id = new_list(quiet_client)["id"]
-    job = data(export(quiet_client, list_id, "members", Prefer="wait=0"), 202)
-    with quiet.resources.unit_of_work() as uow:
+    list_id = new_list(client_without_workers)["id"]
+    job = data(export(client_without_workers, list_id, "members", Prefer="wait=0"), 202)
+    with stack_without_workers.resources.unit_of_work() as uow:
         lease = claim_job(uow, job["id"])
     assert lease is not None
-    monkeypatch.setattr(exports, "_batches", lambda *_, **__: stop_after_a_part(quiet, lease))
+    monkeypatch.setattr(
+        exports, "_batches", lambda *_, **__: stop_after_a_part(stack_without_workers, lease)
+    )
     with pytest.raises(JobCancelled):
-        exports.write_export(quiet.resources, lease)
-    assert objects(quiet, "exports")
-    with quiet.resources.unit_of_work() as uow:
+        exports.write_export(stack_without_workers.resources, lease)
+    assert objects(stack_without_workers, "exports")
+    with stack_without_workers.resources.unit_of_work() as uow:
         cancel_job(uow, lease)
-    assert objects(quiet, "exports") == set()
-    [row] = quiet.query("SELECT finished_at FROM exports WHERE id = %s", lease.subject_id)
+    assert objects(stack_without_workers, "exports") == set()
+    [row] = stack_without_workers.query(
+        "SELECT finished_at FROM exports WHERE id = %s", lease.subject_id
+    )
     assert row[0] is not None
 
 
@@ -224,21 +230,21 @@ def test_a_file_that_was_changed_in_storage_is_never_sent_whole(
 def test_the_roster_is_for_who_has_the_operators_key(
     *,
     client: httpx2.Client,
-    read_only: httpx2.Client,
+    read_only_client: httpx2.Client,
     stranger: httpx2.Client,
-    sender: httpx2.Client,
+    delivery_client: httpx2.Client,
     list_id: int,
 ) -> None:
-    for who in (client, read_only):
+    for who in (client, read_only_client):
         problem(export(who, list_id, "delivery"), 403, "auth.insufficient_scope")
-    problem(export(sender, list_id, "members"), 403, "auth.insufficient_scope")
-    assert data(export(read_only, list_id, "members"))["result"]["rows"] == 0
+    problem(export(delivery_client, list_id, "members"), 403, "auth.insufficient_scope")
+    assert data(export(read_only_client, list_id, "members"))["result"]["rows"] == 0
     problem(export(stranger, list_id, "delivery"), 401, "auth.credentials_missing")
-    problem(export(sender, 999_999_999, "delivery"), 404, "list.not_found")
-    job = data(export(sender, list_id, "delivery"))
+    problem(export(delivery_client, 999_999_999, "delivery"), 404, "list.not_found")
+    job = data(export(delivery_client, list_id, "delivery"))
     # Only its own maker sees the job, and the link in it.
     problem(client.get(f"/jobs/{job['id']}"), 404, "job.not_found")
-    assert data(sender.get(f"/jobs/{job['id']}"))["result"]["rows"] == 0
+    assert data(delivery_client.get(f"/jobs/{job['id']}"))["result"]["rows"] == 0
 
 
 def test_the_owners_other_keys_do_not_see_a_roster_made_with_their_delivery_key(
@@ -251,10 +257,10 @@ def test_the_owners_other_keys_do_not_see_a_roster_made_with_their_delivery_key(
 
 
 def test_a_list_that_is_not_sent_by_mail_has_no_roster(
-    client: httpx2.Client, sender: httpx2.Client
+    client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     silent = new_list(client, email_channel_enabled=False)["id"]
-    problem(export(sender, silent, "delivery"), 409, "list.email_channel_disabled")
+    problem(export(delivery_client, silent, "delivery"), 409, "list.email_channel_disabled")
     assert data(export(client, silent, "members"))["result"]["rows"] == 0
 
 

@@ -1,18 +1,15 @@
 """What happens to what an owner has is an event, in order, for them alone."""
 
-import re
-
 import httpx2
 import pytest
 
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from services.feed.catalogue import CATALOGUE, FeedEventType
-from tests.contract.test_replies import TIMESTAMP
 from tests.support.credits import credits
 from tests.support.credits.payments import SandboxPayments
 from tests.support.feed.causes import ACTIONS, Scene, events, page
-from tests.support.http.replies import data, problem, send
+from tests.support.http.replies import TIMESTAMP, data, problem, send
 from tests.support.imports.bulk import COUNTS, add, addresses, imported, of_addresses
 from tests.support.lists.subscribers import Reader, new_address, new_list, subscribe
 from tests.support.people.erasure import erase
@@ -29,10 +26,11 @@ def scene(
     client: httpx2.Client,
     stranger: httpx2.Client,
     reader: Reader,
-    sandbox: SandboxPayments,
+    sandbox_payments: SandboxPayments,
     list_id: int,
 ) -> Scene:
-    return Scene(stack, owner, client, stranger, reader, sandbox, list_id)
+    """What the actions of the feed need: a stack, an owner, a reader and a list."""
+    return Scene(stack, owner, client, stranger, reader, sandbox_payments, list_id)
 
 
 @pytest.mark.parametrize("kind", FeedEventType)
@@ -41,7 +39,7 @@ def test_each_type_is_written_by_its_action_with_the_data_that_its_schema_has(
 ) -> None:
     ACTIONS[kind](scene)
     *_, found = events(scene.client, type=kind.value)
-    assert re.fullmatch(TIMESTAMP, found["occurred_at"])
+    assert TIMESTAMP.fullmatch(found["occurred_at"])
     entry = CATALOGUE[kind]
     assert found["subject"]["kind"] == entry.subject
     assert set(found["data"]) == set(entry.data.model_fields)
@@ -210,19 +208,19 @@ def test_what_is_no_type_no_limit_and_no_list_is_refused(client: httpx2.Client) 
 
 
 def test_a_key_sees_the_types_of_its_scopes(
-    stack: Stack, client: httpx2.Client, owner: Owner, read_only: httpx2.Client, list_id: int
+    stack: Stack, client: httpx2.Client, owner: Owner, read_only_client: httpx2.Client, list_id: int
 ) -> None:
     data(send(client))
     imported(client, list_id, of_addresses(*addresses(1)))
     all_of_them = {"attachment.ready", "import.ended", "key.created"}
     assert {each["type"] for each in events(client, 3)} >= all_of_them
-    assert {each["type"] for each in events(read_only)} == {"import.ended"}
+    assert {each["type"] for each in events(read_only_client)} == {"import.ended"}
     for kind, code in (
         ("attachment.ready", "auth.insufficient_scope"),
         ("key.created", "auth.restricted_credential"),
     ):
         wanted = {"type": ["import.ended", kind]}
-        problem(read_only.get("/events", params=wanted), 403, code)
+        problem(read_only_client.get("/events", params=wanted), 403, code)
     with stack.client(stack.new_key(owner.user_id, Scope.COMPOSER)) as composing:
         assert page(composing)["items"] == []
     with stack.client(stack.new_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as editing:

@@ -2,44 +2,37 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
 from authlib.integrations.httpx_client import OAuth2Client
 
-from devstack.harness.stack import Owner, Stack
+from devstack.harness.stack import Stack
 from tests.support.clients import javascript_client
 from tests.support.commands.running import fails_with, pressroom, printed
 from tests.support.credits.credits import grant
 from tests.support.http.replies import data, problem
 from tests.support.people.erasure import erase
-from tests.support.people.oauth import REDIRECT, Person, Program, log_in, register
-
-
-@pytest.fixture
-def person(stack: Stack, owner: Owner) -> Iterator[Person]:
-    person = log_in(stack, owner)
-    yield person
-    person.browser.close()
+from tests.support.people.oauth import REDIRECT, Person, Program, register
 
 
 @pytest.fixture(scope="module")
-def program(stack: Stack) -> Program:
+def ledger_program(stack: Stack) -> Program:
+    """A program that can ask for access to an account."""
     return register(stack, name="Ledger & reader")
 
 
 def test_a_grant_is_listed_with_all_that_was_agreed_to(
-    client: httpx2.Client, program: Program, person: Person
+    client: httpx2.Client, ledger_program: Program, logged_in_owner: Person
 ) -> None:
     assert data(client.get("/grants")) == []
-    program.tokens(person, "credit.read")
+    ledger_program.tokens(logged_in_owner, "credit.read")
     [first] = data(client.get("/grants"))
-    assert first["client_id"] == program.client_id
+    assert first["client_id"] == ledger_program.client_id
     assert first["client_name"] == "Ledger & reader"
     assert first["scopes"] == ["credit.read"]
-    program.tokens(person, "attachment")
+    ledger_program.tokens(logged_in_owner, "attachment")
     [second] = data(client.get("/grants"))
     assert second["id"] == first["id"]
     assert second["scopes"] == ["attachment", "credit.read"]
@@ -47,35 +40,37 @@ def test_a_grant_is_listed_with_all_that_was_agreed_to(
     assert second["updated_at"] > first["updated_at"]
 
 
-def test_the_command_registers_lists_and_revokes_clients(stack: Stack, person: Person) -> None:
-    made = printed(
+def test_the_command_registers_lists_and_revokes_clients(
+    stack: Stack, logged_in_owner: Person
+) -> None:
+    registration = printed(
         stack,
         *("oauth-clients", "create", " Reader ", "--redirect-uri", REDIRECT),
         *("--redirect-uri", "http://127.0.0.1/cb", "--scope", "credit.read"),
     )
-    assert made["name"] == "Reader"
-    assert made["public"] is False
-    assert made["redirect_uris"] == [REDIRECT, "http://127.0.0.1/cb"]
-    assert made["scopes"] == ["credit.read"]
-    program = Program(stack, made["client_id"], made["client_secret"])
-    given = program.tokens(person)
+    assert registration["name"] == "Reader"
+    assert registration["public"] is False
+    assert registration["redirect_uris"] == [REDIRECT, "http://127.0.0.1/cb"]
+    assert registration["scopes"] == ["credit.read"]
+    program = Program(stack, registration["client_id"], registration["client_secret"])
+    tokens = program.tokens(logged_in_owner)
     listed = {each["client_id"]: each for each in printed(stack, "oauth-clients", "list")}
-    assert listed[made["client_id"]]["revoked_at"] is None
-    assert made["client_secret"] not in json.dumps(listed)
-    assert printed(stack, "oauth-clients", "revoke", made["client_id"])["revoked"] == 1
-    assert printed(stack, "oauth-clients", "revoke", made["client_id"])["revoked"] == 0
-    assert not stack.opens(given["access_token"])
-    assert data(person.browser.get("/grants")) == []
+    assert listed[registration["client_id"]]["revoked_at"] is None
+    assert registration["client_secret"] not in json.dumps(listed)
+    assert printed(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"] == 1
+    assert printed(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"] == 0
+    assert not stack.opens(tokens["access_token"])
+    assert data(logged_in_owner.browser.get("/grants")) == []
 
 
-def test_a_public_client_gets_no_secret(stack: Stack, person: Person) -> None:
+def test_a_public_client_gets_no_secret(stack: Stack, logged_in_owner: Person) -> None:
     words = ("create", "App", "--public", "--redirect-uri", "com.example.app:/cb")
-    made = printed(stack, "oauth-clients", *words, "--scope", "attachment")
-    assert (made["public"], made["client_secret"]) == (True, None)
-    program = Program(stack, made["client_id"], None, "com.example.app:/cb")
-    shown = person.browser.get(program.request("attachment"))
-    assert "form-action 'self' com.example.app:" in shown.headers["content-security-policy"]
-    assert program.tokens(person, "attachment")["scope"] == "attachment"
+    registration = printed(stack, "oauth-clients", *words, "--scope", "attachment")
+    assert (registration["public"], registration["client_secret"]) == (True, None)
+    program = Program(stack, registration["client_id"], None, "com.example.app:/cb")
+    consent_page = logged_in_owner.browser.get(program.request("attachment"))
+    assert "form-action 'self' com.example.app:" in consent_page.headers["content-security-policy"]
+    assert program.tokens(logged_in_owner, "attachment")["scope"] == "attachment"
 
 
 @pytest.mark.parametrize(
@@ -103,18 +98,19 @@ def test_the_command_says_in_a_sentence_that_there_is_no_such_client(stack: Stac
 
 
 def test_erasing_a_person_ends_and_forgets_what_they_gave(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, ledger_program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(person)
-    erase(stack.resources, person.owner.email)
-    assert not stack.opens(given["access_token"])
-    assert program.refresh(given["refresh_token"]).status_code == 400
+    tokens = ledger_program.tokens(logged_in_owner)
+    erase(stack.resources, logged_in_owner.owner.email)
+    assert not stack.opens(tokens["access_token"])
+    assert ledger_program.refresh(tokens["refresh_token"]).status_code == 400
     of_person = "SELECT 1 FROM oauth_grants WHERE user_id = %s"
-    assert stack.query(of_person, person.owner.user_id) == []
+    assert stack.query(of_person, logged_in_owner.owner.user_id) == []
 
 
 @pytest.fixture(params=["confidential", "public"])
-def either_program(stack: Stack, request: pytest.FixtureRequest) -> Program:
+def program_of_each_kind(stack: Stack, request: pytest.FixtureRequest) -> Program:
+    """A confidential program, then a public one."""
     return register(stack, public=request.param == "public")
 
 
@@ -126,28 +122,28 @@ def agree(person: Person, asking: str) -> str:
 
 
 def test_authlibs_client_reads_the_balance_and_may_not_consume(
-    stack: Stack, either_program: Program, person: Person
+    stack: Stack, program_of_each_kind: Program, logged_in_owner: Person
 ) -> None:
-    grant(stack, person.owner.user_id, "12.5")
+    grant(stack, logged_in_owner.owner.user_id, "12.5")
     found = httpx2.get(f"{stack.api_url}/.well-known/oauth-authorization-server").json()
     with OAuth2Client(
-        either_program.client_id,
-        either_program.secret,
-        token_endpoint_auth_method="client_secret_basic" if either_program.secret else "none",
+        program_of_each_kind.client_id,
+        program_of_each_kind.secret,
+        token_endpoint_auth_method="client_secret_basic" if program_of_each_kind.secret else "none",
         scope="credit.read",
-        redirect_uri=either_program.redirect_uri,
+        redirect_uri=program_of_each_kind.redirect_uri,
         code_challenge_method="S256",
         base_url=stack.api_url,
         timeout=60,
     ) as client:
         asking, state = client.create_authorization_url(
-            found["authorization_endpoint"], code_verifier=either_program.verifier
+            found["authorization_endpoint"], code_verifier=program_of_each_kind.verifier
         )
         token = client.fetch_token(
             found["token_endpoint"],
-            authorization_response=agree(person, asking),
+            authorization_response=agree(logged_in_owner, asking),
             state=state,
-            code_verifier=either_program.verifier,
+            code_verifier=program_of_each_kind.verifier,
         )
         assert token["scope"] == "credit.read"
         balance = data(client.get("/auxilia/credits/balance"))
@@ -158,7 +154,7 @@ def test_authlibs_client_reads_the_balance_and_may_not_consume(
         assert 'error="insufficient_scope"' in reply.headers["www-authenticate"]
         refreshed = client.refresh_token(found["token_endpoint"])
         assert refreshed["access_token"] != token["access_token"]
-        assert data(client.get("/users/me"))["id"] == person.owner.user_id
+        assert data(client.get("/users/me"))["id"] == logged_in_owner.owner.user_id
         revoked = client.revoke_token(
             found["revocation_endpoint"], token=refreshed["refresh_token"]
         )
@@ -167,14 +163,14 @@ def test_authlibs_client_reads_the_balance_and_may_not_consume(
 
 
 def test_a_javascript_client_reads_the_balance_and_may_not_consume(
-    stack: Stack, either_program: Program, person: Person
+    stack: Stack, program_of_each_kind: Program, logged_in_owner: Person
 ) -> None:
-    grant(stack, person.owner.user_id, "12.5")
+    grant(stack, logged_in_owner.owner.user_id, "12.5")
     settings = {
         "issuer": stack.api_url,
-        "clientId": either_program.client_id,
-        "clientSecret": either_program.secret,
-        "redirectUri": either_program.redirect_uri,
+        "clientId": program_of_each_kind.client_id,
+        "clientSecret": program_of_each_kind.secret,
+        "redirectUri": program_of_each_kind.redirect_uri,
     }
     with subprocess.Popen(
         [javascript_client.node(), "flow.mjs", json.dumps(settings)],
@@ -188,7 +184,7 @@ def test_a_javascript_client_reads_the_balance_and_may_not_consume(
         assert running.stdout
         first = running.stdout.readline()
         if first:
-            running.stdin.write(agree(person, json.loads(first)["asking"]) + "\n")
+            running.stdin.write(agree(logged_in_owner, json.loads(first)["asking"]) + "\n")
             running.stdin.flush()
         out, complaint = running.communicate(timeout=60)
     assert running.returncode == 0, complaint
@@ -199,8 +195,8 @@ def test_a_javascript_client_reads_the_balance_and_may_not_consume(
     assert told["error"]["scheme"] == "bearer"
     assert told["error"]["challenge"]["error"] == "insufficient_scope"
     assert told["error"]["challenge"]["scope"] == "credit.full"
-    assert told["sub"] == str(person.owner.user_id)
+    assert told["sub"] == str(logged_in_owner.owner.user_id)
     assert told["refreshed"] is True
-    assert told["isActive"] is (True if either_program.secret else None)
+    assert told["isActive"] is (True if program_of_each_kind.secret else None)
     with stack.client(told["accessToken"]) as client:
         problem(client.get("/users/me"), 401, "auth.invalid_credentials")

@@ -182,12 +182,12 @@ def test_key_belongs_to_the_user_not_to_the_credential(
     door: Door,
     make_door: Callable[[httpx2.Client], Door],
     client: httpx2.Client,
-    neighbour: httpx2.Client,
+    other_owner: httpx2.Client,
     owner: Owner,
     key: str,
 ) -> None:
     first = door.send(client, key)
-    theirs = make_door(neighbour).send(neighbour, key)
+    theirs = make_door(other_owner).send(other_owner, key)
     assert not replayed(theirs)
     assert data(theirs) != data(first) or door.path.endswith("/add")
     with stack.client(stack.new_key(owner.user_id)) as again:
@@ -263,9 +263,11 @@ def test_202_is_answered_from_the_present_state(client: httpx2.Client, key: str)
     assert (data(again)["id"], data(again)["status"]) == (first["id"], 2)
 
 
-def test_202_again_is_202_while_the_work_waits(quiet_client: httpx2.Client, key: str) -> None:
-    first = send(quiet_client, key=key, prefer="respond-async")
-    again = send(quiet_client, key=key, prefer="respond-async")
+def test_202_again_is_202_while_the_work_waits(
+    client_without_workers: httpx2.Client, key: str
+) -> None:
+    first = send(client_without_workers, key=key, prefer="respond-async")
+    again = send(client_without_workers, key=key, prefer="respond-async")
     assert data(first, 202) == data(again, 202)
     assert replayed(again)
     assert again.headers["location"] == first.headers["location"]
@@ -280,10 +282,10 @@ def test_failed_work_frees_the_key(client: httpx2.Client, key: str) -> None:
     assert not replayed(reply)
 
 
-def test_cancelled_work_frees_the_key(quiet_client: httpx2.Client, key: str) -> None:
-    first = data(send(quiet_client, key=key, prefer="respond-async"), 202)
-    assert data(quiet_client.delete(f"/attachments/{first['hash_id']}")) == 1
-    again = send(quiet_client, key=key, prefer="respond-async")
+def test_cancelled_work_frees_the_key(client_without_workers: httpx2.Client, key: str) -> None:
+    first = data(send(client_without_workers, key=key, prefer="respond-async"), 202)
+    assert data(client_without_workers.delete(f"/attachments/{first['hash_id']}")) == 1
+    again = send(client_without_workers, key=key, prefer="respond-async")
     assert not replayed(again)
     assert data(again, 202)["id"] != first["id"]
 

@@ -116,26 +116,30 @@ def test_an_option_of_another_kind_is_400(
 
 
 def test_a_waiting_import_is_cancelled_at_once_and_leaves_no_object(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    list_id = new_list(quiet_client)["id"]
-    before = objects(quiet)
-    job = data(upload(quiet_client, list_id, of_addresses(*addresses(3)), prefer=None), 202)
-    assert len(objects(quiet) - before) == 1
-    assert data(quiet_client.delete(f"/jobs/{job['id']}")) == 1
-    [record] = data(quiet_client.get("/imports"))["items"]
+    list_id = new_list(client_without_workers)["id"]
+    before = objects(stack_without_workers)
+    job = data(
+        upload(client_without_workers, list_id, of_addresses(*addresses(3)), prefer=None), 202
+    )
+    assert len(objects(stack_without_workers) - before) == 1
+    assert data(client_without_workers.delete(f"/jobs/{job['id']}")) == 1
+    [record] = data(client_without_workers.get("/imports"))["items"]
     assert (record["status"], record["error"]["code"]) == ("cancelled", "job.cancelled")
-    assert objects(quiet) == before
-    problem(quiet_client.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
+    assert objects(stack_without_workers) == before
+    problem(client_without_workers.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
 
 
 def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
-    quiet: Stack, quiet_client: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    list_id = new_list(quiet_client)["id"]
-    before, emails = objects(quiet), addresses(35)
-    job = data(upload(quiet_client, list_id, of_addresses(*emails), prefer=None), 202)
-    importing = Importing(quiet)
+    list_id = new_list(client_without_workers)["id"]
+    before, emails = objects(stack_without_workers), addresses(35)
+    job = data(upload(client_without_workers, list_id, of_addresses(*emails), prefer=None), 202)
+    importing = Importing(stack_without_workers)
     apply, shown, one_by_one = applying.apply_chunk, dict[str, Any](), Lock()
 
     def apply_and_cancel(
@@ -146,8 +150,8 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
             with one_by_one:
                 eventually(lambda: importing.of_job(job["id"]).applied == 2, what="two chunks")
                 if not shown:
-                    shown.update(data(quiet_client.get(f"/jobs/{job['id']}")))
-                    quiet_client.delete(f"/jobs/{job['id']}").raise_for_status()
+                    shown.update(data(client_without_workers.get(f"/jobs/{job['id']}")))
+                    client_without_workers.delete(f"/jobs/{job['id']}").raise_for_status()
         return apply(uow, task, chunk, tag_ids)
 
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 10)
@@ -156,10 +160,10 @@ def test_a_running_import_is_cancelled_between_chunks_and_keeps_what_it_did(
     assert importing.helpers(job["id"]) == []
     assert (shown["status"], shown["progress"]["done"]) == ("running", 20)
     assert (shown["progress"]["total"], shown["result"]) == (35, None)
-    record = data(quiet_client.get("/imports"))["items"][0]
+    record = data(client_without_workers.get("/imports"))["items"][0]
     assert (record["status"], record["received"], record["added"]) == ("cancelled", 35, 20)
-    assert set(everybody(quiet_client, list_id)) == set(emails[:20])
-    assert objects(quiet) == before
+    assert set(everybody(client_without_workers, list_id)) == set(emails[:20])
+    assert objects(stack_without_workers) == before
 
 
 def test_a_name_is_kept_without_folders_and_within_bounds() -> None:

@@ -2,9 +2,9 @@
 
 import httpx2
 
-from tests.contract.test_console_imports import looked_at
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import addresses, counts, everybody, imported, upload
+from tests.support.imports.console_imports import preview_import
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole, ended, shown, wrong_beside
 
@@ -64,7 +64,7 @@ def test_one_late_name_decides_how_a_large_file_is_read(
 def test_owner_chooses_the_encoding_in_the_console(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     emails = addresses(3)
-    path = looked_at(console, list_id, file_of(emails, UNCLEAR, "cp1250"))
+    path = preview_import(console, list_id, file_of(emails, UNCLEAR, "cp1250"))
     text = console.see(path)
     assert "The encoding of the file is not certain" in text
     assert "Central Europe (Windows-1250)" in text

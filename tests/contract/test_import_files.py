@@ -19,8 +19,8 @@ from devstack.harness.stack import Owner, Stack
 from services.subscriptions import bulk_files
 from storage.objects import ObjectStore
 from storage.parts import PART_BYTES, PartWriter
-from tests.contract.test_attachments import MULTIPART, multipart
-from tests.contract.test_body_limits import Raw
+from tests.support.http.multipart import MULTIPART_HEADER, make_multipart
+from tests.support.http.raw_requests import RawRequest
 from tests.support.http.replies import data, problem
 from tests.support.images.pictures import encoded
 from tests.support.imports.bulk import (
@@ -59,8 +59,8 @@ def test_an_encoded_file_name_is_decoded_and_chooses_the_delimiter(
 ) -> None:
     [email] = addresses(1)
     rows = f"Email\tA,B\n{email}\tx,y\n".encode()
-    body = multipart(b"name=file; filename*=utf-8''%C3%A9t%C3%A9.tsv", rows)
-    headers = {"Prefer": "wait=30", **MULTIPART}
+    body = make_multipart(b"name=file; filename*=utf-8''%C3%A9t%C3%A9.tsv", rows)
+    headers = {"Prefer": "wait=30", **MULTIPART_HEADER}
     reply = client.post(f"/lists/{list_id}/imports", content=body, headers=headers)
     shown = data(client.get(f"/imports/{data(reply)['result']['import_id']}"))
     assert (shown["filename"], shown["description"]["delimiter"]) == ("été.tsv", "\t")
@@ -71,14 +71,18 @@ def test_a_body_without_exactly_one_file_is_400_and_leaves_nothing(
 ) -> None:
     for body, headers, code in [
         (b"", {}, "import.empty"),
-        (multipart(PART, b""), MULTIPART, "import.empty"),
-        (multipart(b'name="other"; filename="a"', b"x"), MULTIPART, "import.file_missing"),
-        (multipart(b'name="file"', b"x"), MULTIPART, "import.file_missing"),
-        (multipart(PART, b"x", PART, b"y"), MULTIPART, "import.several_files"),
-        (multipart(PART, b"x")[:-8], MULTIPART, "body.malformed"),
-        (b"no part at all", MULTIPART, "body.malformed"),
-        (multipart(PART, b"x"), {"Content-Type": "multipart/form-data"}, "body.malformed"),
-        (b"--" + b"x" * 100_000, MULTIPART, "body.malformed"),
+        (make_multipart(PART, b""), MULTIPART_HEADER, "import.empty"),
+        (
+            make_multipart(b'name="other"; filename="a"', b"x"),
+            MULTIPART_HEADER,
+            "import.file_missing",
+        ),
+        (make_multipart(b'name="file"', b"x"), MULTIPART_HEADER, "import.file_missing"),
+        (make_multipart(PART, b"x", PART, b"y"), MULTIPART_HEADER, "import.several_files"),
+        (make_multipart(PART, b"x")[:-8], MULTIPART_HEADER, "body.malformed"),
+        (b"no part at all", MULTIPART_HEADER, "body.malformed"),
+        (make_multipart(PART, b"x"), {"Content-Type": "multipart/form-data"}, "body.malformed"),
+        (b"--" + b"x" * 100_000, MULTIPART_HEADER, "body.malformed"),
     ]:
         before = objects(stack)
         reply = client.post(f"/lists/{list_id}/imports", content=body, headers=headers)
@@ -168,7 +172,7 @@ def test_a_sender_who_hangs_up_in_the_middle_leaves_nothing(
         f"Authorization: Bearer {owner.key}",
         f"Content-Length: {3 * PART_BYTES}",
     )
-    with Raw(stack, *head) as request:
+    with RawRequest(stack, *head) as request:
         request.send(b"x" * (PART_BYTES + 1000))
         eventually(lambda: objects(stack) - before, what="the first part")
     eventually(lambda: objects(stack) <= before, what="its removal")
@@ -300,21 +304,25 @@ def test_files_are_kept_for_seven_days(
     assert data(client.get(f"/imports/{mixed['import_id']}"))["invalid"] == 1
 
 
-def test_what_a_crash_left_behind_is_removed_after_a_day(quiet: Stack) -> None:
-    of_others = stored(quiet)
-    with quiet.client(quiet.new_owner().key) as client:
+def test_what_a_crash_left_behind_is_removed_after_a_day(stack_without_workers: Stack) -> None:
+    of_others = stored(stack_without_workers)
+    with stack_without_workers.client(stack_without_workers.new_owner().key) as client:
         list_id = new_list(client)["id"]
         data(upload(client, list_id, of_addresses(new_address()), prefer=None), 202)
-    own = stored(quiet) - of_others
+    own = stored(stack_without_workers) - of_others
     for key in ("imports/stray/file/00000", "imports/stray/chunks/000000", "exports/stray/x"):
-        quiet.resources.objects.put(key, b"x", "text/plain")
-    strays = stored(quiet) - of_others - own
+        stack_without_workers.resources.objects.put(key, b"x", "text/plain")
+    strays = stored(stack_without_workers) - of_others - own
     assert (len(own), len(strays)) == (1, 3)
-    bulk_files.remove_old_files(quiet.resources, now=clock.now() + timedelta(hours=23))
-    assert own | strays <= stored(quiet)
-    bulk_files.remove_old_files(quiet.resources, now=clock.now() + timedelta(days=30))
+    bulk_files.remove_old_files(
+        stack_without_workers.resources, now=clock.now() + timedelta(hours=23)
+    )
+    assert own | strays <= stored(stack_without_workers)
+    bulk_files.remove_old_files(
+        stack_without_workers.resources, now=clock.now() + timedelta(days=30)
+    )
     # The import still waits for a worker, however long it takes.
-    assert stored(quiet) & (own | strays) == own
+    assert stored(stack_without_workers) & (own | strays) == own
 
 
 def stored(stack: Stack) -> set[str]:

@@ -25,10 +25,10 @@ from tests.support.people.visiting import SESSION
 
 
 @pytest.fixture
-def queued(quiet_client: httpx2.Client) -> dict[str, Any]:
+def queued(client_without_workers: httpx2.Client) -> dict[str, Any]:
     """A job that nobody works on."""
-    data(send(quiet_client, prefer="respond-async"), 202)
-    [job] = data(quiet_client.get("/jobs"))["items"]
+    data(send(client_without_workers, prefer="respond-async"), 202)
+    [job] = data(client_without_workers.get("/jobs"))["items"]
     assert isinstance(job, dict)
     return job
 
@@ -48,49 +48,53 @@ def test_upload_leaves_a_job_that_says_how_it_went(client: httpx2.Client) -> Non
 
 
 def test_queued_job_is_cancelled_at_once_and_its_attachment_failed(
-    quiet: Stack, quiet_client: httpx2.Client, queued: dict[str, Any]
+    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}"
-    assert data(quiet_client.delete(path)) == 1
-    job = data(quiet_client.get(path))
+    assert data(client_without_workers.delete(path)) == 1
+    job = data(client_without_workers.get(path))
     assert (job["status"], job["error"]["code"]) == ("cancelled", "job.cancelled")
     assert job["finished_at"]
-    [record] = data(quiet_client.get("/attachments"))["items"]
+    [record] = data(client_without_workers.get("/attachments"))["items"]
     assert (record["status"], record["error"]["code"]) == (3, "job.cancelled")
-    assert objects_of(quiet, record) == []
-    assert data(quiet_client.delete(path)) == 0
+    assert objects_of(stack_without_workers, record) == []
+    assert data(client_without_workers.delete(path)) == 0
 
 
 @pytest.fixture
-def foreign(quiet: Stack, queued: dict[str, Any]) -> dict[str, Any]:
+def foreign(stack_without_workers: Stack, queued: dict[str, Any]) -> dict[str, Any]:
     """A job of a kind that only another release knows, as beside it or after going back from it."""
-    quiet.query("UPDATE jobs SET kind = 'members.divine' WHERE id = %s", queued["id"])
+    stack_without_workers.query(
+        "UPDATE jobs SET kind = 'members.divine' WHERE id = %s", queued["id"]
+    )
     return {**queued, "kind": "members.divine"}
 
 
 def test_job_of_a_kind_of_another_release_is_shown_and_left_to_its_workers(
-    quiet: Stack, quiet_client: httpx2.Client, foreign: dict[str, Any]
+    stack_without_workers: Stack, client_without_workers: httpx2.Client, foreign: dict[str, Any]
 ) -> None:
     path = f"/jobs/{foreign['id']}"
-    assert data(quiet_client.get("/jobs"))["items"] == [foreign]
-    assert data(quiet_client.get(path)) == foreign
-    problem(quiet_client.post(f"{path}/retry"), 409, "job.not_retryable")
-    assert data(quiet_client.delete(path)) == 1
+    assert data(client_without_workers.get("/jobs"))["items"] == [foreign]
+    assert data(client_without_workers.get(path)) == foreign
+    problem(client_without_workers.post(f"{path}/retry"), 409, "job.not_retryable")
+    assert data(client_without_workers.delete(path)) == 1
     asked = "SELECT status, cancel_requested FROM jobs WHERE id = %s"
-    assert quiet.query(asked, foreign["id"]) == [("queued", True)]
+    assert stack_without_workers.query(asked, foreign["id"]) == [("queued", True)]
     ended = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE id = %s"
-    quiet.query(ended, foreign["id"])
-    problem(quiet_client.post(f"{path}/retry"), 409, "job.not_retryable")
-    assert data(quiet_client.delete(path)) == 0
-    with quiet_client.stream("GET", f"{path}/events") as stream:
+    stack_without_workers.query(ended, foreign["id"])
+    problem(client_without_workers.post(f"{path}/retry"), 409, "job.not_retryable")
+    assert data(client_without_workers.delete(path)) == 0
+    with client_without_workers.stream("GET", f"{path}/events") as stream:
         assert stream.status_code == 200
 
 
 def test_job_of_a_kind_of_another_release_is_hidden_from_credentials_with_scopes(
-    quiet: Stack, quiet_owner: Owner, foreign: dict[str, Any]
+    stack_without_workers: Stack, owner_without_workers: Owner, foreign: dict[str, Any]
 ) -> None:
     path = f"/jobs/{foreign['id']}"
-    with quiet.client(quiet.new_key(quiet_owner.user_id, Scope.ATTACHMENT)) as other:
+    with stack_without_workers.client(
+        stack_without_workers.new_key(owner_without_workers.user_id, Scope.ATTACHMENT)
+    ) as other:
         assert data(other.get("/jobs"))["items"] == []
         problem(other.get(path), 404, "job.not_found")
         problem(other.delete(path), 404, "job.not_found")
@@ -110,21 +114,21 @@ def events(reply: httpx2.Response) -> Iterator[dict[str, Any]]:
 
 
 def test_events_tell_each_state_with_its_version_and_end_with_the_job(
-    quiet: Stack, quiet_client: httpx2.Client, queued: dict[str, Any]
+    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}"
-    with quiet_client.stream("GET", f"{path}/events") as reply:
+    with client_without_workers.stream("GET", f"{path}/events") as reply:
         assert reply.status_code == 200
         assert reply.headers["content-type"].startswith("text/event-stream")
         assert reply.headers["cache-control"] == "no-store"
         stream = events(reply)
         first = next(stream)
         assert first["data"] == queued
-        assert first["id"] == _version(quiet, queued)
-        data(quiet_client.delete(path))
+        assert first["id"] == _version(stack_without_workers, queued)
+        data(client_without_workers.delete(path))
         rest = list(stream)
     assert [each["data"]["status"] for each in rest] == ["cancelled"]
-    assert rest[-1]["id"] == _version(quiet, queued)
+    assert rest[-1]["id"] == _version(stack_without_workers, queued)
     assert int(rest[-1]["id"]) > int(first["id"])
 
 
@@ -134,15 +138,15 @@ def _version(stack: Stack, job: dict[str, Any]) -> str:
 
 
 def test_state_that_the_caller_has_seen_is_not_told_again(
-    quiet: Stack, quiet_client: httpx2.Client, queued: dict[str, Any]
+    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}"
-    seen = {"Last-Event-ID": _version(quiet, queued)}
-    with quiet_client.stream("GET", f"{path}/events", headers=seen) as reply:
-        data(quiet_client.delete(path))
+    seen = {"Last-Event-ID": _version(stack_without_workers, queued)}
+    with client_without_workers.stream("GET", f"{path}/events", headers=seen) as reply:
+        data(client_without_workers.delete(path))
         assert [each["data"]["status"] for each in events(reply)] == ["cancelled"]
-    last = {"Last-Event-ID": _version(quiet, queued)}
-    with quiet_client.stream("GET", f"{path}/events", headers=last) as reply:
+    last = {"Last-Event-ID": _version(stack_without_workers, queued)}
+    with client_without_workers.stream("GET", f"{path}/events", headers=last) as reply:
         assert list(events(reply)) == []
 
 
@@ -156,10 +160,10 @@ def test_senseless_last_event_id_is_ignored(client: httpx2.Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def checking_url(quiet: Stack) -> str:
+def checking_url(stack_without_workers: Stack) -> str:
     """An API that checks the credentials of its streams each second."""
     port = free_port()
-    quiet.start(
+    stack_without_workers.start(
         "checking-api",
         str(port),
         module="tests.support.probe.impatient_api",
@@ -170,12 +174,16 @@ def checking_url(quiet: Stack) -> str:
 
 @pytest.mark.parametrize("ended", ["key", "session", "key's person", "session's person"])
 def test_events_end_with_their_credential(
-    quiet: Stack, quiet_owner: Owner, queued: dict[str, Any], checking_url: str, ended: str
+    stack_without_workers: Stack,
+    owner_without_workers: Owner,
+    queued: dict[str, Any],
+    checking_url: str,
+    ended: str,
 ) -> None:
-    user_id = quiet_owner.user_id
-    with quiet.resources.unit_of_work() as uow:
+    user_id = owner_without_workers.user_id
+    with stack_without_workers.resources.unit_of_work() as uow:
         cookie = sessions.begin(uow, user_id)
-    by_key = {"Authorization": f"Bearer {quiet_owner.key}"}
+    by_key = {"Authorization": f"Bearer {owner_without_workers.key}"}
     headers = by_key if "key" in ended else {"Cookie": f"{SESSION}={cookie}"}
     end = {
         "key": "UPDATE api_keys SET revoked_at = now() WHERE user_id = %s",
@@ -186,37 +194,39 @@ def test_events_end_with_their_credential(
     with httpx2.stream("GET", url, headers=headers, timeout=30) as reply:
         stream = events(reply)
         assert next(stream)["data"]["status"] == "queued"
-        quiet.query(end.get(ended, of_person), user_id)
+        stack_without_workers.query(end.get(ended, of_person), user_id)
         # The job is still queued: the stream would go on for as long as it is.
         assert list(stream) == []
     assert httpx2.get(url, headers=headers).status_code == 401
 
 
 def test_head_of_events_does_not_wait_for_the_job(
-    quiet_client: httpx2.Client, queued: dict[str, Any]
+    client_without_workers: httpx2.Client, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}/events"
     for _ in range(15):
-        reply = quiet_client.head(path)
+        reply = client_without_workers.head(path)
         assert reply.status_code == 200
         assert reply.headers["content-type"].startswith("text/event-stream")
 
 
 def test_ten_streams_of_a_user_are_the_most(
-    quiet: Stack, quiet_client: httpx2.Client, queued: dict[str, Any]
+    stack_without_workers: Stack, client_without_workers: httpx2.Client, queued: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued['id']}/events"
     with ExitStack() as opened:
         for _ in range(10):
-            assert opened.enter_context(quiet_client.stream("GET", path)).status_code == 200
-        refused = quiet_client.get(path)
+            assert (
+                opened.enter_context(client_without_workers.stream("GET", path)).status_code == 200
+            )
+        refused = client_without_workers.get(path)
         problem(refused, 429, "jobs.too_many_streams")
         assert int(refused.headers["retry-after"]) > 0
-        with quiet.client(quiet.new_owner().key) as other:
+        with stack_without_workers.client(stack_without_workers.new_owner().key) as other:
             problem(other.get(path), 404, "job.not_found")
 
     def admitted() -> bool:
-        with quiet_client.stream("GET", path) as reply:
+        with client_without_workers.stream("GET", path) as reply:
             return reply.status_code == 200
 
     eventually(admitted, what="room after the streams were closed")
@@ -226,19 +236,19 @@ def test_ten_streams_of_a_user_are_the_most(
     "prefer",
     ["respond-async", "Respond-Async", "wait=0", "WAIT = 0", "return=minimal, respond-async"],
 )
-def test_respond_async_is_202_at_once(quiet_client: httpx2.Client, prefer: str) -> None:
-    reply = send(quiet_client, prefer=prefer)
+def test_respond_async_is_202_at_once(client_without_workers: httpx2.Client, prefer: str) -> None:
+    reply = send(client_without_workers, prefer=prefer)
     record = data(reply, 202)
     assert record["status"] == 1
     assert reply.headers["location"] == f"/attachments/{record['hash_id']}"
-    assert data(quiet_client.get(reply.headers["location"])) == record
+    assert data(client_without_workers.get(reply.headers["location"])) == record
     assert (record["size"], record["checksum"], record["width"]) == (0, "", None)
 
 
 @pytest.mark.parametrize("prefer", ["wait=1, wait=50", "respond-async, wait=1", 'wait="1"'])
-def test_wait_that_runs_out_is_202(quiet_client: httpx2.Client, prefer: str) -> None:
+def test_wait_that_runs_out_is_202(client_without_workers: httpx2.Client, prefer: str) -> None:
     started = time.monotonic()
-    data(send(quiet_client, prefer=prefer), 202)
+    data(send(client_without_workers, prefer=prefer), 202)
     assert time.monotonic() - started > 0.9
 
 

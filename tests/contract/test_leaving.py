@@ -40,15 +40,15 @@ def ways(trace_id: str) -> dict[str, dict[str, Any]]:
 
 
 def test_a_trace_id_unsubscribes_its_person(
-    stack: Stack, stranger: httpx2.Client, reader: Reader, letter: dict[str, Any]
+    stack: Stack, stranger: httpx2.Client, reader: Reader, mailing_list: dict[str, Any]
 ) -> None:
-    trace_id = trace_for(stack, letter["id"], reader.user_id)
+    trace_id = trace_for(stack, mailing_list["id"], reader.user_id)
     for way, sent in ways(trace_id).items():
-        for name in (letter["id"], letter["slug"]):
-            reader.joins(letter["id"])
+        for name in (mailing_list["id"], mailing_list["slug"]):
+            reader.joins(mailing_list["id"])
             for _ in range(2):
                 assert data(stranger.request("DELETE", f"/subscriptions/{name}", **sent)) == 1
-                assert reader.stands(letter["id"])[0] == "unsubscribed", way
+                assert reader.stands(mailing_list["id"])[0] == "unsubscribed", way
 
 
 def test_a_login_unsubscribes_its_own_person(
@@ -122,12 +122,13 @@ def test_a_no_holds_whatever_was_before(
 
 
 def test_leaving_one_list_is_not_leaving_another(
-    client: httpx2.Client, neighbour: httpx2.Client, reader: Reader, list_id: int
+    client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    same_owner, other_owner = new_list(client)["id"], new_list(neighbour)["id"]
-    reader.joins(list_id).joins(same_owner).joins(other_owner).wants_mail(list_id, False)
+    second_list_id = new_list(client)["id"]
+    foreign_list_id = new_list(other_owner)["id"]
+    reader.joins(list_id).joins(second_list_id).joins(foreign_list_id).wants_mail(list_id, False)
     reader.leaves(list_id)
-    assert reader.stands(same_owner) == reader.stands(other_owner) == ("active", True)
+    assert reader.stands(second_list_id) == reader.stands(foreign_list_id) == ("active", True)
 
 
 UINT64_MAX = 2**64 - 1

@@ -111,9 +111,9 @@ def test_pages_show_the_logo_and_the_policy_lets_them(
     assert "<img" not in page.text
 
 
-def test_no_other_image_is_a_logo(client: httpx2.Client, neighbour: httpx2.Client) -> None:
+def test_no_other_image_is_a_logo(client: httpx2.Client, other_owner: httpx2.Client) -> None:
     made = new_list(client)
-    foreign, secret = picture(neighbour), picture(client, encrypted="1")
+    foreign, secret = picture(other_owner), picture(client, encrypted="1")
     for hash_id in (foreign, secret, "000000000000", "../../etc", ""):
         reply = change(client, made["id"], logo_hash_id=hash_id)
         if hash_id:

@@ -65,11 +65,11 @@ def test_every_field_of_a_new_list_is_kept(client: httpx2.Client) -> None:
 
 
 def test_a_list_is_read_by_its_id_and_its_slug_by_anybody(
-    client: httpx2.Client, neighbour: httpx2.Client, letter: dict[str, Any]
+    client: httpx2.Client, other_owner: httpx2.Client, mailing_list: dict[str, Any]
 ) -> None:
-    for name in (letter["id"], letter["slug"]):
-        for caller in (client, neighbour):
-            assert data(caller.get(f"/lists/{name}")) == letter
+    for name in (mailing_list["id"], mailing_list["slug"]):
+        for caller in (client, other_owner):
+            assert data(caller.get(f"/lists/{name}")) == mailing_list
 
 
 def test_names_that_can_be_no_list_are_400(client: httpx2.Client) -> None:
@@ -78,15 +78,15 @@ def test_names_that_can_be_no_list_are_400(client: httpx2.Client) -> None:
 
 
 def test_taken_slug_is_409_whoever_has_it(
-    client: httpx2.Client, neighbour: httpx2.Client, letter: dict[str, Any]
+    client: httpx2.Client, other_owner: httpx2.Client, mailing_list: dict[str, Any]
 ) -> None:
-    for caller in (client, neighbour):
-        body = {"title": "T", "slug": letter["slug"]}
+    for caller in (client, other_owner):
+        body = {"title": "T", "slug": mailing_list["slug"]}
         problem(caller.post("/lists", json=body), 409, "list.slug_taken")
-    other = new_list(neighbour)
-    reply = neighbour.patch(f"/lists/{other['id']}", json={"slug": letter["slug"]})
+    other = new_list(other_owner)
+    reply = other_owner.patch(f"/lists/{other['id']}", json={"slug": mailing_list["slug"]})
     problem(reply, 409, "list.slug_taken")
-    assert data(neighbour.get(f"/lists/{other['id']}"))["slug"] == other["slug"]
+    assert data(other_owner.get(f"/lists/{other['id']}"))["slug"] == other["slug"]
 
 
 SLUGS = ("", "A", "ä", "a b", "a_b", "-a", "a" * 81, "1", "2026", "a\n", "a/b", "٣")
@@ -99,9 +99,9 @@ IMAGES = (
 
 
 def test_wrong_values_are_422_and_name_the_field(
-    client: httpx2.Client, letter: dict[str, Any]
+    client: httpx2.Client, mailing_list: dict[str, Any]
 ) -> None:
-    path = f"/lists/{letter['id']}"
+    path = f"/lists/{mailing_list['id']}"
     wrong: list[tuple[str, str, object]] = [
         *(("list.slug", "slug", slug) for slug in SLUGS),
         *(("list.title", "title", title) for title in TITLES),
@@ -122,7 +122,7 @@ def test_wrong_values_are_422_and_name_the_field(
             client.patch(path, json={name: value}),
         ):
             assert fields_at_fault(problem(reply, 422, code)) == [f"body.{name}"], value
-    assert data(client.get(path)) == letter
+    assert data(client.get(path)) == mailing_list
 
 
 def test_what_the_service_sets_itself_is_not_the_callers(client: httpx2.Client) -> None:
@@ -151,15 +151,15 @@ def test_slug_can_change_and_the_old_one_is_free(client: httpx2.Client) -> None:
 
 
 def test_archived_list_is_gone_for_its_owner_and_nobody_joins_it(
-    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, letter: dict[str, Any]
+    client: httpx2.Client, stranger: httpx2.Client, reader: Reader, mailing_list: dict[str, Any]
 ) -> None:
-    list_id = letter["id"]
+    list_id = mailing_list["id"]
     reader.joins(list_id)
     assert data(client.delete(f"/lists/{list_id}")) == 1
     for reply in (
         client.delete(f"/lists/{list_id}"),
         client.get(f"/lists/{list_id}"),
-        client.get(f"/lists/{letter['slug']}"),
+        client.get(f"/lists/{mailing_list['slug']}"),
         client.patch(f"/lists/{list_id}", json={"title": "T"}),
         client.get(f"/lists/{list_id}/subscriptions"),
         client.get(f"/subscriptions/{list_id}/members/{reader.user_id}/subs"),
@@ -169,7 +169,7 @@ def test_archived_list_is_gone_for_its_owner_and_nobody_joins_it(
     ):
         problem(reply, 404, "list.not_found")
     assert data(client.get("/lists"))["items"] == []
-    slug_is_kept = client.post("/lists", json={"title": "T", "slug": letter["slug"]})
+    slug_is_kept = client.post("/lists", json={"title": "T", "slug": mailing_list["slug"]})
     problem(slug_is_kept, 409, "list.slug_taken")
 
 
@@ -178,9 +178,9 @@ def test_archived_list_can_be_left(
     client: httpx2.Client,
     stranger: httpx2.Client,
     reader: Reader,
-    letter: dict[str, Any],
+    mailing_list: dict[str, Any],
 ) -> None:
-    list_id = letter["id"]
+    list_id = mailing_list["id"]
     reader.joins(list_id)
     trace_id = trace_for(stack, list_id, reader.user_id)
     assert data(client.delete(f"/lists/{list_id}")) == 1
@@ -188,7 +188,7 @@ def test_archived_list_can_be_left(
     off = stranger.post(f"/subscriptions/{list_id}/delete", params={"trace_id": trace_id})
     assert data(off) == 1
     assert reader.stands(list_id) == ("active", False)
-    reply = stranger.delete(f"/subscriptions/{letter['slug']}", params={"trace_id": trace_id})
+    reply = stranger.delete(f"/subscriptions/{mailing_list['slug']}", params={"trace_id": trace_id})
     assert data(reply) == 1
     assert reader.stands(list_id) == ("unsubscribed", False)
     assert data(reader.client.get("/subscriptions")) == []

@@ -398,6 +398,6 @@ def test_a_trace_id_counts_alone(person: Visitor) -> None:
     problem(reply, 403, "trace.invalid")
 
 
-def test_misshapen_cookie_is_refused_without_a_query(cut_off: httpx2.Client) -> None:
+def test_misshapen_cookie_is_refused_without_a_query(disconnected_api: httpx2.Client) -> None:
     cookies = {"Cookie": f"{SESSION}=short"}
-    problem(cut_off.get(ME, headers=cookies), 401, "auth.invalid_credentials")
+    problem(disconnected_api.get(ME, headers=cookies), 401, "auth.invalid_credentials")

@@ -126,11 +126,11 @@ def test_unknown_media_is_404(stranger: httpx2.Client) -> None:
         assert reply.json()["code"] in ("media.not_found", "route.not_found")
 
 
-def test_media_is_not_there_before_it_is_ready(quiet_client: httpx2.Client) -> None:
-    record = data(send(quiet_client, prefer="respond-async", renditions="1"), 202)
+def test_media_is_not_there_before_it_is_ready(client_without_workers: httpx2.Client) -> None:
+    record = data(send(client_without_workers, prefer="respond-async", renditions="1"), 202)
     assert record["renditions"] == []
     for name in (record["filename"], f"{record['hash_id']}-320.webp"):
-        problem(quiet_client.get(f"/media/{name}"), 404, "media.not_found")
+        problem(client_without_workers.get(f"/media/{name}"), 404, "media.not_found")
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def secret(client: httpx2.Client) -> dict[str, object]:
 
 def test_encrypted_media_is_its_owners_alone(
     client: httpx2.Client,
-    neighbour: httpx2.Client,
+    other_owner: httpx2.Client,
     stranger: httpx2.Client,
     secret: dict[str, object],
 ) -> None:
@@ -154,7 +154,7 @@ def test_encrypted_media_is_its_owners_alone(
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert reply.headers["content-security-policy"] == "sandbox"
     assert len(reply.content) == secret["size"]
-    for other in (neighbour, stranger):
+    for other in (other_owner, stranger):
         problem(other.get(path), 404, "media.not_found")
         assert other.head(path).status_code == 404
     bad = stranger.get(path, headers={"X-API-Key": "prk_nonsense"})

@@ -308,11 +308,11 @@ def test_of_the_browser_a_name_of_ours_is_kept(
 
 
 def test_an_owner_is_shown_nothing_of_the_lists_of_others(
-    neighbour: httpx2.Client, reader: Reader, list_id: int
+    other_owner: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    theirs = new_list(neighbour)["id"]
+    theirs = new_list(other_owner)["id"]
     reader.joins(list_id).joins(theirs)
-    [entry] = consent(neighbour, theirs, reader.user_id)
+    [entry] = consent(other_owner, theirs, reader.user_id)
     assert entry["list_id"] == theirs
 
 

@@ -83,12 +83,12 @@ def test_a_member_is_edited_by_what_is_named(
 
 
 def test_the_lists_name_for_a_member_is_its_own(
-    client: httpx2.Client, neighbour: httpx2.Client, reader: Reader, record: str
+    client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, record: str
 ) -> None:
-    other = new_list(neighbour)["id"]
+    other = new_list(other_owner)["id"]
     reader.joins(other)
     assert data(client.patch(record, json={"name": "Somebody Else"}))["name"] == "Somebody Else"
-    assert known_member(neighbour, other, reader.email)["name"] == reader.name
+    assert known_member(other_owner, other, reader.email)["name"] == reader.name
     assert data(reader.client.get("/users/me"))["name"] == reader.name
 
 
@@ -129,11 +129,11 @@ def test_editing_changes_no_status_and_no_mail(
 
 
 def test_members_subscriptions_are_those_of_this_lists_owner(
-    client: httpx2.Client, neighbour: httpx2.Client, make_reader: Callable[[], Reader]
+    client: httpx2.Client, other_owner: httpx2.Client, make_reader: Callable[[], Reader]
 ) -> None:
     reader, bystander = make_reader(), make_reader()
     mine = [new_list(client) for _ in range(3)]
-    archived, theirs = new_list(client), new_list(neighbour)
+    archived, theirs = new_list(client), new_list(other_owner)
     for each in (*mine, archived, theirs):
         reader.joins(each["id"])
     bystander.joins(mine[0]["id"])
@@ -148,7 +148,7 @@ def test_members_subscriptions_are_those_of_this_lists_owner(
             assert (one["user_id"], one["list"]["id"]) == (reader.user_id, one["list_id"])
             assert one["user"] == {"id": reader.user_id, "name": reader.name}
         assert theirs["slug"] not in reply.text
-    hers = data(neighbour.get(f"/subscriptions/{theirs['id']}/members/{reader.user_id}/subs"))
+    hers = data(other_owner.get(f"/subscriptions/{theirs['id']}/members/{reader.user_id}/subs"))
     assert [one["list_id"] for one in hers] == [theirs["id"]]
 
 

@@ -28,7 +28,7 @@ def path_of(list_id: int | str, named: object) -> str:
 
 
 def test_a_member_is_read_as_the_list_shows_them_by_the_address_in_any_spelling_and_status(
-    client: httpx2.Client, reader: Reader, letter: dict[str, Any], list_id: int
+    client: httpx2.Client, reader: Reader, mailing_list: dict[str, Any], list_id: int
 ) -> None:
     reader.joins(list_id)
     by_id = data(client.get(path_of(list_id, reader.user_id)))
@@ -36,7 +36,7 @@ def test_a_member_is_read_as_the_list_shows_them_by_the_address_in_any_spelling_
     assert by_id["user"] == {"id": reader.user_id, "name": reader.name}
     for named in (reader.email, reader.email.upper(), reader.email.replace("@", "%40")):
         assert data(client.get(path_of(list_id, named))) == by_id
-    assert data(client.get(path_of(letter["slug"], reader.email))) == by_id
+    assert data(client.get(path_of(mailing_list["slug"], reader.email))) == by_id
     for action, status in (
         (lambda: reader.leaves(list_id), "unsubscribed"),
         (lambda: client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}"), "removed"),
@@ -183,11 +183,11 @@ def test_many_calls_at_once_make_one_member(
 
 
 def test_an_address_that_the_list_does_not_have_is_not_found_whoever_has_it(
-    stack: Stack, client: httpx2.Client, neighbour: httpx2.Client, reader: Reader, list_id: int
+    stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
     elsewhere, foreign = new_address(), new_address()
-    put(neighbour, new_list(neighbour)["id"], foreign)
+    put(other_owner, new_list(other_owner)["id"], foreign)
     stack.query("UPDATE users SET email = %s WHERE id = %s", elsewhere, reader.user_id)
     for unknown in (elsewhere, foreign, new_address()):
         for reply in (

@@ -21,9 +21,9 @@ DEPENDENCIES = {"database", "redis", "broker", "objects"}
 
 
 def test_healthz_says_that_the_process_answers(
-    stranger: httpx2.Client, cut_off: httpx2.Client
+    stranger: httpx2.Client, disconnected_api: httpx2.Client
 ) -> None:
-    for client in (stranger, cut_off):
+    for client in (stranger, disconnected_api):
         reply = client.get("/healthz")
         assert (reply.status_code, reply.json()) == (200, {"status": "ok"})
 
@@ -34,16 +34,18 @@ def test_readyz_names_each_dependency(stranger: httpx2.Client) -> None:
     assert reply.json() == {"status": "ok", "dependencies": dict.fromkeys(DEPENDENCIES, "ok")}
 
 
-def test_readyz_is_503_and_names_what_is_missing(cut_off: httpx2.Client) -> None:
-    reply = cut_off.get("/readyz")
+def test_readyz_is_503_and_names_what_is_missing(disconnected_api: httpx2.Client) -> None:
+    reply = disconnected_api.get("/readyz")
     assert reply.status_code == 503
     missing = dict.fromkeys(DEPENDENCIES, "unavailable")
     assert reply.json() == {"status": "unavailable", "dependencies": missing}
     assert "secret-word" not in reply.text
 
 
-def test_page_says_kindly_that_a_part_is_missing(stack: Stack, cut_off: httpx2.Client) -> None:
-    reply = cut_off.get("/unsubscribe", params={"trace_id": trace_for(stack, 1, 1)})
+def test_page_says_kindly_that_a_part_is_missing(
+    stack: Stack, disconnected_api: httpx2.Client
+) -> None:
+    reply = disconnected_api.get("/unsubscribe", params={"trace_id": trace_for(stack, 1, 1)})
     assert reply.status_code == 503
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     assert reply.headers["retry-after"] == "1"
@@ -102,11 +104,15 @@ def test_metrics_count_requests_by_route_and_never_by_address(
     assert "pressroom_waiting_requests 0.0" in text
 
 
-def test_metrics_count_jobs_that_wait(quiet: Stack, quiet_client: httpx2.Client) -> None:
-    data(send(quiet_client, prefer="respond-async"), 202)
+def test_metrics_count_jobs_that_wait(
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
+) -> None:
+    data(send(client_without_workers, prefer="respond-async"), 202)
     labels = ['pressroom_jobs{queue="media",status="queued"}']
     labels += ['pressroom_due_jobs{kind="attachment.process",queue="media"}']
-    with quiet.client(quiet.environment["PRESSROOM_METRICS_TOKEN"]) as operator:
+    with stack_without_workers.client(
+        stack_without_workers.environment["PRESSROOM_METRICS_TOKEN"]
+    ) as operator:
         eventually(
             lambda: all(shown(operator, each) >= 1 for each in labels), what="the job that waits"
         )
@@ -144,38 +150,47 @@ def test_metrics_show_what_the_workers_asked_of_the_language_model(
     ("limited", "column", "room"), [("DATABASE", "datname", 3), ("ROLE", "usename", 60)]
 )
 def test_metrics_show_the_connections_that_are_nearest_to_their_limit(
-    quiet: Stack, quiet_client: httpx2.Client, limited: str, column: str, room: int
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
+    limited: str,
+    column: str,
+    room: int,
 ) -> None:
-    quiet_client.headers["Authorization"] = f"Bearer {quiet.environment['PRESSROOM_METRICS_TOKEN']}"
+    client_without_workers.headers["Authorization"] = (
+        f"Bearer {stack_without_workers.environment['PRESSROOM_METRICS_TOKEN']}"
+    )
     count = "pressroom_database_server_connections"
 
     def limit_is(wanted: int) -> bool:
-        return shown(quiet_client, f"{count}_limit") == wanted and shown(quiet_client, count) > 0
+        return (
+            shown(client_without_workers, f"{count}_limit") == wanted
+            and shown(client_without_workers, count) > 0
+        )
 
     of_server = (
         "SELECT current_setting('max_connections')::int"
         " - current_setting('superuser_reserved_connections')::int"
     )
-    [(most,)] = quiet.query(of_server)
+    [(most,)] = stack_without_workers.query(of_server)
     eventually(lambda: limit_is(int(str(most))), what="the limit of the server")
-    url = make_url(quiet.environment["PRESSROOM_DATABASE_URL"])
+    url = make_url(stack_without_workers.environment["PRESSROOM_DATABASE_URL"])
     name = url.database if limited == "DATABASE" else url.username
     here = f"SELECT count(*) FROM pg_stat_activity WHERE {column} = %s"
-    [(open_now,)] = quiet.query(here, name)
+    [(open_now,)] = stack_without_workers.query(here, name)
     few = int(str(open_now)) + room
-    quiet.query(f"ALTER {limited} {name} CONNECTION LIMIT {few}")
+    stack_without_workers.query(f"ALTER {limited} {name} CONNECTION LIMIT {few}")
     try:
         eventually(lambda: limit_is(few), what="the nearer limit")
     finally:
-        quiet.query(f"ALTER {limited} {name} CONNECTION LIMIT -1")
+        stack_without_workers.query(f"ALTER {limited} {name} CONNECTION LIMIT -1")
 
 
 def test_without_its_dependencies_a_process_tells_its_own_figures(
-    cut_off: httpx2.Client, metrics_token: str
+    disconnected_api: httpx2.Client, metrics_token: str
 ) -> None:
-    cut_off.get("/healthz")
+    disconnected_api.get("/healthz")
     headers = {"Authorization": f"Bearer {metrics_token}"}
-    with httpx2.Client(base_url=cut_off.base_url, headers=headers, timeout=30) as operator:
+    with httpx2.Client(base_url=disconnected_api.base_url, headers=headers, timeout=30) as operator:
         for name in ("database", "redis", "broker", "objects"):
             assert shown(operator, f"pressroom_{name}_up") == 0
         counted = 'pressroom_requests_total{method="GET",route="/healthz",status="200"}'

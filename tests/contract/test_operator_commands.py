@@ -5,14 +5,13 @@ from typing import Any
 
 import httpx2
 
-import workers.task_table  # noqa: F401 - registers all maintenance
 from devstack.harness.stack import Owner, Stack
-from services.jobs import maintenance
 from tests.contract.test_replies import TIMESTAMP
 from tests.support.commands.running import fails_with, pressroom, printed
 from tests.support.http.replies import data, send
 from tests.support.people.visiting import OTHER_PASSWORD, PASSWORD, a_visitor
 from tests.support.stack.maintenance import run_maintenance
+from tests.support.stack.maintenance_kinds import MAINTENANCE_SECONDS
 
 
 def test_a_password_comes_by_stdin_and_is_set_anew(stack: Stack) -> None:
@@ -96,19 +95,19 @@ def test_credits_are_shown_as_the_owner_sees_them(
 
 
 def test_a_queued_job_is_cancelled_with_its_subject(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    data(send(quiet_client, prefer="respond-async"), 202)
-    [job] = data(quiet_client.get("/jobs"))["items"]
+    data(send(client_without_workers, prefer="respond-async"), 202)
+    [job] = data(client_without_workers.get("/jobs"))["items"]
     words = ("jobs", "cancel", str(job["id"]))
-    assert printed(quiet, *words) == {"id": job["id"], "cancelled": 1}
-    [record] = data(quiet_client.get("/attachments"))["items"]
+    assert printed(stack_without_workers, *words) == {"id": job["id"], "cancelled": 1}
+    [record] = data(client_without_workers.get("/attachments"))["items"]
     assert (record["status"], record["error"]["code"]) == (3, "job.cancelled")
-    assert printed(quiet, *words) == {"id": job["id"], "cancelled": 0}
-    done = pressroom(quiet, "jobs", "watch", str(job["id"]))
+    assert printed(stack_without_workers, *words) == {"id": job["id"], "cancelled": 0}
+    done = pressroom(stack_without_workers, "jobs", "watch", str(job["id"]))
     assert done.returncode == 1
     assert "job.cancelled" in done.stdout
-    fails_with(quiet, "job.not_found", "jobs", "cancel", "999999999")
+    fails_with(stack_without_workers, "job.not_found", "jobs", "cancel", "999999999")
 
 
 def test_a_job_is_watched_until_it_has_ended(stack: Stack, client: httpx2.Client) -> None:
@@ -131,18 +130,10 @@ def test_the_feed_is_shown_newest_first(stack: Stack, owner: Owner, client: http
     assert str(followed[0]["id"]) in table.stdout
 
 
-KINDS = {
-    kind.name: kind.every.total_seconds()
-    for kind in maintenance.list_kinds()
-    # Other tests register kinds of their own.
-    if not kind.name.startswith("probe.")
-}
-
-
 def test_maintenance_is_listed_with_its_last_run(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.purge")
     listed = {each["name"]: each for each in printed(stack, "maintenance")}
-    assert {name: each["every_seconds"] for name, each in listed.items()} == KINDS
+    assert {name: each["every_seconds"] for name, each in listed.items()} == MAINTENANCE_SECONDS
     purge = listed["maintenance.purge"]
     assert TIMESTAMP.fullmatch(purge["last_started_at"])
     assert purge["last_seconds"] >= 0
@@ -166,7 +157,7 @@ def test_maintenance_is_shown_in_a_table_of_80_columns(stack: Stack) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    for name in KINDS:
+    for name in MAINTENANCE_SECONDS:
         [line] = [line for line in lines if name in line]
         assert " ago " in line
 

@@ -79,10 +79,10 @@ def test_a_number_of_64_bits_names_a_member_and_below_lists_their_address_does(
 
 
 def test_who_is_a_user_but_no_member_is_404(
-    client: httpx2.Client, neighbour: httpx2.Client, place: Place
+    client: httpx2.Client, other_owner: httpx2.Client, place: Place
 ) -> None:
-    user_id = data(neighbour.get("/users/me"))["id"]
-    assert data(neighbour.post(f"/subscriptions/{place['dst_list_id']}/no-challenge")) == 1
+    user_id = data(other_owner.get("/users/me"))["id"]
+    assert data(other_owner.post(f"/subscriptions/{place['dst_list_id']}/no-challenge")) == 1
     for route in OF_MEMBERS:
         problem(call(client, route, place, user_id=user_id), 404, "member.not_found")
 

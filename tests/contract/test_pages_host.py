@@ -22,8 +22,8 @@ ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 
 @pytest.fixture(scope="module")
-def api(quiet: Stack) -> Iterator[Stack]:
-    with quiet.second_api(PRESSROOM_PAGES_URL=PAGES) as second:
+def api(stack_without_workers: Stack) -> Iterator[Stack]:
+    with stack_without_workers.second_api(PRESSROOM_PAGES_URL=PAGES) as second:
         yield second
 
 
@@ -41,14 +41,17 @@ def pages(api: Stack) -> Iterator[httpx2.Client]:
 
 
 @pytest.fixture
-def reader(quiet: Stack, quiet_client: httpx2.Client) -> Subscriber:
-    return subscribe(quiet, new_list(quiet_client)["id"])
+def reader(stack_without_workers: Stack, client_without_workers: httpx2.Client) -> Subscriber:
+    return subscribe(stack_without_workers, new_list(client_without_workers)["id"])
 
 
 def test_readers_pages_lead_to_their_own_host(
-    main: httpx2.Client, pages: httpx2.Client, quiet_client: httpx2.Client, reader: Subscriber
+    main: httpx2.Client,
+    pages: httpx2.Client,
+    client_without_workers: httpx2.Client,
+    reader: Subscriber,
 ) -> None:
-    slug = data(quiet_client.get(f"/lists/{reader.list_id}"))["slug"]
+    slug = data(client_without_workers.get(f"/lists/{reader.list_id}"))["slug"]
     trace = f"trace_id={reader.trace_id}"
     paths = (
         *(f"/s/{slug}", f"/s/{slug}/report", f"/preferences/ask?list={slug}"),
@@ -71,12 +74,15 @@ def test_readers_pages_lead_to_their_own_host(
 
 
 def test_nobody_logs_in_and_no_program_calls_where_readers_pages_are(
-    quiet: Stack, main: httpx2.Client, pages: httpx2.Client, quiet_client: httpx2.Client
+    stack_without_workers: Stack,
+    main: httpx2.Client,
+    pages: httpx2.Client,
+    client_without_workers: httpx2.Client,
 ) -> None:
-    key = {"Authorization": quiet_client.headers["Authorization"]}
-    with at_console(quiet) as owner:
+    key = {"Authorization": client_without_workers.headers["Authorization"]}
+    with at_console(stack_without_workers) as owner:
         session = {"Cookie": f"{SESSION}={owner.visitor.cookie}"}
-    made = new_list(quiet_client)["id"]
+    made = new_list(client_without_workers)["id"]
     for path in ("/", "/login", "/register", "/console", "/account", "/docs", "/openapi.json"):
         assert pages.get(path).status_code == 404, path
     for path in ("/users/me", f"/lists/{made}", "/lists", "/media/a.webp", "/metrics"):
@@ -91,10 +97,13 @@ def test_nobody_logs_in_and_no_program_calls_where_readers_pages_are(
 
 
 def test_what_readers_send_works_on_their_host(
-    quiet: Stack, main: httpx2.Client, pages: httpx2.Client, quiet_client: httpx2.Client
+    stack_without_workers: Stack,
+    main: httpx2.Client,
+    pages: httpx2.Client,
+    client_without_workers: httpx2.Client,
 ) -> None:
-    list_id = new_list(quiet_client)["id"]
-    embedded = data(main.get(f"/lists/{list_id}/embed", headers=quiet_client.headers))
+    list_id = new_list(client_without_workers)["id"]
+    embedded = data(main.get(f"/lists/{list_id}/embed", headers=client_without_workers.headers))
     assert embedded["action"] == f"{PAGES}/subscriptions/{list_id}"
     assert embedded["page_url"].startswith(f"{PAGES}/s/")
     assert data(pages.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
@@ -102,11 +111,11 @@ def test_what_readers_send_works_on_their_host(
     assert data(main.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
     # One click is never redirected, and mails that are older than the setting name the API.
     for host in (pages, main):
-        leaving = subscribe(quiet, list_id)
+        leaving = subscribe(stack_without_workers, list_id)
         query = {"trace_id": leaving.trace_id}
         assert host.post("/unsubscribe", params=query, data=ONE_CLICK).status_code == 200
         assert leaving.stands() == ("active", False)
-        leaving = subscribe(quiet, list_id)
+        leaving = subscribe(stack_without_workers, list_id)
         query = {"trace_id": leaving.trace_id}
         gone = host.post(f"/subscriptions/{list_id}/delete", params=query, data=ONE_CLICK)
         assert gone.status_code == 200, gone.text
@@ -114,9 +123,9 @@ def test_what_readers_send_works_on_their_host(
 
 
 def test_a_stranger_reports_a_page_on_readers_host(
-    quiet: Stack, pages: httpx2.Client, reader: Subscriber
+    stack_without_workers: Stack, pages: httpx2.Client, reader: Subscriber
 ) -> None:
-    [(slug,)] = quiet.query("SELECT slug FROM lists WHERE id = %s", reader.list_id)
+    [(slug,)] = stack_without_workers.query("SELECT slug FROM lists WHERE id = %s", reader.list_id)
     path = f"/s/{slug}/report"
     form = hidden(pages.get(path))
     pages.cookies.clear()
@@ -140,7 +149,11 @@ def test_a_visit_to_preferences_stays_on_readers_host(
 @pytest.mark.parametrize(
     "url", ["https://api.example.com:8443", "http://pages.example", "https://pages.example/below"]
 )
-def test_readers_host_is_another_one_with_the_same_scheme(quiet: Stack, url: str) -> None:
+def test_readers_host_is_another_one_with_the_same_scheme(
+    stack_without_workers: Stack, url: str
+) -> None:
     given = {"public_url": "https://api.example.com", "pages_url": url}
     with pytest.raises(SettingsError, match="PRESSROOM_PAGES_URL: must have another host"):
-        read_values(Settings, {**quiet.settings().model_dump(include=set()), **given})
+        read_values(
+            Settings, {**stack_without_workers.settings().model_dump(include=set()), **given}
+        )

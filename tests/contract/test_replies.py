@@ -211,9 +211,11 @@ def test_a_bug_answers_a_problem_that_tells_nothing(broken: FastAPI) -> None:
 
 
 def test_unreachable_services_are_503_with_retry_after_and_no_secrets(
-    cut_off: httpx2.Client, quiet_owner: Owner
+    disconnected_api: httpx2.Client, owner_without_workers: Owner
 ) -> None:
-    reply = cut_off.get("/users/me", headers={"Authorization": f"Bearer {quiet_owner.key}"})
+    reply = disconnected_api.get(
+        "/users/me", headers={"Authorization": f"Bearer {owner_without_workers.key}"}
+    )
     problem(reply, 503, "service.unavailable")
     assert int(reply.headers["retry-after"]) > 0
     assert "secret-word" not in reply.text

@@ -203,11 +203,11 @@ def test_a_list_has_so_many_segments_at_most(
 
 
 def test_a_segment_is_of_its_list_and_of_its_owner_alone(
-    client: httpx2.Client, neighbour: httpx2.Client, list_id: int
+    client: httpx2.Client, other_owner: httpx2.Client, list_id: int
 ) -> None:
     made, other = new_segment(client, list_id), new_list(client)["id"]
-    theirs = new_list(neighbour)["id"]
-    for at, caller in ((other, client), (theirs, neighbour)):
+    theirs = new_list(other_owner)["id"]
+    for at, caller in ((other, client), (theirs, other_owner)):
         one = f"/lists/{at}/segments/{made['id']}"
         problem(caller.get(one), 404, "segment.not_found")
         problem(caller.patch(one, json={"name": "Mine"}), 404, "segment.not_found")
@@ -215,11 +215,11 @@ def test_a_segment_is_of_its_list_and_of_its_owner_alone(
         problem(bulk_action(caller, at, "remove", segment_id=made["id"]), 404, "segment.not_found")
         export = {"kind": "members", "segment_id": made["id"]}
         problem(caller.post(f"/lists/{at}/exports", json=export), 404, "segment.not_found")
-    problem(neighbour.get(f"/lists/{list_id}/segments"), 403, "list.not_owner")
+    problem(other_owner.get(f"/lists/{list_id}/segments"), 403, "list.not_owner")
     # A field of another owner's is no field.
     new_field(client, "town")
     filter_ = {"field": "fields.town", "is": "Rome"}
-    reply = neighbour.post(f"/lists/{theirs}/segments", json={"name": "Rome", "filter": filter_})
+    reply = other_owner.post(f"/lists/{theirs}/segments", json={"name": "Rome", "filter": filter_})
     problem(reply, 400, "filter.invalid")
     assert data(client.get(f"/lists/{list_id}/segments/{made['id']}"))["name"] == "VIPs"
 
@@ -343,17 +343,17 @@ def test_one_tag_comes_of_many_who_make_it_at_once(client: httpx2.Client, list_i
 
 
 def test_tags_belong_to_one_list(
-    client: httpx2.Client, neighbour: httpx2.Client, list_id: int, email: str
+    client: httpx2.Client, other_owner: httpx2.Client, list_id: int, email: str
 ) -> None:
     change(client, list_id, email, tags=["VIP"])
     own, other = tag_id(client, list_id, "VIP"), new_list(client)["id"]
-    theirs = new_list(neighbour)["id"]
-    for caller, lists in ((client, [other]), (neighbour, [theirs])):
+    theirs = new_list(other_owner)["id"]
+    for caller, lists in ((client, [other]), (other_owner, [theirs])):
         for each in lists:
             path = f"/lists/{each}/tags/{own}"
             problem(caller.patch(path, json={"name": "x"}), 404, "tag.not_found")
             problem(caller.delete(path), 404, "tag.not_found")
             assert tag_names(caller, each) == []
-    problem(neighbour.get(f"/lists/{list_id}/tags"), 403, "list.not_owner")
-    problem(neighbour.delete(f"/lists/{list_id}/tags/{own}"), 403, "list.not_owner")
+    problem(other_owner.get(f"/lists/{list_id}/tags"), 403, "list.not_owner")
+    problem(other_owner.delete(f"/lists/{list_id}/tags/{own}"), 403, "list.not_owner")
     assert tag_names(client, list_id) == ["VIP"]

@@ -9,9 +9,9 @@ import pytest
 from api.middleware.headers import VERSIONS
 from core import clock
 from devstack.harness.stack import Stack
-from tests.contract.conftest import CONTACTS, POLICY
 from tests.support.http.replies import data, problem
 from tests.support.stack.given_settings import settings
+from tests.support.stack.without_workers import CONTACTS, POLICY
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
@@ -54,8 +54,8 @@ def test_other_usual_addresses_lead_to_ours(stranger: httpx2.Client) -> None:
 PLACE = "/.well-known/security.txt"
 
 
-def test_security_txt_says_whom_to_tell_of_a_hole(quiet: Stack) -> None:
-    reply = httpx2.get(quiet.api_url + PLACE)
+def test_security_txt_says_whom_to_tell_of_a_hole(stack_without_workers: Stack) -> None:
+    reply = httpx2.get(stack_without_workers.api_url + PLACE)
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/plain; charset=utf-8"
     fields = [line.split(": ", 1) for line in reply.text.splitlines()]
@@ -64,7 +64,7 @@ def test_security_txt_says_whom_to_tell_of_a_hole(quiet: Stack) -> None:
         *(["Contact", each] for each in CONTACTS),
         ["Expires", expires],
         ["Preferred-Languages", "en"],
-        ["Canonical", quiet.api_url + PLACE],
+        ["Canonical", stack_without_workers.api_url + PLACE],
         ["Policy", POLICY],
     ]
     ahead = datetime.fromisoformat(expires) - clock.now()

@@ -220,28 +220,34 @@ OPTIONS = {
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_import_with_an_option_as_a_part_imports_nothing(
-    quiet: Stack, quiet_client: httpx2.Client, headers: dict[str, str], name: str
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
+    headers: dict[str, str],
+    name: str,
 ) -> None:
-    before, list_id = objects(quiet), new_list(quiet_client)["id"]
+    before, list_id = objects(stack_without_workers), new_list(client_without_workers)["id"]
     file: Part = ("file", ("mail.csv", of_addresses(*addresses(2))))
     option = _part(name, OPTIONS[name])
     for parts in ([option, file], [file, option]):
-        _is_error(_import(quiet_client, list_id, *parts, headers=headers), name)
-    assert data(quiet_client.get("/imports"))["items"] == []
-    assert objects(quiet) <= before
+        _is_error(_import(client_without_workers, list_id, *parts, headers=headers), name)
+    assert data(client_without_workers.get("/imports"))["items"] == []
+    assert objects(stack_without_workers) <= before
 
 
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
 @pytest.mark.parametrize("name", ["encrypted", "renditions"])
 def test_an_image_with_an_option_as_a_part_is_not_stored(
-    quiet: Stack, quiet_client: httpx2.Client, headers: dict[str, str], name: str
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
+    headers: dict[str, str],
+    name: str,
 ) -> None:
-    before = set(quiet.stored())
+    before = set(stack_without_workers.stored())
     parts: list[Part] = [_part(name, "true"), ("file", ("a.png", encoded("PNG")))]
     headers = {"Prefer": ", ".join(["respond-async", *headers.values()])}
-    _is_error(quiet_client.post("/attachments", files=parts, headers=headers), name)
-    assert data(quiet_client.get("/attachments"))["items"] == []
-    assert set(quiet.stored()) <= before
+    _is_error(client_without_workers.post("/attachments", files=parts, headers=headers), name)
+    assert data(client_without_workers.get("/attachments"))["items"] == []
+    assert set(stack_without_workers.stored()) <= before
 
 
 def test_other_parts_are_refused_if_asked_to_and_passed_over_otherwise(
@@ -264,12 +270,12 @@ def test_other_parts_are_refused_if_asked_to_and_passed_over_otherwise(
 
 @pytest.mark.parametrize("headers", [{}, STRICT], ids=["lenient", "strict"])
 def test_a_bulk_action_with_its_dry_run_in_the_body_is_not_done(
-    quiet_client: httpx2.Client, headers: dict[str, str]
+    client_without_workers: httpx2.Client, headers: dict[str, str]
 ) -> None:
-    list_id = new_list(quiet_client)["id"]
+    list_id = new_list(client_without_workers)["id"]
     wanted = {"action": "tag", "value": "new", "filter": {"field": "email", "exists": True}}
     body = {**wanted, "dry_run": 1}
     path = f"/lists/{list_id}/members/bulk"
-    _is_error(quiet_client.post(path, json=body, headers=headers), "dry_run")
-    assert data(quiet_client.get("/jobs"))["items"] == []
-    data(quiet_client.post(path, json=wanted, headers=headers), 202)
+    _is_error(client_without_workers.post(path, json=body, headers=headers), "dry_run")
+    assert data(client_without_workers.get("/jobs"))["items"] == []
+    data(client_without_workers.post(path, json=wanted, headers=headers), 202)

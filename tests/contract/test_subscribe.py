@@ -81,10 +81,10 @@ def test_challenge_fields_are_ignored_where_no_challenge_is_wanted(
 
 
 def test_the_form_takes_no_notice_of_credentials(
-    client: httpx2.Client, neighbour: httpx2.Client, stack: Stack, list_id: int
+    client: httpx2.Client, other_owner: httpx2.Client, stack: Stack, list_id: int
 ) -> None:
     with stack.client("prk_nonsense") as mistaken:
-        for caller in (client, neighbour, mistaken):
+        for caller in (client, other_owner, mistaken):
             email = new_address()
             assert data(subscribe(caller, list_id, email)) == 1
             assert known_member(client, list_id, email)["source"] == "form"
@@ -156,20 +156,22 @@ def opponent(caller: httpx2.Client, **query: object) -> httpx2.Response:
 
 
 def test_relation_is_the_callers_own_by_id_and_by_slug(
-    make_reader: Callable[[], Reader], letter: dict[str, Any]
+    make_reader: Callable[[], Reader], mailing_list: dict[str, Any]
 ) -> None:
-    one, two = make_reader().joins(letter["id"]), make_reader().joins(letter["id"])
-    for name in (letter["id"], letter["slug"]):
+    one, two = make_reader().joins(mailing_list["id"]), make_reader().joins(mailing_list["id"])
+    for name in (mailing_list["id"], mailing_list["slug"]):
         found = data(one.client.get(f"/subscriptions/{name}/rel"))
         assert (found["user_id"], found["email"]) == (one.user_id, one.email)
         assert found["user"] is None
-        assert found["list"] == {**letter, "subscriber_count": 2}
+        assert found["list"] == {**mailing_list, "subscriber_count": 2}
         assert two.email not in one.client.get(f"/subscriptions/{name}/rel").text
 
 
-def test_no_relation_is_404(client: httpx2.Client, reader: Reader, letter: dict[str, Any]) -> None:
+def test_no_relation_is_404(
+    client: httpx2.Client, reader: Reader, mailing_list: dict[str, Any]
+) -> None:
     for caller in (client, reader.client):
-        for name in (letter["id"], letter["slug"]):
+        for name in (mailing_list["id"], mailing_list["slug"]):
             reply = caller.get(f"/subscriptions/{name}/rel")
             problem(reply, 404, "subscription.not_found")
     for name in (0, UINT64_MAX, "no-such-list"):
@@ -180,13 +182,13 @@ def test_no_relation_is_404(client: httpx2.Client, reader: Reader, letter: dict[
 
 def test_my_subscriptions_are_those_that_i_have_newest_first_with_their_lists(
     client: httpx2.Client,
-    neighbour: httpx2.Client,
+    other_owner: httpx2.Client,
     stranger: httpx2.Client,
     make_reader: Callable[[], Reader],
 ) -> None:
     reader, other = make_reader(), make_reader()
     left, removed, archived, kept = (new_list(client)["id"] for _ in range(4))
-    theirs = new_list(neighbour)["id"]
+    theirs = new_list(other_owner)["id"]
     pending = new_list(client, confirm_required=True)["id"]
     for each in (left, removed, archived, kept, theirs):
         reader.joins(each)

@@ -11,8 +11,6 @@ import pytest
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import deny_lists
 from services.subscriptions.members import mails
-from tests.services.jobs.conftest import claim
-from tests.services.privacy.test_erasing import NoMailer
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, subscribe_pending
 from tests.support.lists.subscribers import (
@@ -23,7 +21,9 @@ from tests.support.lists.subscribers import (
     new_list,
     token_of,
 )
+from tests.support.mail.forbidden import ForbiddenMailer
 from tests.support.people.erasure import erase
+from tests.support.probe.job_states import claim_lease
 from tests.support.stack.maintenance import run_maintenance
 
 TITLE = "Tea & <Toast>"
@@ -236,20 +236,22 @@ def test_nobody_is_reminded_to_whom_a_no_was_said(
 
 
 def test_hosts_that_run_at_once_order_it_once_and_a_late_no_stops_the_mail(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    list_id, email = new_list(quiet_client, confirm_required=True)["id"], new_address()
-    with quiet.client() as stranger:
+    list_id, email = new_list(client_without_workers, confirm_required=True)["id"], new_address()
+    with stack_without_workers.client() as stranger:
         ask(stranger, list_id, email)
-    quiet.query(_DUE, [email])
+    stack_without_workers.query(_DUE, [email])
     with ThreadPoolExecutor(4) as pool:
-        ordered = pool.map(lambda _: mails.order_due(quiet.resources), range(4))
+        ordered = pool.map(lambda _: mails.order_due(stack_without_workers.resources), range(4))
         assert sum(ordered) == 1
-    [(job_id,)] = quiet.query(_ORDERED, [list_id])
-    [(owner_id,)] = quiet.query("SELECT user_id FROM lists WHERE id = %s", list_id)
-    with quiet.resources.unit_of_work() as uow:
+    [(job_id,)] = stack_without_workers.query(_ORDERED, [list_id])
+    [(owner_id,)] = stack_without_workers.query("SELECT user_id FROM lists WHERE id = %s", list_id)
+    with stack_without_workers.resources.unit_of_work() as uow:
         deny_lists.change_entries(uow, int(str(owner_id)), add=[email], remove=[])
-    lease = claim(quiet.resources, int(str(job_id)))
+    lease = claim_lease(stack_without_workers.resources, int(str(job_id)))
     assert lease is not None
-    mails.send_reminder(quiet.resources, lease, NoMailer())
-    assert quiet.query("SELECT result FROM jobs WHERE id = %s", job_id) == [({"sent": False},)]
+    mails.send_reminder(stack_without_workers.resources, lease, ForbiddenMailer())
+    assert stack_without_workers.query("SELECT result FROM jobs WHERE id = %s", job_id) == [
+        ({"sent": False},)
+    ]

@@ -21,13 +21,13 @@ from tests.support.people.erasure import erase
 
 
 def test_paid_order_is_credited_once_though_the_webhook_comes_three_times(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    sandbox.mode(times=3)
+    sandbox_payments.mode(times=3)
     order = topups.ordered(client)
-    sandbox.pay(order["order_id"])
+    sandbox_payments.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
-    eventually(lambda: delivered(sandbox, order["order_id"]) >= 3, what="three deliveries")
+    eventually(lambda: delivered(sandbox_payments, order["order_id"]) >= 3, what="three deliveries")
     assert balance(client) == 500
     assert topups.moves(client) == [("topup", 500, 500)]
     paid = topups.read(client, order["order_id"])
@@ -40,10 +40,10 @@ def delivered(sandbox: SandboxPayments, order_id: int) -> int:
 
 
 def test_topup_entry_names_its_order_and_rate(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order = topups.ordered(client, '"amount": 100, "currency": "JPY"')
-    sandbox.pay(order["order_id"])
+    sandbox_payments.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
     [entry] = data(client.get("/auxilia/credits/ledger"))["items"]
     expected = {
@@ -59,34 +59,34 @@ def test_topup_entry_names_its_order_and_rate(
 
 
 def test_a_promised_payment_counts_once_it_has_come(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     kept, broken = topups.ordered(client)["order_id"], topups.ordered(client)["order_id"]
     for order_id in (kept, broken):
-        sandbox.promise(order_id)
-        eventually(partial(delivered, sandbox, order_id), what="the webhook")
+        sandbox_payments.promise(order_id)
+        eventually(partial(delivered, sandbox_payments, order_id), what="the webhook")
         assert topups.status_of(stack, order_id) == "pending"
-    sandbox.settle(kept)
-    sandbox.fall_through(broken)
+    sandbox_payments.settle(kept)
+    sandbox_payments.fall_through(broken)
     topups.await_status(stack, kept, "paid")
     topups.await_status(stack, broken, "failed")
     assert balance(client) == 500
 
 
 def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
-    stack: Stack, client: httpx2.Client, owner: Owner, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, owner: Owner, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.paid(stack, client, sandbox)
-    sandbox.refund(order_id, 100)
+    order_id = topups.paid(stack, client, sandbox_payments)
+    sandbox_payments.refund(order_id, 100)
     eventually(lambda: balance(client) == 400, what="the first refund")
     part = topups.read(client, order_id)
     assert (part["status"], part["refunded_amount"]) == ("paid", 1)
     data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
-    sandbox.refund(order_id)
+    sandbox_payments.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
     assert (str(balance(client)), str(topups.debt(client))) == ("0.0000", "350.0000")
     assert topups.read(client, order_id)["refunded_amount"] == 5
-    topups.paid(stack, client, sandbox)
+    topups.paid(stack, client, sandbox_payments)
     assert (str(balance(client)), str(topups.debt(client))) == ("150.0000", "0.0000")
     assert topups.moves(client) == [
         ("topup", 500, 500),
@@ -103,14 +103,14 @@ def test_refunds_take_what_is_left_and_the_next_topup_pays_the_rest(
 
 
 def test_credits_come_back_when_a_refund_fails(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.paid(stack, client, sandbox)
+    order_id = topups.paid(stack, client, sandbox_payments)
     data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
-    sandbox.refund(order_id)
+    sandbox_payments.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
-    sandbox.mode(times=3)
-    sandbox.fail_refund(order_id)
+    sandbox_payments.mode(times=3)
+    sandbox_payments.fail_refund(order_id)
     topups.await_status(stack, order_id, "paid")
     assert (str(balance(client)), str(topups.debt(client))) == ("150.0000", "0.0000")
     assert topups.read(client, order_id)["refunded_amount"] == 0
@@ -127,47 +127,47 @@ def test_credits_come_back_when_a_refund_fails(
     ]
     assert (entry["source_type"], entry["order_id"]) == ("refund_failed", order_id)
     # The next refund takes the credits again, though the provider's sum is no larger than before.
-    sandbox.refund(order_id, 200)
+    sandbox_payments.refund(order_id, 200)
     eventually(lambda: topups.debt(client) == 50, what="the second refund")
     assert topups.read(client, order_id)["refunded_amount"] == 2
 
 
 def test_a_refund_that_failed_before_we_heard_of_it_takes_nothing(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.paid(stack, client, sandbox)
-    sandbox.hold()
-    sandbox.refund(order_id, 300)
-    sandbox.fail_refund(order_id)
-    sandbox.refund(order_id, 100)
-    made, failed, again = sandbox.events(order_id)[-3:]
+    order_id = topups.paid(stack, client, sandbox_payments)
+    sandbox_payments.hold()
+    sandbox_payments.refund(order_id, 300)
+    sandbox_payments.fail_refund(order_id)
+    sandbox_payments.refund(order_id, 100)
+    made, failed, again = sandbox_payments.events(order_id)[-3:]
     for event in (failed, made, again, failed):
-        assert sandbox.deliver(event) == [200]
+        assert sandbox_payments.deliver(event) == [200]
     assert balance(client) == 400
     assert topups.read(client, order_id)["refunded_amount"] == 1
 
 
 def test_the_credits_of_an_unclaimed_order_can_be_claimed_when_its_refund_fails(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id, token = paid(stack, stranger, sandbox)
-    sandbox.refund(order_id)
+    order_id, token = paid(stack, stranger, sandbox_payments)
+    sandbox_payments.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
     assert claim(client, token).status_code == 409
-    sandbox.fail_refund(order_id)
+    sandbox_payments.fail_refund(order_id)
     topups.await_status(stack, order_id, "paid_unclaimed")
     data(claim(client, token))
     assert balance(client) == 500
 
 
 def test_a_dispute_takes_the_credits_until_it_is_won(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id = topups.paid(stack, client, sandbox)
-    sandbox.dispute(order_id)
+    order_id = topups.paid(stack, client, sandbox_payments)
+    sandbox_payments.dispute(order_id)
     topups.await_status(stack, order_id, "disputed")
     assert balance(client) == 0
-    sandbox.win(order_id)
+    sandbox_payments.win(order_id)
     topups.await_status(stack, order_id, "paid")
     assert balance(client) == 500
     assert topups.moves(client)[1:] == [("topup_refund", 500, -500), ("adjust", 500, 500)]
@@ -182,9 +182,9 @@ def paid(stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments) -> tup
 
 
 def test_unclaimed_order_waits_for_whoever_has_its_token(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id, token = paid(stack, stranger, sandbox)
+    order_id, token = paid(stack, stranger, sandbox_payments)
     assert status_by_token(stranger, token) == "paid_unclaimed"
     taken = data(claim(client, token))
     assert (taken["order_id"], taken["status"], taken["is_claimed"]) == (order_id, "paid", True)
@@ -197,9 +197,9 @@ def test_unclaimed_order_waits_for_whoever_has_its_token(
 
 
 def test_two_claims_at_once_are_one(
-    stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    tokens = [paid(stack, stranger, sandbox)[1] for _ in range(3)]
+    tokens = [paid(stack, stranger, sandbox_payments)[1] for _ in range(3)]
     with ExitStack() as opened:
         callers = [opened.enter_context(stack.client(stack.new_owner().key)) for _ in range(6)]
         for token in tokens:
@@ -213,20 +213,20 @@ def test_two_claims_at_once_are_one(
 
 
 def test_an_order_may_be_claimed_before_it_is_paid(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order = topups.ordered(stranger)
     assert data(claim(client, order["claim_token"]))["status"] == "pending"
-    sandbox.pay(order["order_id"])
+    sandbox_payments.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
     assert balance(client) == 500
 
 
 def test_what_went_back_before_the_claim_is_taken_at_once(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id, token = paid(stack, stranger, sandbox)
-    sandbox.refund(order_id, 200)
+    order_id, token = paid(stack, stranger, sandbox_payments)
+    sandbox_payments.refund(order_id, 200)
     eventually(
         lambda: stack.query(
             "SELECT 1 FROM payment_orders WHERE id = %s AND refunded_minor = 200", order_id
@@ -238,14 +238,14 @@ def test_what_went_back_before_the_claim_is_taken_at_once(
 
 
 def test_a_disputed_order_can_be_claimed_and_won(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id, token = paid(stack, stranger, sandbox)
-    sandbox.dispute(order_id)
+    order_id, token = paid(stack, stranger, sandbox_payments)
+    sandbox_payments.dispute(order_id)
     topups.await_status(stack, order_id, "disputed")
     assert data(claim(client, token))["status"] == "disputed"
     assert balance(client) == 0
-    sandbox.win(order_id)
+    sandbox_payments.win(order_id)
     topups.await_status(stack, order_id, "paid")
     assert balance(client) == 500
 
@@ -263,11 +263,11 @@ def test_a_missing_token_is_422(client: httpx2.Client) -> None:
 
 
 def test_an_owned_orders_token_reads_and_does_not_take(
-    client: httpx2.Client, neighbour: httpx2.Client, stranger: httpx2.Client
+    client: httpx2.Client, other_owner: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     token = topups.ordered(client)["claim_token"]
     assert status_by_token(stranger, token) == "pending"
-    problem(claim(neighbour, token), 409, "order.claimed")
+    problem(claim(other_owner, token), 409, "order.claimed")
 
 
 def test_a_token_rests_nowhere(
@@ -299,7 +299,7 @@ def test_tokens_made_under_a_retired_key_are_known(stack: Stack, client: httpx2.
 
 
 def test_erased_persons_orders_keep_the_money_and_not_the_person(
-    stack: Stack, sandbox: SandboxPayments
+    stack: Stack, sandbox_payments: SandboxPayments
 ) -> None:
     person = stack.new_owner()
     with stack.client(person.key) as client:
@@ -312,7 +312,7 @@ def test_erased_persons_orders_keep_the_money_and_not_the_person(
     )
     assert row == (None, None, None, 500, person.user_id)
     # Who pays all the same has paid, and is sent to a page that says so.
-    back = sandbox.pay(order["order_id"])
+    back = sandbox_payments.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
     reply = httpx2.get(back)
     assert reply.status_code == 403

@@ -20,8 +20,8 @@ from tests.support.credits.payments import SandboxPayments
 
 
 @pytest.fixture(autouse=True)
-def _no_webhooks(sandbox: SandboxPayments) -> None:
-    sandbox.hold()
+def _no_webhooks(sandbox_payments: SandboxPayments) -> None:
+    sandbox_payments.hold()
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def next_check(stack: Stack, order_id: int) -> object:
 
 
 def test_a_paid_order_is_found_by_a_worker(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
+    sandbox_payments.pay(order_id)
     topups.poll_now(stack, order_id)
     topups.await_status(stack, order_id, "paid")
     assert balance(client) == 500
@@ -87,10 +87,10 @@ def age(stack: Stack, order_id: int, by: str) -> None:
 
 
 def test_an_order_that_was_paid_at_the_last_moment_is_paid(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
-    sandbox.pay(order_id)
+    sandbox_payments.pay(order_id)
     topups.end_time_of(stack, order_id)
     poll(stack)
     assert topups.status_of(stack, order_id) == "paid"
@@ -98,18 +98,18 @@ def test_an_order_that_was_paid_at_the_last_moment_is_paid(
 
 
 def test_what_becomes_of_a_promised_payment_of_an_expired_order_is_found(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     kept, broken = (topups.ordered(client)["order_id"] for _ in range(2))
     for order_id in (kept, broken):
-        sandbox.promise(order_id)
+        sandbox_payments.promise(order_id)
         topups.end_time_of(stack, order_id)
     poll(stack)
     for order_id in (kept, broken):
         assert topups.status_of(stack, order_id) == "expired"
         assert next_check(stack, order_id) is not None
-    sandbox.settle(kept)
-    sandbox.fall_through(broken)
+    sandbox_payments.settle(kept)
+    sandbox_payments.fall_through(broken)
     topups.make_due(stack, kept, broken)
     poll(stack)
     assert topups.history(stack, kept) == ["created", "pending", "expired", "paid"]
@@ -124,11 +124,11 @@ def test_what_becomes_of_a_promised_payment_of_an_expired_order_is_found(
 def test_a_promised_payment_is_asked_about_for_two_weeks(
     stack: Stack,
     order_id: int,
-    sandbox: SandboxPayments,
+    sandbox_payments: SandboxPayments,
     hours: int,
     next_hours: int | None,
 ) -> None:
-    sandbox.promise(order_id)
+    sandbox_payments.promise(order_id)
     age(stack, order_id, f"{hours} hours")
     poll(stack)
     assert topups.status_of(stack, order_id) == "expired"
@@ -151,10 +151,10 @@ def test_an_order_of_a_channel_that_was_turned_off_is_not_asked_about_for_ever(
 
 
 def test_an_abandoned_order_costs_five_calls_and_is_closed_at_the_provider(
-    stack: Stack, order_id: int, sandbox: SandboxPayments, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, order_id: int, sandbox_payments: SandboxPayments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    send, checkout = StripeHttpClient.request, sandbox.session(order_id)["id"]
+    send, checkout = StripeHttpClient.request, sandbox_payments.session(order_id)["id"]
 
     def counting(self: StripeHttpClient, method: str, url: str, *sent: Any, **more: Any) -> Any:
         # Another test's order may be due meanwhile.
@@ -170,34 +170,34 @@ def test_an_abandoned_order_costs_five_calls_and_is_closed_at_the_provider(
         poll(stack)
         looks += 1
     assert topups.status_of(stack, order_id) == "expired"
-    assert sandbox.session(order_id)["status"] == "expired"
+    assert sandbox_payments.session(order_id)["status"] == "expired"
     # Three while the payer may be there; the fourth one reads the checkout and closes it.
     assert (looks, calls) == (4, ["get", "get", "get", "get", "post"])
 
 
 def test_a_provider_that_is_away_is_asked_again_later(
-    stack: Stack, order_id: int, sandbox: SandboxPayments
+    stack: Stack, order_id: int, sandbox_payments: SandboxPayments
 ) -> None:
-    sandbox.pay(order_id)
+    sandbox_payments.pay(order_id)
     topups.make_due(stack, order_id)
-    sandbox.trouble(count=100, status=500)
+    sandbox_payments.trouble(count=100, status=500)
     poll(stack)
     assert topups.status_of(stack, order_id) == "pending"
     seconds = next_check(stack, order_id)
     assert isinstance(seconds, float)
     assert seconds > 60
-    sandbox.no_trouble()
+    sandbox_payments.no_trouble()
     topups.make_due(stack, order_id)
     poll(stack)
     assert topups.status_of(stack, order_id) == "paid"
 
 
 def test_an_order_that_cannot_be_settled_waits_an_hour_and_keeps_no_other_waiting(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     broken, *others = (topups.ordered(client)["order_id"] for _ in range(3))
     for order_id in (broken, *others):
-        sandbox.pay(order_id)
+        sandbox_payments.pay(order_id)
         topups.make_due(stack, order_id)
     rule = "ALTER TABLE payment_orders ADD CONSTRAINT broken CHECK (id <> %s OR paid_at IS NULL)"
     stack.query(rule, broken)
@@ -214,31 +214,32 @@ def test_an_order_that_cannot_be_settled_waits_an_hour_and_keeps_no_other_waitin
 
 
 def test_pollers_at_once_share_the_work(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_ids = [topups.ordered(client)["order_id"] for _ in range(8)]
     for order_id in order_ids:
-        sandbox.pay(order_id)
+        sandbox_payments.pay(order_id)
         topups.make_due(stack, order_id)
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: poll(stack), range(3)))
     for order_id in order_ids:
         topups.await_status(stack, order_id, "paid")
     assert balance(client) == 8 * 500
-    sandbox.release(times=3, shuffle=True)
+    sandbox_payments.release(times=3, shuffle=True)
     eventually(
-        lambda: all(each["attempts"] for each in sandbox.events(order_ids[0])), what="the webhooks"
+        lambda: all(each["attempts"] for each in sandbox_payments.events(order_ids[0])),
+        what="the webhooks",
     )
     assert len(topups.moves(client)) == 8
 
 
 @pytest.mark.tier("faults")
 def test_a_channel_that_hangs_stops_no_other_one(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     hanging = [topups.ordered(client)["order_id"] for _ in range(3)]
     other = topups.ordered(client)["order_id"]
-    sandbox.pay(other)
+    sandbox_payments.pay(other)
     for order_id in hanging:
         stack.query(
             "SET session_replication_role = replica; UPDATE payment_orders"
@@ -266,7 +267,7 @@ def test_a_channel_that_hangs_stops_no_other_one(
 
 
 def test_more_orders_than_one_batch_are_checked_in_one_round(
-    stack: Stack, order_id: int, sandbox: SandboxPayments
+    stack: Stack, order_id: int, sandbox_payments: SandboxPayments
 ) -> None:
     many = polling.MAX_ORDERS_AT_ONCE + 1
     stack.query(
@@ -278,7 +279,7 @@ def test_more_orders_than_one_batch_are_checked_in_one_round(
         many,
         order_id,
     )
-    sandbox.pay(order_id)
+    sandbox_payments.pay(order_id)
     topups.make_due(stack, order_id)
     poll(stack)
     topups.await_status(stack, order_id, "paid")

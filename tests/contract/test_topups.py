@@ -18,7 +18,9 @@ from tests.support.credits.topups import ORDERS, SHOP, topup
 from tests.support.http.replies import data, problem
 
 
-def test_new_order_says_where_it_is_paid(client: httpx2.Client, sandbox: SandboxPayments) -> None:
+def test_new_order_says_where_it_is_paid(
+    client: httpx2.Client, sandbox_payments: SandboxPayments
+) -> None:
     order = topups.ordered(client, '"amount": 5, "currency": "USD", "channel": "sandbox"')
     expected = {
         "status": "pending",
@@ -37,7 +39,7 @@ def test_new_order_says_where_it_is_paid(client: httpx2.Client, sandbox: Sandbox
     assert len(order["claim_token"]) == 43
     for name in ("expires_at", "created_at", "updated_at"):
         assert TIMESTAMP.match(order[name])
-    session = sandbox.session(order["order_id"])
+    session = sandbox_payments.session(order["order_id"])
     assert (session["url"], session["amount"], session["currency"]) == (
         order["payment_url"],
         500,
@@ -49,7 +51,7 @@ def test_new_order_says_where_it_is_paid(client: httpx2.Client, sandbox: Sandbox
 
 
 def test_money_is_rounded_up_and_credits_down(
-    client: httpx2.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     for numbers, amount, credit_amount, minor in (
         ('"amount": null, "credit_amount": 50.0001', "0.51", "50.0001", 51),
@@ -59,7 +61,7 @@ def test_money_is_rounded_up_and_credits_down(
         order = topups.ordered(client, numbers)
         sold = order["amount"], order["credit_amount"]
         assert sold == (Decimal(amount), Decimal(credit_amount))
-        assert sandbox.session(order["order_id"])["amount"] == minor
+        assert sandbox_payments.session(order["order_id"])["amount"] == minor
 
 
 def test_what_is_wrong_is_422_and_names_its_field(
@@ -106,12 +108,12 @@ def test_any_credential_may_order_and_reading_needs_credit_read(stack: Stack, ow
 
 
 def test_a_provider_that_refuses_is_502_and_the_order_has_failed(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    sandbox.trouble(count=100, status=402)
+    sandbox_payments.trouble(count=100, status=402)
     key = token_hex(16)
     problem(topup(client, '"amount": 5', key=key), 502, "payments.refused")
-    sandbox.no_trouble()
+    sandbox_payments.no_trouble()
     # An error frees the key.
     order = data(topup(client, '"amount": 5', key=key))
     rows = stack.query(
@@ -123,26 +125,28 @@ def test_a_provider_that_refuses_is_502_and_the_order_has_failed(
 
 
 def test_a_page_that_takes_too_long_is_504_and_a_retry_under_the_key_gets_it(
-    client: httpx2.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    sandbox.trouble(count=1, seconds=2.0)
+    sandbox_payments.trouble(count=1, seconds=2.0)
     key, body = token_hex(16), f'{{"amount": 5, "redirect_url": "{SHOP}"}}'
     problem(topups.send(client, body, key, Prefer="wait=1"), 504, "request.too_slow")
     reply = topups.send(client, body, key)
     assert reply.headers["idempotent-replayed"] == "true"
     order = data(reply)
     assert [
-        each["url"] for each in sandbox.sessions() if each["order_id"] == str(order["order_id"])
+        each["url"]
+        for each in sandbox_payments.sessions()
+        if each["order_id"] == str(order["order_id"])
     ] == [order["payment_url"]]
 
 
 def test_a_hiccup_of_the_provider_is_not_noticed(
-    client: httpx2.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     for when in ("before", "after"):
-        sandbox.trouble(count=2, status=500, when=when)
+        sandbox_payments.trouble(count=2, status=500, when=when)
         order = topups.ordered(client)
-        mine = [s for s in sandbox.sessions() if s["order_id"] == str(order["order_id"])]
+        mine = [s for s in sandbox_payments.sessions() if s["order_id"] == str(order["order_id"])]
         assert len(mine) == 1
 
 
@@ -162,10 +166,10 @@ def test_orders_are_listed_as_they_are_read(client: httpx2.Client) -> None:
 
 
 def test_orders_of_one_status_are_listed_alone(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     paid, waiting = (topups.ordered(client)["order_id"] for _ in range(2))
-    sandbox.pay(paid)
+    sandbox_payments.pay(paid)
     topups.await_status(stack, paid, "paid")
     for status, order_id in (("paid", paid), ("pending", waiting)):
         items = data(client.get(ORDERS, params={"status": status}))["items"]
@@ -203,12 +207,12 @@ def led_to(address: str) -> httpx2.Response:
 
 
 def test_payer_is_led_back_with_what_became_of_the_order(
-    client: httpx2.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     # No webhook comes: the page itself asks the provider.
-    sandbox.hold()
-    back = sandbox.pay(order_id)
+    sandbox_payments.hold()
+    back = sandbox_payments.pay(order_id)
     for _ in range(2):
         reply = led_to(back)
         assert reply.status_code == 303
@@ -216,13 +220,15 @@ def test_payer_is_led_back_with_what_became_of_the_order(
         assert reply.headers["cache-control"] == "no-store"
     assert topups.read(client, order_id)["status"] == "paid"
     assert balance(client) == 500
-    sandbox.release(times=2, shuffle=True)
+    sandbox_payments.release(times=2, shuffle=True)
     assert topups.moves(client) == [("topup", 500, 500)]
 
 
-def test_who_cancels_is_led_back_too(client: httpx2.Client, sandbox: SandboxPayments) -> None:
+def test_who_cancels_is_led_back_too(
+    client: httpx2.Client, sandbox_payments: SandboxPayments
+) -> None:
     order_id = topups.ordered(client)["order_id"]
-    location = led_to(sandbox.cancel(order_id)).headers["location"]
+    location = led_to(sandbox_payments.cancel(order_id)).headers["location"]
     assert parse_qsl(urlsplit(location).query) == [
         ("from", "test"),
         ("order_id", str(order_id)),
@@ -231,33 +237,33 @@ def test_who_cancels_is_led_back_too(client: httpx2.Client, sandbox: SandboxPaym
 
 
 def test_a_provider_that_is_away_leaves_it_pending(
-    client: httpx2.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
-    sandbox.hold()
-    back = sandbox.pay(order_id)
+    sandbox_payments.hold()
+    back = sandbox_payments.pay(order_id)
     # As many as whoever else asks meanwhile for orders of other tests.
-    sandbox.trouble(count=100, status=500)
+    sandbox_payments.trouble(count=100, status=500)
     assert led_to(back).headers["location"].endswith("&status=pending")
-    sandbox.no_trouble()
+    sandbox_payments.no_trouble()
     assert led_to(back).headers["location"].endswith("&status=paid")
 
 
 def test_head_asks_nobody_and_changes_nothing(
-    stack: Stack, client: httpx2.Client, sandbox: SandboxPayments
+    stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
-    sandbox.hold()
-    reply = httpx2.head(sandbox.pay(order_id))
+    sandbox_payments.hold()
+    reply = httpx2.head(sandbox_payments.pay(order_id))
     assert (reply.status_code, topups.status_of(stack, order_id)) == (303, "pending")
-    sandbox.release()
+    sandbox_payments.release()
 
 
 def test_an_address_that_we_did_not_make_leads_nowhere(
-    client: httpx2.Client, sandbox: SandboxPayments
+    client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
-    good = httpx2.URL(sandbox.cancel(order_id))
+    good = httpx2.URL(sandbox_payments.cancel(order_id))
     signature = good.params["signature"]
     forged = Signer(Keyring([RETIRED]), "some-other-purpose").sign(str(order_id).encode())
     for params in (

@@ -245,18 +245,18 @@ def confirm(stack: Stack, secret: str) -> None:
 
 
 def test_a_member_moved_before_the_mail_is_out_gets_it_for_the_target(
-    quiet: Stack, quiet_client: httpx2.Client
+    stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     """No worker runs there, so that the mail stays unsent."""
-    source = new_list(quiet_client, confirm_required=True)["id"]
-    target, email = new_list(quiet_client)["id"], new_address()
-    subscribe(quiet_client, source, email)
-    waiting = known_member(quiet_client, source, email)
-    assert data(move(quiet_client, source, waiting["user_id"], target)) == 1
-    moved = known_member(quiet_client, target, email)
+    source = new_list(client_without_workers, confirm_required=True)["id"]
+    target, email = new_list(client_without_workers)["id"], new_address()
+    subscribe(client_without_workers, source, email)
+    waiting = known_member(client_without_workers, source, email)
+    assert data(move(client_without_workers, source, waiting["user_id"], target)) == 1
+    moved = known_member(client_without_workers, target, email)
     assert moved["status"] == "pending"
     ordered = "SELECT 1 FROM jobs WHERE kind = 'subscription.mail_confirmation' AND subject_id = %s"
-    assert len(quiet.query(ordered, moved["id"])) == 1
+    assert len(stack_without_workers.query(ordered, moved["id"])) == 1
 
 
 def test_a_waiting_member_who_is_on_the_target_already_stays_there(
@@ -270,14 +270,14 @@ def test_a_waiting_member_who_is_on_the_target_already_stays_there(
 
 
 def test_the_destination_must_be_the_callers_own(
-    client: httpx2.Client, neighbour: httpx2.Client, reader: Reader, list_id: int
+    client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
-    theirs, archived = new_list(neighbour)["id"], new_list(client)["id"]
+    theirs, archived = new_list(other_owner)["id"], new_list(client)["id"]
     assert data(client.delete(f"/lists/{archived}")) == 1
     problem(move(client, list_id, reader.user_id, list_id), 400, "transfer.same_list")
     problem(move(client, list_id, reader.user_id, theirs), 403, "list.not_owner")
-    problem(move(neighbour, list_id, reader.user_id, theirs), 403, "list.not_owner")
+    problem(move(other_owner, list_id, reader.user_id, theirs), 403, "list.not_owner")
     problem(move(client, list_id, reader.user_id, archived), 404, "list.not_found")
     problem(move(client, archived, reader.user_id, list_id), 404, "list.not_found")
     for unknown in (0, 1, UINT64_MAX):
@@ -288,7 +288,7 @@ def test_the_destination_must_be_the_callers_own(
     body = problem(client.post(path), 400, "request.invalid")
     assert [each["field"] for each in body["errors"]] == ["query.dst_list_id"]
     assert reader.stands(list_id) == ("active", True)
-    assert members(neighbour, theirs) == []
+    assert members(other_owner, theirs) == []
 
 
 def test_who_is_on_neither_list_is_404(
@@ -319,22 +319,22 @@ def next_holder(stack: Stack, email: str) -> Iterator[Visitor]:
 
 
 def test_a_complaint_about_the_address_that_the_list_knows_is_theirs(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     new = moved(person)
-    assert roster(sender, list_id) == [new]
+    assert roster(delivery_client, list_id) == [new]
     told = imported(client, list_id, of_addresses(email), kind="complaints")
     assert counts(told) == {"received": 1, "opted_out": 1}
-    assert roster(sender, list_id) == []
+    assert roster(delivery_client, list_id) == []
     assert count(client, list_id) == 0
     for each in (email, new):
         data(add(client, list_id, each))
-    assert roster(sender, list_id) == []
+    assert roster(delivery_client, list_id) == []
 
 
 def test_no_file_makes_a_second_member_of_them(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     new = moved(person)
@@ -349,9 +349,9 @@ def test_no_file_makes_a_second_member_of_them(
     assert (shown["user_id"], shown["email"], shown["name"]) == (user_id, email, "Ada")
     entries = data(client.get(f"/lists/{list_id}/members/{user_id}/consent"))["items"]
     assert {"2020-02-02", "2020-02-03"} <= {each["at"][:10] for each in entries}
-    assert roster(sender, list_id) == [new]
+    assert roster(delivery_client, list_id) == [new]
     leave(person, list_id)
-    assert roster(sender, list_id) == []
+    assert roster(delivery_client, list_id) == []
 
 
 def test_of_two_rows_that_name_them_the_first_counts_unless_one_is_their_no(
@@ -375,18 +375,18 @@ def test_of_two_rows_that_name_them_the_first_counts_unless_one_is_their_no(
 
 
 def test_a_file_brings_them_by_the_address_that_they_had(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     new = moved(person)
     told = imported(client, list_id, of_addresses(email, new))
     assert counts(told) == {"received": 2, "added": 1, "duplicate": 1}
     [shown] = members(client, list_id)
     assert (shown["user_id"], shown["email"]) == (user_id_of(person.stack, new), email)
-    assert roster(sender, list_id) == [new]
+    assert roster(delivery_client, list_id) == [new]
 
 
 def test_a_no_before_two_moves_holds_for_the_address_between(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     leave(person, list_id)
@@ -395,7 +395,7 @@ def test_a_no_before_two_moves_holds_for_the_address_between(
     for each in (email, between, last):
         assert data(add(client, list_id, each)) == 0
     assert client.put(f"/lists/{list_id}/members/{between}", json={}).status_code == 409
-    assert roster(sender, list_id) == []
+    assert roster(delivery_client, list_id) == []
 
 
 def test_who_has_the_address_now_is_named_by_it(
@@ -417,7 +417,7 @@ def test_who_has_the_address_now_is_named_by_it(
 
 
 def test_their_no_holds_for_both_addresses(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     new = moved(person)
@@ -425,10 +425,10 @@ def test_their_no_holds_for_both_addresses(
     for each in (email, new):
         told = imported(client, list_id, of_addresses(each))
         assert counts(told) == {"received": 1, "opted_out": 1}
-    assert roster(sender, list_id) == []
+    assert roster(delivery_client, list_id) == []
     # It is all theirs to take back.
     join(person, list_id)
-    assert roster(sender, list_id) == [new]
+    assert roster(delivery_client, list_id) == [new]
     kept = "SELECT count(*) FROM opt_outs WHERE list_id = %s"
     assert person.stack.query(kept, list_id) == [(0,)]
 
@@ -450,7 +450,7 @@ def test_it_outlives_their_erasure_by_both(
 
 
 def test_nobody_lifts_the_no_of_who_had_the_address_before(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client, list_id: int
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
 ) -> None:
     join(person, list_id)
     leave(person, list_id)
@@ -458,18 +458,18 @@ def test_nobody_lifts_the_no_of_who_had_the_address_before(
     with next_holder(person.stack, email) as other:
         join(other, list_id)
         data(add(client, list_id, new))
-        assert roster(sender, list_id) == [email]
+        assert roster(delivery_client, list_id) == [email]
         # Each has their own no from now on.
         leave(other, list_id)
     theirs = "SELECT count(DISTINCT user_id) FROM opt_outs WHERE list_id = %s"
     assert person.stack.query(theirs, list_id) == [(2,)]
     join(person, list_id)
     data(add(client, list_id, email))
-    assert roster(sender, list_id) == [new]
+    assert roster(delivery_client, list_id) == [new]
 
 
 def test_what_a_list_made_of_it_meanwhile_ends_when_they_take_it_back(
-    person: Visitor, email: str, client: httpx2.Client, sender: httpx2.Client
+    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     letters = [new_list(client)["id"] for _ in range(2)]
     moved(person)
@@ -480,10 +480,10 @@ def test_what_a_list_made_of_it_meanwhile_ends_when_they_take_it_back(
     assert data(client.request("DELETE", f"/subscriptions/{letters[0]}", params=trace)) == 1
     assert person.fill_in(undo).status_code == 303
     eventually(lambda: count(client, letters[1]) == 0, what="the end of the membership")
-    assert [roster(sender, each) for each in letters] == [[], []]
+    assert [roster(delivery_client, each) for each in letters] == [[], []]
     for each in letters:
         data(add(client, each, email))
     # Their no stays, and where they said none they are a member by their account.
-    assert [roster(sender, each) for each in letters] == [[], [email]]
+    assert [roster(delivery_client, each) for each in letters] == [[], [email]]
     [shown] = members(client, letters[1])
     assert shown["user_id"] == user_id_of(person.stack, email)

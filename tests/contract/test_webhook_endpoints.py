@@ -116,8 +116,10 @@ def test_key_needs_the_scope_and_those_of_its_types(
     )
 
 
-def test_list_of_another_owner_is_refused(client: httpx2.Client, neighbour: httpx2.Client) -> None:
-    theirs = new_list(neighbour)["id"]
+def test_list_of_another_owner_is_refused(
+    client: httpx2.Client, other_owner: httpx2.Client
+) -> None:
+    theirs = new_list(other_owner)["id"]
     asked = {"url": URL, "types": [CREATED], "list_id": theirs}
     problem(client.post(PATH, json=asked), 404, "list.not_found")
     own = new_list(client)["id"]
@@ -167,7 +169,7 @@ def test_account_has_a_bounded_number_of_endpoints(client: httpx2.Client) -> Non
 
 
 def test_name_servers_that_say_nothing_hold_up_no_other_owner(
-    stack: Stack, neighbour: httpx2.Client
+    stack: Stack, other_owner: httpx2.Client
 ) -> None:
     port = free_port()
     api = stack.start(
@@ -195,7 +197,7 @@ def test_name_servers_that_say_nothing_hold_up_no_other_owner(
                 assert told["errors"][0]["message"] == rule
         # The look-up that was given up goes on, in the one thread that its caller has.
         problem(ask(hostile[0], URL), 503, "service.busy")
-        key = neighbour.headers["Authorization"].removeprefix("Bearer ")
+        key = other_owner.headers["Authorization"].removeprefix("Bearer ")
         assert data(ask(key, URL))["url"] == URL
     finally:
         # It ends no look-up by itself.

@@ -1,7 +1,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -167,15 +167,6 @@ def pause(running: Running) -> None:
 
 def resume(running: Running) -> None:
     _signal(running, signal.SIGCONT)
-
-
-@contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def _signal(running: Running, number: signal.Signals) -> None:

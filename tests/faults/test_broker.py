@@ -12,11 +12,12 @@ from models import JobStatus
 from services.jobs.outbox import send_job
 from storage.broker import Broker
 from storage.resources import open_resources
-from tests.faults.conftest import frozen, pause, resume
+from tests.faults.conftest import pause, resume
 from tests.support.images.uploads import ready, upload
 from tests.support.probe.bench import PROBE_WORKER, Bench
 from tests.support.probe.kind import PROBE, plan
 from tests.support.sizes import sized
+from tests.support.stack.frozen_processes import frozen
 
 QUEUED = sized(150, 1000)
 TWICE = sized(30, 1000)

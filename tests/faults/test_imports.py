@@ -1,3 +1,4 @@
+import gzip
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ from models import FINISHED
 from services.accounts import accounts
 from services.jobs.outbox import send_job
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
+from services.subscriptions.imports.judging import MAX_BATCH_ROWS
 from tests.faults.conftest import kill_all, pause, resume
 from tests.support.imports.importing import Importing, counts_of, csv_of, new_addresses
 from tests.support.imports.killed_imports import prepare, require_exact, succeeded, worker
@@ -131,6 +133,28 @@ def test_a_chunk_that_kills_its_processes_is_tried_three_times_while_others_get_
     assert f"from line 2 to line {ROWS_PER_CHUNK + 1} " in job.error["message"]
     assert importing.active(list_id) == set(people[ROWS_PER_CHUNK:])
     assert _left_behind(importing, importing.of_job(job_id).id) == []
+
+
+def test_file_that_is_damaged_at_its_end_adds_no_member_and_no_opt_out(
+    importing: Importing, importer: Owner
+) -> None:
+    list_id = importing.new_list(importer)
+    # Half of the rows are opt-outs, so that full chunks of both kinds precede the damaged end.
+    statuses = ("subscribed", "unsubscribed")
+    rows = [[each, statuses[place % 2]] for place, each in enumerate(new_addresses(ROWS))]
+    archive = bytearray(gzip.compress(csv_of(rows, ("email", "status"))))
+    checksum_position = len(archive) - 8
+    archive[checksum_position] ^= 0xFF
+    for _ in range(2):
+        worker(importing)
+    job_id = importing.begin(importer, list_id, bytes(archive), name="members.csv.gz")
+    job = importing.ended(job_id)
+    assert (job.status, job.error and job.error["code"]) == ("failed", "import.damaged")
+    task = importing.of_job(job_id)
+    assert task.received >= 2 * (ROWS_PER_CHUNK - MAX_BATCH_ROWS)
+    assert importing.records(list_id) == []
+    assert importing.opt_outs(list_id) == []
+    assert _left_behind(importing, task.id) == []
 
 
 def test_second_delivery_of_an_import_and_of_its_undo_does_nothing(

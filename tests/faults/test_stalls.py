@@ -7,8 +7,8 @@ import pytest
 from devstack.harness.embedded_services import Services
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.faults.conftest import frozen
 from tests.support.probe.bench import make_bench
+from tests.support.stack.frozen_processes import frozen
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
 from models import JobStatus
 from tests.faults.conftest import pause, resume
-from tests.services.jobs.conftest import change
 from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import update_job
 
 
 def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:
@@ -38,7 +38,7 @@ def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(bench: Benc
     bench.started(long, attempt=2)
     assert bench.job(long).crashes == 0
     stopped.process.wait(20)
-    change(bench.stack.resources, long, cancel_requested=True)
+    update_job(bench.stack.resources, long, cancel_requested=True)
     assert bench.finished(long).status == JobStatus.CANCELLED
 
 

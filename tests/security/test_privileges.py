@@ -21,7 +21,7 @@ from core.settings import Settings
 from devstack.harness.embedded_services import Services
 from devstack.harness.stack import Stack
 from storage.migrations.run import migrate
-from tests.services.test_strangers import DISPUTED, new_order
+from tests.support.credits.old_orders import DISPUTED, create_old_order
 
 Cursor = psycopg2.extensions.cursor
 
@@ -123,7 +123,7 @@ def test_the_applications_role_is_refused(cursor: Cursor, statement: str) -> Non
 def test_a_trigger_keeps_orders_that_matter_from_the_applications_role(
     stack: Stack, cursor: Cursor, steps: tuple[str, ...]
 ) -> None:
-    order_id = new_order(stack, *steps)
+    order_id = create_old_order(stack, *steps)
     for table, column in OF_ORDERS.items():
         for condition in (f"{column} = {order_id}", "true"):
             with pytest.raises(RestrictViolation):

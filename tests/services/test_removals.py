@@ -17,24 +17,24 @@ from storage.resources import Resources
 
 
 @pytest.fixture
-def resources(bare: Stack) -> Iterator[Resources]:
+def removal_resources(bare: Stack) -> Iterator[Resources]:
     yield bare.resources
     bare.query("TRUNCATE object_removals")
 
 
-def put(resources: Resources, *, count: int = 1, prefix: str = "media/") -> list[str]:
+def put(removal_resources: Resources, *, count: int = 1, prefix: str = "media/") -> list[str]:
     keys = [f"{prefix}{random_hash_id()}" for _ in range(count)]
     for key in keys:
-        resources.objects.put(key, b"bytes", "image/webp")
+        removal_resources.objects.put(key, b"bytes", "image/webp")
     return keys
 
 
-def forget(resources: Resources, *keys: str, after: timedelta = timedelta(0)) -> None:
-    with resources.unit_of_work() as uow:
+def forget(removal_resources: Resources, *keys: str, after: timedelta = timedelta(0)) -> None:
+    with removal_resources.unit_of_work() as uow:
         removals.forget(uow, *keys, after=after)
 
 
-def left(bare: Stack) -> int:
+def count_removals(bare: Stack) -> int:
     [(count,)] = bare.query("SELECT count(*) FROM object_removals")
     return int(str(count))
 
@@ -44,66 +44,73 @@ def make_due(bare: Stack) -> None:
 
 
 def test_forgotten_objects_and_folders_are_removed_and_their_rows_with_them(
-    bare: Stack, resources: Resources
+    bare: Stack, removal_resources: Resources
 ) -> None:
     folder = f"imports/{random_hash_id()}/"
-    kept = put(resources)
-    gone = [*put(resources, count=150), *put(resources, count=3, prefix=folder)]
-    forget(resources, *gone[:150], folder, "media/was-never-there")
-    assert removals.work_off(resources) == 152
-    stored = {each.key for each in resources.objects.stored()}
+    kept = put(removal_resources)
+    gone = [*put(removal_resources, count=150), *put(removal_resources, count=3, prefix=folder)]
+    forget(removal_resources, *gone[:150], folder, "media/was-never-there")
+    assert removals.work_off(removal_resources) == 152
+    stored = {each.key for each in removal_resources.objects.stored()}
     assert not stored & set(gone)
     assert stored >= set(kept)
-    assert left(bare) == 0
+    assert count_removals(bare) == 0
 
 
-def test_object_of_a_transaction_that_rolled_back_stays(bare: Stack, resources: Resources) -> None:
-    [key] = put(resources)
-    with resources.unit_of_work() as uow:
+def test_object_of_a_transaction_that_rolled_back_stays(
+    bare: Stack, removal_resources: Resources
+) -> None:
+    [key] = put(removal_resources)
+    with removal_resources.unit_of_work() as uow:
         removals.forget(uow, key)
         uow.session.flush()
         uow.session.rollback()
-    assert removals.work_off(resources) == 0
-    assert resources.objects.exists(key)
+    assert removals.work_off(removal_resources) == 0
+    assert removal_resources.objects.exists(key)
 
 
 def test_object_is_kept_until_its_time_or_for_good_when_it_is_named(
-    bare: Stack, resources: Resources
+    bare: Stack, removal_resources: Resources
 ) -> None:
-    [key] = put(resources)
-    forget(resources, key, after=timedelta(days=7))
-    assert removals.work_off(resources) == 0
-    with resources.unit_of_work() as uow:
+    [key] = put(removal_resources)
+    forget(removal_resources, key, after=timedelta(days=7))
+    assert removals.work_off(removal_resources) == 0
+    with removal_resources.unit_of_work() as uow:
         assert removals.keep(uow, key)
     make_due(bare)
-    assert removals.work_off(resources) == 0
-    assert resources.objects.exists(key)
+    assert removals.work_off(removal_resources) == 0
+    assert removal_resources.objects.exists(key)
 
 
-def test_object_whose_removal_has_begun_can_not_be_kept(bare: Stack, resources: Resources) -> None:
-    [key] = put(resources)
-    forget(resources, key)
+def test_object_whose_removal_has_begun_can_not_be_kept(
+    bare: Stack, removal_resources: Resources
+) -> None:
+    [key] = put(removal_resources)
+    forget(removal_resources, key)
     # As after a worker that was killed while it removed.
     bare.query("UPDATE object_removals SET tries = 1, try_at = now() + interval '30 s'")
-    forget(resources, key, after=timedelta(hours=1))
-    with resources.unit_of_work() as uow:
+    forget(removal_resources, key, after=timedelta(hours=1))
+    with removal_resources.unit_of_work() as uow:
         assert not removals.keep(uow, key)
     make_due(bare)
-    assert removals.work_off(resources) == 1
-    assert not resources.objects.exists(key)
+    assert removals.work_off(removal_resources) == 1
+    assert not removal_resources.objects.exists(key)
 
 
 def test_object_that_the_storage_keeps_holds_up_no_other(
-    bare: Stack, resources: Resources, services: Services
+    bare: Stack, removal_resources: Resources, services: Services
 ) -> None:
     folder = f"imports/{random_hash_id()}/"
     locked = f"locked/{random_hash_id()}/"
-    kept = [*put(resources, count=2, prefix="locked/"), *put(resources, prefix=locked)]
-    gone = [*put(resources, count=120), *put(resources, count=2, prefix=folder)]
-    forget(resources, kept[0], *gone[:60], folder, locked, *gone[60:120], kept[1])
+    kept = [
+        *put(removal_resources, count=2, prefix="locked/"),
+        *put(removal_resources, prefix=locked),
+    ]
+    gone = [*put(removal_resources, count=120), *put(removal_resources, count=2, prefix=folder)]
+    forget(removal_resources, kept[0], *gone[:60], folder, locked, *gone[60:120], kept[1])
     with locked_objects(bare, services):
-        assert removals.work_off(resources) == 121
-        stored = {each.key for each in resources.objects.stored()}
+        assert removals.work_off(removal_resources) == 121
+        stored = {each.key for each in removal_resources.objects.stored()}
         assert stored >= set(kept)
         assert not stored & set(gone)
         rows = bare.query("SELECT key, try_at > now(), last_reason FROM object_removals")
@@ -112,8 +119,8 @@ def test_object_that_the_storage_keeps_holds_up_no_other(
             assert waits
             assert "AccessDenied" in str(reason)
     make_due(bare)
-    assert removals.work_off(resources) == 3
-    assert left(bare) == 0
+    assert removals.work_off(removal_resources) == 3
+    assert count_removals(bare) == 0
 
 
 @contextmanager
@@ -142,13 +149,13 @@ def locked_objects(bare: Stack, services: Services) -> Iterator[None]:
 
 
 def test_storage_that_is_away_only_delays_a_removal(
-    bare: Stack, resources: Resources, services: Services
+    bare: Stack, removal_resources: Resources, services: Services
 ) -> None:
-    keys = put(resources, count=3)
-    forget(resources, *keys)
+    keys = put(removal_resources, count=3)
+    forget(removal_resources, *keys)
     services.group["s3"].send(signal.SIGKILL)
     try:
-        assert removals.work_off(resources) == 0
+        assert removals.work_off(removal_resources) == 0
         [(tries, due, reason)] = bare.query(
             "SELECT DISTINCT tries, try_at <= now() + interval '30 s', last_reason"
             " FROM object_removals"
@@ -160,19 +167,19 @@ def test_storage_that_is_away_only_delays_a_removal(
 
     def gone() -> bool:
         make_due(bare)
-        removals.work_off(resources)
-        return left(bare) == 0
+        removals.work_off(removal_resources)
+        return count_removals(bare) == 0
 
     # Its breaker may rest for a moment.
     eventually(gone, what="the removal of all objects")
-    assert not [key for key in keys if resources.objects.exists(key)]
+    assert not [key for key in keys if removal_resources.objects.exists(key)]
 
 
-def test_workers_share_what_is_due(bare: Stack, resources: Resources) -> None:
-    keys = put(resources, count=250)
-    forget(resources, *keys)
+def test_workers_share_what_is_due(bare: Stack, removal_resources: Resources) -> None:
+    keys = put(removal_resources, count=250)
+    forget(removal_resources, *keys)
     with ThreadPoolExecutor(3) as threads:
-        done = list(threads.map(lambda _: removals.work_off(resources), range(3)))
+        done = list(threads.map(lambda _: removals.work_off(removal_resources), range(3)))
     assert sum(done) == 250
-    assert left(bare) == 0
-    assert not [each.key for each in resources.objects.stored("media/") if each.key in keys]
+    assert count_removals(bare) == 0
+    assert not [each.key for each in removal_resources.objects.stored("media/") if each.key in keys]

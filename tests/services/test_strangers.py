@@ -1,3 +1,5 @@
+"""Removal of people without an account, and of old orders without an owner."""
+
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,6 +12,7 @@ import pytest
 from core.ids import random_id
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
+from tests.support.credits.old_orders import DISPUTED, create_old_order
 from tests.support.lists.people_on_lists import new_list
 from tests.support.lists.subscribers import new_address, subscribe
 from tests.support.stack.maintenance import run_maintenance
@@ -17,12 +20,6 @@ from tests.support.stack.maintenance import run_maintenance
 STATUSES = ("active", "pending", "unsubscribed", "removed")
 PURGE = "maintenance.strangers"
 Cursor = psycopg2.extensions.cursor
-ORDER = (
-    "INSERT INTO payment_orders (id, user_id, status, changed_via, channel, currency, amount,"
-    " amount_minor, credit_amount, credits_per_usd, units_per_usd, expires_at, created_at)"
-    " VALUES (%s, %s, 'created', 'request', 'sandbox', 'USD', 5, 500, 500, 100, 1, now(),"
-    " now() - make_interval(days => %s))"
-)
 JOIN = (
     "INSERT INTO subscriptions (list_id, user_id, status, source)"
     " VALUES (%s, %s, 'active', 'challenge')"
@@ -30,10 +27,6 @@ JOIN = (
 OPT_OUT = (
     "INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)"
     " SELECT %s, id, sha256(id::text::bytea), 'list', 'page' FROM users WHERE id = %s"
-)
-EVENT = (
-    "INSERT INTO payment_events (channel, event_id, type, order_id, facts, happened_at)"
-    " VALUES ('sandbox', %s, 'x', %s, '{}', now())"
 )
 
 
@@ -52,20 +45,8 @@ def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
     return user_id
 
 
-DISPUTED = "disputes_minor = 5, disputed_minor = 5, dispute = 'open'"
-
-
-def new_order(stack: Stack, *steps: str, days: int = 91, user_id: int | None = None) -> int:
-    order_id = random_id()
-    stack.query(ORDER, order_id, user_id, days)
-    for step in steps:
-        stack.query(f"UPDATE payment_orders SET {step} WHERE id = %s", order_id)
-    stack.query(EVENT, f"evt-{order_id}", order_id)
-    return order_id
-
-
-def there(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
-    """The names of the rows that exist."""
+def find_existing(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
+    """Return the names of the rows that exist."""
     query = f"SELECT id FROM {table} WHERE id = ANY(%s)"
     found = {each for (each,) in stack.query(query, list(ids.values()))}
     return {name for name, each in ids.items() if each in found}
@@ -79,7 +60,7 @@ def transaction(stack: Stack) -> Iterator[Cursor]:
 
 
 @pytest.fixture
-def list_id(client: httpx2.Client) -> int:
+def joined_list_id(client: httpx2.Client) -> int:
     return new_list(client)
 
 
@@ -88,7 +69,7 @@ def other_list_id(client: httpx2.Client) -> int:
     return new_list(client)
 
 
-def test_people_without_a_trace_go_after_30_days(stack: Stack, list_id: int) -> None:
+def test_people_without_a_trace_go_after_30_days(stack: Stack, joined_list_id: int) -> None:
     gone = {
         "nothing": new_person(stack),
         "moved": new_person(stack, email=f"moved-{random_id()}@moved.invalid"),
@@ -104,11 +85,11 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, list_id: int) -> 
         "mailed token": new_person(stack),
         **{status: new_person(stack) for status in STATUSES},
     }
-    stack.query(OPT_OUT, list_id, kept["opt-out"])
+    stack.query(OPT_OUT, joined_list_id, kept["opt-out"])
     stack.query(
         "INSERT INTO credit_accounts (user_id, last_hash) VALUES (%s, sha256(''))", kept["credits"]
     )
-    new_order(stack, "status = 'failed'", user_id=kept["order"])
+    create_old_order(stack, "status = 'failed'", user_id=kept["order"])
     stack.query(
         "INSERT INTO mailed_links (purpose, user_id, secret_hmac, expires_at)"
         " VALUES ('confirm', %s, sha256(%s), now() + interval '1 hour')",
@@ -119,23 +100,23 @@ def test_people_without_a_trace_go_after_30_days(stack: Stack, list_id: int) -> 
         stack.query(
             "INSERT INTO subscriptions (list_id, user_id, status, email, source)"
             " VALUES (%s, %s, %s, %s, 'challenge')",
-            list_id,
+            joined_list_id,
             kept[status],
             status,
             new_address(),
         )
     run_maintenance(stack, PURGE)
-    assert there(stack, "users", gone) == set()
-    assert there(stack, "users", kept) == set(kept)
+    assert find_existing(stack, "users", gone) == set()
+    assert find_existing(stack, "users", kept) == set(kept)
 
 
 def test_how_a_person_asked_goes_with_them_and_of_others_it_stays(
-    stack: Stack, list_id: int, other_list_id: int
+    stack: Stack, joined_list_id: int, other_list_id: int
 ) -> None:
     asked = {"asked": new_person(stack), "asked twice": new_person(stack)}
     member = {"member": new_person(stack)}
     for person in (*asked.values(), *member.values()):
-        for each in (list_id, other_list_id):
+        for each in (joined_list_id, other_list_id):
             new_request(stack, each, person)
             stack.query(
                 "INSERT INTO consent_entries (list_id, user_id, how, ip)"
@@ -146,10 +127,10 @@ def test_how_a_person_asked_goes_with_them_and_of_others_it_stays(
     stack.query(
         "UPDATE subscriptions SET status = 'active' WHERE user_id = %s AND list_id = %s",
         member["member"],
-        list_id,
+        joined_list_id,
     )
     run_maintenance(stack, PURGE)
-    assert there(stack, "users", asked | member) == set(member)
+    assert find_existing(stack, "users", asked | member) == set(member)
     left = "SELECT user_id, count(*) FROM consent_entries WHERE user_id = ANY(%s) GROUP BY user_id"
     everyone = [*asked.values(), *member.values()]
     assert stack.query(left, everyone) == [(member["member"], 2)]
@@ -195,13 +176,13 @@ def statuses(stack: Stack, person: int) -> list[object]:
 
 
 def test_people_who_never_confirmed_go_after_30_days_with_their_history(
-    stack: Stack, list_id: int
+    stack: Stack, joined_list_id: int
 ) -> None:
     gone, twice, young, asked_again = (new_person(stack) for _ in range(4))
     for person in (gone, twice, asked_again):
-        new_request(stack, list_id, person)
-    note(stack, list_id, twice, "requested", "pending", "pending")
-    new_request(stack, list_id, young, days=29)
+        new_request(stack, joined_list_id, person)
+    note(stack, joined_list_id, twice, "requested", "pending", "pending")
+    new_request(stack, joined_list_id, young, days=29)
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = now() - interval '29 days'"
         " WHERE user_id = %s",
@@ -209,7 +190,7 @@ def test_people_who_never_confirmed_go_after_30_days_with_their_history(
     )
     run_maintenance(stack, PURGE)
     people = {"gone": gone, "twice": twice, "young": young, "asked again": asked_again}
-    assert there(stack, "users", people) == {"young", "asked again"}
+    assert find_existing(stack, "users", people) == {"young", "asked again"}
     for person in (gone, twice):
         assert (statuses(stack, person), history(stack, person)) == ([], [])
     for person in (young, asked_again):
@@ -218,7 +199,7 @@ def test_people_who_never_confirmed_go_after_30_days_with_their_history(
 
 
 def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
-    stack: Stack, list_id: int, other_list_id: int
+    stack: Stack, joined_list_id: int, other_list_id: int
 ) -> None:
     known = {
         "member elsewhere": new_person(stack),
@@ -227,12 +208,12 @@ def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
         "was a member": new_person(stack),
     }
     for person in known.values():
-        new_request(stack, list_id, person)
+        new_request(stack, joined_list_id, person)
     stack.query(JOIN, other_list_id, known["member elsewhere"])
-    stack.query(OPT_OUT, list_id, known["opted out"])
+    stack.query(OPT_OUT, joined_list_id, known["opted out"])
     note(stack, other_list_id, known["was a member"], "unsubscribed", "active", "unsubscribed")
     run_maintenance(stack, PURGE)
-    assert there(stack, "users", known) == set(known)
+    assert find_existing(stack, "users", known) == set(known)
     assert {name: statuses(stack, each) for name, each in known.items()} == {
         **{name: [] for name in known},
         "member elsewhere": ["active"],
@@ -242,20 +223,20 @@ def test_of_a_person_who_is_known_the_unconfirmed_request_alone_goes(
 
 @pytest.mark.parametrize("earlier", ["removed", "unsubscribed"])
 def test_a_member_whom_the_list_had_before_is_again_what_they_were(
-    stack: Stack, list_id: int, earlier: str
+    stack: Stack, joined_list_id: int, earlier: str
 ) -> None:
     person = new_person(stack, days=900)
-    new_request(stack, list_id, person)
-    note(stack, list_id, person, "confirmed", "pending", "active")
-    note(stack, list_id, person, earlier, "active", earlier)
-    note(stack, list_id, person, "requested", earlier, "pending")
-    note(stack, list_id, person, "requested", "pending", "pending")
+    new_request(stack, joined_list_id, person)
+    note(stack, joined_list_id, person, "confirmed", "pending", "active")
+    note(stack, joined_list_id, person, earlier, "active", earlier)
+    note(stack, joined_list_id, person, "requested", earlier, "pending")
+    note(stack, joined_list_id, person, "requested", "pending", "pending")
     run_maintenance(stack, PURGE)
     assert statuses(stack, person) == [earlier]
     assert history(stack, person)[-1] == ("lapsed", "pending", earlier)
     run_maintenance(stack, PURGE)
     assert len(history(stack, person)) == 6
-    assert there(stack, "users", {"person": person}) == {"person"}
+    assert find_existing(stack, "users", {"person": person}) == {"person"}
 
 
 @pytest.mark.parametrize(
@@ -266,37 +247,37 @@ def test_a_member_whom_the_list_had_before_is_again_what_they_were(
     ],
 )
 def test_a_request_that_is_confirmed_in_that_moment_is_passed_over(
-    stack: Stack, list_id: int, held: str
+    stack: Stack, joined_list_id: int, held: str
 ) -> None:
     person, other = new_person(stack), new_person(stack)
     for each in (person, other):
-        new_request(stack, list_id, each)
+        new_request(stack, joined_list_id, each)
     with transaction(stack) as cursor:
         cursor.execute(held, (person,))
         run_maintenance(stack, PURGE)
         assert statuses(stack, person) == ["pending"]
         assert statuses(stack, other) == []
     run_maintenance(stack, PURGE)
-    assert there(stack, "users", {"person": person}) == set()
+    assert find_existing(stack, "users", {"person": person}) == set()
 
 
-def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, list_id: int) -> None:
+def test_a_person_who_subscribes_in_that_moment_stays(stack: Stack, joined_list_id: int) -> None:
     person = new_person(stack)
     with transaction(stack) as cursor:
-        cursor.execute(JOIN, (list_id, person))
+        cursor.execute(JOIN, (joined_list_id, person))
         run_maintenance(stack, PURGE)
-    assert there(stack, "users", {"person": person}) == {"person"}
+    assert find_existing(stack, "users", {"person": person}) == {"person"}
 
 
 def test_a_person_who_subscribes_while_they_are_purged_is_made_anew(
-    stack: Stack, stranger: httpx2.Client, list_id: int
+    stack: Stack, stranger: httpx2.Client, joined_list_id: int
 ) -> None:
     person, email = new_person(stack), new_address()
     stack.query("UPDATE users SET email = %s WHERE id = %s", email, person)
     answers: list[int] = []
 
     def ask() -> None:
-        answers.append(subscribe(stranger, list_id, email).status_code)
+        answers.append(subscribe(stranger, joined_list_id, email).status_code)
 
     asking = threading.Thread(target=ask)
     with transaction(stack) as cursor:
@@ -313,25 +294,27 @@ def test_a_person_who_subscribes_while_they_are_purged_is_made_anew(
 
 def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner: Owner) -> None:
     gone = {
-        "never opened": new_order(stack),
-        "failed": new_order(stack, "status = 'failed'"),
-        "expired": new_order(stack, "status = 'pending'", "status = 'expired'"),
+        "never opened": create_old_order(stack),
+        "failed": create_old_order(stack, "status = 'failed'"),
+        "expired": create_old_order(stack, "status = 'pending'", "status = 'expired'"),
     }
     kept = {
-        "young": new_order(stack, days=89),
-        "owned": new_order(stack, user_id=owner.user_id),
-        "claimed": new_order(stack, f"user_id = {owner.user_id}, claimed_at = now()"),
-        "asked about": new_order(stack, "next_check_at = now() + interval '1 day'"),
-        "paid": new_order(
+        "young": create_old_order(stack, days=89),
+        "owned": create_old_order(stack, user_id=owner.user_id),
+        "claimed": create_old_order(stack, f"user_id = {owner.user_id}, claimed_at = now()"),
+        "asked about": create_old_order(stack, "next_check_at = now() + interval '1 day'"),
+        "paid": create_old_order(
             stack, "paid_at = now()", "status = 'pending'", "status = 'paid_unclaimed'"
         ),
-        "disputed, before its payment is known": new_order(stack, DISPUTED),
-        "refunded, before its payment is known": new_order(stack, "refunded_minor = 5"),
-        "review": new_order(stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"),
+        "disputed, before its payment is known": create_old_order(stack, DISPUTED),
+        "refunded, before its payment is known": create_old_order(stack, "refunded_minor = 5"),
+        "review": create_old_order(
+            stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"
+        ),
     }
     run_maintenance(stack, PURGE)
-    assert there(stack, "payment_orders", gone) == set()
-    assert there(stack, "payment_orders", kept) == set(kept)
+    assert find_existing(stack, "payment_orders", gone) == set()
+    assert find_existing(stack, "payment_orders", kept) == set(kept)
     for table in ("payment_order_changes", "payment_events"):
         [(left,)] = stack.query(
             f"SELECT count(DISTINCT order_id) FROM {table} WHERE order_id = ANY(%s)",
@@ -341,9 +324,9 @@ def test_orders_that_nobody_paid_or_claimed_go_after_90_days(stack: Stack, owner
 
 
 def test_an_order_that_is_claimed_in_that_moment_stays(stack: Stack, owner: Owner) -> None:
-    order_id = new_order(stack)
+    order_id = create_old_order(stack)
     with transaction(stack) as cursor:
         claim = "UPDATE payment_orders SET user_id = %s, claimed_at = now() WHERE id = %s"
         cursor.execute(claim, (owner.user_id, order_id))
         run_maintenance(stack, PURGE)
-    assert there(stack, "payment_orders", {"claimed": order_id}) == {"claimed"}
+    assert find_existing(stack, "payment_orders", {"claimed": order_id}) == {"claimed"}

@@ -12,6 +12,7 @@ from services.subscriptions.imports.applying import NotInTurn
 MAX_CHUNKS_AT_ONCE = 2
 
 
+# Optimization: two chunks of a request at the same time (decision 17).
 class ChunksAtOnce:
     """Chunks that threads commit at the same time.
 
@@ -19,14 +20,13 @@ class ChunksAtOnce:
     too early is committed again after the earlier chunks.
     """
 
-    def __init__(self, threads: ThreadPoolExecutor, max_chunks: int) -> None:
+    def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
-        self._max_chunks = max_chunks
         self._running: deque[tuple[Callable[[], None], Future[None]]] = deque()
 
-    def make_room(self) -> None:
-        """Wait for the oldest chunk if no other chunk may be started. Raise its error."""
-        if len(self._running) == self._max_chunks:
+    def make_room(self, max_chunks: int = MAX_CHUNKS_AT_ONCE) -> None:
+        """Wait until fewer than ``max_chunks`` chunks are running. Raise the error of a chunk."""
+        while len(self._running) >= max_chunks:
             self._end_oldest()
 
     def start(self, commit: Callable[[], None]) -> None:
@@ -48,9 +48,9 @@ class ChunksAtOnce:
 
 
 @contextmanager
-def chunks_at_once(max_chunks: int) -> Iterator[ChunksAtOnce]:
+def chunks_at_once() -> Iterator[ChunksAtOnce]:
     """Wait for all started chunks at the end of the block, and raise the first error."""
-    with ThreadPoolExecutor(max_chunks, thread_name_prefix="chunk") as threads:
-        chunks = ChunksAtOnce(threads, max_chunks)
+    with ThreadPoolExecutor(MAX_CHUNKS_AT_ONCE, thread_name_prefix="chunk") as threads:
+        chunks = ChunksAtOnce(threads)
         yield chunks
         chunks.end_all()

@@ -11,9 +11,10 @@
         v
     last helper   Finds no waiting chunk and no other helper. Ends the import job and the import.
 
-A helper that finds no chunk ends. If no other helper is running, a helper applies two chunks at the
-same time. A helper's claim on a chunk is valid while the same attempt of the helper's job is
-running. If the import was cancelled, or if the helper lost its lease, the chunk is rolled back.
+A helper that finds no chunk ends. While no other helper applies a chunk, a helper applies two
+chunks at the same time. A helper's claim on a chunk is valid while the same attempt of the helper's
+job is running. If the import was cancelled, or if the helper lost its lease, the chunk is rolled
+back.
 
 Chunks of one file have no address in common. If two imports into a list run at the same time, one
 of them has only one helper, and the two take turns on the lock of the list.
@@ -42,7 +43,6 @@ from core.errors.jobs import (
     JOB_TOO_SLOW,
     JOB_WORKER_LOST,
 )
-from core.process.garbage_collection import paused_collection
 from core.queues import Queue
 from core.scopes import Scope
 from models import Job, JobStatus, MemberImport, WaitingChunk
@@ -89,16 +89,10 @@ _ERRORS_OF_NO_CHUNK = (
 
 @dataclass(frozen=True)
 class _Work:
-    """The import that a helper works on.
-
-    Attributes:
-        import_lease: the lease of the import's job, which all helpers share.
-        max_chunks: how many chunks the helper may apply at the same time.
-    """
+    """The import that a helper works on. All helpers share the lease of the import's job."""
 
     import_lease: Lease
     task: MemberImport
-    max_chunks: int
 
 
 _MISSING = """
@@ -149,14 +143,13 @@ def let_chunks_in_together(uow: UnitOfWork, task: MemberImport) -> None:
 
 def run_helper(resources: Resources, lease: Lease) -> None:
     """Apply chunks for one turn. Raises what ``applying.commit_chunk`` raises."""
-    with paused_collection():
-        try:
-            work = _start_turn(resources, lease)
-            if work is not None and not _apply_chunks(resources, lease, work):
-                return
-        except (ImportEnded, NotInTurn):
-            pass
-        _end_helper(resources, lease)
+    try:
+        work = _start_turn(resources, lease)
+        if work is not None and not _apply_chunks(resources, lease, work):
+            return
+    except (ImportEnded, NotInTurn):
+        pass
+    _end_helper(resources, lease)
 
 
 def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
@@ -207,11 +200,11 @@ def _start_turn(resources: Resources, lease: Lease) -> _Work | None:
             return None
         waiting = sum(chunk.tries < MAX_TRIES for chunk in _next_chunks(uow, task))
         statuses = _other_helpers(uow, lease, task)
+        # Optimization: several helpers for one file (decision 17).
         max_helpers = MAX_SHARES if task.side_by_side else 1
         if JobStatus.QUEUED not in statuses and len(statuses) + 1 < min(waiting, max_helpers):
             _enqueue_helper(uow, import_lease.job_id, task)
-        is_alone = task.side_by_side and JobStatus.RUNNING not in statuses
-    return _Work(import_lease, task, MAX_CHUNKS_AT_ONCE if is_alone else 1)
+    return _Work(import_lease, task)
 
 
 def _next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
@@ -246,6 +239,11 @@ _TAKE = Statement("""
         ORDER BY number LIMIT 1 FOR UPDATE OF w SKIP LOCKED
     ) RETURNING number, tries
     """)
+_OTHER_CLAIMS = Statement("""
+    SELECT w.number FROM waiting_chunks AS w JOIN jobs AS j ON j.id = w.job_id
+    WHERE w.import_id = :import_id AND w.job_id <> :job_id
+    AND j.attempt = w.attempt AND j.status = 'running' LIMIT 1
+    """)
 _CLAIMED = "import_id = :import_id AND job_id = :job_id AND attempt = :attempt"
 _GIVE_BACK = Statement(f"""
     UPDATE waiting_chunks SET job_id = NULL, attempt = NULL, tries = tries - 1 WHERE {_CLAIMED}
@@ -276,9 +274,10 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
             resources.database.rows(_GIVE_UP, most=MAX_TRIES, number=chunk.number, **claim)
 
     try:
-        with chunks_at_once(work.max_chunks) as commits:
+        # Optimization: two chunks of a helper at the same time (decision 17).
+        with chunks_at_once() as commits:
             while True:
-                commits.make_room()
+                commits.make_room(_find_max_chunks(resources, lease, task))
                 lease.check_cancelled()
                 claims = resources.database.rows(_TAKE, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
@@ -301,6 +300,17 @@ def _apply_chunks(resources: Resources, lease: Lease, work: _Work) -> bool:
     with resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
     return False
+
+
+def _find_max_chunks(resources: Resources, lease: Lease, task: MemberImport) -> int:
+    """Return how many chunks the helper may apply at the same time.
+
+    Three chunks at the same time take longer on two cores than two chunks.
+    """
+    claim = {"import_id": task.id, "job_id": lease.job_id}
+    if not task.side_by_side or resources.database.rows(_OTHER_CLAIMS, **claim):
+        return 1
+    return MAX_CHUNKS_AT_ONCE
 
 
 def _lock_import_job(uow: UnitOfWork, *, lease: Lease, work: _Work, number: int) -> Lease:

@@ -15,7 +15,6 @@ from functools import partial
 from sqlalchemy import select
 
 from core.errors.jobs import JOB_ROWS_FAILED
-from core.process.garbage_collection import paused_collection
 from core.queues import Queue
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
@@ -32,10 +31,7 @@ from services.subscriptions.imports.chunks import (
     PreparedChunk,
     prepare_chunk,
 )
-from services.subscriptions.imports.chunks_at_once import (
-    MAX_CHUNKS_AT_ONCE,
-    chunks_at_once,
-)
+from services.subscriptions.imports.chunks_at_once import chunks_at_once
 from services.subscriptions.imports.file_rows import FileFacts, FileRows
 from services.subscriptions.imports.request_rows import REQUEST_DESCRIPTION, RequestRows
 from services.subscriptions.imports.samples import store_samples
@@ -45,7 +41,6 @@ from storage.unit_of_work import UnitOfWork
 
 # After this time another process reads the file from the start.
 MAX_STAY_SECONDS = 3600.0
-_IS_OVER = True
 
 
 def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
@@ -54,15 +49,14 @@ def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None
     Raises a ``DomainError`` with a code ``import.…`` for a file that can't be read,
     ``list.not_found`` for a list that was archived, and ``quota.exceeded`` for the chunks.
     """
-    with closing(_take_turns(resources, lease)) as turns:
-        while True:
-            # Rows make no reference cycles. The search for cycles among millions of rows would take
-            # a quarter of the time.
-            with paused_collection():
-                is_over = next(turns, _IS_OVER)
-            if is_over:
-                return
-            yield
+    with resources.unit_of_work() as uow:
+        task = uow.session.get(MemberImport, lease.subject_id)
+    if task is None:
+        raise JobCancelled
+    if not task.is_split:
+        read_rows = _add_members if task.source == "members" else _store_file
+        task = yield from read_rows(resources, lease, task)
+    _finish(resources, lease, task)
 
 
 def _register(name: str) -> JobKind:
@@ -83,17 +77,6 @@ def _register(name: str) -> JobKind:
 ADD_MEMBERS = _register("members.add")
 IMPORT_FILE = _register("members.import")
 IMPORT_SUPPRESSIONS = _register("members.suppress")
-
-
-def _take_turns(resources: Resources, lease: Lease) -> Generator[None, None, None]:
-    with resources.unit_of_work() as uow:
-        task = uow.session.get(MemberImport, lease.subject_id)
-    if task is None:
-        raise JobCancelled
-    if not task.is_split:
-        read_rows = _add_members if task.source == "members" else _store_file
-        task = yield from read_rows(resources, lease, task)
-    _finish(resources, lease, task)
 
 
 def _add_members(
@@ -138,7 +121,8 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
     with resources.unit_of_work() as uow:
         numbers = select(ImportChunk.number).where(ImportChunk.import_id == task.id)
         applied = set(uow.session.scalars(numbers))
-    with chunks_at_once(MAX_CHUNKS_AT_ONCE) as commits:
+    # Optimization: two chunks of a request at the same time (decision 17).
+    with chunks_at_once() as commits:
         while not rows.is_complete:
             lease.check_cancelled()
             chunk = rows.next_chunk()

@@ -76,13 +76,23 @@ def _judge_batch(
             yield reject_row(row, DUPLICATE_CODE, EARLIER_ROW_REASON)
         else:
             used.add(result)
-            line, _, name, tier, expiry, suppression, cells, extras, _, clears_expiry = row
-            end = None if expiry is None else clock.iso(expiry)
-            if clears_expiry:
-                end = CLEARED
-            opt_out = suppression.value if row.is_opt_out else None
-            # Positional arguments take half the time of keywords, for each row of a file.
-            yield JudgedRow(line, result, name, tier, end, opt_out, None, None, cells, extras)
+            yield _accept_row(row, result)
+
+
+def _accept_row(row: MemberRow, address: str) -> JudgedRow:
+    paid_expiry = None if row.paid_expiry is None else clock.iso(row.paid_expiry)
+    if row.clears_expiry:
+        paid_expiry = CLEARED
+    return JudgedRow(
+        line=row.line,
+        email=address,
+        name=row.name,
+        tier=row.tier,
+        paid_expiry=paid_expiry,
+        left=row.suppression.value if row.is_opt_out else None,
+        cells=row.cells,
+        extras=row.extras,
+    )
 
 
 def _find_strictest(

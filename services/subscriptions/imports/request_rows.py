@@ -65,6 +65,12 @@ def _member_rows(members: Sequence[Mapping[str, str | None]]) -> Iterator[Member
     for line, member in enumerate(members, start=1):
         email = member["email"] or ""
         name = member.get("name") or ""
-        status = SuppressionStatus.WANTED
-        # Positional arguments are faster: address, name, tier, expiry.
-        yield MemberRow(line, email.strip(), tidy_name(name), None, None, status, (email, name))
+        yield MemberRow(
+            line=line,
+            email=email.strip(),
+            name=tidy_name(name),
+            tier=None,
+            paid_expiry=None,
+            suppression=SuppressionStatus.WANTED,
+            cells=(email, name),
+        )

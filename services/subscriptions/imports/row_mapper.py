@@ -95,9 +95,16 @@ class RowMapper:
         except ValueError as error:
             return RejectedRecord(line, "row.expiry_unreadable", str(error), cells)
         extras = self._extras.read(padded) if self._extras else None
-        # Use positional arguments here, because keyword arguments are slower.
         return MemberRow(
-            line, email, name, tier, expiry, status, cells, extras, None, clears_expiry
+            line=line,
+            email=email,
+            name=name,
+            tier=tier,
+            paid_expiry=expiry,
+            suppression=status,
+            cells=cells,
+            extras=extras,
+            clears_expiry=clears_expiry,
         )
 
     def _read_expiry(

@@ -6,10 +6,10 @@ import pytest
 
 from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
-from tests.services.backup.conftest import BACKUP_KEYS
 from tests.support.alerts.watched_site import Restartable, Site
 from tests.support.alerts.watching import start_watch
 from tests.support.lists.people_on_lists import new_list
+from tests.support.stack.backups import BACKUP_KEYS
 from tests.support.stack.proxied_dependencies import proxy_each_dependency
 
 # The queues of each worker, with how much of each it does at once.

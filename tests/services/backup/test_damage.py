@@ -1,3 +1,5 @@
+"""Backups that are damaged, incomplete or encrypted with a missing key."""
+
 import base64
 import dataclasses
 import os
@@ -20,7 +22,7 @@ from devstack.harness.stack import Stack
 from services.backup import creating, manifests, restoring
 from services.jobs.lease import LeaseLost
 from storage.backup_files.places import FolderPlace
-from tests.services.backup.conftest import Saved, saved
+from tests.support.stack.backups import Backups, open_backups
 
 pytestmark = pytest.mark.stack
 
@@ -34,35 +36,28 @@ def error_message(code: str, action: Callable[[], object]) -> str:
     return raised.value.message
 
 
-def with_an_object(backups: Saved) -> str:
-    """A key in the bucket."""
-    key = f"imports/{token_bytes(8).hex()}/sealed/00000"
-    backups.stack.resources.objects.put(key, token_bytes(1000), "application/octet-stream")
-    return key
-
-
 @pytest.fixture
-def empty(open_own: Callable[..., Stack]) -> Stack:
-    return open_own("empty", migrated=False)
+def stack_without_tables(open_separate_stack: Callable[..., Stack]) -> Stack:
+    return open_separate_stack("empty", migrated=False)
 
 
 @pytest.mark.tier("faults")
 def test_a_killed_create_leaves_no_backup_that_is_shown_as_whole(
-    backups: Saved, own_services: Services
+    backups: Backups, backup_services: Services
 ) -> None:
-    with_an_object(backups)
+    backups.store_object()
     whole = backups.create()
     known = set(backups.files("backups"))
     words = [sys.executable, "-m", "cli.main", "backup", "create"]
     environment = {**backups.stack.environment, **backups.environment}
     # The dump comes through, and the bucket stands still.
-    os.kill(own_services.pids["s3"], signal.SIGSTOP)
+    os.kill(backup_services.pids["s3"], signal.SIGSTOP)
     try:
         with subprocess.Popen(words, env=environment, start_new_session=True) as killed:
             eventually(lambda: set(backups.files("backups")) > known, what="a piece of the dump")
             os.killpg(killed.pid, signal.SIGKILL)
     finally:
-        os.kill(own_services.pids["s3"], signal.SIGCONT)
+        os.kill(backup_services.pids["s3"], signal.SIGCONT)
     assert killed.returncode == -signal.SIGKILL
     assert manifests.whole_ids(backups.place) == [whole.id]
     again = backups.create()
@@ -72,37 +67,37 @@ def test_a_killed_create_leaves_no_backup_that_is_shown_as_whole(
 @pytest.mark.parametrize(
     "part", ["manifests", "backups/*/database", "backups/*/objects", "objects", "journal"]
 )
-def test_a_flipped_byte_is_found(backups: Saved, part: str) -> None:
-    with_an_object(backups)
-    made = backups.create()
-    backups.place.put(f"journal/{manifests.stamp(made.finished_at)}-test", b"[]")
-    restoring.verify(backups.resources, backups.place, made)
+def test_a_flipped_byte_is_found(backups: Backups, part: str) -> None:
+    backups.store_object()
+    manifest = backups.create()
+    backups.place.put(f"journal/{manifests.stamp(manifest.finished_at)}-test", b"[]")
+    restoring.verify(backups.resources, backups.place, manifest)
     victim = next(each for each in sorted(backups.folder.glob(f"{part}/**/*")) if each.is_file())
     held = bytearray(victim.read_bytes())
     held[len(held) // 2] ^= 1
     victim.write_bytes(held)
 
     def verify() -> None:
-        found = manifests.find(backups.place, made.id)
+        found = manifests.find(backups.place, manifest.id)
         restoring.verify(backups.resources, backups.place, found)
 
     assert str(victim.relative_to(backups.folder)) in error_message("backup.damaged", verify)
 
 
-def test_a_missing_and_an_exchanged_file_are_found(backups: Saved) -> None:
-    keys = sorted(with_an_object(backups) for _ in range(2))
-    made = backups.create()
+def test_a_missing_and_an_exchanged_file_are_found(backups: Backups) -> None:
+    keys = sorted(backups.store_object() for _ in range(2))
+    manifest = backups.create()
     first, second = (backups.folder / "objects" / key for key in keys)
 
     def verify() -> None:
-        restoring.verify(backups.resources, backups.place, made)
+        restoring.verify(backups.resources, backups.place, manifest)
 
-    kept = first.read_bytes()
+    content = first.read_bytes()
     first.write_bytes(second.read_bytes())
     assert keys[0] in error_message("backup.damaged", verify)
     first.unlink()
     assert "it is missing" in error_message("backup.damaged", verify)
-    first.write_bytes(kept)
+    first.write_bytes(content)
     verify()
 
 
@@ -125,7 +120,7 @@ class LateLastPiece(FolderPlace):
 
 
 def test_a_dump_that_can_not_be_read_to_its_end_leaves_the_database_empty(
-    backups: Saved, empty: Stack, monkeypatch: pytest.MonkeyPatch
+    backups: Backups, stack_without_tables: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(creating, "PIECE_BYTES", 8 * 1024)
     # So that the last piece has rows: most of a small dump says what the tables are.
@@ -133,70 +128,74 @@ def test_a_dump_that_can_not_be_read_to_its_end_leaves_the_database_empty(
         "CREATE TABLE ballast AS SELECT md5(n::text) AS text FROM generate_series(1, 20000) AS n"
     )
     try:
-        made = backups.create()
+        manifest = backups.create()
     finally:
         backups.stack.query("DROP TABLE ballast")
-    target = saved(empty, backups.folder)
-    pieces = sorted((backups.folder / "backups" / made.id / "database").iterdir())
+    target = open_backups(stack_without_tables, backups.folder)
+    pieces = sorted((backups.folder / "backups" / manifest.id / "database").iterdir())
     held = pieces[-1].read_bytes()
     pieces[-1].write_bytes(held[:-1])
-    late = LateLastPiece(backups.folder, f"database/{pieces[-1].name}", empty)
+    late = LateLastPiece(backups.folder, f"database/{pieces[-1].name}", stack_without_tables)
     place = dataclasses.replace(target.place, place=late)
-    error_message("backup.damaged", lambda: restoring.restore(target.resources, place, made))
-    assert empty.query("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
+    error_message("backup.damaged", lambda: restoring.restore(target.resources, place, manifest))
+    assert stack_without_tables.query(
+        "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+    ) == [(0,)]
     pieces[-1].write_bytes(held)
-    restoring.restore(target.resources, target.place, made)
-    assert empty.query("SELECT count(*) FROM users") == backups.stack.query(
+    restoring.restore(target.resources, target.place, manifest)
+    assert stack_without_tables.query("SELECT count(*) FROM users") == backups.stack.query(
         "SELECT count(*) FROM users"
     )
 
 
-def test_a_database_that_is_not_empty_is_left_alone(backups: Saved, empty: Stack) -> None:
-    made = backups.create()
-    empty.query("CREATE TABLE somebody_elses (id int)")
-    target = saved(empty, backups.folder)
+def test_a_database_that_is_not_empty_is_left_alone(
+    backups: Backups, stack_without_tables: Stack
+) -> None:
+    manifest = backups.create()
+    stack_without_tables.query("CREATE TABLE somebody_elses (id int)")
+    target = open_backups(stack_without_tables, backups.folder)
     error_message(
-        "backup.target_in_use", lambda: restoring.restore(target.resources, target.place, made)
+        "backup.target_in_use", lambda: restoring.restore(target.resources, target.place, manifest)
     )
-    assert empty.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
+    assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
 
 def test_the_roles_of_owner_and_application_restore_no_two_databases(
-    backups: Saved, empty: Stack
+    backups: Backups, stack_without_tables: Stack
 ) -> None:
-    made, target = backups.create(), saved(empty, backups.folder)
+    manifest, target = backups.create(), open_backups(stack_without_tables, backups.folder)
     live = {"database_url": backups.resources.settings.database_url}
     mixed = dataclasses.replace(
         target.resources, settings=target.resources.settings.model_copy(update=live)
     )
-    error_message("backup.target_in_use", lambda: restoring.restore(mixed, target.place, made))
-    assert empty.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
+    error_message("backup.target_in_use", lambda: restoring.restore(mixed, target.place, manifest))
+    assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
 
-def test_a_backup_of_a_later_release_is_refused(backups: Saved) -> None:
-    made = dataclasses.replace(backups.create(), revision="9000", release="9.0.0")
-    said = error_message(
-        "backup.too_new", lambda: restoring.require_fit(made, backups.resources.settings)
+def test_a_backup_of_a_later_release_is_refused(backups: Backups) -> None:
+    manifest = dataclasses.replace(backups.create(), revision="9000", release="9.0.0")
+    message = error_message(
+        "backup.too_new", lambda: restoring.require_fit(manifest, backups.resources.settings)
     )
-    assert "9.0.0" in said
+    assert "9.0.0" in message
 
 
 def test_a_backup_from_whose_revision_no_migration_leads_on_is_refused(
-    backups: Saved, empty: Stack
+    backups: Backups, stack_without_tables: Stack
 ) -> None:
-    made = dataclasses.replace(backups.create(), revision="0050", release="0.9.0")
-    target = saved(empty, backups.folder)
+    manifest = dataclasses.replace(backups.create(), revision="0050", release="0.9.0")
+    target = open_backups(stack_without_tables, backups.folder)
     for action in (restoring.restore, restoring.verify):
-        said = error_message(
-            "backup.too_old", partial(action, target.resources, target.place, made)
+        message = error_message(
+            "backup.too_old", partial(action, target.resources, target.place, manifest)
         )
-        assert "restore it with that release" in said
-    assert empty.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
+        assert "restore it with that release" in message
+    assert stack_without_tables.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
 
 
 @pytest.mark.parametrize("setting", ["secret_keys", "encryption_keys"])
-def test_a_key_that_is_missing_or_another_one_is_named(backups: Saved, setting: str) -> None:
-    made = backups.create()
+def test_a_key_that_is_missing_or_another_one_is_named(backups: Backups, setting: str) -> None:
+    manifest = backups.create()
     settings = backups.resources.settings
     [first, *_] = getattr(settings, setting).get_secret_value().split(",")
     key_id = first.partition(":")[0]
@@ -206,29 +205,34 @@ def test_a_key_that_is_missing_or_another_one_is_named(backups: Saved, setting: 
         # The rings of the settings that were copied.
         for ring in ("keyring", "encryption_keyring"):
             changed.__dict__.pop(ring, None)
-        return lambda: restoring.require_fit(made, changed)
+        return lambda: restoring.require_fit(manifest, changed)
 
-    said = error_message("backup.key_missing", with_keys(NEW_KEY))
-    assert key_id in said
-    assert f"PRESSROOM_{setting.upper()}" in said
+    message = error_message("backup.key_missing", with_keys(NEW_KEY))
+    assert key_id in message
+    assert f"PRESSROOM_{setting.upper()}" in message
     other = f"{key_id}:{NEW_KEY.partition(':')[2]}"
     assert key_id in error_message("backup.key_differs", with_keys(other))
 
 
-def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Saved) -> None:
-    made = backups.create()
+def test_backup_keys_are_rotated_and_a_missing_one_is_named(backups: Backups) -> None:
+    manifest = backups.create()
     first = backups.resources.settings.backup_keys
     assert first is not None
     rotated = SecretStr(f"{NEW_KEY},{first.get_secret_value()}")
-    both = saved(backups.stack, backups.folder, backup_keys=rotated)
-    later = both.create()
-    assert [each.id for each in manifests.read_all(both.place)] == [made.id, later.id]
-    alone = saved(backups.stack, backups.folder, backup_keys=SecretStr(NEW_KEY))
-    assert manifests.find(alone.place, later.id) == later
-    assert "b1" in error_message("backup.key_missing", lambda: manifests.find(alone.place, made.id))
+    rotated_backups = open_backups(backups.stack, backups.folder, backup_keys=rotated)
+    later = rotated_backups.create()
+    assert [each.id for each in manifests.read_all(rotated_backups.place)] == [
+        manifest.id,
+        later.id,
+    ]
+    new_key_backups = open_backups(backups.stack, backups.folder, backup_keys=SecretStr(NEW_KEY))
+    assert manifests.find(new_key_backups.place, later.id) == later
+    assert "b1" in error_message(
+        "backup.key_missing", lambda: manifests.find(new_key_backups.place, manifest.id)
+    )
 
 
-def test_a_backup_that_lost_its_hold_is_none(backups: Saved) -> None:
+def test_a_backup_that_lost_its_hold_is_none(backups: Backups) -> None:
     """A process that stood still for a while, while another one pruned."""
 
     def work(began_at: datetime) -> None:
@@ -244,11 +248,11 @@ def test_a_backup_that_lost_its_hold_is_none(backups: Saved) -> None:
     assert backups.files("backups")
 
 
-def test_nothing_in_a_backup_can_be_read_without_its_key(backups: Saved) -> None:
+def test_nothing_in_a_backup_can_be_read_without_its_key(backups: Backups) -> None:
     email = backups.stack.new_owner().email
-    made = backups.create()
+    manifest = backups.create()
     everything = b"".join((backups.folder / name).read_bytes() for name in backups.files())
-    for secret in (email, made.revision, "credit_entries", "imports/"):
+    for secret in (email, manifest.revision, "credit_entries", "imports/"):
         assert secret.encode() not in everything
     settings = backups.resources.settings
     # All that the backup's key opens, the dump as it is.

@@ -1,3 +1,5 @@
+"""The journal of opt-outs and erasures since a backup, and its replay after a restore."""
+
 from collections.abc import Callable
 from secrets import token_hex
 
@@ -8,7 +10,7 @@ from pydantic import SecretStr
 from core import clock
 from core.errors import TransientError
 from devstack.harness.free_ports import free_port
-from devstack.harness.stack import Owner, Stack
+from devstack.harness.stack import Stack
 from models import OptOutKind
 from services.accounts import accounts
 from services.backup import creating, journal, manifests
@@ -16,10 +18,9 @@ from services.backup.journal import Replayed
 from services.subscriptions import lists
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from tests.services.backup.conftest import Saved, saved
-from tests.services.backup.test_drill import new_person
 from tests.support.imports.importing import Importing
 from tests.support.people.erasure import erase
+from tests.support.stack.backups import Backups, open_backups
 
 pytestmark = pytest.mark.stack
 
@@ -37,7 +38,7 @@ def leave(
         act(uow, lists.get(uow, list_id), accounts.get(uow, user_id), actor)
 
 
-def told(backups: Saved) -> list[dict[str, object]]:
+def read_journal(backups: Backups) -> list[dict[str, object]]:
     return [
         row
         for name in sorted(backups.files("journal"))
@@ -46,88 +47,100 @@ def told(backups: Saved) -> list[dict[str, object]]:
 
 
 @pytest.fixture
-def list_id(shop: Stack) -> int:
-    shop.query("DELETE FROM departures")
-    return Importing(shop).new_list(shop.new_owner())
+def journaled_list_id(backed_up_stack: Stack) -> int:
+    """A list in a database that has no departures to write to the journal."""
+    backed_up_stack.query("DELETE FROM departures")
+    return Importing(backed_up_stack).new_list(backed_up_stack.new_owner())
 
 
-def test_each_way_to_leave_is_told_once(backups: Saved, list_id: int) -> None:
-    shop = backups.stack
-    user_id, email, _ = new_person(shop, list_id)
-    leave(shop, list_id, user_id)
+def test_each_way_to_leave_is_told_once(backups: Backups, journaled_list_id: int) -> None:
+    backed_up_stack = backups.stack
+    member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
+    leave(backed_up_stack, journaled_list_id, member.user_id)
     # As an import does: many with one statement, of people who are known or not.
-    shop.query(
+    backed_up_stack.query(
         "INSERT INTO opt_outs (list_id, address_hmac, kind, source)"
         " SELECT %s, sha256(n::text::bytea), 'email', 'import' FROM generate_series(1, 7000) AS n",
-        list_id,
+        journaled_list_id,
     )
-    erase(shop.resources, email)
+    erase(backed_up_stack.resources, member.email)
     assert journal.write(backups.resources) == 7002
-    rows = told(backups)
+    rows = read_journal(backups)
     assert [row["kind"] for row in rows] == ["list", *["email"] * 7000, "erased"]
-    assert (rows[0]["user_id"], rows[0]["list_id"]) == (user_id, list_id)
+    assert (rows[0]["user_id"], rows[0]["list_id"]) == (member.user_id, journaled_list_id)
     assert len(str(rows[0]["address_hmac"])) == 64
-    assert (rows[-1]["user_id"], rows[-1]["list_id"]) == (user_id, None)
-    assert shop.query(PENDING) == []
+    assert (rows[-1]["user_id"], rows[-1]["list_id"]) == (member.user_id, None)
+    assert backed_up_stack.query(PENDING) == []
     assert journal.write(backups.resources) == 0
     assert len(backups.files("journal")) == 2
 
 
-def test_what_the_place_does_not_take_waits_in_the_database(backups: Saved, list_id: int) -> None:
-    shop = backups.stack
-    user_id, *_ = new_person(shop, list_id)
-    leave(shop, list_id, user_id)
+def test_what_the_place_does_not_take_waits_in_the_database(
+    backups: Backups, journaled_list_id: int
+) -> None:
+    backed_up_stack = backups.stack
+    member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
+    leave(backed_up_stack, journaled_list_id, member.user_id)
     away = SecretStr(f"http://key:secret@127.0.0.1:{free_port()}/bucket")
-    unreachable = saved(shop, backups.folder, backup_url=away)
+    unreachable = open_backups(backed_up_stack, backups.folder, backup_url=away)
     with pytest.raises(TransientError):
         journal.write(unreachable.resources)
-    assert shop.query(PENDING) == [("list", user_id, list_id)]
+    assert backed_up_stack.query(PENDING) == [("list", member.user_id, journaled_list_id)]
     assert journal.write(backups.resources) == 1
 
 
-def test_without_backups_nothing_is_told_and_nothing_is_made(shop: Stack, list_id: int) -> None:
-    user_id, *_ = new_person(shop, list_id)
-    leave(shop, list_id, user_id)
-    assert journal.write(shop.resources) is None
-    assert creating.make_if_due(shop.resources, clock.now()) is None
-    assert shop.query(PENDING) == [("list", user_id, list_id)]
+def test_without_backups_nothing_is_told_and_nothing_is_made(
+    backed_up_stack: Stack, journaled_list_id: int
+) -> None:
+    member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
+    leave(backed_up_stack, journaled_list_id, member.user_id)
+    assert journal.write(backed_up_stack.resources) is None
+    assert creating.make_if_due(backed_up_stack.resources, clock.now()) is None
+    assert backed_up_stack.query(PENDING) == [("list", member.user_id, journaled_list_id)]
 
 
-def test_a_replay_does_nothing_twice(backups: Saved, list_id: int) -> None:
+def test_a_replay_does_nothing_twice(backups: Backups, journaled_list_id: int) -> None:
     """As of a database from before: the opt-out and the erasure are taken back here by hand."""
-    shop = backups.stack
+    backed_up_stack = backups.stack
     began_at = clock.now()
-    leaver, *_ = new_person(shop, list_id)
-    erased = new_person(shop, list_id)
-    own_list = Importing(shop).new_list(Owner(*erased))
-    leave(shop, list_id, leaver)
-    shop.query("UPDATE lists SET archived_at = now() WHERE id = %s", own_list)
-    erase(shop.resources, erased[1])
+    leaver = Importing(backed_up_stack).import_new_owner(journaled_list_id)
+    erased = Importing(backed_up_stack).import_new_owner(journaled_list_id)
+    own_list = Importing(backed_up_stack).new_list(erased)
+    leave(backed_up_stack, journaled_list_id, leaver.user_id)
+    backed_up_stack.query("UPDATE lists SET archived_at = now() WHERE id = %s", own_list)
+    erase(backed_up_stack.resources, erased.email)
     journal.write(backups.resources)
-    leave(shop, list_id, leaver, unsubscribe.undo_leave)
-    shop.query("DELETE FROM erasures WHERE user_id = %s", erased[0])
-    shop.query("UPDATE users SET erased_at = NULL, email = %s WHERE id = %s", erased[1], erased[0])
-    shop.query("UPDATE lists SET archived_at = NULL WHERE id = %s", own_list)
+    leave(backed_up_stack, journaled_list_id, leaver.user_id, unsubscribe.undo_leave)
+    backed_up_stack.query("DELETE FROM erasures WHERE user_id = %s", erased.user_id)
+    backed_up_stack.query(
+        "UPDATE users SET erased_at = NULL, email = %s WHERE id = %s", erased.email, erased.user_id
+    )
+    backed_up_stack.query("UPDATE lists SET archived_at = NULL WHERE id = %s", own_list)
     assert journal.replay(backups.resources, backups.place, began_at) == Replayed(1, 1, 1)
     status = "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s"
-    assert shop.query(status, list_id, leaver) == [("unsubscribed",)]
-    [(email, erased_at)] = shop.query("SELECT email, erased_at FROM users WHERE id = %s", erased[0])
+    assert backed_up_stack.query(status, journaled_list_id, leaver.user_id) == [("unsubscribed",)]
+    [(email, erased_at)] = backed_up_stack.query(
+        "SELECT email, erased_at FROM users WHERE id = %s", erased.user_id
+    )
     assert erased_at is not None
-    assert erased[1] not in str(email)
+    assert erased.email not in str(email)
     # A list that is not archived would send mail in the name of a person who is gone.
-    assert shop.query("SELECT 1 FROM lists WHERE id = %s AND archived_at IS NULL", own_list) == []
+    assert (
+        backed_up_stack.query("SELECT 1 FROM lists WHERE id = %s AND archived_at IS NULL", own_list)
+        == []
+    )
     assert journal.replay(backups.resources, backups.place, began_at) == Replayed(1, 0, 0)
 
 
 def test_an_opt_out_of_a_list_or_a_person_that_is_not_there_harms_nothing(
-    backups: Saved, list_id: int
+    backups: Backups, journaled_list_id: int
 ) -> None:
     began_at = clock.now()
     digest = token_hex(32)
     row = {"kind": "list", "address_hmac": digest, "source": "page", "at": began_at}
     rows = [
         {**row, "list_id": 1, "user_id": 1},
-        {**row, "list_id": list_id, "user_id": 1},
+        {**row, "list_id": journaled_list_id, "user_id": 1},
         {**row, "kind": "erased", "list_id": None, "user_id": 1},
     ]
     backups.place.put(f"journal/{manifests.stamp(began_at)}-test", orjson.dumps(rows))
@@ -135,4 +148,4 @@ def test_an_opt_out_of_a_list_or_a_person_that_is_not_there_harms_nothing(
     # An owner who adds the address later finds that its person does not want that.
     assert backups.stack.query(
         "SELECT list_id, user_id, kind FROM opt_outs WHERE address_hmac = %s", bytes.fromhex(digest)
-    ) == [(list_id, None, OptOutKind.LIST)]
+    ) == [(journaled_list_id, None, OptOutKind.LIST)]

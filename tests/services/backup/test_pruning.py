@@ -1,3 +1,5 @@
+"""Copies of objects, the age of backups, and their removal."""
+
 import os
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,21 +15,20 @@ from devstack.harness.stack import Stack
 from services import removals
 from services.backup import creating, manifests, restoring
 from services.backup.manifests import Manifest
-from tests.services.backup.conftest import Saved, saved
-from tests.services.backup.test_damage import with_an_object
+from tests.support.stack.backups import Backups, open_backups
 
 pytestmark = pytest.mark.stack
 
 DAY = timedelta(days=1)
 
 
-def made_older(backups: Saved, manifest: Manifest, age: timedelta) -> None:
+def made_older(backups: Backups, manifest: Manifest, age: timedelta) -> None:
     """The backup as it will be seen after that time."""
     began_at = manifest.began_at - age
     manifests.write(backups.place, replace(manifest, began_at=began_at))
 
 
-def settle(backups: Saved) -> None:
+def settle(backups: Backups) -> None:
     """As if the objects had been there for hours before they were copied."""
     later = clock.now().timestamp() + 7200
     for path in (backups.folder / "objects").rglob("*"):
@@ -36,31 +37,31 @@ def settle(backups: Saved) -> None:
 
 
 def test_without_any_backup_the_setting_that_leads_to_them_is_named(
-    backups: Saved, tmp_path: Path
+    backups: Backups, tmp_path: Path
 ) -> None:
-    place = saved(backups.stack, tmp_path / "empty").place
+    place = open_backups(backups.stack, tmp_path / "empty").place
     with pytest.raises(DomainError, match=r"no whole backup where PRESSROOM_BACKUP_URL leads\."):
         manifests.find(place, manifests.NEWEST)
 
 
-def test_an_object_is_copied_once(backups: Saved) -> None:
-    with_an_object(backups)
+def test_an_object_is_copied_once(backups: Backups) -> None:
+    backups.store_object()
     first = backups.create()
     assert first.copied == first.objects > 0
     settle(backups)
     assert backups.create().copied == 0
-    key = with_an_object(backups)
+    key = backups.store_object()
     third = backups.create()
     assert third.copied == 1
     assert key in set(creating.keys_of(backups.place, third))
     assert key not in set(creating.keys_of(backups.place, first))
 
 
-def test_old_backups_go_with_what_they_alone_need(backups: Saved) -> None:
-    gone, stays = with_an_object(backups), with_an_object(backups)
+def test_old_backups_go_with_what_they_alone_need(backups: Backups) -> None:
+    removed_key, kept_key = backups.store_object(), backups.store_object()
     old = backups.create()
     made_older(backups, old, 10 * DAY)
-    backups.stack.resources.objects.remove(gone)
+    backups.stack.resources.objects.remove(removed_key)
     new = backups.create()
     journal_files = [
         f"journal/{manifests.stamp(moment)}-test"
@@ -72,16 +73,16 @@ def test_old_backups_go_with_what_they_alone_need(backups: Saved) -> None:
     backups.place.put("backups/20200101T000000.000000Z-dead/database/000000", b"x")
     backups.run(lambda began_at: creating.prune(backups.place, began_at - 3 * DAY).backups)
     assert manifests.whole_ids(backups.place) == [new.id]
-    left = backups.files()
-    assert not [name for name in left if old.id in name or "-dead" in name]
-    assert f"objects/{stays}" in left
-    assert f"objects/{gone}" not in left
+    files = backups.files()
+    assert not [name for name in files if old.id in name or "-dead" in name]
+    assert f"objects/{kept_key}" in files
+    assert f"objects/{removed_key}" not in files
     assert backups.files("journal") == journal_files[1:]
     assert restoring.verify(backups.resources, backups.place, new).faults == []
 
 
-def test_the_newest_backup_stays_however_old(backups: Saved) -> None:
-    with_an_object(backups)
+def test_the_newest_backup_stays_however_old(backups: Backups) -> None:
+    backups.store_object()
     only = backups.create()
     before = backups.files()
     pruned = creating.prune(backups.place, clock.now() + DAY)
@@ -90,8 +91,8 @@ def test_the_newest_backup_stays_however_old(backups: Saved) -> None:
     assert manifests.find(backups.place, "newest") == only
 
 
-def test_nothing_goes_while_a_backup_that_is_kept_can_not_be_read(backups: Saved) -> None:
-    with_an_object(backups)
+def test_nothing_goes_while_a_backup_that_is_kept_can_not_be_read(backups: Backups) -> None:
+    backups.store_object()
     old = backups.create()
     made_older(backups, old, 10 * DAY)
     new = backups.create()
@@ -103,7 +104,7 @@ def test_nothing_goes_while_a_backup_that_is_kept_can_not_be_read(backups: Saved
     assert backups.files("objects") == copies
 
 
-def test_maintenance_makes_a_backup_when_the_newest_is_old(backups: Saved) -> None:
+def test_maintenance_makes_a_backup_when_the_newest_is_old(backups: Backups) -> None:
     done: list[int | None] = []
 
     def look(began_at: datetime) -> None:
@@ -112,7 +113,7 @@ def test_maintenance_makes_a_backup_when_the_newest_is_old(backups: Saved) -> No
     for _ in range(2):
         backups.run(look)
     assert done == [1, 0]
-    by_hand = saved(backups.stack, backups.folder, backup_hours=0)
+    by_hand = open_backups(backups.stack, backups.folder, backup_hours=0)
     assert creating.make_if_due(by_hand.resources, clock.now() + 2 * DAY) is None
     # Half an hour early, since the next look would be half an hour late.
     [first] = manifests.read_all(backups.place)
@@ -120,7 +121,7 @@ def test_maintenance_makes_a_backup_when_the_newest_is_old(backups: Saved) -> No
     assert creating.make_if_due(backups.resources, early) == 0
 
 
-def test_no_object_is_removed_while_a_backup_is_made(backups: Saved) -> None:
+def test_no_object_is_removed_while_a_backup_is_made(backups: Backups) -> None:
     stack: Stack = backups.stack
     key = f"imports/{token_bytes(8).hex()}"
     stack.resources.objects.put(key, b"x", "application/octet-stream")

@@ -4,5 +4,5 @@ from tests.support.composer.language_model import Run
 
 
 @pytest.fixture
-def run(sandbox: str) -> Run:
+def model_run(sandbox: str) -> Run:
     return Run(sandbox)

@@ -35,28 +35,28 @@ def texts_of(plain: PlainPost, llm: LanguageModel) -> list[str]:
 
 @each_order
 def test_an_order_in_a_post_adds_no_link_and_no_mention_and_stays_data(
-    run: Run, order: int, told_about_honest_post: set[str]
+    model_run: Run, order: int, honest_prompts: set[str]
 ) -> None:
     plain = post_with(ORDERS[order])
-    for text in texts_of(plain, run.model("obedient")):
+    for text in texts_of(plain, model_run.model("obedient")):
         assert LINK not in text
         assert HANDLE not in text
         assert "evil" not in text or "evil" in ORDERS[order]
         assert hyperlinks.find_mentions(text) <= plain.mentions
         assert "://" not in text
     told = set()
-    for request in run.requests:
+    for request in model_run.requests:
         system, user = (each["content"] for each in request["messages"])
         found = _MARKED.match(user)
         assert found, "the post got out of its lines"
         assert user.count(found[1]) == 2
         told.add(system.replace(found[1], "").replace(found[3] or "nothing", ""))
     # What the model is told depends on what is asked, and on nothing in the post.
-    assert told == told_about_honest_post
+    assert told == honest_prompts
 
 
 @pytest.fixture(scope="module")
-def told_about_honest_post(sandbox: str) -> set[str]:
+def honest_prompts(sandbox: str) -> set[str]:
     honest = Run(sandbox)
     texts_of(post_with("Nothing else happens."), honest.model("obedient"))
     return {
@@ -65,25 +65,25 @@ def told_about_honest_post(sandbox: str) -> set[str]:
     }
 
 
-def test_links_and_mentions_of_the_post_itself_may_stay(run: Run) -> None:
+def test_links_and_mentions_of_the_post_itself_may_stay(model_run: Run) -> None:
     content = f"{_STORY} Read {LINK} and ask {HANDLE} about it."
     plain = markup.read(Post("Honey", content))
-    tweets = model_writer.write_tweets(plain, run.model("obedient"), SECONDS)
+    tweets = model_writer.write_tweets(plain, model_run.model("obedient"), SECONDS)
     assert all(LINK in each and HANDLE in each for each in tweets)
-    assert run.calls == 1
+    assert model_run.calls == 1
 
 
-def test_no_two_calls_share_a_delimiter(run: Run) -> None:
+def test_no_two_calls_share_a_delimiter(model_run: Run) -> None:
     plain = post_with("Nothing else happens.")
     for _ in range(5):
-        model_writer.write_tweets(plain, run.model(), SECONDS)
-    marks = {request["messages"][1]["content"].splitlines()[0] for request in run.requests}
+        model_writer.write_tweets(plain, model_run.model(), SECONDS)
+    marks = {request["messages"][1]["content"].splitlines()[0] for request in model_run.requests}
     assert len(marks) == 5
 
 
-def test_orders_in_the_parts_of_a_long_post_stay_data_too(run: Run) -> None:
+def test_orders_in_the_parts_of_a_long_post_stay_data_too(model_run: Run) -> None:
     long = "\n\n".join([_STORY * 20, *ORDERS, _STORY * 20] * 6)
     plain = markup.read(Post("Honey of the island", long))
-    texts = texts_of(plain, run.model("obedient", context_tokens=4000))
+    texts = texts_of(plain, model_run.model("obedient", context_tokens=4000))
     assert not any(LINK in text or HANDLE in text for text in texts)
-    assert all(_MARKED.match(each["messages"][1]["content"]) for each in run.requests)
+    assert all(_MARKED.match(each["messages"][1]["content"]) for each in model_run.requests)

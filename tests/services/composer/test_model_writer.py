@@ -53,95 +53,109 @@ def keeps_every_rule(plain: PlainPost, written: PostMetadata) -> bool:
 
 
 @pytest.mark.parametrize("language", POSTS)
-def test_an_answer_that_keeps_the_rules_takes_one_call(run: Run, language: str) -> None:
+def test_an_answer_that_keeps_the_rules_takes_one_call(model_run: Run, language: str) -> None:
     plain = POSTS[language]
-    assert keeps_every_rule(plain, model_writer.write_metadata(plain, ALL, run.model(), SECONDS))
-    assert run.calls == 1
-    assert rules.tweets_faults(plain, model_writer.write_tweets(plain, run.model(), SECONDS)) == []
-    assert run.calls == 2
+    assert keeps_every_rule(
+        plain, model_writer.write_metadata(plain, ALL, model_run.model(), SECONDS)
+    )
+    assert model_run.calls == 1
+    assert (
+        rules.tweets_faults(plain, model_writer.write_tweets(plain, model_run.model(), SECONDS))
+        == []
+    )
+    assert model_run.calls == 2
 
 
 @pytest.mark.parametrize("part", MetadataField)
-def test_what_was_not_asked_for_is_not_there(run: Run, part: MetadataField) -> None:
-    written = model_writer.write_metadata(POST, frozenset({part}), run.model(), SECONDS)
+def test_what_was_not_asked_for_is_not_there(model_run: Run, part: MetadataField) -> None:
+    written = model_writer.write_metadata(POST, frozenset({part}), model_run.model(), SECONDS)
     assert [each for each in MetadataField if getattr(written, each) is not None] == [part]
-    [request] = run.requests
+    [request] = model_run.requests
     assert list(request["response_format"]["json_schema"]["schema"]["properties"]) == [part]
 
 
 @pytest.mark.parametrize("behaviour", ["wrong-shape-once", "no-json-once", "obedient-shape-once"])
-def test_a_broken_rule_is_named_and_repaired_once(run: Run, behaviour: str) -> None:
+def test_a_broken_rule_is_named_and_repaired_once(model_run: Run, behaviour: str) -> None:
     assert keeps_every_rule(
-        POST, model_writer.write_metadata(POST, ALL, run.model(behaviour), SECONDS)
+        POST, model_writer.write_metadata(POST, ALL, model_run.model(behaviour), SECONDS)
     )
-    assert run.calls == 2
-    system, user = (each["content"] for each in run.requests[1]["messages"])
+    assert model_run.calls == 2
+    system, user = (each["content"] for each in model_run.requests[1]["messages"])
     assert "An earlier answer" in system
     assert "- " in user.partition("</post-")[2]
 
 
-def test_the_repair_names_each_rule_that_was_broken(run: Run) -> None:
-    model_writer.write_metadata(POST, ALL, run.model("too-long-once"), SECONDS)
-    report = run.requests[1]["messages"][1]["content"].partition("</post-")[2]
+def test_the_repair_names_each_rule_that_was_broken(model_run: Run) -> None:
+    model_writer.write_metadata(POST, ALL, model_run.model("too-long-once"), SECONDS)
+    report = model_run.requests[1]["messages"][1]["content"].partition("</post-")[2]
     assert "slug" in report
     assert "longer than 300 characters" in report
     assert "more than 8 tags" in report
 
 
-def test_what_is_still_too_long_is_cut(run: Run) -> None:
-    written = model_writer.write_metadata(POST, ALL, run.model("too-long"), SECONDS)
+def test_what_is_still_too_long_is_cut(model_run: Run) -> None:
+    written = model_writer.write_metadata(POST, ALL, model_run.model("too-long"), SECONDS)
     assert keeps_every_rule(POST, written)
     assert (
-        rules.tweets_faults(POST, model_writer.write_tweets(POST, run.model("too-long"), SECONDS))
+        rules.tweets_faults(
+            POST, model_writer.write_tweets(POST, model_run.model("too-long"), SECONDS)
+        )
         == []
     )
-    assert run.calls == 4
+    assert model_run.calls == 4
 
 
 @pytest.mark.parametrize("behaviour", ["thinks", "tries-twice", "parts"])
-def test_drafts_are_no_part_of_metadata_tweets_or_condensed_parts(run: Run, behaviour: str) -> None:
-    llm = run.model(behaviour, context_tokens=4000)
+def test_drafts_are_no_part_of_metadata_tweets_or_condensed_parts(
+    model_run: Run, behaviour: str
+) -> None:
+    llm = model_run.model(behaviour, context_tokens=4000)
     assert "draft" not in str(model_writer.write_metadata(POST, ALL, llm, SECONDS))
     assert "draft" not in str(model_writer.write_tweets(POST, llm, SECONDS))
-    assert run.calls == 2
+    assert model_run.calls == 2
     model_writer.write_tweets(long_post(20_000), llm, SECONDS)
-    assert run.calls > 3
-    assert "draft" not in run.requests[-1]["messages"][1]["content"]
+    assert model_run.calls > 3
+    assert "draft" not in model_run.requests[-1]["messages"][1]["content"]
 
 
 @pytest.mark.parametrize("behaviour", ["wrong-shape", "no-json", "obedient-shape", "only-thinks"])
-def test_what_can_not_be_mended_is_unusable_after_one_repair(run: Run, behaviour: str) -> None:
-    error = error_of(run.model(behaviour))
+def test_what_can_not_be_mended_is_unusable_after_one_repair(
+    model_run: Run, behaviour: str
+) -> None:
+    error = error_of(model_run.model(behaviour))
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "composer.answer_unusable")
-    assert run.calls == 2
+    assert model_run.calls == 2
 
 
-def test_a_repair_that_fails_leaves_the_first_answer_to_be_mended(run: Run) -> None:
-    llm = InTurn([run.model("too-long"), run.model("cut")])
+def test_a_repair_that_fails_leaves_the_first_answer_to_be_mended(model_run: Run) -> None:
+    llm = InTurn([model_run.model("too-long"), model_run.model("cut")])
     assert keeps_every_rule(POST, model_writer.write_metadata(POST, ALL, llm, SECONDS))
 
 
-def test_a_repair_that_fails_after_nothing_readable_tells_why(run: Run) -> None:
-    assert error_of(InTurn([run.model("no-json"), run.model("429-long")])).code == "llm.unavailable"
+def test_a_repair_that_fails_after_nothing_readable_tells_why(model_run: Run) -> None:
+    assert (
+        error_of(InTurn([model_run.model("no-json"), model_run.model("429-long")])).code
+        == "llm.unavailable"
+    )
 
 
 @pytest.mark.slow
-def test_a_slow_repair_ends_in_the_same_time(run: Run) -> None:
+def test_a_slow_repair_ends_in_the_same_time(model_run: Run) -> None:
     began = time.monotonic()
-    llm = InTurn([run.model("too-long"), run.model("slow")])
+    llm = InTurn([model_run.model("too-long"), model_run.model("slow")])
     assert keeps_every_rule(POST, model_writer.write_metadata(POST, ALL, llm, 2.5))
     assert time.monotonic() - began < HANGING
 
 
-def test_no_call_has_more_than_20_seconds(run: Run) -> None:
-    llm = InTurn([run.model("too-long"), run.model()])
+def test_no_call_has_more_than_20_seconds(model_run: Run) -> None:
+    llm = InTurn([model_run.model("too-long"), model_run.model()])
     model_writer.write_metadata(POST, ALL, llm, SECONDS)
     assert [round(each.seconds, 3) for each in llm.questions] == [20.0, 20.0]
 
 
-def test_nothing_is_asked_without_time(run: Run) -> None:
-    assert error_of(run.model(), seconds=0.5).code == "llm.too_slow"
-    assert run.calls == 0
+def test_nothing_is_asked_without_time(model_run: Run) -> None:
+    assert error_of(model_run.model(), seconds=0.5).code == "llm.too_slow"
+    assert model_run.calls == 0
 
 
 def long_post(characters: int, sentence: str = "Bees number {} live in Zanzibar. ") -> PlainPost:
@@ -155,44 +169,44 @@ def long_post(characters: int, sentence: str = "Bees number {} live in Zanzibar.
     "sentence", ["Bees number {} live in Zanzibar. ", "第{}只蜜蜂住在桑给巴尔。"]
 )
 def test_a_long_post_is_read_in_few_parts_that_fit(
-    run: Run, characters: int, sentence: str
+    model_run: Run, characters: int, sentence: str
 ) -> None:
     plain = long_post(characters, sentence)
-    llm = run.model(context_tokens=4000)
+    llm = model_run.model(context_tokens=4000)
     assert rules.tweets_faults(plain, model_writer.write_tweets(plain, llm, SECONDS)) == []
-    assert 2 < run.calls <= 6
-    names = [each["response_format"]["json_schema"]["name"] for each in run.requests]
-    assert names == ["part"] * (run.calls - 1) + ["tweets"]
-    for request in run.requests:
+    assert 2 < model_run.calls <= 6
+    names = [each["response_format"]["json_schema"]["name"] for each in model_run.requests]
+    assert names == ["part"] * (model_run.calls - 1) + ["tweets"]
+    for request in model_run.requests:
         asked = sum(
             token_estimates.estimate_tokens(each["content"]) for each in request["messages"]
         )
         assert asked + request["max_tokens"] <= 4000
 
 
-def test_the_end_of_a_very_long_post_is_read_too(run: Run) -> None:
+def test_the_end_of_a_very_long_post_is_read_too(model_run: Run) -> None:
     plain = long_post(100_000)
-    model_writer.write_tweets(plain, run.model(context_tokens=4000), SECONDS)
-    *parts, _ = [each["messages"][1]["content"] for each in run.requests]
+    model_writer.write_tweets(plain, model_run.model(context_tokens=4000), SECONDS)
+    *parts, _ = [each["messages"][1]["content"] for each in model_run.requests]
     assert plain.paragraphs[0] in parts[0]
     assert plain.paragraphs[-1] in parts[-1]
 
 
-def test_parts_are_not_asked_about_when_the_time_is_for_the_whole(run: Run) -> None:
+def test_parts_are_not_asked_about_when_the_time_is_for_the_whole(model_run: Run) -> None:
     plain = long_post(20_000)
-    llm = run.model(context_tokens=4000)
+    llm = model_run.model(context_tokens=4000)
     assert rules.tweets_faults(plain, model_writer.write_tweets(plain, llm, 20.0)) == []
-    assert run.calls == 1
+    assert model_run.calls == 1
 
 
-def test_a_part_that_can_not_be_read_counts_by_its_beginning(run: Run) -> None:
+def test_a_part_that_can_not_be_read_counts_by_its_beginning(model_run: Run) -> None:
     plain = long_post(20_000)
-    llm = run.model("no-json-once", context_tokens=4000)
+    llm = model_run.model("no-json-once", context_tokens=4000)
     assert rules.tweets_faults(plain, model_writer.write_tweets(plain, llm, SECONDS)) == []
-    assert plain.paragraphs[0][:50] in run.requests[-1]["messages"][1]["content"]
+    assert plain.paragraphs[0][:50] in model_run.requests[-1]["messages"][1]["content"]
 
 
-def test_one_paragraph_without_spaces_is_cut_too(run: Run) -> None:
+def test_one_paragraph_without_spaces_is_cut_too(model_run: Run) -> None:
     plain = markup.read(Post("", "蜜" * 20_000))
-    model_writer.write_tweets(plain, run.model(context_tokens=4000), SECONDS)
-    assert run.calls > 2
+    model_writer.write_tweets(plain, model_run.model(context_tokens=4000), SECONDS)
+    assert model_run.calls > 2

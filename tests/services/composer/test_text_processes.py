@@ -32,7 +32,7 @@ def forever() -> float:
 
 
 @pytest.fixture
-def texts() -> Iterator[TextProcesses]:
+def text_processes() -> Iterator[TextProcesses]:
     with closing(TextProcesses(timeout=3.0)) as processes:
         yield processes
 
@@ -48,12 +48,12 @@ def started_child(texts: TextProcesses) -> int:
     return pid
 
 
-def test_child_reads_what_the_function_reads_and_is_kept(texts: TextProcesses) -> None:
-    child = started_child(texts)
+def test_child_reads_what_the_function_reads_and_is_kept(text_processes: TextProcesses) -> None:
+    child = started_child(text_processes)
     children = child_pids()
-    assert texts.read(POST, forever) == markup.read(POST)
+    assert text_processes.read(POST, forever) == markup.read(POST)
     hash_of_words = MetadataRequest(Post("", "…"), frozenset({MetadataField.SLUG}))
-    assert texts.write(hash_of_words, forever)["slug"].startswith("post-")
+    assert text_processes.write(hash_of_words, forever)["slug"].startswith("post-")
     assert child_pids() == children
     assert child in children
 
@@ -63,15 +63,15 @@ def test_child_reads_what_the_function_reads_and_is_kept(texts: TextProcesses) -
     [(signal.SIGSTOP, "composer.post_too_slow"), (signal.SIGKILL, "composer.post_unreadable")],
 )
 def test_child_that_hangs_or_crashes_fails_its_post_only(
-    texts: TextProcesses, number: signal.Signals, code: str
+    text_processes: TextProcesses, number: signal.Signals, code: str
 ) -> None:
-    hung = started_child(texts)
+    hung = started_child(text_processes)
     os.kill(hung, signal.SIGSTOP)
     with ThreadPoolExecutor(2) as threads:
-        failing = threads.submit(texts.read, POST, forever)
-        eventually(lambda: texts._free.qsize() == 1, what="the post in the stopped child")
+        failing = threads.submit(text_processes.read, POST, forever)
+        eventually(lambda: text_processes._free.qsize() == 1, what="the post in the stopped child")
         # Meanwhile another child process reads a post of another thread.
-        assert threads.submit(texts.read, POST, forever).result().title == "Bread"
+        assert threads.submit(text_processes.read, POST, forever).result().title == "Bread"
         assert not failing.done()
         os.kill(hung, number)
         with pytest.raises(DomainError) as caught:
@@ -79,10 +79,10 @@ def test_child_that_hangs_or_crashes_fails_its_post_only(
     assert caught.value.code == code
     assert not psutil.pid_exists(hung)
     for _ in range(2):
-        assert texts.read(POST, forever) == markup.read(POST)
+        assert text_processes.read(POST, forever) == markup.read(POST)
 
 
-def test_post_waits_for_a_child_only_while_a_caller_waits(texts: TextProcesses) -> None:
+def test_post_waits_for_a_child_only_while_a_caller_waits(text_processes: TextProcesses) -> None:
     waits = iter((0.01, 0.01))
 
     def patience() -> float:
@@ -90,20 +90,20 @@ def test_post_waits_for_a_child_only_while_a_caller_waits(texts: TextProcesses) 
             raise CallersLeft
         return left
 
-    taken = [texts._take(forever) for _ in range(texts._free.qsize())]
+    taken = [text_processes._take(forever) for _ in range(text_processes._free.qsize())]
     began = time.monotonic()
     with pytest.raises(CallersLeft):
-        texts.read(POST, patience)
+        text_processes.read(POST, patience)
     assert time.monotonic() - began < 2
     for child in taken:
-        texts._free.put(child)
+        text_processes._free.put(child)
 
 
 def test_child_has_no_secret_and_no_connection(
-    texts: TextProcesses, monkeypatch: pytest.MonkeyPatch
+    text_processes: TextProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
-    process = Path(f"/proc/{started_child(texts)}")
+    process = Path(f"/proc/{started_child(text_processes)}")
     limits = (process / "limits").read_text()
     assert [line.split()[-3] for line in limits.splitlines() if "processes" in line] == ["0"]
     if os.geteuid() == 0:  # Only root may read these files of a protected process.

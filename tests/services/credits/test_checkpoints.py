@@ -1,6 +1,7 @@
+"""Checkpoints of the ledger and of payment orders, which shorten the next verification."""
+
 from collections.abc import Iterator
 from dataclasses import replace
-from decimal import Decimal
 
 import pytest
 from pydantic import SecretStr
@@ -9,120 +10,108 @@ from core.settings import Settings
 from devstack.harness.stack import Stack
 from integrations.payments.port import Evidence
 from models import OrderVia
-from services.credits import ledger, verify
+from services.credits import verify
 from services.credits.settlement import settle_order
 from services.credits.verify import LedgerReport
 from storage.resources import Resources
 from tests.support.credits import till
+from tests.support.credits.ledger import LEDGER_TABLES, falsify_tables, grant_entries, verify_ledger
 from tests.support.stack.load import repeated
 
-TABLES = (
-    "open_charges, credit_entries, credit_accounts, credit_checkpoints, payment_orders,"
-    " payment_order_changes, payment_events, payment_order_checkpoints"
-)
-
 
 @pytest.fixture
-def books(bare: Stack) -> Iterator[Stack]:
-    """A database whose ledger may be falsified."""
+def falsifiable_stack(bare: Stack) -> Iterator[Stack]:
+    """A stack whose ledger the test may falsify. The ledger is empty after each test."""
     yield bare
-    falsify(bare, f"TRUNCATE {TABLES}")
+    falsify_tables(bare, f"TRUNCATE {LEDGER_TABLES}")
 
 
 @pytest.fixture
-def holder(books: Stack) -> int:
-    """A user with five entries, all verified."""
-    user_id = books.new_owner().user_id
-    give(books, user_id, 5)
-    assert check(books).faults == []
+def verified_user_id(falsifiable_stack: Stack) -> int:
+    """The id of a user with five verified entries."""
+    user_id = falsifiable_stack.new_owner().user_id
+    grant_entries(falsifiable_stack, user_id, 5)
+    assert verify_ledger(falsifiable_stack).faults == []
     return user_id
 
 
-def give(books: Stack, user_id: int, times: int) -> None:
-    for _ in range(times):
-        ledger.grant_credits(books.resources.database, user_id, Decimal(1), source_id="x")
-
-
-def falsify(books: Stack, *statements: str) -> None:
-    """What only somebody with the database's own rights can do: past every trigger."""
-    books.query("SET session_replication_role = replica;" + ";".join(statements))
-
-
-def check(books: Stack, *, full: bool = False) -> LedgerReport:
-    return verify.verify_ledger(books.resources, full=full)
-
-
-def faults(books: Stack, *, full: bool = False) -> list[tuple[int | None, str]]:
-    return [(each.seq, each.fault) for each in check(books, full=full).faults]
+def faults(falsifiable_stack: Stack, *, full: bool = False) -> list[tuple[int | None, str]]:
+    return [(each.seq, each.fault) for each in verify_ledger(falsifiable_stack, full=full).faults]
 
 
 def read(report: LedgerReport) -> tuple[int, int, int]:
     return report.accounts, report.resumed, report.entries
 
 
-def test_a_second_run_reads_what_is_new(books: Stack, holder: int) -> None:
-    assert read(check(books)) == (1, 1, 0)
-    give(books, holder, 2)
-    other = books.new_owner().user_id
-    give(books, other, 3)
-    assert read(check(books)) == (2, 1, 5)
-    assert read(check(books)) == (2, 2, 0)
-    assert read(check(books, full=True)) == (2, 0, 10)
+def test_a_second_run_reads_what_is_new(falsifiable_stack: Stack, verified_user_id: int) -> None:
+    assert read(verify_ledger(falsifiable_stack)) == (1, 1, 0)
+    grant_entries(falsifiable_stack, verified_user_id, 2)
+    other = falsifiable_stack.new_owner().user_id
+    grant_entries(falsifiable_stack, other, 3)
+    assert read(verify_ledger(falsifiable_stack)) == (2, 1, 5)
+    assert read(verify_ledger(falsifiable_stack)) == (2, 2, 0)
+    assert read(verify_ledger(falsifiable_stack, full=True)) == (2, 0, 10)
 
 
-def test_what_changes_after_a_checkpoint_is_found_each_time(books: Stack, holder: int) -> None:
-    give(books, holder, 2)
-    falsify(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 7")
+def test_what_changes_after_a_checkpoint_is_found_each_time(
+    falsifiable_stack: Stack, verified_user_id: int
+) -> None:
+    grant_entries(falsifiable_stack, verified_user_id, 2)
+    falsify_tables(falsifiable_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 7")
     for _ in range(2):
-        assert faults(books) == [(7, "the hash does not fit what it says")]
+        assert faults(falsifiable_stack) == [(7, "the hash does not fit what it says")]
 
 
 @pytest.mark.parametrize(
     "change", ["balance = balance + 1", "debt = 1", "last_seq = 6", "last_hash = sha256('x')"]
 )
 def test_an_account_that_changes_without_an_entry_is_found(
-    books: Stack, holder: int, change: str
+    falsifiable_stack: Stack, verified_user_id: int, change: str
 ) -> None:
-    falsify(books, f"UPDATE credit_accounts SET {change}")
-    assert faults(books)
+    falsify_tables(falsifiable_stack, f"UPDATE credit_accounts SET {change}")
+    assert faults(falsifiable_stack)
 
 
 def test_what_changes_before_a_checkpoint_is_found_by_a_full_run_and_then_by_each(
-    books: Stack, holder: int
+    falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
-    falsify(books, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
-    assert faults(books) == []
+    falsify_tables(falsifiable_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
+    assert faults(falsifiable_stack) == []
     found = [(3, "the hash does not fit what it says")]
-    assert faults(books, full=True) == found
-    assert faults(books) == found
+    assert faults(falsifiable_stack, full=True) == found
+    assert faults(falsifiable_stack) == found
 
 
-def test_an_end_that_is_gone_is_found(books: Stack, holder: int) -> None:
-    give(books, holder, 2)
-    assert check(books).faults == []
-    falsify(
-        books,
+def test_an_end_that_is_gone_is_found(falsifiable_stack: Stack, verified_user_id: int) -> None:
+    grant_entries(falsifiable_stack, verified_user_id, 2)
+    assert verify_ledger(falsifiable_stack).faults == []
+    falsify_tables(
+        falsifiable_stack,
         "DELETE FROM credit_entries WHERE seq > 4",
         "UPDATE credit_accounts SET balance = 4, last_seq = 4,"
         " last_hash = (SELECT hash FROM credit_entries WHERE seq = 4)",
     )
     found = [(None, "the entry of the checkpoint is not as it was verified")]
-    assert faults(books, full=True) == found
-    assert faults(books) == found
+    assert faults(falsifiable_stack, full=True) == found
+    assert faults(falsifiable_stack) == found
     # Nothing else in the database can tell: what is left is a whole ledger.
-    falsify(books, "TRUNCATE credit_checkpoints")
-    assert faults(books) == []
+    falsify_tables(falsifiable_stack, "TRUNCATE credit_checkpoints")
+    assert faults(falsifiable_stack) == []
 
 
-def test_a_rewritten_chain_does_not_pass_its_checkpoint(books: Stack, holder: int) -> None:
+def test_a_rewritten_chain_does_not_pass_its_checkpoint(
+    falsifiable_stack: Stack, verified_user_id: int
+) -> None:
     before = "(SELECT hash FROM credit_entries WHERE seq = 4)"
-    falsify(
-        books,
+    falsify_tables(
+        falsifiable_stack,
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 5",
         f"UPDATE credit_entries e SET hash = credit_entry_hash({before}, e) WHERE seq = 5",
         "UPDATE credit_accounts SET last_hash = (SELECT hash FROM credit_entries WHERE seq = 5)",
     )
-    assert (None, "the entry of the checkpoint is not as it was verified") in faults(books)
+    assert (None, "the entry of the checkpoint is not as it was verified") in faults(
+        falsifiable_stack
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,111 +125,122 @@ def test_a_rewritten_chain_does_not_pass_its_checkpoint(books: Stack, holder: in
         "signature = signature || 'x'",
     ],
 )
-def test_a_forged_checkpoint_hides_nothing(books: Stack, holder: int, forged: str) -> None:
-    other = books.new_owner().user_id
-    give(books, other, 1)
-    falsify(
-        books,
+def test_a_forged_checkpoint_hides_nothing(
+    falsifiable_stack: Stack, verified_user_id: int, forged: str
+) -> None:
+    other = falsifiable_stack.new_owner().user_id
+    grant_entries(falsifiable_stack, other, 1)
+    falsify_tables(
+        falsifiable_stack,
         f"UPDATE credit_checkpoints SET {forged.format(other=other)}",
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3",
     )
     for _ in range(2):
-        assert (3, "the hash does not fit what it says") in faults(books)
+        assert (3, "the hash does not fit what it says") in faults(falsifiable_stack)
 
 
 def test_an_old_checkpoint_that_is_put_back_makes_a_run_read_more(
-    books: Stack, holder: int
+    falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
-    [old] = books.query("SELECT seq, hash, balance, signature FROM credit_checkpoints")
-    give(books, holder, 3)
-    assert read(check(books)) == (1, 1, 3)
-    books.query(
+    [old] = falsifiable_stack.query("SELECT seq, hash, balance, signature FROM credit_checkpoints")
+    grant_entries(falsifiable_stack, verified_user_id, 3)
+    assert read(verify_ledger(falsifiable_stack)) == (1, 1, 3)
+    falsifiable_stack.query(
         "UPDATE credit_checkpoints SET seq = %s, hash = %s, balance = %s, signature = %s", *old
     )
-    assert read(check(books)) == (1, 1, 3)
+    assert read(verify_ledger(falsifiable_stack)) == (1, 1, 3)
 
 
-def signing_with(books: Stack, keys: str) -> Resources:
-    values = {**dict(books.settings()), "secret_keys": SecretStr(keys)}
-    return replace(books.resources, settings=Settings.model_construct(**values))
+def signing_with(falsifiable_stack: Stack, keys: str) -> Resources:
+    values = {**dict(falsifiable_stack.settings()), "secret_keys": SecretStr(keys)}
+    return replace(falsifiable_stack.resources, settings=Settings.model_construct(**values))
 
 
-def test_without_its_key_a_checkpoint_does_not_count(books: Stack, holder: int) -> None:
+def test_without_its_key_a_checkpoint_does_not_count(
+    falsifiable_stack: Stack, verified_user_id: int
+) -> None:
     key = f"next:{'n' * 43}"
-    rotated = signing_with(books, f"{key},{books.environment['PRESSROOM_SECRET_KEYS']}")
+    rotated = signing_with(
+        falsifiable_stack, f"{key},{falsifiable_stack.environment['PRESSROOM_SECRET_KEYS']}"
+    )
     assert read(verify.verify_ledger(rotated, full=False)) == (1, 1, 0)
-    gone = signing_with(books, key)
+    gone = signing_with(falsifiable_stack, key)
     report = verify.verify_ledger(gone, full=False)
     assert (report.faults, read(report)) == ([], (1, 0, 5))
     # From now on there are checkpoints under the new key.
     assert read(verify.verify_ledger(gone, full=False)) == (1, 1, 0)
 
 
-def test_charges_go_on_while_runs_verify(books: Stack, holder: int) -> None:
-    with repeated(*[lambda: give(books, holder, 1)] * 3):
-        reports = [check(books) for _ in range(20)]
+def test_charges_go_on_while_runs_verify(falsifiable_stack: Stack, verified_user_id: int) -> None:
+    with repeated(*[lambda: grant_entries(falsifiable_stack, verified_user_id, 1)] * 3):
+        reports = [verify_ledger(falsifiable_stack) for _ in range(20)]
     assert [report.faults for report in reports] == [[]] * 20
     assert any(report.entries for report in reports)
-    last = check(books)
-    [(entries,)] = books.query("SELECT count(*) FROM credit_entries")
+    last = verify_ledger(falsifiable_stack)
+    [(entries,)] = falsifiable_stack.query("SELECT count(*) FROM credit_entries")
     assert last.faults == []
     assert 5 + sum(report.entries for report in [*reports, last]) == entries
 
 
-def paid_order(books: Stack) -> int:
-    terms = till.new_order(books, books.new_owner().user_id, minor=500, credit_units=5_000_000)
+def paid_order(falsifiable_stack: Stack) -> int:
+    terms = till.new_order(
+        falsifiable_stack, falsifiable_stack.new_owner().user_id, minor=500, credit_units=5_000_000
+    )
     paid = Evidence(order_id=terms.order_id, amount_minor=500, currency="USD", paid=True)
-    with books.resources.unit_of_work() as uow:
+    with falsifiable_stack.resources.unit_of_work() as uow:
         settle_order(uow, terms.order_id, paid, OrderVia.WEBHOOK)
     return terms.order_id
 
 
-def age_changes(books: Stack) -> None:
-    falsify(books, "UPDATE payment_order_changes SET created_at = created_at - interval '2 hours'")
+def age_changes(falsifiable_stack: Stack) -> None:
+    falsify_tables(
+        falsifiable_stack,
+        "UPDATE payment_order_changes SET created_at = created_at - interval '2 hours'",
+    )
 
 
-def test_orders_that_were_verified_are_not_looked_at_again(books: Stack) -> None:
-    old = paid_order(books)
-    age_changes(books)
-    paid_order(books)
-    assert check(books).orders is None
+def test_orders_that_were_verified_are_not_looked_at_again(falsifiable_stack: Stack) -> None:
+    old = paid_order(falsifiable_stack)
+    age_changes(falsifiable_stack)
+    paid_order(falsifiable_stack)
+    assert verify_ledger(falsifiable_stack).orders is None
     # What is younger than an hour is looked at again.
-    assert check(books).orders == 1
-    falsify(books, f"UPDATE payment_orders SET credited = 0 WHERE id = {old}")
-    assert check(books).faults == []
-    assert {each.order_id for each in check(books, full=True).faults} == {old}
-    assert {each.order_id for each in check(books).faults} == {old}
+    assert verify_ledger(falsifiable_stack).orders == 1
+    falsify_tables(falsifiable_stack, f"UPDATE payment_orders SET credited = 0 WHERE id = {old}")
+    assert verify_ledger(falsifiable_stack).faults == []
+    assert {each.order_id for each in verify_ledger(falsifiable_stack, full=True).faults} == {old}
+    assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {old}
 
 
-def test_an_old_order_with_a_new_entry_is_looked_at(books: Stack) -> None:
-    old = paid_order(books)
-    age_changes(books)
-    paid_order(books)
-    check(books)
+def test_an_old_order_with_a_new_entry_is_looked_at(falsifiable_stack: Stack) -> None:
+    old = paid_order(falsifiable_stack)
+    age_changes(falsifiable_stack)
+    paid_order(falsifiable_stack)
+    verify_ledger(falsifiable_stack)
     take = "SELECT credit_take(user_id, 1, 'refund', id, 100, 'USD') IS NULL FROM payment_orders"
-    books.query(f"{take} WHERE id = %s", old)
-    assert {each.order_id for each in check(books).faults} == {old}
+    falsifiable_stack.query(f"{take} WHERE id = %s", old)
+    assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {old}
 
 
-def test_a_new_order_without_its_entry_is_found(books: Stack) -> None:
-    paid_order(books)
-    age_changes(books)
-    new = paid_order(books)
-    check(books)
-    falsify(books, f"UPDATE payment_orders SET credited = 0 WHERE id = {new}")
-    assert {each.order_id for each in check(books).faults} == {new}
+def test_a_new_order_without_its_entry_is_found(falsifiable_stack: Stack) -> None:
+    paid_order(falsifiable_stack)
+    age_changes(falsifiable_stack)
+    new = paid_order(falsifiable_stack)
+    verify_ledger(falsifiable_stack)
+    falsify_tables(falsifiable_stack, f"UPDATE payment_orders SET credited = 0 WHERE id = {new}")
+    assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {new}
 
 
-def test_a_forged_checkpoint_of_the_orders_hides_nothing(books: Stack) -> None:
-    old = paid_order(books)
-    age_changes(books)
-    paid_order(books)
-    check(books)
-    falsify(
-        books,
+def test_a_forged_checkpoint_of_the_orders_hides_nothing(falsifiable_stack: Stack) -> None:
+    old = paid_order(falsifiable_stack)
+    age_changes(falsifiable_stack)
+    paid_order(falsifiable_stack)
+    verify_ledger(falsifiable_stack)
+    falsify_tables(
+        falsifiable_stack,
         "UPDATE payment_order_checkpoints SET change_id = change_id + 1000",
         f"UPDATE payment_orders SET credited = 0 WHERE id = {old}",
     )
-    report = check(books)
+    report = verify_ledger(falsifiable_stack)
     assert report.orders is None
     assert old in {each.order_id for each in report.faults}

@@ -7,12 +7,12 @@ from devstack.harness.stack import Stack
 
 
 @pytest.fixture(scope="session")
-def quiet(make_lasting_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without processes: the tests themselves announce and read."""
+def stack_without_processes(make_lasting_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without processes. The tests write and read the events of the feed."""
     return make_lasting_stack("feed")
 
 
 @pytest.fixture
-def user_id() -> int:
-    """An owner of whom the feed tells nothing yet."""
+def feed_owner_id() -> int:
+    """The id of an owner without events in the feed."""
     return random_id()

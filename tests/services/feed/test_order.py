@@ -35,20 +35,22 @@ def _write_at_random(stack: Stack, user_id: int, seed: int) -> None:
 
 @pytest.mark.parametrize("limit", [1, 7, 1000])
 def test_a_follower_sees_every_event_once_and_in_order_whatever_commits_when(
-    quiet: Stack, user_id: int, limit: int
+    stack_without_processes: Stack, feed_owner_id: int, limit: int
 ) -> None:
     seen: list[int] = []
-    pages = follow(quiet.resources, user_id, limit=limit)
+    pages = follow(stack_without_processes.resources, feed_owner_id, limit=limit)
     with ThreadPoolExecutor(_WRITERS) as pool:
         writers = [
-            pool.submit(_write_at_random, quiet, user_id, 100 * limit + seed)
+            pool.submit(
+                _write_at_random, stack_without_processes, feed_owner_id, 100 * limit + seed
+            )
             for seed in range(_WRITERS)
         ]
         while not all(each.done() for each in writers):
             seen += next(pages)
         for each in writers:
             each.result()
-    expected = ids_in_order(quiet, user_id)
+    expected = ids_in_order(stack_without_processes, feed_owner_id)
 
     def caught_up() -> bool:
         while page := next(pages):
@@ -63,77 +65,90 @@ def test_a_follower_sees_every_event_once_and_in_order_whatever_commits_when(
 
 
 def test_an_open_transaction_holds_up_what_is_younger_and_nothing_is_lost(
-    quiet: Stack, user_id: int
+    stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
-    resources = quiet.resources
-    tell(resources, user_id)
-    [first] = _awaited(quiet, user_id, 1)
+    resources = stack_without_processes.resources
+    tell(resources, feed_owner_id)
+    [first] = _awaited(stack_without_processes, feed_owner_id, 1)
     with resources.unit_of_work() as slow:
-        write(slow, user_id)
-        tell(resources, user_id)
+        write(slow, feed_owner_id)
+        tell(resources, feed_owner_id)
         time.sleep(0.1)
-        assert [event.id for event in read(resources, user_id)] == [first]
-    assert _awaited(quiet, user_id, 3) == ids_in_order(quiet, user_id)
+        assert [event.id for event in read(resources, feed_owner_id)] == [first]
+    assert _awaited(stack_without_processes, feed_owner_id, 3) == ids_in_order(
+        stack_without_processes, feed_owner_id
+    )
 
 
-def test_a_reading_transaction_holds_up_nothing(quiet: Stack, user_id: int) -> None:
-    with closing(psycopg2.connect(quiet.owner_url)) as dump, dump.cursor() as cursor:
+def test_a_reading_transaction_holds_up_nothing(
+    stack_without_processes: Stack, feed_owner_id: int
+) -> None:
+    with (
+        closing(psycopg2.connect(stack_without_processes.owner_url)) as dump,
+        dump.cursor() as cursor,
+    ):
         dump.set_session(isolation_level="REPEATABLE READ")
         cursor.execute("SELECT count(*) FROM feed_events")
-        tell(quiet.resources, user_id)
-        _awaited(quiet, user_id, 1)
+        tell(stack_without_processes.resources, feed_owner_id)
+        _awaited(stack_without_processes, feed_owner_id, 1)
 
 
-def test_what_is_undone_is_no_event(quiet: Stack, user_id: int) -> None:
-    resources = quiet.resources
+def test_what_is_undone_is_no_event(stack_without_processes: Stack, feed_owner_id: int) -> None:
+    resources = stack_without_processes.resources
     with suppress(Undone), resources.unit_of_work() as uow:
-        write(uow, user_id)
+        write(uow, feed_owner_id)
         raise Undone
-    tell(resources, user_id)
-    assert len(_awaited(quiet, user_id, 1)) == 1
-    assert len(ids_in_order(quiet, user_id)) == 1
+    tell(resources, feed_owner_id)
+    assert len(_awaited(stack_without_processes, feed_owner_id, 1)) == 1
+    assert len(ids_in_order(stack_without_processes, feed_owner_id)) == 1
 
 
 def test_the_newest_position_is_after_what_is_there_and_before_what_comes(
-    quiet: Stack, user_id: int
+    stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
-    resources = quiet.resources
-    tell(resources, user_id)
-    _awaited(quiet, user_id, 1)
+    resources = stack_without_processes.resources
+    tell(resources, feed_owner_id)
+    _awaited(stack_without_processes, feed_owner_id, 1)
     with resources.unit_of_work() as slow:
-        write(slow, user_id)
+        write(slow, feed_owner_id)
         with resources.unit_of_work() as uow:
             newest = reading.newest_position(uow.session)
-        assert read(resources, user_id, newest) == []
-    tell(resources, user_id)
-    eventually(lambda: len(read(resources, user_id, newest)) == 2, what="the two that came later")
+        assert read(resources, feed_owner_id, newest) == []
+    tell(resources, feed_owner_id)
+    eventually(
+        lambda: len(read(resources, feed_owner_id, newest)) == 2, what="the two that came later"
+    )
 
 
-def test_after_a_restore_earlier_cursors_go_on_and_ids_are_new(quiet: Stack, user_id: int) -> None:
+def test_after_a_restore_earlier_cursors_go_on_and_ids_are_new(
+    stack_without_processes: Stack, feed_owner_id: int
+) -> None:
     """A busier cluster gave these places; its last cursors are of events that are not restored."""
-    resources = quiet.resources
+    resources = stack_without_processes.resources
     far = 5 * 10**12
-    [(old,)] = quiet.query(
+    [(old,)] = stack_without_processes.query(
         "INSERT INTO feed_events (user_id, type, place) VALUES (%s, %s, %s) RETURNING id",
-        *(user_id, KIND, far),
+        *(feed_owner_id, KIND, far),
     )
     assert isinstance(old, int)
     lost = FeedPosition(far + 1000, old + 1000)
-    assert read(resources, user_id) == []
+    assert read(resources, feed_owner_id) == []
     with resources.unit_of_work() as uow:
         reading.raise_places(uow)
-    tell(resources, user_id)
-    eventually(lambda: len(read(resources, user_id, lost)) == 1, what="the event after the restore")
-    [new] = read(resources, user_id, lost)
+    tell(resources, feed_owner_id)
+    eventually(
+        lambda: len(read(resources, feed_owner_id, lost)) == 1, what="the event after the restore"
+    )
+    [new] = read(resources, feed_owner_id, lost)
     assert new.id > lost.id
-    assert [event.id for event in read(resources, user_id)] == [old, new.id]
+    assert [event.id for event in read(resources, feed_owner_id)] == [old, new.id]
     # A second restore of the same day is as good, and places stay exact in JavaScript.
     with resources.unit_of_work() as uow:
         reading.raise_places(uow)
-    tell(resources, user_id)
+    tell(resources, feed_owner_id)
     position = FeedPosition.of_event(new)
-    eventually(lambda: len(read(resources, user_id, position)) == 1, what="the next event")
-    assert read(resources, user_id, position)[0].place < 2**53
+    eventually(lambda: len(read(resources, feed_owner_id, position)) == 1, what="the next event")
+    assert read(resources, feed_owner_id, position)[0].place < 2**53
 
 
 def _awaited(stack: Stack, user_id: int, count: int) -> list[int]:

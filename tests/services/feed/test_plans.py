@@ -20,9 +20,9 @@ RARE = FeedEventType.IMPORT_ENDED
 
 
 @pytest.fixture(scope="module")
-def filled(quiet: Stack) -> Stack:
-    """Many events of one type and one list, between them few of another, and of another owner."""
-    quiet.query(
+def stack_with_many_events(stack_without_processes: Stack) -> Stack:
+    """A stack with many events of two owners. Few events have the rare type or the small list."""
+    stack_without_processes.query(
         "INSERT INTO feed_events (place, user_id, type, list_id) SELECT 1 + n / 200,"
         " CASE WHEN n %% 3 = 0 THEN 12 ELSE %s END,"
         " CASE WHEN n %% 10000 = 1 THEN %s ELSE 'subscription.created' END,"
@@ -30,14 +30,14 @@ def filled(quiet: Stack) -> Stack:
         " FROM generate_series(1, %s) AS n",
         *(OWNER, RARE, SMALL, LARGE, ROWS),
     )
-    quiet.query("ANALYZE feed_events")
-    return quiet
+    stack_without_processes.query("ANALYZE feed_events")
+    return stack_without_processes
 
 
-def rows_read(found: list[dict[str, Any]]) -> float:
+def rows_read(nodes: list[dict[str, Any]]) -> float:
     read: float = sum(
         node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
-        for node in found
+        for node in nodes
     )
     return read
 
@@ -56,43 +56,52 @@ def rows_read(found: list[dict[str, Any]]) -> float:
     ids=["all", "half way", "rare type", "rare types", "large list", "small list", "nothing"],
 )
 def test_a_page_reads_no_more_rows_than_it_has_types_and_items(
-    filled: Stack, types: Collection[FeedEventType], list_id: int | None, position: FeedPosition
+    stack_with_many_events: Stack,
+    types: Collection[FeedEventType],
+    list_id: int | None,
+    position: FeedPosition,
 ) -> None:
     query = next_events(OWNER, position, types=types, list_id=list_id, limit=LIMIT)
-    found = scans(filled, Statement(query))
-    assert {node["Node Type"] for node in found} <= {"Index Scan", "Index Only Scan"}
-    assert rows_read(found) <= LIMIT + len(types)
+    nodes = scans(stack_with_many_events, Statement(query))
+    assert {node["Node Type"] for node in nodes} <= {"Index Scan", "Index Only Scan"}
+    assert rows_read(nodes) <= LIMIT + len(types)
 
 
 @pytest.fixture(scope="module")
-def weeks(make_stack: Callable[[str], Stack]) -> Stack:
-    """An event each minute for weeks, ten of them in a transaction."""
-    made = make_stack("feed-of-weeks")
-    made.query(
+def stack_with_weeks_of_events(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack with an event per minute for weeks. Ten events at a time share a transaction."""
+    stack = make_stack("feed-of-weeks")
+    stack.query(
         "INSERT INTO feed_events (place, user_id, type, occurred_at)"
         " SELECT 1 + n / 10, %s, %s, now() - make_interval(mins => %s - n)"
         " FROM generate_series(1, %s) AS n",
         *(OWNER, RARE, ROWS, ROWS),
     )
-    made.query("ANALYZE feed_events")
-    return made
+    stack.query("ANALYZE feed_events")
+    return stack
 
 
 @pytest.mark.parametrize("ago", [timedelta(hours=2), timedelta(minutes=ROWS // 2)])
 def test_the_first_event_since_a_moment_is_found_without_a_look_at_all_before_it(
-    weeks: Stack, ago: timedelta
+    stack_with_weeks_of_events: Stack, ago: timedelta
 ) -> None:
     since = datetime.now(UTC) - ago
     events = (FeedEvent.user_id == OWNER, FeedEvent.type == RARE)
-    with weeks.resources.unit_of_work() as uow:
+    with stack_with_weeks_of_events.resources.unit_of_work() as uow:
         place = place_near(uow.session, since)
-        found = uow.session.scalars(first_since(events, place, since)).one()
+        event = uow.session.scalars(first_since(events, place, since)).one()
         expected = select(func.min(FeedEvent.id)).where(FeedEvent.occurred_at >= since)
-        assert found.id == uow.session.scalar(expected)
+        assert event.id == uow.session.scalar(expected)
     # Those of the hour before, in which a transaction may have been open.
-    assert 0 < rows_read(scans(weeks, Statement(first_since(events, place, since)))) < 200
+    assert (
+        0
+        < rows_read(scans(stack_with_weeks_of_events, Statement(first_since(events, place, since))))
+        < 200
+    )
 
 
-def test_a_moment_before_all_events_has_the_place_before_them(weeks: Stack) -> None:
-    with weeks.resources.unit_of_work() as uow:
+def test_a_moment_before_all_events_has_the_place_before_them(
+    stack_with_weeks_of_events: Stack,
+) -> None:
+    with stack_with_weeks_of_events.resources.unit_of_work() as uow:
         assert place_near(uow.session, datetime(1, 1, 1, tzinfo=UTC)) == START.place

@@ -29,13 +29,15 @@ from services.jobs.transitions import (
 from storage.redis.notifications import CHANNEL, job_topic, message
 from storage.resources import Resources, open_resources
 from storage.unit_of_work import UnitOfWork
-from tests.services.jobs.conftest import CANCELLED, change, claim
 from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import CANCELLED_ERROR, claim_lease, update_job
 from tests.support.probe.kind import plan_committed
 
 
-def test_of_many_claims_at_once_one_wins(quiet: Bench, resources: Resources) -> None:
-    job_id = quiet.enqueue()
+def test_of_many_claims_at_once_one_wins(
+    probes_without_workers: Bench, resources: Resources
+) -> None:
+    job_id = probes_without_workers.enqueue()
     barrier = threading.Barrier(6)
 
     def attempt(_: int) -> Lease | None:
@@ -50,54 +52,57 @@ def test_of_many_claims_at_once_one_wins(quiet: Bench, resources: Resources) -> 
 
 @pytest.mark.parametrize("is_finished", [False, True])
 def test_second_delivery_of_a_running_job_is_not_claimed(
-    claimed: Lease, resources: Resources, is_finished: bool
+    lease: Lease, resources: Resources, is_finished: bool
 ) -> None:
     if is_finished:
         with resources.unit_of_work() as uow:
-            complete_job(uow, claimed, {})
+            complete_job(uow, lease, {})
     with resources.unit_of_work() as uow:
-        assert claim_job(uow, claimed.job_id) is None
+        assert claim_job(uow, lease.job_id) is None
 
 
 def test_job_that_backs_off_is_not_claimed_before_its_time(
-    quiet: Bench, claimed: Lease, resources: Resources
+    probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        retry_job_after(uow, claimed, timedelta(minutes=1), "It rains.")
+        retry_job_after(uow, lease, timedelta(minutes=1), "It rains.")
     with resources.unit_of_work() as uow:
-        assert claim_job(uow, claimed.job_id) is None
-    job = quiet.job(claimed.job_id)
+        assert claim_job(uow, lease.job_id) is None
+    job = probes_without_workers.job(lease.job_id)
     assert (job.status, job.retries, job.crashes) == (JobStatus.QUEUED, 1, 0)
     assert (job.failing_since is not None, job.last_reason) == (True, "It rains.")
-    change(resources, claimed.job_id, run_at=func.now())
-    assert claim(resources, claimed.job_id).retries == 1
+    update_job(resources, lease.job_id, run_at=func.now())
+    assert claim_lease(resources, lease.job_id).retries == 1
 
 
 # The lock of a progress keeps the heartbeat out.
 @pytest.mark.parametrize("hold", [renew_lease, partial(record_progress, done=1)])
 def test_renewal_and_progress_move_the_lease_on(
-    quiet: Bench, claimed: Lease, resources: Resources, hold: Callable[[UnitOfWork, Lease], object]
+    probes_without_workers: Bench,
+    lease: Lease,
+    resources: Resources,
+    hold: Callable[[UnitOfWork, Lease], object],
 ) -> None:
-    change(resources, claimed.job_id, lease_expires_at=func.now())
+    update_job(resources, lease.job_id, lease_expires_at=func.now())
     with resources.unit_of_work() as uow:
-        hold(uow, claimed)
+        hold(uow, lease)
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 0
-    assert quiet.job(claimed.job_id).status == JobStatus.RUNNING
+    assert probes_without_workers.job(lease.job_id).status == JobStatus.RUNNING
 
 
 def test_worker_that_lost_its_lease_writes_nothing_and_its_whole_transaction_rolls_back(
-    quiet: Bench, claimed: Lease, resources: Resources
+    probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
-    change(resources, claimed.job_id, lease_expires_at=func.now())
+    update_job(resources, lease.job_id, lease_expires_at=func.now())
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
-    successor = claim(resources, claimed.job_id)
+    successor = claim_lease(resources, lease.job_id)
     for finish in _FINISHES:
         with pytest.raises(LeaseLost):
-            _note_effect_and(finish, resources, claimed)
-    assert quiet.effects(claimed.job_id) == 0
+            _note_effect_and(finish, resources, lease)
+    assert probes_without_workers.effects(lease.job_id) == 0
     with resources.unit_of_work() as uow:
         complete_job(uow, successor, {"by": "the successor"})
-    job = quiet.job(claimed.job_id)
+    job = probes_without_workers.job(lease.job_id)
     assert (job.status, job.result) == (JobStatus.SUCCEEDED, {"by": "the successor"})
 
 
@@ -123,141 +128,148 @@ def _note_effect_and(
         finish(uow, lease)
 
 
-def test_crashes_count_up_to_a_failure_with_the_reason(quiet: Bench, resources: Resources) -> None:
-    job_id = quiet.enqueue()
+def test_crashes_count_up_to_a_failure_with_the_reason(
+    probes_without_workers: Bench, resources: Resources
+) -> None:
+    job_id = probes_without_workers.enqueue()
     for crashes in (1, 2, 3):
-        claim(resources, job_id)
-        change(resources, job_id, lease_expires_at=func.now())
+        claim_lease(resources, job_id)
+        update_job(resources, job_id, lease_expires_at=func.now())
         assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
-        assert quiet.job(job_id).crashes == crashes
-    job = quiet.job(job_id)
+        assert probes_without_workers.job(job_id).crashes == crashes
+    job = probes_without_workers.job(job_id)
     assert job.status == JobStatus.FAILED
     assert job.error is not None
     assert job.error["code"] == "job.worker_lost"
-    assert quiet.stack.query("SELECT abandoned FROM probe_plans WHERE id = %s", job.subject_id) == [
-        (1,)
-    ]
+    assert probes_without_workers.stack.query(
+        "SELECT abandoned FROM probe_plans WHERE id = %s", job.subject_id
+    ) == [(1,)]
 
 
 def test_progress_resets_the_count_of_crashes_and_failures(
-    quiet: Bench, resources: Resources
+    probes_without_workers: Bench, resources: Resources
 ) -> None:
-    job_id = quiet.enqueue()
+    job_id = probes_without_workers.enqueue()
     failing = {"failing_since": func.now(), "last_reason": "It rains."}
-    change(resources, job_id, crashes=2, retries=4, **failing)
-    lease = claim(resources, job_id)
+    update_job(resources, job_id, crashes=2, retries=4, **failing)
+    lease = claim_lease(resources, job_id)
     assert lease.retries == 4
     with resources.unit_of_work() as uow:
         record_progress(uow, lease, done=1, total=2)
     assert lease.retries == 0
-    job = quiet.job(job_id)
+    job = probes_without_workers.job(job_id)
     assert (job.crashes, job.retries, job.progress_done, job.progress_total) == (0, 0, 1, 2)
     assert (job.failing_since, job.last_reason) == (None, None)
 
 
 def test_handing_a_job_back_counts_neither_as_crash_nor_as_retry(
-    quiet: Bench, claimed: Lease, resources: Resources
+    probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
-        hand_back_job(uow, claimed)
-    job = quiet.job(claimed.job_id)
+        hand_back_job(uow, lease)
+    job = probes_without_workers.job(lease.job_id)
     assert (job.status, job.crashes, job.retries) == (JobStatus.QUEUED, 0, 0)
-    assert claim(resources, claimed.job_id).attempt == 2
+    assert claim_lease(resources, lease.job_id).attempt == 2
 
 
 def test_cancellation_reaches_the_holder_with_its_next_renewal(
-    claimed: Lease, resources: Resources
+    lease: Lease, resources: Resources
 ) -> None:
-    change(resources, claimed.job_id, cancel_requested=True)
-    claimed.check_cancelled()
+    update_job(resources, lease.job_id, cancel_requested=True)
+    lease.check_cancelled()
     with resources.unit_of_work() as uow:
-        renew_lease(uow, claimed)
+        renew_lease(uow, lease)
     with pytest.raises(JobCancelled):
-        claimed.check_cancelled()
+        lease.check_cancelled()
 
 
 def test_cancellation_outlives_an_attempt_that_gave_the_job_back(
-    claimed: Lease, resources: Resources
+    lease: Lease, resources: Resources
 ) -> None:
-    change(resources, claimed.job_id, cancel_requested=True)
+    update_job(resources, lease.job_id, cancel_requested=True)
     with resources.unit_of_work() as uow:
-        hand_back_job(uow, claimed)
+        hand_back_job(uow, lease)
     with pytest.raises(JobCancelled):
-        claim(resources, claimed.job_id).check_cancelled()
+        claim_lease(resources, lease.job_id).check_cancelled()
 
 
 def test_cancelled_job_whose_worker_was_lost_ends_as_cancelled(
-    quiet: Bench, claimed: Lease, resources: Resources
+    probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
-    change(resources, claimed.job_id, cancel_requested=True, lease_expires_at=func.now())
+    update_job(resources, lease.job_id, cancel_requested=True, lease_expires_at=func.now())
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
-    job = quiet.job(claimed.job_id)
-    assert (job.status, describe_error(job)) == (JobStatus.CANCELLED, CANCELLED)
+    job = probes_without_workers.job(lease.job_id)
+    assert (job.status, describe_error(job)) == (JobStatus.CANCELLED, CANCELLED_ERROR)
 
 
-def _told_of(job_id: int, listening: PubSub) -> dict[str, Any] | None:
-    """The next message about this job. Those of other stacks come by the same channel."""
+def _next_notification(job_id: int, listening: PubSub) -> dict[str, Any] | None:
+    """Return the next message about this job. Other stacks publish to the same channel."""
     while news := listening.get_message(timeout=0.1):
-        told: dict[str, Any] = news
-        if told["data"].decode().partition(" ")[0] == job_topic(job_id):
-            return told
+        notification: dict[str, Any] = news
+        if notification["data"].decode().partition(" ")[0] == job_topic(job_id):
+            return notification
     return None
 
 
 def test_every_change_is_told_after_its_commit(
-    quiet: Bench, claimed: Lease, resources: Resources
+    probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
     listening = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
     listening.subscribe(CHANNEL)
     assert listening.get_message(timeout=5) is None  # the confirmation
     with resources.unit_of_work() as uow:
-        before = uow.session.get_one(Job, claimed.job_id).version
-        record_progress(uow, claimed, done=1)
-        assert _told_of(claimed.job_id, listening) is None
-    told = eventually(lambda: _told_of(claimed.job_id, listening))
+        before = uow.session.get_one(Job, lease.job_id).version
+        record_progress(uow, lease, done=1)
+        assert _next_notification(lease.job_id, listening) is None
+    notification = eventually(lambda: _next_notification(lease.job_id, listening))
     listening.close()
-    assert told["data"].decode() == message(job_topic(claimed.job_id), "running")
-    assert quiet.job(claimed.job_id).version == before + 1
+    assert notification["data"].decode() == message(job_topic(lease.job_id), "running")
+    assert probes_without_workers.job(lease.job_id).version == before + 1
 
 
 def test_process_that_asked_for_a_job_is_told_and_no_other(
-    quiet: Bench, resources: Resources
+    probes_without_workers: Bench, resources: Resources
 ) -> None:
-    asking = open_resources(quiet.stack.settings(), concurrency=1, name="asking", waiter="here")
+    asking = open_resources(
+        probes_without_workers.stack.settings(), concurrency=1, name="asking", waiter="here"
+    )
     job_id = plan_committed(asking)
     asking.close()
     listening = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
     listening.psubscribe(f"{CHANNEL}*")
     assert listening.get_message(timeout=5) is None  # the confirmation
-    claim(resources, job_id)
-    told = eventually(lambda: _told_of(job_id, listening))
+    claim_lease(resources, job_id)
+    notification = eventually(lambda: _next_notification(job_id, listening))
     listening.close()
-    assert told["channel"].decode() == f"{CHANNEL}:here"
+    assert notification["channel"].decode() == f"{CHANNEL}:here"
 
 
 def test_no_lease_counts_as_lost_until_workers_could_renew_after_an_outage(
-    quiet: Bench, claimed: Lease, resources: Resources, monkeypatch: pytest.MonkeyPatch
+    probes_without_workers: Bench,
+    lease: Lease,
+    resources: Resources,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
     watch = DatabaseWatch()
     with pytest.raises(ConnectionError), watch.observe():
         raise ConnectionError
-    change(resources, claimed.job_id, lease_expires_at=func.now())
+    update_job(resources, lease.job_id, lease_expires_at=func.now())
     now += STEADY_AFTER.total_seconds() - 0.1
     assert requeue_lost_jobs(resources, watch) == 0
     now += 0.2
     assert requeue_lost_jobs(resources, watch) == 1
-    assert quiet.job(claimed.job_id).crashes == 1
+    assert probes_without_workers.job(lease.job_id).crashes == 1
 
 
 def test_third_attempt_that_takes_too_long_fails_the_job(
-    quiet: Bench, resources: Resources
+    probes_without_workers: Bench, resources: Resources
 ) -> None:
-    job_id = quiet.enqueue()
+    job_id = probes_without_workers.enqueue()
     for status in (JobStatus.QUEUED, JobStatus.QUEUED, JobStatus.FAILED):
         with resources.unit_of_work() as uow:
-            record_crash(uow, claim(resources, job_id), JOB_TOO_SLOW())
-        assert quiet.job(job_id).status == status
-    failed = quiet.job(job_id)
+            record_crash(uow, claim_lease(resources, job_id), JOB_TOO_SLOW())
+        assert probes_without_workers.job(job_id).status == status
+    failed = probes_without_workers.job(job_id)
     assert (failed.crashes, (failed.error or {})["code"]) == (3, "job.too_slow")

@@ -17,8 +17,8 @@ from tests.support.probe.tending import TEND
 
 
 @pytest.fixture
-def resources(bare: Stack) -> Iterator[Resources]:
-    """Every kind has its row, due at once and not sent."""
+def maintenance_resources(bare: Stack) -> Iterator[Resources]:
+    """Resources of a stack in which all maintenance is due and no message is queued."""
     maintenance.send_due(bare.resources)
     bare.query("UPDATE maintenance SET send_after = now()")
     forget_messages(bare.resources)
@@ -27,15 +27,15 @@ def resources(bare: Stack) -> Iterator[Resources]:
     bare.resources.redis.flushdb()
 
 
-def forget_messages(resources: Resources) -> int:
+def forget_messages(maintenance_resources: Resources) -> int:
     """How many messages the queue of the probe had."""
-    waiting = int(resources.redis.llen(queue_name(Queue.BULK)))
-    resources.redis.delete(queue_name(Queue.BULK))
+    waiting = int(maintenance_resources.redis.llen(queue_name(Queue.BULK)))
+    maintenance_resources.redis.delete(queue_name(Queue.BULK))
     return waiting
 
 
-def row(resources: Resources) -> Maintenance:
-    with resources.unit_of_work() as uow:
+def row(maintenance_resources: Resources) -> Maintenance:
+    with maintenance_resources.unit_of_work() as uow:
         return uow.session.get_one(Maintenance, TEND.name)
 
 
@@ -43,28 +43,28 @@ def change(bare: Stack, assignments: str) -> None:
     bare.query(f"UPDATE maintenance SET {assignments} WHERE name = %s", TEND.name)
 
 
-def count_runs(resources: Resources) -> list[datetime]:
+def count_runs(maintenance_resources: Resources) -> list[datetime]:
     runs: list[datetime] = []
-    maintenance.run_due(resources, TEND, runs.append)
+    maintenance.run_due(maintenance_resources, TEND, runs.append)
     return runs
 
 
 def test_what_is_due_is_sent_once_and_again_when_no_worker_takes_it(
-    bare: Stack, resources: Resources
+    bare: Stack, maintenance_resources: Resources
 ) -> None:
-    maintenance.send_due(resources)
-    maintenance.send_due(resources)
-    assert forget_messages(resources) == 1
+    maintenance.send_due(maintenance_resources)
+    maintenance.send_due(maintenance_resources)
+    assert forget_messages(maintenance_resources) == 1
     change(bare, "send_after = now()")
-    maintenance.send_due(resources)
-    assert forget_messages(resources) == 1
+    maintenance.send_due(maintenance_resources)
+    assert forget_messages(maintenance_resources) == 1
 
 
 def test_a_queue_without_workers_gets_fewer_and_fewer_messages(
-    bare: Stack, resources: Resources
+    bare: Stack, maintenance_resources: Resources
 ) -> None:
     change(bare, "due_at = now() - interval '1 day'")
-    maintenance.send_due(resources)
+    maintenance.send_due(maintenance_resources)
     pause = bare.query(
         "SELECT send_after - now() > '50 s' FROM maintenance WHERE name = %s", TEND.name
     )
@@ -72,27 +72,27 @@ def test_a_queue_without_workers_gets_fewer_and_fewer_messages(
 
 
 def test_a_run_is_due_again_after_the_interval_and_a_second_message_does_nothing(
-    bare: Stack, resources: Resources
+    bare: Stack, maintenance_resources: Resources
 ) -> None:
-    assert len(count_runs(resources)) == 1
-    assert count_runs(resources) == []
-    ended = row(resources)
+    assert len(count_runs(maintenance_resources)) == 1
+    assert count_runs(maintenance_resources) == []
+    ended = row(maintenance_resources)
     assert ended.last_finished_at is not None
     assert ended.due_at - ended.last_finished_at == TEND.every
     assert (ended.lease_expires_at, ended.last_error) == (None, None)
-    maintenance.send_due(resources)
-    assert forget_messages(resources) == 0
+    maintenance.send_due(maintenance_resources)
+    assert forget_messages(maintenance_resources) == 0
     change(bare, "due_at = now()")
-    assert len(count_runs(resources)) == 1
+    assert len(count_runs(maintenance_resources)) == 1
 
 
-def test_missed_rounds_are_not_made_up_for(bare: Stack, resources: Resources) -> None:
+def test_missed_rounds_are_not_made_up_for(bare: Stack, maintenance_resources: Resources) -> None:
     change(bare, "due_at = now() - interval '1 day'")
-    assert len(count_runs(resources)) == 1
-    assert count_runs(resources) == []
+    assert len(count_runs(maintenance_resources)) == 1
+    assert count_runs(maintenance_resources) == []
 
 
-def test_what_runs_is_neither_sent_nor_run_a_second_time(resources: Resources) -> None:
+def test_what_runs_is_neither_sent_nor_run_a_second_time(maintenance_resources: Resources) -> None:
     begun, go_on = Event(), Event()
 
     def work(_: datetime) -> int:
@@ -100,87 +100,87 @@ def test_what_runs_is_neither_sent_nor_run_a_second_time(resources: Resources) -
         assert go_on.wait(30)
         return 7
 
-    thread = Thread(target=maintenance.run_due, args=(resources, TEND, work))
+    thread = Thread(target=maintenance.run_due, args=(maintenance_resources, TEND, work))
     thread.start()
     try:
         assert begun.wait(30)
-        assert maintenance.send_due(resources) == len(maintenance.list_kinds()) - 1
-        assert forget_messages(resources) == 0
-        assert count_runs(resources) == []
+        assert maintenance.send_due(maintenance_resources) == len(maintenance.list_kinds()) - 1
+        assert forget_messages(maintenance_resources) == 0
+        assert count_runs(maintenance_resources) == []
         with pytest.raises(DomainError) as caught:
-            maintenance.run_now(resources, TEND, lambda _: 0)
+            maintenance.run_now(maintenance_resources, TEND, lambda _: 0)
         assert caught.value.code == "maintenance.running"
     finally:
         go_on.set()
         thread.join()
-    assert row(resources).last_result == {"done": 7}
+    assert row(maintenance_resources).last_result == {"done": 7}
 
 
 def test_a_run_whose_lease_is_over_is_done_again_and_changes_nothing_itself(
-    bare: Stack, resources: Resources
+    bare: Stack, maintenance_resources: Resources
 ) -> None:
     def lose(_: datetime) -> int:
         change(bare, "lease_expires_at = now() - interval '1 second'")
-        maintenance.run_due(resources, TEND, lambda _: 2)
+        maintenance.run_due(maintenance_resources, TEND, lambda _: 2)
         return 1
 
     with pytest.raises(LeaseLost):
-        maintenance.run_due(resources, TEND, lose)
-    after = row(resources)
+        maintenance.run_due(maintenance_resources, TEND, lose)
+    after = row(maintenance_resources)
     assert (after.attempt, after.last_result) == (2, {"done": 2})
 
 
 def test_a_lost_run_is_sent_again_as_soon_as_its_lease_is_over(
-    bare: Stack, resources: Resources
+    bare: Stack, maintenance_resources: Resources
 ) -> None:
     change(bare, "lease_expires_at = now() + interval '5 seconds', send_after = now()")
-    maintenance.send_due(resources)
-    assert forget_messages(resources) == 0
+    maintenance.send_due(maintenance_resources)
+    assert forget_messages(maintenance_resources) == 0
     change(bare, "lease_expires_at = now() - interval '1 second'")
-    maintenance.send_due(resources)
-    assert forget_messages(resources) == 1
+    maintenance.send_due(maintenance_resources)
+    assert forget_messages(maintenance_resources) == 1
 
 
-def test_a_run_that_takes_too_long_loses_its_lease(resources: Resources) -> None:
+def test_a_run_that_takes_too_long_loses_its_lease(maintenance_resources: Resources) -> None:
     hasty = replace(TEND, max_run=timedelta(0))
 
     def hang(_: datetime) -> None:
         # The heartbeat renews each second; it must not.
-        begun = row(resources).lease_expires_at
+        begun = row(maintenance_resources).lease_expires_at
         Event().wait(2.5)
-        assert row(resources).lease_expires_at == begun
+        assert row(maintenance_resources).lease_expires_at == begun
 
-    maintenance.run_due(resources, hasty, hang)
+    maintenance.run_due(maintenance_resources, hasty, hang)
 
 
 def test_a_failure_stands_in_the_row_and_is_tried_again_soon(
-    bare: Stack, resources: Resources
+    bare: Stack, maintenance_resources: Resources
 ) -> None:
     def fail(_: datetime) -> int:
         raise ValueError("no such thing")
 
-    count_runs(resources)
+    count_runs(maintenance_resources)
     for every, pause in ((TEND.every, TEND.every), (timedelta(hours=1), timedelta(minutes=1))):
         change(bare, "due_at = now()")
         kind = replace(TEND, every=every)
         with pytest.raises(ValueError, match="no such thing"):
-            maintenance.run_due(resources, kind, fail)
-        failed = row(resources)
+            maintenance.run_due(maintenance_resources, kind, fail)
+        failed = row(maintenance_resources)
         assert failed.last_finished_at is not None
         assert failed.due_at - failed.last_finished_at == pause
         assert failed.last_error == "ValueError: no such thing"
         # What the last run that ended well did.
         assert failed.last_result == {"done": None}
     change(bare, "due_at = now()")
-    count_runs(resources)
-    assert row(resources).last_error is None
+    count_runs(maintenance_resources)
+    assert row(maintenance_resources).last_error is None
 
 
 def test_a_shorter_interval_of_a_new_release_holds_at_once(
-    bare: Stack, resources: Resources
+    bare: Stack, maintenance_resources: Resources
 ) -> None:
     change(bare, "every_seconds = 86400, due_at = now() + interval '1 day'")
-    maintenance.send_due(resources)
+    maintenance.send_due(maintenance_resources)
     after = bare.query(
         "SELECT every_seconds, due_at < now() + interval '3 s' FROM maintenance WHERE name = %s",
         TEND.name,
@@ -188,9 +188,11 @@ def test_a_shorter_interval_of_a_new_release_holds_at_once(
     assert after == [(2, True)]
 
 
-def test_what_another_release_does_is_left_to_it(bare: Stack, resources: Resources) -> None:
+def test_what_another_release_does_is_left_to_it(
+    bare: Stack, maintenance_resources: Resources
+) -> None:
     bare.query("INSERT INTO maintenance (name, every_seconds) VALUES ('later.tend', 1)")
-    assert maintenance.send_due(resources) == len(maintenance.list_kinds())
+    assert maintenance.send_due(maintenance_resources) == len(maintenance.list_kinds())
     assert bare.query("SELECT send_after <= now() FROM maintenance WHERE name = 'later.tend'") == [
         (True,)
     ]

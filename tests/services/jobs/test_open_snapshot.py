@@ -16,8 +16,8 @@ from services.jobs.sweep import sweep_jobs
 from services.jobs.transitions import complete_job
 from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES
 from storage.resources import Resources, open_resources
-from tests.services.jobs.conftest import claim
 from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import claim_lease
 from tests.support.probe.kind import PROBE, plan_committed
 
 ENDED = 20_000
@@ -31,60 +31,60 @@ _BLOCKS = (
 
 
 @pytest.fixture
-def ended(quiet: Bench, resources: Resources) -> Iterator[None]:
+def ended_jobs(probes_without_workers: Bench, resources: Resources) -> Iterator[None]:
     """Jobs of one owner that began and ended under a snapshot that is still open."""
-    with open_snapshot(quiet.stack):
-        add_ended_jobs(quiet.stack, OWNER, ENDED, kind=PROBE.name)
+    with open_snapshot(probes_without_workers.stack):
+        add_ended_jobs(probes_without_workers.stack, OWNER, ENDED, kind=PROBE.name)
         yield
 
 
-def _blocks(quiet: Bench, action: Callable[[Resources], object]) -> int:
+def _blocks(probes_without_workers: Bench, action: Callable[[Resources], object]) -> int:
     """The blocks of the jobs' table and indexes that an action reads, at the least."""
-    return min(_blocks_once(quiet, action) for _ in range(3))
+    return min(_blocks_once(probes_without_workers, action) for _ in range(3))
 
 
-def _blocks_once(quiet: Bench, action: Callable[[Resources], object]) -> int:
-    own = open_resources(quiet.stack.settings(), concurrency=1, name="counted")
-    before = quiet.stack.query(_BLOCKS)[0][0]
+def _blocks_once(probes_without_workers: Bench, action: Callable[[Resources], object]) -> int:
+    own = open_resources(probes_without_workers.stack.settings(), concurrency=1, name="counted")
+    before = probes_without_workers.stack.query(_BLOCKS)[0][0]
     action(own)
     own.close()
     # A connection reports what it read when it ends.
     gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pressroom-counted'"
-    eventually(lambda: quiet.stack.query(gone)[0][0], what="the connections' end")
-    return int(str(quiet.stack.query(_BLOCKS)[0][0])) - int(str(before))
+    eventually(lambda: probes_without_workers.stack.query(gone)[0][0], what="the connections' end")
+    return int(str(probes_without_workers.stack.query(_BLOCKS)[0][0])) - int(str(before))
 
 
-@pytest.mark.usefixtures("ended")
-def test_sweep_of_an_empty_queue_reads_few_blocks(quiet: Bench) -> None:
+@pytest.mark.usefixtures("ended_jobs")
+def test_sweep_of_an_empty_queue_reads_few_blocks(probes_without_workers: Bench) -> None:
     paces = SweepPaces()
-    whole = _blocks_once(quiet, partial(sweep_jobs, paces=paces))
+    whole = _blocks_once(probes_without_workers, partial(sweep_jobs, paces=paces))
     assert whole > ENDED / 100, "the snapshot keeps nothing"
     assert not paces.lost.is_due
     assert len(paces.due_queues()) < len(paces.queues)
     for pace in (paces.lost, *paces.queues.values()):
         pace.record_scan(60, has_results=False)
-    assert _blocks(quiet, partial(sweep_jobs, paces=paces)) <= FEW_BLOCKS
+    assert _blocks(probes_without_workers, partial(sweep_jobs, paces=paces)) <= FEW_BLOCKS
 
 
-@pytest.mark.usefixtures("ended")
+@pytest.mark.usefixtures("ended_jobs")
 def test_a_job_of_the_same_owner_from_its_enqueueing_to_its_end_reads_few_blocks(
-    quiet: Bench,
+    probes_without_workers: Bench,
 ) -> None:
     def action(own: Resources) -> None:
-        lease = claim(own, plan_committed(own, OWNER))
+        lease = claim_lease(own, plan_committed(own, OWNER))
         with own.unit_of_work() as uow:
             renew_lease(uow, lease)
         with own.unit_of_work() as uow:
             complete_job(uow, lease, {})
 
-    assert _blocks(quiet, action) <= FEW_BLOCKS
+    assert _blocks(probes_without_workers, action) <= FEW_BLOCKS
 
 
 def test_job_that_was_due_for_long_is_found_by_a_whole_look(
-    quiet: Bench, resources: Resources
+    probes_without_workers: Bench, resources: Resources
 ) -> None:
-    quiet.enqueue()
-    quiet.stack.query("UPDATE jobs SET send_after = now() - interval '1 hour'")
+    probes_without_workers.enqueue()
+    probes_without_workers.stack.query("UPDATE jobs SET send_after = now() - interval '1 hour'")
     resting = SweepPaces()
     resting.queues[PROBE.queue].record_scan(60, has_results=False)
     assert sweep_jobs(resources, paces=resting) == 0
@@ -92,33 +92,41 @@ def test_job_that_was_due_for_long_is_found_by_a_whole_look(
 
 
 def test_lease_that_was_over_for_long_is_found_by_a_whole_look(
-    quiet: Bench, resources: Resources
+    probes_without_workers: Bench, resources: Resources
 ) -> None:
-    claim(resources, quiet.enqueue())
-    quiet.stack.query("UPDATE jobs SET lease_expires_at = now() - interval '1 hour'")
+    claim_lease(resources, probes_without_workers.enqueue())
+    probes_without_workers.stack.query(
+        "UPDATE jobs SET lease_expires_at = now() - interval '1 hour'"
+    )
     resting = ScanPace()
     resting.record_scan(60, has_results=False)
     assert requeue_lost_jobs(resources, DatabaseWatch(), resting) == 0
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
 
 
-def test_jobs_in_a_full_queue_still_hold_their_places(quiet: Bench, resources: Resources) -> None:
+def test_jobs_in_a_full_queue_still_hold_their_places(
+    probes_without_workers: Bench, resources: Resources
+) -> None:
     """Else their owner would have two more sent each half minute, before the jobs of others."""
     for owner in range(RESEND_BELOW_MESSAGES):
-        quiet.enqueue(1000 + owner)
+        probes_without_workers.enqueue(1000 + owner)
     # Last, so that a slow machine takes none of the half minute.
     for _ in range(2):
-        quiet.enqueue(OWNER)
+        probes_without_workers.enqueue(OWNER)
     passed = "UPDATE jobs SET send_after = send_after - interval '22 s' WHERE on_behalf_of = %s"
     for _ in range(2):
-        quiet.stack.query(passed, OWNER)
+        probes_without_workers.stack.query(passed, OWNER)
         assert sweep_jobs(resources) == 0
     sends = "SELECT sends FROM jobs WHERE id = %s"
-    assert quiet.stack.query(sends, quiet.enqueue(OWNER)) == [(0,)]
+    assert probes_without_workers.stack.query(sends, probes_without_workers.enqueue(OWNER)) == [
+        (0,)
+    ]
 
 
-def test_job_tried_again_later_needs_no_whole_look(quiet: Bench, resources: Resources) -> None:
-    lease = claim(resources, quiet.enqueue())
+def test_job_tried_again_later_needs_no_whole_look(
+    probes_without_workers: Bench, resources: Resources
+) -> None:
+    lease = claim_lease(resources, probes_without_workers.enqueue())
     with resources.unit_of_work() as uow:
         retry_job_after(uow, lease, timedelta(0), "Not now.")
     resting = SweepPaces()

@@ -8,22 +8,22 @@ from services.jobs.lost_jobs import DatabaseWatch, requeue_lost_jobs
 from services.jobs.unclaimed_jobs import RESEND_BELOW_MESSAGES, resend_unclaimed_jobs
 from storage.resources import Resources
 from storage.task_messages import queue_name
-from tests.services.jobs.conftest import change
 from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import update_job
 from tests.support.probe.kind import plan
 
 QUEUE = queue_name(Queue.BULK)
 
 
-def waiting(resources: Resources) -> int:
+def count_messages(resources: Resources) -> int:
     return int(str(resources.redis.llen(QUEUE)))
 
 
 def test_job_is_sent_after_the_commit_and_not_before(resources: Resources) -> None:
     with resources.unit_of_work() as uow:
         plan(uow, {})
-        assert waiting(resources) == 0
-    assert waiting(resources) == 1
+        assert count_messages(resources) == 0
+    assert count_messages(resources) == 1
 
 
 class Undone(Exception):
@@ -31,72 +31,74 @@ class Undone(Exception):
 
 
 def test_nothing_is_sent_nor_kept_when_the_transaction_rolls_back(
-    quiet: Bench, resources: Resources
+    probes_without_workers: Bench, resources: Resources
 ) -> None:
     with suppress(Undone), resources.unit_of_work() as uow:
         plan(uow, {})
         raise Undone
-    assert waiting(resources) == 0
-    assert quiet.stack.query("SELECT 1 FROM jobs") == []
+    assert count_messages(resources) == 0
+    assert probes_without_workers.stack.query("SELECT 1 FROM jobs") == []
 
 
 def test_failure_after_the_commit_undoes_nothing_and_stops_no_other_action(
-    quiet: Bench, resources: Resources
+    probes_without_workers: Bench, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
         uow.after_commit(lambda: 1 / 0)
         job_id = plan(uow, {}).id
-    assert quiet.job(job_id).status == JobStatus.QUEUED
-    assert waiting(resources) == 1
+    assert probes_without_workers.job(job_id).status == JobStatus.QUEUED
+    assert count_messages(resources) == 1
 
 
 @pytest.mark.parametrize("sends", [1, 10_000])
 def test_job_whose_message_was_lost_is_sent_again_once_it_is_due(
-    quiet: Bench, resources: Resources, sends: int
+    probes_without_workers: Bench, resources: Resources, sends: int
 ) -> None:
-    job_id = quiet.enqueue()
+    job_id = probes_without_workers.enqueue()
     resources.redis.delete(QUEUE)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
-    change(resources, job_id, sends=sends, send_after=Job.created_at)
+    update_job(resources, job_id, sends=sends, send_after=Job.created_at)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 1
-    assert waiting(resources) == 1
+    assert count_messages(resources) == 1
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
 
 
 def test_resends_never_fill_a_queue_beyond_what_is_enough(
-    quiet: Bench, resources: Resources
+    probes_without_workers: Bench, resources: Resources
 ) -> None:
     with resources.unit_of_work() as uow:
         for owner in range(RESEND_BELOW_MESSAGES + 30):
             plan(uow, {}, on_behalf_of=owner + 1)
     resources.redis.delete(QUEUE)
-    _make_all_due(quiet)
+    _make_all_due(probes_without_workers)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == RESEND_BELOW_MESSAGES
-    _make_all_due(quiet)
+    _make_all_due(probes_without_workers)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
     resources.redis.ltrim(QUEUE, 20, -1)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 20
-    assert waiting(resources) == RESEND_BELOW_MESSAGES
+    assert count_messages(resources) == RESEND_BELOW_MESSAGES
 
 
-def test_each_resend_waits_longer(quiet: Bench, resources: Resources) -> None:
-    job_id = quiet.enqueue()
+def test_each_resend_waits_longer(probes_without_workers: Bench, resources: Resources) -> None:
+    job_id = probes_without_workers.enqueue()
     pauses = []
     for _ in range(4):
-        _make_all_due(quiet)
+        _make_all_due(probes_without_workers)
         resend_unclaimed_jobs(resources, Queue.BULK)
         statement = "SELECT extract(epoch FROM send_after - now()) FROM jobs WHERE id = %s"
-        pauses.append(round(float(str(quiet.stack.query(statement, job_id)[0][0]))))
+        pauses.append(
+            round(float(str(probes_without_workers.stack.query(statement, job_id)[0][0])))
+        )
     assert pauses == [4, 8, 16, 16]
 
 
 def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(
-    quiet: Bench, resources: Resources
+    probes_without_workers: Bench, resources: Resources
 ) -> None:
     for owner in range(4):
-        quiet.enqueue(owner + 1)
+        probes_without_workers.enqueue(owner + 1)
     resources.redis.delete(QUEUE)
-    _make_all_due(quiet)
+    _make_all_due(probes_without_workers)
     with resources.unit_of_work() as uow:
         held = uow.session.query(Job).order_by(Job.id).limit(3).with_for_update().all()
         assert len(held) == 3
@@ -104,29 +106,37 @@ def test_two_sweeps_at_once_share_the_rows_and_wait_for_nothing(
         assert resend_unclaimed_jobs(resources, Queue.BULK) == 1
 
 
-def test_two_sweeps_at_once_count_a_crash_once(quiet: Bench, resources: Resources) -> None:
-    job_id = quiet.enqueue()
-    change(resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at)
+def test_two_sweeps_at_once_count_a_crash_once(
+    probes_without_workers: Bench, resources: Resources
+) -> None:
+    job_id = probes_without_workers.enqueue()
+    update_job(
+        resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at
+    )
     with resources.unit_of_work() as uow:
         uow.session.get_one(Job, job_id, with_for_update=True)
         assert requeue_lost_jobs(resources, DatabaseWatch()) == 0
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
-    assert quiet.job(job_id).crashes == 1
+    assert probes_without_workers.job(job_id).crashes == 1
 
 
 def test_job_that_the_sweep_cannot_deal_with_holds_up_no_other(
-    quiet: Bench, resources: Resources
+    probes_without_workers: Bench, resources: Resources
 ) -> None:
-    jobs = [quiet.enqueue() for _ in range(3)]
+    jobs = [probes_without_workers.enqueue() for _ in range(3)]
     for job_id in jobs:
-        change(
+        update_job(
             resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at
         )
     # A kind that this release does not know, at the end of its crashes.
-    change(resources, jobs[0], kind="no.longer_known", crashes=2)
+    update_job(resources, jobs[0], kind="no.longer_known", crashes=2)
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 2
-    assert [quiet.job(job_id).status for job_id in jobs] == ["running", "queued", "queued"]
+    assert [probes_without_workers.job(job_id).status for job_id in jobs] == [
+        "running",
+        "queued",
+        "queued",
+    ]
 
 
-def _make_all_due(quiet: Bench) -> None:
-    quiet.stack.query("UPDATE jobs SET send_after = now() - interval '1 second'")
+def _make_all_due(probes_without_workers: Bench) -> None:
+    probes_without_workers.stack.query("UPDATE jobs SET send_after = now() - interval '1 second'")

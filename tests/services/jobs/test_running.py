@@ -9,22 +9,22 @@ from models import Job, JobStatus
 from services.access.caller import Caller
 from services.jobs import records
 from storage.broker import Broker
-from tests.services.jobs.conftest import change
 from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import update_job
 from tests.support.probe.kind import PROBE, plan
 
 
 @pytest.fixture(scope="module", autouse=True)
-def long_id(bench: Bench) -> int:
-    """A job that takes long, running while the other tests do."""
-    return bench.enqueue(sleep=6.5)
+def long_job_id(probes: Bench) -> int:
+    """A job of 6.5 seconds that runs during the other tests of this module."""
+    return probes.enqueue(sleep=6.5)
 
 
-def test_transient_failure_is_tried_again_after_a_pause(bench: Bench) -> None:
-    job_id = bench.enqueue(flaky=2)
-    job = bench.finished(job_id)
+def test_transient_failure_is_tried_again_after_a_pause(probes: Bench) -> None:
+    job_id = probes.enqueue(flaky=2)
+    job = probes.finished(job_id)
     assert (job.status, job.attempt, job.last_reason) == (JobStatus.SUCCEEDED, 3, None)
-    waits = bench.stack.query(
+    waits = probes.stack.query(
         "SELECT extract(epoch FROM at - lag(at) OVER (ORDER BY attempt)) FROM probe_starts"
         " WHERE job_id = %s ORDER BY attempt OFFSET 1",
         job_id,
@@ -34,14 +34,14 @@ def test_transient_failure_is_tried_again_after_a_pause(bench: Bench) -> None:
     assert second >= 1.0
 
 
-def test_job_that_fails_for_now_says_why_and_when_it_is_tried_again(bench: Bench) -> None:
-    owner = bench.stack.new_owner()
-    with bench.stack.resources.unit_of_work() as uow:
+def test_job_that_fails_for_now_says_why_and_when_it_is_tried_again(probes: Bench) -> None:
+    owner = probes.stack.new_owner()
+    with probes.stack.resources.unit_of_work() as uow:
         job_id = plan(uow, {"flaky": 1000}, user_id=owner.user_id).id
     caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
 
     def waiting() -> Job | None:
-        with bench.stack.resources.unit_of_work() as uow:
+        with probes.stack.resources.unit_of_work() as uow:
             job = records.get_job(uow, caller, job_id)
             return job if job.retries and records.get_retry_time(job) else None
 
@@ -49,16 +49,16 @@ def test_job_that_fails_for_now_says_why_and_when_it_is_tried_again(bench: Bench
     assert isinstance(job, Job)
     assert job.last_reason == "Not now."
     assert records.get_retry_time(job) == job.run_at
-    change(bench.stack.resources, job_id, cancel_requested=True)
+    update_job(probes.stack.resources, job_id, cancel_requested=True)
 
 
-def test_job_is_tried_as_long_as_the_settings_say_and_then_given_up(bench: Bench) -> None:
-    job_id = bench.enqueue(flaky=100)
+def test_job_is_tried_as_long_as_the_settings_say_and_then_given_up(probes: Bench) -> None:
+    job_id = probes.enqueue(flaky=100)
     day, now = timedelta(hours=24), {"run_at": func.now(), "send_after": func.now()}
-    change(bench.stack.resources, job_id, retries=500, failing_since=func.now() - day * 0.99)
-    eventually(lambda: bench.job(job_id).retries == 501, what="one more try")
-    change(bench.stack.resources, job_id, failing_since=func.now() - day, **now)
-    job = bench.finished(job_id)
+    update_job(probes.stack.resources, job_id, retries=500, failing_since=func.now() - day * 0.99)
+    eventually(lambda: probes.job(job_id).retries == 501, what="one more try")
+    update_job(probes.stack.resources, job_id, failing_since=func.now() - day, **now)
+    job = probes.finished(job_id)
     assert job.status == JobStatus.FAILED
     assert job.error is not None
     assert job.error["code"] == "job.given_up"
@@ -69,51 +69,51 @@ def test_job_is_tried_as_long_as_the_settings_say_and_then_given_up(bench: Bench
     ("failing", "longest"), [(0, 30), (9 * 60, 30), (20 * 60, 60), (3600, 180), (7200, 300)]
 )
 def test_pauses_grow_with_the_time_that_a_job_fails(
-    bench: Bench, failing: int, longest: int
+    probes: Bench, failing: int, longest: int
 ) -> None:
-    job_id = bench.enqueue(flaky=100)
+    job_id = probes.enqueue(flaky=100)
     # An attempt that is under way would write what it knows.
-    eventually(lambda: bench.job(job_id).retries, what="the first try")
+    eventually(lambda: probes.job(job_id).retries, what="the first try")
     since = func.now() - timedelta(seconds=failing)
     now = {"run_at": func.now(), "send_after": func.now()}
-    change(bench.stack.resources, job_id, retries=100, failing_since=since, **now)
-    eventually(lambda: bench.job(job_id).retries == 101, what="a try")
+    update_job(probes.stack.resources, job_id, retries=100, failing_since=since, **now)
+    eventually(lambda: probes.job(job_id).retries == 101, what="a try")
     statement = "SELECT extract(epoch FROM run_at - now()) FROM jobs WHERE id = %s"
-    [(left,)] = bench.stack.query(statement, job_id)
-    assert longest / 2 - 5 < float(str(left)) <= longest + 1
+    [(seconds,)] = probes.stack.query(statement, job_id)
+    assert longest / 2 - 5 < float(str(seconds)) <= longest + 1
 
 
-def test_error_is_not_tried_again_and_its_reason_is_the_jobs(bench: Bench) -> None:
-    job = bench.finished(bench.enqueue(refuse="No such thing."))
+def test_error_is_not_tried_again_and_its_reason_is_the_jobs(probes: Bench) -> None:
+    job = probes.finished(probes.enqueue(refuse="No such thing."))
     assert (job.status, job.attempt) == (JobStatus.FAILED, 1)
     assert job.error == {"kind": "invalid", "code": "probe.refused", "message": "No such thing."}
 
 
-def test_running_job_is_cancelled_within_seconds(bench: Bench) -> None:
-    job_id = bench.enqueue(sleep=60)
-    bench.started(job_id)
-    change(bench.stack.resources, job_id, cancel_requested=True)
-    job = bench.finished(job_id)
+def test_running_job_is_cancelled_within_seconds(probes: Bench) -> None:
+    job_id = probes.enqueue(sleep=60)
+    probes.started(job_id)
+    update_job(probes.stack.resources, job_id, cancel_requested=True)
+    job = probes.finished(job_id)
     assert job.status == JobStatus.CANCELLED
-    assert bench.effects(job_id) == 0
+    assert probes.effects(job_id) == 0
 
 
-def test_job_of_several_turns_does_each_step_once(bench: Bench) -> None:
-    job_id = bench.enqueue(steps=5, turn=2)
-    job = bench.finished(job_id)
+def test_job_of_several_turns_does_each_step_once(probes: Bench) -> None:
+    job_id = probes.enqueue(steps=5, turn=2)
+    job = probes.finished(job_id)
     assert (job.status, job.attempt, job.progress_done) == (JobStatus.SUCCEEDED, 3, 5)
-    steps = bench.stack.query("SELECT step FROM probe_effects WHERE job_id = %s", job_id)
+    steps = probes.stack.query("SELECT step FROM probe_effects WHERE job_id = %s", job_id)
     assert sorted(steps) == [(0,), (1,), (2,), (3,), (4,)]
 
 
-def test_message_of_an_unknown_job_or_task_does_no_harm(bench: Bench) -> None:
-    broker = Broker(bench.stack.settings())
+def test_message_of_an_unknown_job_or_task_does_no_harm(probes: Bench) -> None:
+    broker = Broker(probes.stack.settings())
     broker.send(PROBE.name, PROBE.queue, {"job_id": 2**62})
     broker.send("no.such_task", PROBE.queue, {"job_id": 1})
     broker.close()
-    assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
+    assert probes.finished(probes.enqueue()).status == JobStatus.SUCCEEDED
 
 
-def test_long_job_keeps_its_lease_by_renewing_it(bench: Bench, long_id: int) -> None:
-    job = bench.finished(long_id)
+def test_long_job_keeps_its_lease_by_renewing_it(probes: Bench, long_job_id: int) -> None:
+    job = probes.finished(long_job_id)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)

@@ -7,12 +7,12 @@ from tests.support.imports.importing import Importing
 
 
 @pytest.fixture(scope="session")
-def quiet(make_lasting_stack: Callable[[str], Stack]) -> Importing:
-    """A stack without a worker: the tests themselves work on the jobs."""
+def imports_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Importing:
+    """Imports into a stack without workers. The tests run the jobs."""
     return Importing(make_lasting_stack("erasures"))
 
 
 @pytest.fixture
-def keeper(quiet: Importing) -> Owner:
-    """An owner of lists that the erased person is on."""
-    return quiet.stack.new_owner()
+def list_owner(imports_without_workers: Importing) -> Owner:
+    """The owner of the lists whose member is erased."""
+    return imports_without_workers.stack.new_owner()

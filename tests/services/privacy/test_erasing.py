@@ -1,3 +1,5 @@
+"""The job that erases a person: batches, crashes, and concurrent writes."""
+
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -26,6 +28,7 @@ from services.subscriptions.members.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
 from tests.support.imports.importing import Importing, csv_of, new_addresses
 from tests.support.lists.racing import deadlocks
+from tests.support.mail.forbidden import ForbiddenMailer
 from tests.support.people.erasure import claim, erase, finish, take_turn
 from tests.support.people.traces import fill, left
 
@@ -37,23 +40,25 @@ SMALL = 10
 
 
 @pytest.fixture
-def address() -> str:
+def erased_address() -> str:
     return f"{random_hash_id()}@example.com"
 
 
 @pytest.fixture
-def user_id(quiet: Importing, address: str) -> int:
-    with quiet.resources.unit_of_work() as uow:
-        return accounts.create_user(uow, email=address, name="Ada", password="secret-word-12").id
+def erased_user_id(imports_without_workers: Importing, erased_address: str) -> int:
+    with imports_without_workers.resources.unit_of_work() as uow:
+        return accounts.create_user(
+            uow, email=erased_address, name="Ada", password="secret-word-12"
+        ).id
 
 
 @pytest.fixture
-def list_id(quiet: Importing, keeper: Owner) -> int:
-    return quiet.new_list(keeper)
+def owned_list_id(imports_without_workers: Importing, list_owner: Owner) -> int:
+    return imports_without_workers.new_list(list_owner)
 
 
-def join(quiet: Importing, list_id: int, user_id: int) -> None:
-    with quiet.resources.unit_of_work() as uow:
+def join(imports_without_workers: Importing, list_id: int, user_id: int) -> None:
+    with imports_without_workers.resources.unit_of_work() as uow:
         person, of = uow.session.get_one(User, user_id), lists.get(uow, list_id)
         sign_up.subscribe_person(uow, of, person, READER)
 
@@ -65,14 +70,24 @@ def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
-    quiet: Importing, keeper: Owner, address: str, user_id: int, monkeypatch: pytest.MonkeyPatch
+    imports_without_workers: Importing,
+    list_owner: Owner,
+    erased_address: str,
+    erased_user_id: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_small(monkeypatch)
-    list_ids = [quiet.new_list(keeper) for _ in range(5)]
+    list_ids = [imports_without_workers.new_list(list_owner) for _ in range(5)]
     for each in list_ids:
-        join(quiet, each, user_id)
-    fill(quiet.stack, list_id=list_ids[0], user_id=user_id, other_id=keeper.user_id, rows=ROWS)
-    job_id = erasure.begin_erasure(quiet.resources, address)
+        join(imports_without_workers, each, erased_user_id)
+    fill(
+        imports_without_workers.stack,
+        list_id=list_ids[0],
+        user_id=erased_user_id,
+        other_id=list_owner.user_id,
+        rows=ROWS,
+    )
+    job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     seen, note = [0], record_progress
 
     def looking(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
@@ -80,12 +95,12 @@ def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
         seen.append(done)
         # Other transactions lock the person meanwhile as a login does, and write about them.
         lock = "SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE NOWAIT"
-        assert quiet.stack.query(lock, user_id) == [(1,)]
+        assert imports_without_workers.stack.query(lock, erased_user_id) == [(1,)]
 
     monkeypatch.setattr("services.privacy.erasure.record_progress", looking)
-    erased = finish(quiet.resources, job_id)
+    erased = finish(imports_without_workers.resources, job_id)
     assert (erased.subscriptions, erased.attachments, erased.jobs) == (5, ROWS, ROWS)
-    assert left(quiet.stack, user_id) == {}
+    assert left(imports_without_workers.stack, erased_user_id) == {}
     batches = [after - before for before, after in pairwise(seen)]
     assert max(batches) == SMALL
     assert len(batches) > 5 * ROWS / SMALL
@@ -93,17 +108,23 @@ def test_each_transaction_erases_a_bounded_number_of_rows_and_holds_nobody(
 
 def test_what_a_killed_worker_leaves_is_erased_by_the_next_and_counted_once(
     *,
-    quiet: Importing,
-    keeper: Owner,
-    list_id: int,
-    address: str,
-    user_id: int,
+    imports_without_workers: Importing,
+    list_owner: Owner,
+    owned_list_id: int,
+    erased_address: str,
+    erased_user_id: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_small(monkeypatch)
-    join(quiet, list_id, user_id)
-    fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=ROWS)
-    job_id = erasure.begin_erasure(quiet.resources, address)
+    join(imports_without_workers, owned_list_id, erased_user_id)
+    fill(
+        imports_without_workers.stack,
+        list_id=owned_list_id,
+        user_id=erased_user_id,
+        other_id=list_owner.user_id,
+        rows=ROWS,
+    )
+    job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     note, calls = record_progress, [0]
 
     def dying(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
@@ -114,205 +135,251 @@ def test_what_a_killed_worker_leaves_is_erased_by_the_next_and_counted_once(
             raise LeaseLost(job_id)
 
     monkeypatch.setattr("services.privacy.erasure.record_progress", dying)
-    while (lease := claim(quiet.resources, job_id)) is not None:
+    while (lease := claim(imports_without_workers.resources, job_id)) is not None:
         try:
-            take_turn(quiet.resources, lease)
+            take_turn(imports_without_workers.resources, lease)
         except LeaseLost:
-            with quiet.resources.unit_of_work() as uow:
+            with imports_without_workers.resources.unit_of_work() as uow:
                 hand_back_job(uow, lease)
-    erased = finish(quiet.resources, job_id)
+    erased = finish(imports_without_workers.resources, job_id)
     assert (erased.subscriptions, erased.attachments, erased.jobs) == (1, ROWS, ROWS)
-    assert left(quiet.stack, user_id) == {}
-    [(counts,)] = quiet.stack.query("SELECT counts FROM erasures WHERE user_id = %s", user_id)
+    assert left(imports_without_workers.stack, erased_user_id) == {}
+    [(counts,)] = imports_without_workers.stack.query(
+        "SELECT counts FROM erasures WHERE user_id = %s", erased_user_id
+    )
     assert isinstance(counts, dict)
     # One event tells that the person joined, without an address.
     assert (counts["events"], counts["acts"], counts["idempotency"]) == (ROWS, ROWS, ROWS)
 
 
 def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_shown(
-    quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
+    imports_without_workers: Importing,
+    list_owner: Owner,
+    owned_list_id: int,
+    erased_address: str,
+    erased_user_id: int,
 ) -> None:
-    own = quiet.new_list(Owner(user_id, address, ""))
-    task = quiet.bring(Owner(user_id, address, ""), own, csv_of([["nobody", ""]]))
-    with quiet.resources.unit_of_work() as uow:
-        job = exports.enqueue_export(uow, user_id, lists.get(uow, own), ExportKind.MEMBERS)
+    own = imports_without_workers.new_list(Owner(erased_user_id, erased_address, ""))
+    task = imports_without_workers.bring(
+        Owner(erased_user_id, erased_address, ""), own, csv_of([["nobody", ""]])
+    )
+    with imports_without_workers.resources.unit_of_work() as uow:
+        job = exports.enqueue_export(uow, erased_user_id, lists.get(uow, own), ExportKind.MEMBERS)
         export_id = job.subject_id
-    quiet.stack.query("UPDATE exports SET size = 1, finished_at = now() WHERE id = %s", export_id)
-    with quiet.resources.unit_of_work() as uow:
+    imports_without_workers.stack.query(
+        "UPDATE exports SET size = 1, finished_at = now() WHERE id = %s", export_id
+    )
+    with imports_without_workers.resources.unit_of_work() as uow:
         lists.archive_list(uow, lists.get(uow, own))
-    fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=1)
+    fill(
+        imports_without_workers.stack,
+        list_id=owned_list_id,
+        user_id=erased_user_id,
+        other_id=list_owner.user_id,
+        rows=1,
+    )
     name = random_hash_id()
     rename = "UPDATE attachments SET filename = %s, hash_id = %s WHERE user_id = %s"
-    quiet.stack.query(rename, f"{name}.webp", name, user_id)
-    with quiet.resources.unit_of_work() as uow:
+    imports_without_workers.stack.query(rename, f"{name}.webp", name, erased_user_id)
+    with imports_without_workers.resources.unit_of_work() as uow:
         found, _ = records.find_media(uow, f"{name}.webp")
-        assert found.user_id == user_id
+        assert found.user_id == erased_user_id
         assert exports.get_finished_export(uow, export_id or 0)
-    assert rejected_rows.stream_rejected_rows(quiet.resources, task.id)
-    erasure.begin_erasure(quiet.resources, address)
-    with quiet.resources.unit_of_work() as uow:
+    assert rejected_rows.stream_rejected_rows(imports_without_workers.resources, task.id)
+    erasure.begin_erasure(imports_without_workers.resources, erased_address)
+    with imports_without_workers.resources.unit_of_work() as uow:
         for refused, look in (
             ("media.not_found", lambda: records.find_media(uow, f"{name}.webp")),
             ("export.not_found", lambda: exports.get_finished_export(uow, export_id or 0)),
             (
                 "import.errors_gone",
-                lambda: rejected_rows.stream_rejected_rows(quiet.resources, task.id),
+                lambda: rejected_rows.stream_rejected_rows(
+                    imports_without_workers.resources, task.id
+                ),
             ),
-            ("user.not_found", lambda: accounts.get_by_email(uow, address)),
-            ("user.not_found", lambda: new_list(quiet, uow, user_id)),
+            ("user.not_found", lambda: accounts.get_by_email(uow, erased_address)),
+            ("user.not_found", lambda: new_list(imports_without_workers, uow, erased_user_id)),
         ):
             with pytest.raises(DomainError) as error:
                 look()
             assert error.value.code == refused
 
 
-def new_list(quiet: Importing, uow: UnitOfWork, user_id: int) -> None:
+def new_list(imports_without_workers: Importing, uow: UnitOfWork, user_id: int) -> None:
     caller = Caller(user_id, frozenset(), unrestricted=True, key_id=0)
     words = {"title": "Late", "slug": random_hash_id()}
     lists.create_own_list(uow, caller, **words, fields={}, providers=[])
 
 
-class NoMailer:
-    def send(self, mail: object) -> None:
-        raise AssertionError(f"sent {mail}")
-
-
 def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
-    quiet: Importing, list_id: int, address: str, user_id: int
+    imports_without_workers: Importing, owned_list_id: int, erased_address: str, erased_user_id: int
 ) -> None:
-    join(quiet, list_id, user_id)
-    job_id = erasure.begin_erasure(quiet.resources, address)
+    join(imports_without_workers, owned_list_id, erased_user_id)
+    job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     edit = MemberEdit({"name": "Ada"}, GivenAttributes())
 
     def put(named: int | str) -> int:
-        with quiet.resources.unit_of_work() as uow:
-            of = lists.get(uow, list_id)
+        with imports_without_workers.resources.unit_of_work() as uow:
+            of = lists.get(uow, owned_list_id)
             return members.upsert_member(uow, of, named, edit, OWNER).user_id
 
     with pytest.raises(DomainError, match="no such member"):
-        put(user_id)
-    other = put(address)
-    assert other != user_id
-    finish(quiet.resources, job_id)
-    assert put(address) == other
+        put(erased_user_id)
+    other = put(erased_address)
+    assert other != erased_user_id
+    finish(imports_without_workers.resources, job_id)
+    assert put(erased_address) == other
 
 
 def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
-    quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
+    imports_without_workers: Importing,
+    list_owner: Owner,
+    owned_list_id: int,
+    erased_address: str,
+    erased_user_id: int,
 ) -> None:
     asking = Actor(ActorKind.STRANGER, Via.CHALLENGE)
-    with quiet.resources.unit_of_work() as uow:
-        of = lists.get(uow, list_id)
+    with imports_without_workers.resources.unit_of_work() as uow:
+        of = lists.get(uow, owned_list_id)
         of.confirm_required = True
-        sign_up.request_subscription(uow, of, address, asking)
-    erasure.begin_erasure(quiet.resources, address)
-    [(job_id,)] = quiet.stack.query(
+        sign_up.request_subscription(uow, of, erased_address, asking)
+    erasure.begin_erasure(imports_without_workers.resources, erased_address)
+    [(job_id,)] = imports_without_workers.stack.query(
         "SELECT j.id FROM jobs j JOIN subscriptions s ON s.id = j.subject_id"
         " WHERE j.kind = 'subscription.mail_confirmation' AND s.user_id = %s",
-        user_id,
+        erased_user_id,
     )
-    lease = quiet.lease(int(str(job_id)))
-    mails.send_confirmation(quiet.resources, lease, NoMailer())
-    assert quiet.job(int(str(job_id))).result == {"sent": False}
+    lease = imports_without_workers.lease(int(str(job_id)))
+    mails.send_confirmation(imports_without_workers.resources, lease, ForbiddenMailer())
+    assert imports_without_workers.job(int(str(job_id))).result == {"sent": False}
 
 
 def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
-    quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
+    imports_without_workers: Importing,
+    list_owner: Owner,
+    owned_list_id: int,
+    erased_address: str,
+    erased_user_id: int,
 ) -> None:
-    join(quiet, list_id, user_id)
-    with quiet.resources.unit_of_work() as uow:
-        person, of = uow.session.get_one(User, user_id), lists.get(uow, list_id)
+    join(imports_without_workers, owned_list_id, erased_user_id)
+    with imports_without_workers.resources.unit_of_work() as uow:
+        person, of = uow.session.get_one(User, erased_user_id), lists.get(uow, owned_list_id)
         unsubscribe.unsubscribe_member(uow, of, person, READER)
-    job_id = erasure.begin_erasure(quiet.resources, address)
-    task = quiet.bring(keeper, list_id, csv_of([[address, ""]]))
+    job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
+    task = imports_without_workers.bring(list_owner, owned_list_id, csv_of([[erased_address, ""]]))
     assert (task.opted_out, task.added) == (1, 0)
     # What the next person of the address says in the middle of the erasure is theirs.
-    with quiet.resources.unit_of_work() as uow:
-        again, of = accounts.find_or_create_person(uow, address), lists.get(uow, list_id)
+    with imports_without_workers.resources.unit_of_work() as uow:
+        again, of = (
+            accounts.find_or_create_person(uow, erased_address),
+            lists.get(uow, owned_list_id),
+        )
         unsubscribe.unsubscribe_member(uow, of, again, READER)
-    finish(quiet.resources, job_id)
-    kept = quiet.stack.query("SELECT user_id, kind FROM opt_outs WHERE list_id = %s", list_id)
+    finish(imports_without_workers.resources, job_id)
+    kept = imports_without_workers.stack.query(
+        "SELECT user_id, kind FROM opt_outs WHERE list_id = %s", owned_list_id
+    )
     assert kept == [(again.id, OptOutKind.LIST)]
 
 
 def test_asked_for_again_it_is_the_same_job_until_it_has_ended(
-    quiet: Importing, address: str, user_id: int
+    imports_without_workers: Importing, erased_address: str, erased_user_id: int
 ) -> None:
-    job_id = erasure.begin_erasure(quiet.resources, address)
-    assert erasure.begin_erasure(quiet.resources, address.upper()) == job_id
-    quiet.stack.query(
+    job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
+    assert (
+        erasure.begin_erasure(imports_without_workers.resources, erased_address.upper()) == job_id
+    )
+    imports_without_workers.stack.query(
         "UPDATE jobs SET status = 'failed', finished_at = now(), error ="
         ' \'{"kind": "internal", "code": "job.broke", "message": "It broke."}\' WHERE id = %s',
         job_id,
     )
-    assert erasure.begin_erasure(quiet.resources, address) == job_id
-    assert quiet.job(job_id).status == JobStatus.QUEUED
-    quiet.stack.query("DELETE FROM jobs WHERE id = %s", job_id)
-    again = erasure.begin_erasure(quiet.resources, address)
+    assert erasure.begin_erasure(imports_without_workers.resources, erased_address) == job_id
+    assert imports_without_workers.job(job_id).status == JobStatus.QUEUED
+    imports_without_workers.stack.query("DELETE FROM jobs WHERE id = %s", job_id)
+    again = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     assert again != job_id
-    assert finish(quiet.resources, again).user_id == user_id
-    with pytest.raises(DomainError, match=address):
-        erasure.begin_erasure(quiet.resources, address)
-    kept = quiet.stack.query(
+    assert finish(imports_without_workers.resources, again).user_id == erased_user_id
+    with pytest.raises(DomainError, match=erased_address):
+        erasure.begin_erasure(imports_without_workers.resources, erased_address)
+    kept = imports_without_workers.stack.query(
         "SELECT address_hmac, stage, finished_at IS NOT NULL FROM erasures WHERE user_id = %s",
-        user_id,
+        erased_user_id,
     )
     assert kept == [(None, None, True)]
 
 
 def test_what_a_slow_request_writes_after_the_end_is_erased_an_hour_later(
-    quiet: Importing, keeper: Owner, list_id: int, address: str, user_id: int
+    imports_without_workers: Importing,
+    list_owner: Owner,
+    owned_list_id: int,
+    erased_address: str,
+    erased_user_id: int,
 ) -> None:
-    ended = erasure.begin_erasure(quiet.resources, address)
-    finish(quiet.resources, ended)
-    fill(quiet.stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=3)
-    [(job_id,)] = quiet.stack.query("SELECT job_id FROM erasures WHERE user_id = %s", user_id)
+    ended = erasure.begin_erasure(imports_without_workers.resources, erased_address)
+    finish(imports_without_workers.resources, ended)
+    fill(
+        imports_without_workers.stack,
+        list_id=owned_list_id,
+        user_id=erased_user_id,
+        other_id=list_owner.user_id,
+        rows=3,
+    )
+    [(job_id,)] = imports_without_workers.stack.query(
+        "SELECT job_id FROM erasures WHERE user_id = %s", erased_user_id
+    )
     due = "SELECT run_at BETWEEN now() + '59 min' AND now() + '1 h', sends FROM jobs WHERE id = %s"
-    assert quiet.stack.query(due, job_id) == [(True, 0)]
-    assert claim(quiet.resources, int(str(job_id))) is None
-    quiet.stack.query("UPDATE jobs SET run_at = now() WHERE id = %s", job_id)
-    finish(quiet.resources, int(str(job_id)))
-    assert left(quiet.stack, user_id) == {}
+    assert imports_without_workers.stack.query(due, job_id) == [(True, 0)]
+    assert claim(imports_without_workers.resources, int(str(job_id))) is None
+    imports_without_workers.stack.query("UPDATE jobs SET run_at = now() WHERE id = %s", job_id)
+    finish(imports_without_workers.resources, int(str(job_id)))
+    assert left(imports_without_workers.stack, erased_user_id) == {}
     # And that is all.
     later = "SELECT count(*) FROM jobs WHERE kind = 'person.erase' AND subject_id = %s"
-    assert quiet.stack.query(later, user_id) == [(2,)]
+    assert imports_without_workers.stack.query(later, erased_user_id) == [(2,)]
 
 
 def test_a_person_who_is_held_is_erased_once_they_are_free(
-    quiet: Importing, address: str, user_id: int, monkeypatch: pytest.MonkeyPatch
+    imports_without_workers: Importing,
+    erased_address: str,
+    erased_user_id: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(erasure, "MAX_WAIT_SECONDS", 0.0)
-    with quiet.resources.unit_of_work() as uow:
-        uow.session.get(User, user_id, with_for_update=True)
+    with imports_without_workers.resources.unit_of_work() as uow:
+        uow.session.get(User, erased_user_id, with_for_update=True)
         with pytest.raises(Exception, match="lock timeout"):
-            erasure.begin_erasure(quiet.resources, address)
-    erase(quiet.resources, address)
+            erasure.begin_erasure(imports_without_workers.resources, erased_address)
+    erase(imports_without_workers.resources, erased_address)
 
 
 def test_a_list_that_an_import_holds_puts_the_erasure_off_and_fails_it_not(
-    quiet: Importing, list_id: int, address: str, user_id: int
+    imports_without_workers: Importing, owned_list_id: int, erased_address: str, erased_user_id: int
 ) -> None:
-    join(quiet, list_id, user_id)
-    job_id = erasure.begin_erasure(quiet.resources, address)
-    lease = quiet.lease(job_id)
-    with quiet.resources.unit_of_work() as uow:
-        locks.lock_list(uow, list_id)
+    join(imports_without_workers, owned_list_id, erased_user_id)
+    job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
+    lease = imports_without_workers.lease(job_id)
+    with imports_without_workers.resources.unit_of_work() as uow:
+        locks.lock_list(uow, owned_list_id)
         with pytest.raises(TransientError, match="busy"):
-            erasure.run_erasure(quiet.resources, lease)
-    with quiet.resources.unit_of_work() as uow:
+            erasure.run_erasure(imports_without_workers.resources, lease)
+    with imports_without_workers.resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
-    assert finish(quiet.resources, job_id).subscriptions == 1
+    assert finish(imports_without_workers.resources, job_id).subscriptions == 1
 
 
 def test_an_undo_waits_for_the_erasure_of_one_of_its_people(
-    quiet: Importing, keeper: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    imports_without_workers: Importing,
+    list_owner: Owner,
+    owned_list_id: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     people = new_addresses(3)
     before, after = (csv_of([[each, name] for each in people]) for name in ("Before", "After"))
-    quiet.bring(keeper, list_id, before)
-    task = quiet.bring(keeper, list_id, after, on_existing="update")
-    job_id = quiet.begin_undo(keeper, task.id)
-    earlier, change = deadlocks(quiet.stack), changes.change_record
+    imports_without_workers.bring(list_owner, owned_list_id, before)
+    task = imports_without_workers.bring(list_owner, owned_list_id, after, on_existing="update")
+    job_id = imports_without_workers.begin_undo(list_owner, task.id)
+    earlier, change = deadlocks(imports_without_workers.stack), changes.change_record
     waits = (
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
         " AND wait_event_type = 'Lock'"
@@ -322,16 +389,20 @@ def test_an_undo_waits_for_the_erasure_of_one_of_its_people(
 
         def change_while_undone(*args: Any, **values: Any) -> bool:
             # What an undo would give back is gone now, and the record itself not locked yet.
-            undoing.append(thread.submit(quiet.work, job_id))
-            eventually(lambda: quiet.stack.query(waits), what="the undo's wait")
+            undoing.append(thread.submit(imports_without_workers.work, job_id))
+            eventually(lambda: imports_without_workers.stack.query(waits), what="the undo's wait")
             return change(*args, **values)
 
         monkeypatch.setattr(changes, "change_record", change_while_undone)
-        erase(quiet.resources, people[0])
+        erase(imports_without_workers.resources, people[0])
         assert undoing[0].result(60).status == "succeeded"
-    assert deadlocks(quiet.stack) == earlier
+    assert deadlocks(imports_without_workers.stack) == earlier
     names = "SELECT name FROM subscriptions WHERE list_id = %s ORDER BY name"
-    assert quiet.stack.query(names, list_id) == [("Before",), ("Before",), (None,)]
+    assert imports_without_workers.stack.query(names, owned_list_id) == [
+        ("Before",),
+        ("Before",),
+        (None,),
+    ]
 
 
 # These stay without a name: the ledger, and what belongs to the list or proves the erasure.
@@ -358,12 +429,14 @@ def test_every_table_that_refers_to_a_person_is_thought_of() -> None:
     assert refer == KEPT | IN_STAGES
 
 
-def test_events_are_found_by_an_index_in_the_order_of_their_ids(quiet: Importing) -> None:
+def test_events_are_found_by_an_index_in_the_order_of_their_ids(
+    imports_without_workers: Importing,
+) -> None:
     for condition, index in (
         ("user_id = 1", "user_id_id"),
         ("actor_id = 1 AND (ip IS NOT NULL OR request_id IS NOT NULL)", "actor_id_id"),
     ):
-        plan = quiet.stack.query(
+        plan = imports_without_workers.stack.query(
             "SET enable_seqscan = off; SET enable_sort = off; EXPLAIN SELECT id FROM"
             f" subscription_events WHERE {condition} AND id > 5 ORDER BY id LIMIT 10"
         )

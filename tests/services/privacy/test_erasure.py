@@ -28,7 +28,7 @@ class Erasable:
 
 
 @pytest.fixture
-def reader(stack: Stack, acting: Acting) -> Erasable:
+def erasable_person(stack: Stack, acting: Acting) -> Erasable:
     name = f"Ada{random_hash_id()}"
     person = acting.new_person(with_login=True)
     stack.query("UPDATE users SET name = %s WHERE id = %s", name, person.user_id)
@@ -36,7 +36,7 @@ def reader(stack: Stack, acting: Acting) -> Erasable:
 
 
 @pytest.fixture
-def list_id(acting: Acting, owner: Owner) -> int:
+def open_list_id(acting: Acting, owner: Owner) -> int:
     return acting.new_list(owner, confirm_required=False, challenge=False)
 
 
@@ -97,9 +97,9 @@ def live_a_little(stack: Stack, acting: Acting, owner: Owner, list_id: int, who:
 
 
 def test_nothing_is_left_of_an_erased_person(
-    stack: Stack, acting: Acting, owner: Owner, list_id: int, reader: Erasable
+    stack: Stack, acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable
 ) -> None:
-    hash_id = live_a_little(stack, acting, owner, list_id, reader)
+    hash_id = live_a_little(stack, acting, owner, open_list_id, erasable_person)
     held = {"users.email", "users.name", "subscriptions.email", "subscriptions.name", "lists.title"}
     held |= {
         "imports.error",
@@ -109,18 +109,18 @@ def test_nothing_is_left_of_an_erased_person(
         "attachments.tags",
         "denied_entries.entry",
     }
-    there = found_anywhere(stack, reader.words)
+    there = found_anywhere(stack, erasable_person.words)
     assert {f"public.{each}" for each in held} <= there
     # The feed tells of the person, and never holds what an erasure would have to take out of it.
     told = "SELECT 1 FROM feed_events WHERE data ->> 'user_id' = %s"
-    assert stack.query(told, str(reader.person.user_id))
+    assert stack.query(told, str(erasable_person.person.user_id))
     assert not {column for column in there if column.startswith("public.feed_")}
     assert any(key.startswith(f"renditions/{hash_id}/") for key in stack.stored())
 
-    erased = printed(stack, "users", "erase", reader.person.address.upper())
-    assert erased.pop("user_id") == reader.person.user_id
+    erased = printed(stack, "users", "erase", erasable_person.person.address.upper())
+    assert erased.pop("user_id") == erasable_person.person.user_id
     assert erased == dict(zip(COUNTS, (2, 0, 1, 1, 1, 2), strict=True))
-    assert found_anywhere(stack, reader.words) == set()
+    assert found_anywhere(stack, erasable_person.words) == set()
     # Objects go after the commit, by a task of their own.
     eventually(
         lambda: not [key for key in stack.stored() if hash_id in key], what="the objects' end"
@@ -128,19 +128,21 @@ def test_nothing_is_left_of_an_erased_person(
     leftovers = stack.query(
         "SELECT count(*) FROM subscription_events WHERE (ip IS NOT NULL OR request_id IS NOT NULL)"
         " AND %s IN (user_id, actor_id)",
-        reader.person.user_id,
+        erasable_person.person.user_id,
     )
     assert leftovers == [(0,)]
 
 
 def test_history_keeps_what_happened_to_an_erased_person(
-    stack: Stack, acting: Acting, owner: Owner, list_id: int, reader: Erasable
+    stack: Stack, acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable
 ) -> None:
-    acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=reader.person.key)
-    acting.leave(list_id, key=reader.person.key)
-    erased = acting.erase(reader.person.address)
+    acting.reply(
+        "POST", f"/subscriptions/{open_list_id}/no-challenge", key=erasable_person.person.key
+    )
+    acting.leave(open_list_id, key=erasable_person.person.key)
+    erased = acting.erase(erasable_person.person.address)
     with stack.client(owner.key) as client:
-        path = f"/lists/{list_id}/members/{erased.user_id}/history"
+        path = f"/lists/{open_list_id}/members/{erased.user_id}/history"
         history = client.get(path).json()["data"]["items"]
     told = [(each["action"], each["actor"], each["status_after"]) for each in history]
     assert told == [
@@ -151,32 +153,32 @@ def test_history_keeps_what_happened_to_an_erased_person(
     assert {(each["ip"], each["request_id"]) for each in history} == {(None, None)}
     assert erased.opt_outs_kept == 1
     # The owner sees that somebody was there, and not who.
-    [member] = shown(stack, owner, list_id, "removed")
+    [member] = shown(stack, owner, open_list_id, "removed")
     assert (member["email"], member["name"]) == (None, None)
     assert member["user"] == {"id": erased.user_id, "name": None}
 
 
 @pytest.mark.parametrize("no", ["list", "mail"])
 def test_a_no_outlives_its_person_when_the_address_comes_back(
-    acting: Acting, owner: Owner, list_id: int, reader: Erasable, no: str
+    acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable, no: str
 ) -> None:
     stack = acting.stack
-    address, key = reader.person.address, reader.person.key
+    address, key = erasable_person.person.address, erasable_person.person.key
     free = acting.new_list(owner, confirm_required=False, challenge=False)
-    for each in (list_id, free):
+    for each in (open_list_id, free):
         acting.reply("POST", f"/subscriptions/{each}/no-challenge", key=key)
     if no == "list":
-        acting.leave(list_id, key=key)
+        acting.leave(open_list_id, key=key)
     else:
-        acting.switch_mail(list_id, enabled=False, key=key)
+        acting.switch_mail(open_list_id, enabled=False, key=key)
     acting.erase(address)
     for _ in range(2):
-        for each in (list_id, free):
+        for each in (open_list_id, free):
             acting.ask(each, address.upper())
-        [member] = shown(stack, owner, list_id, "pending")
+        [member] = shown(stack, owner, open_list_id, "pending")
         assert (member["email"], member["email_enabled"]) == (address, no == "list")
-        assert shown(stack, owner, list_id, "active") == []
-        path = f"/subscriptions/{list_id}/members/{member['user_id']}/email"
+        assert shown(stack, owner, open_list_id, "active") == []
+        path = f"/subscriptions/{open_list_id}/members/{member['user_id']}/email"
         error = acting.reply("PUT", path, key=owner.key, json={"enabled": True})
         assert error == (409, "subscription.opted_out")
         assert [each["email"] for each in shown(stack, owner, free, "active")] == [address]
@@ -192,25 +194,27 @@ def shown(stack: Stack, owner: Owner, list_id: int, status: str) -> list[dict[st
 
 
 def test_a_no_that_outlived_its_person_is_lifted_by_the_one_who_has_the_address_now(
-    stack: Stack, acting: Acting, owner: Owner, list_id: int, reader: Erasable
+    stack: Stack, acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable
 ) -> None:
-    acting.leave(list_id, key=reader.person.key)
-    acting.erase(reader.person.address)
-    acting.ask(list_id, reader.person.address)
-    [(user_id,)] = stack.query("SELECT id FROM users WHERE email = %s", reader.person.address)
-    path = f"/subscriptions/{list_id}/no-challenge"
+    acting.leave(open_list_id, key=erasable_person.person.key)
+    acting.erase(erasable_person.person.address)
+    acting.ask(open_list_id, erasable_person.person.address)
+    [(user_id,)] = stack.query(
+        "SELECT id FROM users WHERE email = %s", erasable_person.person.address
+    )
+    path = f"/subscriptions/{open_list_id}/no-challenge"
     assert acting.reply("POST", path, key=stack.new_key(int(str(user_id)))) == (200, 1)
-    assert [each["user_id"] for each in shown(stack, owner, list_id, "active")] == [user_id]
-    assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []
+    assert [each["user_id"] for each in shown(stack, owner, open_list_id, "active")] == [user_id]
+    assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", open_list_id) == []
 
 
 def test_the_owner_of_a_list_is_not_erased(
-    stack: Stack, acting: Acting, owner: Owner, list_id: int
+    stack: Stack, acting: Acting, owner: Owner, open_list_id: int
 ) -> None:
     with pytest.raises(DomainError) as error:
         acting.erase(owner.email)
     assert error.value.code == "user.owns_lists"
     with stack.client(owner.key) as client:
-        slug = client.get(f"/lists/{list_id}").json()["data"]["slug"]
+        slug = client.get(f"/lists/{open_list_id}").json()["data"]["slug"]
     assert slug in error.value.message
     assert stack.query("SELECT 1 FROM users WHERE email = %s", owner.email) == [(1,)]

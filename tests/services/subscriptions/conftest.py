@@ -8,5 +8,5 @@ from tests.support.imports.importing import Importing
 
 @pytest.fixture(scope="session")
 def importing(make_lasting_stack: Callable[[str], Stack]) -> Importing:
-    """A stack without a worker: the tests themselves work on the jobs."""
+    """Imports into a stack without workers. The tests run the jobs."""
     return Importing(make_lasting_stack("imports"))

@@ -20,8 +20,8 @@ BRIEFLY = timedelta(milliseconds=1)
 
 
 @pytest.fixture(scope="module")
-def large(make_stack: Callable[[str], Stack]) -> tuple[Stack, int]:
-    """A list of many members, every fifth of whom has the name."""
+def large_list(make_stack: Callable[[str], Stack]) -> tuple[Stack, int]:
+    """A stack, and the id of a list of many members. Every fifth member is called *A Fifth*."""
     stack = make_stack("counts")
     list_id = Importing(stack).new_list(stack.new_owner())
     fill(stack, list_id, [f"{number}@example.com" for number in range(MEMBERS)])
@@ -44,39 +44,39 @@ def counted(
     return member_counts.count_members(stack.resources, mailing_list, wanted, within=within)
 
 
-def test_a_count_is_exact_where_all_can_be_looked_at(large: tuple[Stack, int]) -> None:
-    assert counted(large, A_FIFTH) == MemberCount(MEMBERS // 5, is_exact=True)
-    assert counted(large, {"not": A_FIFTH}) == MemberCount(MEMBERS * 4 // 5, is_exact=True)
+def test_a_count_is_exact_where_all_can_be_looked_at(large_list: tuple[Stack, int]) -> None:
+    assert counted(large_list, A_FIFTH) == MemberCount(MEMBERS // 5, is_exact=True)
+    assert counted(large_list, {"not": A_FIFTH}) == MemberCount(MEMBERS * 4 // 5, is_exact=True)
 
 
 def test_all_active_members_are_known_exactly_however_little_time_there_is(
-    large: tuple[Stack, int],
+    large_list: tuple[Stack, int],
 ) -> None:
     for written in (
         {"field": "status", "is": "active"},
         {"all": [{"field": "status", "is": "active"}, {"field": "status", "is_not": "removed"}]},
     ):
-        found = counted(large, written, within=BRIEFLY)
+        found = counted(large_list, written, within=BRIEFLY)
         assert (found.count, found.is_exact) == (MEMBERS, True), written
 
 
 @pytest.mark.parametrize("statuses", [["active"], ["active", "pending", "removed"]])
 def test_a_count_that_takes_too_long_is_of_those_who_were_looked_at(
-    large: tuple[Stack, int], monkeypatch: pytest.MonkeyPatch, statuses: list[str]
+    large_list: tuple[Stack, int], monkeypatch: pytest.MonkeyPatch, statuses: list[str]
 ) -> None:
     # The time is over before the third batch.
     begin, over = 0.0, MAX_EXACT_TIME.total_seconds()
     times = iter([begin, begin, begin, over])
     monkeypatch.setattr(member_counts, "monotonic", lambda: next(times))
     others = {"all": [{"not": A_FIFTH}, {"field": "status", "in": statuses}]}
-    assert counted(large, others) == MemberCount(16_000, is_exact=False)
+    assert counted(large_list, others) == MemberCount(16_000, is_exact=False)
 
 
 def test_no_count_is_more_than_there_are_on_a_list_whose_members_came_unevenly(
-    large: tuple[Stack, int],
+    large_list: tuple[Stack, int],
 ) -> None:
     """Most came in one import, and the ids of the others lie far apart."""
-    stack, _ = large
+    stack, _ = large_list
     list_id, joined = Importing(stack).new_list(stack.new_owner()), 300
     others = MEMBERS - joined
     fill(stack, list_id, [f"skewed.{number}@example.com" for number in range(MEMBERS)])
@@ -95,10 +95,10 @@ def test_no_count_is_more_than_there_are_on_a_list_whose_members_came_unevenly(
 
 
 def test_a_page_tells_a_number_at_once_and_how_to_get_the_exact_one(
-    large: tuple[Stack, int], monkeypatch: pytest.MonkeyPatch
+    large_list: tuple[Stack, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forms, "AT_ONCE", BRIEFLY)
-    stack, list_id = large
+    stack, list_id = large_list
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get(uow, list_id)
         wanted = member_filter.read(uow, mailing_list, A_FIFTH)

@@ -10,20 +10,20 @@ MEMBERS = 12
 
 
 @pytest.fixture
-def list_id(bare: Stack) -> int:
-    made = Importing(bare).new_list(bare.new_owner())
-    fill(bare, made, [f"{number}.{made}@example.com" for number in range(MEMBERS)])
-    return made
+def tagged_list_id(bare: Stack) -> int:
+    list_id = Importing(bare).new_list(bare.new_owner())
+    fill(bare, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBERS)])
+    return list_id
 
 
 @pytest.fixture
-def tag_ids(bare: Stack, list_id: int) -> list[int]:
-    """Tags that all members have."""
+def tag_ids(bare: Stack, tagged_list_id: int) -> list[int]:
+    """The ids of three tags that all members have."""
     with bare.resources.unit_of_work() as uow:
-        made = tags.find_tag_ids(uow, list_id, ["a", "b", "c"], make=True)
-    found = sorted(made.values())
-    bare.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", found, list_id)
-    return found
+        ids_by_name = tags.find_tag_ids(uow, tagged_list_id, ["a", "b", "c"], make=True)
+    ids = sorted(ids_by_name.values())
+    bare.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", ids, tagged_list_id)
+    return ids
 
 
 def records(bare: Stack, list_id: int) -> list[tuple[object, ...]]:
@@ -32,32 +32,32 @@ def records(bare: Stack, list_id: int) -> list[tuple[object, ...]]:
 
 
 def test_members_lose_deleted_tags_in_batches_and_nothing_else(
-    bare: Stack, list_id: int, tag_ids: list[int], monkeypatch: pytest.MonkeyPatch
+    bare: Stack, tagged_list_id: int, tag_ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deleted_tags, "MAX_BATCH_MEMBERS", 5)
     first, second, third = tag_ids
-    before = records(bare, list_id)
+    before = records(bare, tagged_list_id)
     assert deleted_tags.remove_deleted_tags(bare.resources) == 0
     with bare.resources.unit_of_work() as uow:
         for tag_id in (first, third):
-            tags.delete_tag(uow, list_id, tag_id)
+            tags.delete_tag(uow, tagged_list_id, tag_id)
     assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS
-    assert records(bare, list_id) == [(updated_at, [second]) for updated_at, _ in before]
+    assert records(bare, tagged_list_id) == [(updated_at, [second]) for updated_at, _ in before]
     # An import had looked the tag up before, and gives it to a member now.
     bare.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
     assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS
-    assert records(bare, list_id) == [(updated_at, [second]) for updated_at, _ in before]
+    assert records(bare, tagged_list_id) == [(updated_at, [second]) for updated_at, _ in before]
     bare.query("UPDATE deleted_tags SET created_at = now() - interval '61 minutes'")
     assert deleted_tags.remove_deleted_tags(bare.resources) == 0
     assert bare.query("SELECT * FROM deleted_tags") == []
 
 
 def test_a_list_that_is_busy_is_left_to_the_next_run(
-    bare: Stack, list_id: int, tag_ids: list[int]
+    bare: Stack, tagged_list_id: int, tag_ids: list[int]
 ) -> None:
     with bare.resources.unit_of_work() as uow:
-        tags.delete_tag(uow, list_id, tag_ids[0])
+        tags.delete_tag(uow, tagged_list_id, tag_ids[0])
     with bare.resources.unit_of_work() as uow:
-        locks.lock_list(uow, list_id)
+        locks.lock_list(uow, tagged_list_id)
         assert deleted_tags.remove_deleted_tags(bare.resources) == 0
     assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS

@@ -12,8 +12,8 @@ OK, REFUSED = 200, 422
 
 
 @dataclass
-class Tries:
-    """Tries of one endpoint's deliveries, with their times in hours before now."""
+class DeliveryAttempts:
+    """DeliveryAttempts of one endpoint's deliveries, with their times in hours before now."""
 
     stack: Stack
     endpoint_id: int
@@ -63,7 +63,7 @@ class Tries:
 
 
 @pytest.fixture
-def tries(bare: Stack) -> Tries:
+def attempts(bare: Stack) -> DeliveryAttempts:
     owner = bare.new_owner()
     [(endpoint_id,)] = bare.query(
         "INSERT INTO webhook_endpoints (user_id, url, types, place, event_id)"
@@ -71,44 +71,46 @@ def tries(bare: Stack) -> Tries:
         *(owner.user_id, URL),
     )
     assert isinstance(endpoint_id, int)
-    return Tries(bare, endpoint_id)
+    return DeliveryAttempts(bare, endpoint_id)
 
 
-def test_endpoint_is_paused_by_the_last_try_of_the_only_event_that_it_got(tries: Tries) -> None:
-    lone = tries.queue(hours_ago=0)
-    tries.write(lone, REFUSED)
-    tries.pass_time(hours=71)
-    tries.write(lone, REFUSED)
-    assert (tries.endpoint, tries.status(lone)) == (("active", True), "pending")
-    tries.pass_time(hours=1)
-    tries.write(lone, REFUSED)
-    assert (tries.endpoint, tries.status(lone)) == (("paused", True), "failed")
+def test_endpoint_is_paused_by_the_last_try_of_the_only_event_that_it_got(
+    attempts: DeliveryAttempts,
+) -> None:
+    lone = attempts.queue(hours_ago=0)
+    attempts.write(lone, REFUSED)
+    attempts.pass_time(hours=71)
+    attempts.write(lone, REFUSED)
+    assert (attempts.endpoint, attempts.status(lone)) == (("active", True), "pending")
+    attempts.pass_time(hours=1)
+    attempts.write(lone, REFUSED)
+    assert (attempts.endpoint, attempts.status(lone)) == (("paused", True), "failed")
 
 
 def test_endpoint_that_fails_all_is_paused_though_the_oldest_event_is_given_up_before(
-    tries: Tries,
+    attempts: DeliveryAttempts,
 ) -> None:
     """A process was killed amid the first try, so the first failure is that of the second one."""
-    first = tries.queue(hours_ago=1)
-    tries.write(first, REFUSED)
-    tries.pass_time(hours=1)
-    second = tries.queue(hours_ago=0)
-    tries.write(second, REFUSED)
-    tries.pass_time(hours=70)
-    tries.write(first, REFUSED)
-    assert (tries.endpoint, tries.status(first)) == (("active", True), "failed")
-    tries.pass_time(hours=1)
-    tries.write(second, REFUSED)
-    assert tries.endpoint == ("paused", True)
+    first = attempts.queue(hours_ago=1)
+    attempts.write(first, REFUSED)
+    attempts.pass_time(hours=1)
+    second = attempts.queue(hours_ago=0)
+    attempts.write(second, REFUSED)
+    attempts.pass_time(hours=70)
+    attempts.write(first, REFUSED)
+    assert (attempts.endpoint, attempts.status(first)) == (("active", True), "failed")
+    attempts.pass_time(hours=1)
+    attempts.write(second, REFUSED)
+    assert attempts.endpoint == ("paused", True)
 
 
-def test_one_failure_after_quiet_days_pauses_nothing(tries: Tries) -> None:
-    refused = tries.queue(hours_ago=1)
-    tries.write(tries.queue(hours_ago=0), OK)
-    tries.write(refused, REFUSED)
-    tries.pass_time(hours=71)
-    tries.write(refused, REFUSED)
-    assert (tries.endpoint, tries.status(refused)) == (("active", False), "failed")
-    tries.pass_time(hours=100)
-    tries.write(tries.queue(hours_ago=0), REFUSED)
-    assert tries.endpoint == ("active", True)
+def test_one_failure_after_quiet_days_pauses_nothing(attempts: DeliveryAttempts) -> None:
+    refused = attempts.queue(hours_ago=1)
+    attempts.write(attempts.queue(hours_ago=0), OK)
+    attempts.write(refused, REFUSED)
+    attempts.pass_time(hours=71)
+    attempts.write(refused, REFUSED)
+    assert (attempts.endpoint, attempts.status(refused)) == (("active", False), "failed")
+    attempts.pass_time(hours=100)
+    attempts.write(attempts.queue(hours_ago=0), REFUSED)
+    assert attempts.endpoint == ("active", True)

@@ -24,17 +24,17 @@ RESTS = "SELECT silences, rests_until > now() FROM webhook_endpoints WHERE id = 
 @pytest.fixture(scope="module")
 def stack(make_stack: Callable[[str], Stack]) -> Stack:
     """With a worker that gives receivers little more than a second."""
-    found = make_stack("resting")
-    found.start_api()
-    found.start_worker(
+    stack = make_stack("resting")
+    stack.start_api()
+    stack.start_worker(
         "webhooks", concurrency=THREADS, module="tests.support.probe.impatient_sender"
     )
-    return found
+    return stack
 
 
 @pytest.fixture
-def silent() -> Iterator[HookReceiver]:
-    """It answers nobody before the end."""
+def silent_receiver() -> Iterator[HookReceiver]:
+    """A receiver that answers only after the test has ended."""
     over = threading.Event()
 
     def keep_waiting(_: Hook) -> tuple[int, dict[str, str]]:
@@ -60,40 +60,42 @@ def let_rest(stack: Stack, endpoint_id: int) -> None:
 
 @pytest.mark.tier("faults")
 def test_receivers_that_say_nothing_take_no_threads_from_other_owners(
-    stack: Stack, owner: Owner, client: httpx2.Client, silent: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, silent_receiver: HookReceiver
 ) -> None:
     crowd = [stack.new_owner() for _ in range(HANGING_OWNERS)]
     resting = []
     for each in crowd:
         with stack.client(each.key) as theirs:
-            resting.append(new_endpoint(theirs, silent.url)["id"])
+            resting.append(new_endpoint(theirs, silent_receiver.url)["id"])
         happen(stack, each, count=5)
     for endpoint_id in resting:
         let_rest(stack, endpoint_id)
-    called = len(silent.hooks)
+    called = len(silent_receiver.hooks)
     with hooked() as receiver:
         new_endpoint(client, receiver.url)
         happen(stack, owner, count=3)
         for endpoint_id in resting:
             let_pauses_pass(stack, endpoint_id)
         eventually(lambda: len(receiver.hooks) == 3, what="the other owner's events")
-    assert len(silent.hooks) == called
+    assert len(silent_receiver.hooks) == called
 
 
 def test_an_answer_ends_the_silence_and_the_owner_ends_the_rest(
-    stack: Stack, owner: Owner, client: httpx2.Client, silent: HookReceiver
+    stack: Stack, owner: Owner, client: httpx2.Client, silent_receiver: HookReceiver
 ) -> None:
     with hooked() as receiver:
-        endpoint_id = new_endpoint(client, silent.url)["id"]
+        endpoint_id = new_endpoint(client, silent_receiver.url)["id"]
         happen(stack, owner)
         let_rest(stack, endpoint_id)
         # The receiver may note a call after its caller has given it up.
-        eventually(lambda: len(silent.hooks) >= 2, what="the calls before its rest")
-        called = len(silent.hooks)
+        eventually(lambda: len(silent_receiver.hooks) >= 2, what="the calls before its rest")
+        called = len(silent_receiver.hooks)
         assert data(client.get(f"/webhook-endpoints/{endpoint_id}"))["rests_until"] is not None
         # One more call, since its receiver may answer now.
         assert client.post(f"/webhook-endpoints/{endpoint_id}/test").is_success
-        eventually(lambda: len(silent.hooks) > called, what="the call that the owner asked for")
+        eventually(
+            lambda: len(silent_receiver.hooks) > called, what="the call that the owner asked for"
+        )
         let_rest(stack, endpoint_id)
         # Another receiver has nothing to do with it.
         changed = client.patch(f"/webhook-endpoints/{endpoint_id}", json={"url": receiver.url})

@@ -20,8 +20,8 @@ JOBS = "SELECT status FROM jobs WHERE kind = 'webhook.send' AND subject_id = %s"
 
 
 @pytest.fixture
-def watched(bare: Stack) -> Iterator[tuple[Owner, int]]:
-    """An owner with an endpoint that has nothing to send yet."""
+def idle_endpoint(bare: Stack) -> Iterator[tuple[Owner, int]]:
+    """An owner, and the id of an endpoint of theirs that has nothing to send."""
     owner = bare.new_owner()
     [(endpoint_id,)] = bare.query(MAKE, owner.user_id, [CREATED.value])
     assert isinstance(endpoint_id, int)
@@ -29,8 +29,10 @@ def watched(bare: Stack) -> Iterator[tuple[Owner, int]]:
     bare.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
 
 
-def test_event_starts_one_job_however_many_look(bare: Stack, watched: tuple[Owner, int]) -> None:
-    owner, endpoint_id = watched
+def test_event_starts_one_job_however_many_look(
+    bare: Stack, idle_endpoint: tuple[Owner, int]
+) -> None:
+    owner, endpoint_id = idle_endpoint
     wakers = [EndpointWaker() for _ in range(4)]
     happen(bare, owner, LEFT)
     assert [each.wake_due(bare.resources) for each in wakers] == [0] * 4
@@ -47,9 +49,9 @@ def test_event_starts_one_job_however_many_look(bare: Stack, watched: tuple[Owne
 
 
 def test_endpoint_that_is_held_is_woken_by_its_time_alone(
-    bare: Stack, watched: tuple[Owner, int]
+    bare: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
-    owner, endpoint_id = watched
+    owner, endpoint_id = idle_endpoint
     waker = EndpointWaker()
     bare.query("UPDATE webhook_endpoints SET is_held = true WHERE id = %s", endpoint_id)
     happen(bare, owner, CREATED)
@@ -58,17 +60,17 @@ def test_endpoint_that_is_held_is_woken_by_its_time_alone(
     assert waker.wake_due(bare.resources) == 1
 
 
-def test_paused_endpoint_is_not_woken(bare: Stack, watched: tuple[Owner, int]) -> None:
-    owner, endpoint_id = watched
+def test_paused_endpoint_is_not_woken(bare: Stack, idle_endpoint: tuple[Owner, int]) -> None:
+    owner, endpoint_id = idle_endpoint
     bare.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
     happen(bare, owner, CREATED)
     assert EndpointWaker().wake_due(bare.resources) == 0
 
 
 def test_lag_is_the_time_that_events_wait_for_a_worker(
-    bare: Stack, watched: tuple[Owner, int]
+    bare: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
-    owner, endpoint_id = watched
+    owner, endpoint_id = idle_endpoint
     happen(bare, owner, CREATED)
     EndpointWaker().wake_due(bare.resources)
     wait = "UPDATE jobs SET run_at = now() - interval '10 minutes' WHERE subject_id = %s"
@@ -80,9 +82,9 @@ def test_lag_is_the_time_that_events_wait_for_a_worker(
 
 
 def test_job_that_failed_rests_before_it_is_started_again(
-    bare: Stack, watched: tuple[Owner, int]
+    bare: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
-    owner, endpoint_id = watched
+    owner, endpoint_id = idle_endpoint
     happen(bare, owner, CREATED)
     assert EndpointWaker().wake_due(bare.resources) == 1
     fail = (
@@ -121,9 +123,11 @@ def _looks_into_the_feed(stack: Stack, **values: object) -> int:
     return sum(node["Actual Loops"] for node in scans(stack, waking.DUE, most=200, **values))
 
 
-def test_workers_of_other_queues_start_jobs_too(bare: Stack, watched: tuple[Owner, int]) -> None:
+def test_workers_of_other_queues_start_jobs_too(
+    bare: Stack, idle_endpoint: tuple[Owner, int]
+) -> None:
     """So that it is seen that they wait, where no worker of the queue is left."""
-    owner, endpoint_id = watched
+    owner, endpoint_id = idle_endpoint
     worker = bare.start_worker("media")
     try:
         happen(bare, owner, CREATED)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from decimal import Decimal
 
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack
@@ -9,6 +10,8 @@ from devstack.sandbox import sandbox_settings
 from tests.support.composer.language_model import Run
 
 SOURCE = "openai/steered"
+# The credits that a call costs on a stack with a price.
+PRICE = Decimal("2.5")
 
 
 def steered_settings(run: Run) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What every test of the public interface does: send a picture, take a reply apart."""
 
+import re
 import time
 from typing import Any
 
@@ -7,6 +8,8 @@ import httpx2
 
 from devstack.harness.stack import Stack
 from tests.support.images.pictures import encoded
+
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 def data(reply: httpx2.Response, *statuses: int) -> Any:
@@ -33,6 +36,27 @@ def problem(reply: httpx2.Response, status: int, code: str) -> dict[str, Any]:
     challenged = status == 401 or code == "auth.insufficient_scope"
     assert ("www-authenticate" in reply.headers) == challenged
     return body
+
+
+def fields_at_fault(body: dict[str, Any]) -> list[str]:
+    """Return the names of the fields that this error body names."""
+    return [error["field"] for error in body["errors"]]
+
+
+def walk_pages(client: httpx2.Client, path: str, limit: int) -> list[Any]:
+    """Return all items of a list by reading page after page."""
+    items: list[Any] = []
+    query: dict[str, Any] = {"limit": limit}
+    while True:
+        page = data(client.get(path, params=query))
+        items += page["items"]
+        cursor = page["pagination"]["next_cursor"]
+        if cursor is None:
+            return items
+        assert len(page["items"]) == limit
+        # A repeated cursor would make this loop endless.
+        assert cursor != query.get("cursor")
+        query["cursor"] = cursor
 
 
 def send(

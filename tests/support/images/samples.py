@@ -205,3 +205,22 @@ def timeline(data: bytes, at: tuple[int, int] = (0, 0)) -> list[tuple[tuple[int,
     with opened(data) as image:
         start = 4 * (at[1] * image.width + at[0])
     return [(tuple(pixels[start : start + 4]), ms) for pixels, ms in playback(data)]
+
+
+def icon(*images: tuple[int, bytes]) -> bytes:
+    """Return an ICO file. Each image has its bits per pixel for the directory, and its body."""
+    directory = struct.pack("<HHH", 0, 1, len(images))
+    bodies = b""
+    for bits, body in images:
+        offset = 6 + 16 * len(images) + len(bodies)
+        directory += struct.pack("<BBBBHHII", 32, 32, 0, 0, 1, bits, len(body), offset)
+        bodies += body
+    return directory + bodies
+
+
+def bitmap(colour: tuple[int, ...], bits: int, *, side: int = 32, masked_rows: int = 0) -> bytes:
+    """Return a bitmap for an ICO file. ``masked_rows``: transparent rows at the bottom."""
+    header = struct.pack("<IiiHHIIiiII", 40, side, 2 * side, 1, bits, 0, 0, 0, 0, 0, 0)
+    pixels = bytes(colour) * (side * side)
+    mask = b"\xff" * (side // 8 * masked_rows) + bytes(side // 8 * (side - masked_rows))
+    return header + pixels + mask

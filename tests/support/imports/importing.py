@@ -231,6 +231,20 @@ class Importing:
         with self.resources.unit_of_work() as uow:
             return subscriber_counts.count_subscribers(uow, [list_id])[list_id]
 
+    def count_claims(self, import_id: int) -> int:
+        """Count the claims of consent that an import has recorded."""
+        query = "SELECT count(*) FROM consent_claims WHERE import_id = %s"
+        [(count,)] = self.stack.query(query, import_id)
+        return int(str(count))
+
+    def import_new_owner(self, list_id: int) -> Owner:
+        """Create an account with an API key, and import its address into the list."""
+        member = self.stack.new_owner()
+        [(user_id,)] = self.stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
+        list_owner = Owner(int(str(user_id)), "", "")
+        assert self.bring(list_owner, list_id, csv_of([[member.email, ""]])).added == 1
+        return member
+
     def not_added(self, import_id: int) -> list[list[str]]:
         """The file of rows that were not added, without its header."""
         text = b"".join(rejected_rows.stream_rejected_rows(self.resources, import_id)).decode()

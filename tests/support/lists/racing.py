@@ -2,8 +2,9 @@
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from devstack.harness.stack import Owner, Stack
 from tests.support.lists.acting import Acting, Person
@@ -27,6 +28,14 @@ def deadlocks(stack: Stack) -> object:
         "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
     )
     return found
+
+
+@contextmanager
+def no_deadlock(stack: Stack) -> Iterator[None]:
+    """Require that Postgres counts no new deadlock. It breaks a deadlock after a second."""
+    before = deadlocks(stack)
+    yield
+    assert deadlocks(stack) == before
 
 
 def at_once(actions: list[Action]) -> list[Reply]:

@@ -4,6 +4,9 @@ from typing import Any
 
 import httpx2
 
+from models import User
+from services.accounts import accounts
+from storage.resources import Resources
 from tests.support.http.replies import data
 from tests.support.imports.bulk import add, emails_of
 from tests.support.lists.subscribers import known_member
@@ -38,3 +41,11 @@ def brought(client: httpx2.Client, list_id: int, email: str, **values: Any) -> i
     """The person whom the owner put onto the list."""
     data(add(client, list_id, {"email": email, **values}))
     return int(known_member(client, list_id, email)["user_id"])
+
+
+def change_address(resources: Resources, before: str, after: str) -> None:
+    """Change the address of an account, as a confirmed change of the person does."""
+    with resources.unit_of_work() as uow:
+        person = uow.session.query(User).where(User.email == before).one()
+        person.email = after
+        accounts.note_move(uow, person, left=before)

@@ -101,3 +101,13 @@ def new_account(stack: Stack, *, password: str | None = PASSWORD, name: str = "V
 def user_id_of(stack: Stack, email: str) -> int:
     with stack.resources.unit_of_work() as uow:
         return accounts.get_by_email(uow, email).id
+
+
+def age_logins(stack: Stack, email: str, minutes: int) -> None:
+    """Make the logins of all sessions of this person this old."""
+    stack.query(
+        "UPDATE user_sessions SET logged_in_at = now() - make_interval(mins => %s)"
+        " WHERE user_id = %s",
+        minutes,
+        user_id_of(stack, email),
+    )

@@ -10,7 +10,6 @@ from PIL import Image
 
 from services.attachments.images.conversion import convert
 from services.attachments.images.outcome import UnreadableImage
-from tests.services.attachments.images.test_stills import bitmap, icon
 from tests.support.images.samples import (
     BLUE,
     GREEN,
@@ -21,9 +20,11 @@ from tests.support.images.samples import (
     Rectangle,
     animated,
     apng,
+    bitmap,
     chunk,
     encoded,
     gif,
+    icon,
     opened,
     picture,
     png,

@@ -1,3 +1,5 @@
+"""Conversion of still images in each format."""
+
 import struct
 import zlib
 
@@ -13,7 +15,9 @@ from tests.support.images.samples import (
     GREEN,
     RED,
     WHITE,
+    bitmap,
     encoded,
+    icon,
     opened,
     picture,
 )
@@ -140,23 +144,6 @@ def test_icon_becomes_a_png_of_its_largest_image() -> None:
     assert result.mime_type == "image/png"
     assert (result.width, result.height) == (64, 64)
     assert_close(stored(result), picture(64, 64))
-
-
-def icon(*images: tuple[int, bytes]) -> bytes:
-    """Entries of (bits said in the directory, body)."""
-    directory, bodies = struct.pack("<HHH", 0, 1, len(images)), b""
-    for bits, body in images:
-        place = 6 + 16 * len(images) + len(bodies)
-        directory += struct.pack("<BBBBHHII", 32, 32, 0, 0, 1, bits, len(body), place)
-        bodies += body
-    return directory + bodies
-
-
-def bitmap(colour: tuple[int, ...], bits: int, *, side: int = 32, masked_rows: int = 0) -> bytes:
-    header = struct.pack("<IiiHHIIiiII", 40, side, 2 * side, 1, bits, 0, 0, 0, 0, 0, 0)
-    pixels = bytes(colour) * (side * side)
-    mask = b"\xff" * (side // 8 * masked_rows) + bytes(side // 8 * (side - masked_rows))
-    return header + pixels + mask
 
 
 def test_among_equal_sizes_the_deepest_icon_is_taken() -> None:

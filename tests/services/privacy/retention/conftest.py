@@ -7,11 +7,11 @@ from tests.support.people.aged_rows import AgedRows
 
 
 @pytest.fixture(scope="session")
-def bare(make_lasting_stack: Callable[[str], Stack]) -> Stack:
-    """A stack without processes, in which nothing is purged but by the test."""
+def retention_stack(make_lasting_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without processes. Only the tests purge rows."""
     return make_lasting_stack("retention")
 
 
 @pytest.fixture(scope="session")
-def rows(bare: Stack) -> AgedRows:
-    return AgedRows(bare)
+def aged_rows(retention_stack: Stack) -> AgedRows:
+    return AgedRows(retention_stack)

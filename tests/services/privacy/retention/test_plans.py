@@ -4,7 +4,7 @@ from sqlalchemy import text
 from devstack.harness.stack import Stack
 from services.privacy.retention import RULES, select_expired
 from storage.unit_of_work import UnitOfWork
-from tests.services.privacy.retention.test_kept import page
+from tests.support.documents.retention_table import read_retention_table
 
 # A foreign key's rows are looked for by these columns when a row that it refers to is deleted. A
 # partial index will do if it has every row that refers to something.
@@ -25,14 +25,16 @@ WHERE c.contype = 'f' AND c.connamespace = 'public'::regnamespace
 NO_ACTION = "a"
 
 
-def test_every_foreign_key_whose_row_may_be_deleted_has_an_index(bare: Stack) -> None:
-    stays = {name for name, (kept, _) in page().items() if kept.startswith("for good")}
+def test_every_foreign_key_whose_row_may_be_deleted_has_an_index(retention_stack: Stack) -> None:
+    stays = {
+        name for name, (kept, _) in read_retention_table().items() if kept.startswith("for good")
+    }
     assert stays
-    found = bare.query(FOREIGN_KEYS)
-    assert len(found) > 30
+    foreign_keys = retention_stack.query(FOREIGN_KEYS)
+    assert len(foreign_keys) > 30
     without = {
         name
-        for name, parent, action, has_index in found
+        for name, parent, action, has_index in foreign_keys
         if not has_index and (action != NO_ACTION or parent not in stays)
     }
     assert without == set()
@@ -46,17 +48,17 @@ def plan(uow: UnitOfWork, statement: str) -> str:
 
 
 @pytest.mark.parametrize("name", [rule.name for rule in RULES if rule.moment is not None])
-def test_old_rows_are_found_in_the_order_of_an_index(bare: Stack, name: str) -> None:
+def test_old_rows_are_found_in_the_order_of_an_index(retention_stack: Stack, name: str) -> None:
     [rule] = [each for each in RULES if each.name == name]
-    with bare.resources.unit_of_work() as uow:
-        places, _ = select_expired(rule, rule.age(bare.settings()), limit=10)
+    with retention_stack.resources.unit_of_work() as uow:
+        places, _ = select_expired(rule, rule.age(retention_stack.settings()), limit=10)
         dialect = uow.session.get_bind().dialect
         compiled = places.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
-        shown = plan(uow, str(compiled))
+        query_plan = plan(uow, str(compiled))
     table = rule.model.__tablename__
-    assert "Sort" not in shown, shown
-    assert f"Seq Scan on {table}" not in shown, shown
-    assert f" on {table}" in shown, shown
+    assert "Sort" not in query_plan, query_plan
+    assert f"Seq Scan on {table}" not in query_plan, query_plan
+    assert f" on {table}" in query_plan, query_plan
     # The rows are then found by their places.
     if not rule.oldest_by:
-        assert "Index Cond" in shown, shown
+        assert "Index Cond" in query_plan, query_plan

@@ -18,52 +18,60 @@ from tests.support.stack.held_rows import uncommitted
 PURGED = [rule.name for rule in RULES if rule.is_purged]
 
 
-def test_what_is_past_its_time_goes_and_the_rest_stays(bare: Stack, rows: AgedRows) -> None:
-    old = {name: rows.make_old(name) for name in PURGED}
-    young = {name: rows.make_young(name) for name in PURGED}
-    assert purge_expired_rows(bare.resources) >= len(PURGED)
-    assert [name for name in PURGED if rows.is_there(name, old[name])] == []
-    assert [name for name in PURGED if not rows.is_there(name, young[name])] == []
-    assert purge_expired_rows(bare.resources) == 0
+def test_what_is_past_its_time_goes_and_the_rest_stays(
+    retention_stack: Stack, aged_rows: AgedRows
+) -> None:
+    old = {name: aged_rows.make_old(name) for name in PURGED}
+    young = {name: aged_rows.make_young(name) for name in PURGED}
+    assert purge_expired_rows(retention_stack.resources) >= len(PURGED)
+    assert [name for name in PURGED if aged_rows.is_there(name, old[name])] == []
+    assert [name for name in PURGED if not aged_rows.is_there(name, young[name])] == []
+    assert purge_expired_rows(retention_stack.resources) == 0
 
 
 def test_the_feed_is_kept_for_thirty_days_whatever_its_purge_is_told(
-    bare: Stack, rows: AgedRows
+    retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
-    young = rows.make_young("feed_events")
-    bare.query("SELECT purge_feed_events(10000, 0)")
-    assert rows.is_there("feed_events", young)
+    young = aged_rows.make_young("feed_events")
+    retention_stack.query("SELECT purge_feed_events(10000, 0)")
+    assert aged_rows.is_there("feed_events", young)
 
 
-def test_a_month_more_in_the_setting_keeps_rows_for_longer(bare: Stack, rows: AgedRows) -> None:
-    settings = bare.settings()
+def test_a_month_more_in_the_setting_keeps_rows_for_longer(
+    retention_stack: Stack, aged_rows: AgedRows
+) -> None:
+    settings = retention_stack.settings()
     longer = {kept: days + 30 for kept, days in settings.retention.items()}
     names = [rule.name for rule in RULES if rule.is_purged and isinstance(rule.period, Retained)]
     assert names
-    made = {name: rows.make(name, past_by=timedelta(days=29)) for name in names}
+    made = {name: aged_rows.make(name, past_by=timedelta(days=29)) for name in names}
     changed = settings.model_copy(update={"retention": longer})
-    purge_expired_rows(replace(bare.resources, settings=changed))
-    assert [name for name in names if not rows.is_there(name, made[name])] == []
-    purge_expired_rows(bare.resources)
-    assert [name for name in names if rows.is_there(name, made[name])] == []
+    purge_expired_rows(replace(retention_stack.resources, settings=changed))
+    assert [name for name in names if not aged_rows.is_there(name, made[name])] == []
+    purge_expired_rows(retention_stack.resources)
+    assert [name for name in names if aged_rows.is_there(name, made[name])] == []
 
 
-def test_imports_and_exports_stay_while_something_needs_them(bare: Stack, rows: AgedRows) -> None:
+def test_imports_and_exports_stay_while_something_needs_them(
+    retention_stack: Stack, aged_rows: AgedRows
+) -> None:
     for name, needed in (
         ("imports", "added = 2, undone = 1"),
         ("imports", "files_removed_at = NULL"),
         ("imports", "finished_at = NULL, status = 'running'"),
         ("exports", "files_removed_at = NULL"),
     ):
-        key = rows.make_old(name)
-        bare.query(f"UPDATE {name} SET {needed} WHERE ROW(id)::text = %s", key)
-        purge_expired_rows(bare.resources)
-        assert rows.is_there(name, key), needed
-        bare.query(f"DELETE FROM {name} WHERE ROW(id)::text = %s", key)
-    tried = rows.make_old("imports")
-    bare.query("UPDATE imports SET dry_run = true, added = 5 WHERE ROW(id)::text = %s", tried)
-    purge_expired_rows(bare.resources)
-    assert not rows.is_there("imports", tried)
+        key = aged_rows.make_old(name)
+        retention_stack.query(f"UPDATE {name} SET {needed} WHERE ROW(id)::text = %s", key)
+        purge_expired_rows(retention_stack.resources)
+        assert aged_rows.is_there(name, key), needed
+        retention_stack.query(f"DELETE FROM {name} WHERE ROW(id)::text = %s", key)
+    tried = aged_rows.make_old("imports")
+    retention_stack.query(
+        "UPDATE imports SET dry_run = true, added = 5 WHERE ROW(id)::text = %s", tried
+    )
+    purge_expired_rows(retention_stack.resources)
+    assert not aged_rows.is_there("imports", tried)
 
 
 @contextmanager
@@ -84,62 +92,67 @@ def broken(stack: Stack, table: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("table", ["imports", "oauth_tokens", "mail_counts"])
-def test_a_table_that_is_broken_stops_no_other(bare: Stack, rows: AgedRows, table: str) -> None:
-    made = {name: rows.make_old(name) for name in PURGED}
-    with broken(bare, table), pytest.raises(TablesNotPurged, match=rf"^{table}\b.* \(RaiseExcep"):
-        purge_expired_rows(bare.resources)
-    left = {name for name in PURGED if rows.is_there(name, made[name])}
+def test_a_table_that_is_broken_stops_no_other(
+    retention_stack: Stack, aged_rows: AgedRows, table: str
+) -> None:
+    made = {name: aged_rows.make_old(name) for name in PURGED}
+    with (
+        broken(retention_stack, table),
+        pytest.raises(TablesNotPurged, match=rf"^{table}\b.* \(RaiseExcep"),
+    ):
+        purge_expired_rows(retention_stack.resources)
+    left = {name for name in PURGED if aged_rows.is_there(name, made[name])}
     assert left == {name for name in PURGED if name.split(".")[0] == table}
-    purge_expired_rows(bare.resources)
+    purge_expired_rows(retention_stack.resources)
 
 
-def test_a_table_that_is_locked_stops_no_other(bare: Stack, rows: AgedRows) -> None:
-    made = {name: rows.make_old(name) for name in PURGED}
+def test_a_table_that_is_locked_stops_no_other(retention_stack: Stack, aged_rows: AgedRows) -> None:
+    made = {name: aged_rows.make_old(name) for name in PURGED}
     lock = "LOCK TABLE spent_proofs IN ACCESS EXCLUSIVE MODE"
     with (
-        uncommitted(bare, lock),
+        uncommitted(retention_stack, lock),
         pytest.raises(TablesNotPurged, match=r"^spent_proofs \(LockNotAvailable\); \d+ rows"),
     ):
-        purge_expired_rows(bare.resources)
-    assert [name for name in PURGED if rows.is_there(name, made[name])] == ["spent_proofs"]
-    purge_expired_rows(bare.resources)
+        purge_expired_rows(retention_stack.resources)
+    assert [name for name in PURGED if aged_rows.is_there(name, made[name])] == ["spent_proofs"]
+    purge_expired_rows(retention_stack.resources)
 
 
-def test_a_row_that_is_locked_is_passed_over(bare: Stack, rows: AgedRows) -> None:
-    held, other = (rows.make_old("spent_proofs") for _ in range(2))
+def test_a_row_that_is_locked_is_passed_over(retention_stack: Stack, aged_rows: AgedRows) -> None:
+    held, other = (aged_rows.make_old("spent_proofs") for _ in range(2))
     lock = f"SELECT 1 FROM spent_proofs WHERE ROW(proof_hash)::text = '{held}' FOR UPDATE"
-    with uncommitted(bare, lock):
-        purge_expired_rows(bare.resources)
-        assert rows.is_there("spent_proofs", held)
-        assert not rows.is_there("spent_proofs", other)
-    purge_expired_rows(bare.resources)
-    assert not rows.is_there("spent_proofs", held)
+    with uncommitted(retention_stack, lock):
+        purge_expired_rows(retention_stack.resources)
+        assert aged_rows.is_there("spent_proofs", held)
+        assert not aged_rows.is_there("spent_proofs", other)
+    purge_expired_rows(retention_stack.resources)
+    assert not aged_rows.is_there("spent_proofs", held)
 
 
-def test_batches_that_the_database_ends_get_smaller(bare: Stack) -> None:
+def test_batches_that_the_database_ends_get_smaller(retention_stack: Stack) -> None:
     sizes: list[int] = []
     left = 25
 
-    def batch(uow: UnitOfWork, rows: int) -> int:
+    def batch(uow: UnitOfWork, aged_rows: int) -> int:
         nonlocal left
-        sizes.append(rows)
+        sizes.append(aged_rows)
         uow.session.execute(text("SET LOCAL statement_timeout = 200"))
-        uow.session.execute(text("SELECT pg_sleep(:seconds)"), {"seconds": rows / 200})
-        done = min(rows, left)
+        uow.session.execute(text("SELECT pg_sleep(:seconds)"), {"seconds": aged_rows / 200})
+        done = min(aged_rows, left)
         left -= done
         return done
 
-    purge = PurgeRun(bare.resources)
+    purge = PurgeRun(retention_stack.resources)
     purge.purge_tables(TablePurge("slow", batch, 1_000))
     assert sizes == [1_000, 100, 10, 10, 10]
     assert purge.end() == 25
 
 
-def test_tables_take_turns(bare: Stack) -> None:
+def test_tables_take_turns(retention_stack: Stack) -> None:
     done: list[str] = []
 
-    def batch_of(name: str, rows: int) -> TablePurge:
-        left = [rows]
+    def batch_of(name: str, aged_rows: int) -> TablePurge:
+        left = [aged_rows]
 
         def batch(_: UnitOfWork, limit: int) -> int:
             done.append(name)
@@ -149,7 +162,7 @@ def test_tables_take_turns(bare: Stack) -> None:
 
         return TablePurge(name, batch, 10)
 
-    purge = PurgeRun(bare.resources)
+    purge = PurgeRun(retention_stack.resources)
     purge.purge_tables(batch_of("large", 35), batch_of("small", 5))
     assert done == ["large", "small", "large", "large", "large"]
     assert purge.end() == 40

@@ -5,7 +5,7 @@ from tests.support.lists.bulk_actions import BulkActions
 
 
 @pytest.fixture
-def bulk(importing: Importing) -> BulkActions:
-    """A new owner and their list."""
+def bulk_actions(importing: Importing) -> BulkActions:
+    """Bulk actions on the list of a new owner."""
     owner = importing.stack.new_owner()
     return BulkActions(importing, owner, importing.new_list(owner))

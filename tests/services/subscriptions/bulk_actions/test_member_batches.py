@@ -22,7 +22,7 @@ OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 
 
 @pytest.fixture(autouse=True)
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _limit_batches_to_three_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "MAX_BATCH_MEMBERS", 3)
 
 
@@ -36,34 +36,34 @@ def die(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("is_undo", [False, True])
 def test_a_bulk_action_goes_on_where_a_worker_died(
-    bulk: BulkActions, monkeypatch: pytest.MonkeyPatch, is_undo: bool
+    bulk_actions: BulkActions, monkeypatch: pytest.MonkeyPatch, is_undo: bool
 ) -> None:
-    bulk.add(8)
+    bulk_actions.add(8)
     if is_undo:
-        job_id = bulk.begin_undo(bulk.do(BulkActionKind.REMOVE)["bulk_id"])
+        job_id = bulk_actions.begin_undo(bulk_actions.do(BulkActionKind.REMOVE)["bulk_id"])
     else:
-        job_id = bulk.begin(BulkActionKind.REMOVE)
+        job_id = bulk_actions.begin(BulkActionKind.REMOVE)
     run = BULK_UNDO.run if is_undo else actions.change_members
     module = "undo" if is_undo else "bulk_actions.actions"
     expected = "active" if is_undo else "removed"
     # In the middle of a batch, and after each of three.
     for done in (0, 3, 6, 8):
-        lease = bulk.importing.lease(job_id)
+        lease = bulk_actions.importing.lease(job_id)
         with monkeypatch.context() as patched:
             if done:
                 patched.setattr(Lease, "check_cancelled", looks_once())
             else:
                 patched.setattr(f"services.subscriptions.{module}.record_progress", die)
             with pytest.raises(Killed):
-                run(bulk.resources, lease)
-        assert bulk.statuses().count(expected) == done
-        with bulk.resources.unit_of_work() as uow:
+                run(bulk_actions.resources, lease)
+        assert bulk_actions.statuses().count(expected) == done
+        with bulk_actions.resources.unit_of_work() as uow:
             hand_back_job(uow, lease)
-    job = bulk.importing.work(job_id)
+    job = bulk_actions.importing.work(job_id)
     assert job.status == "succeeded"
     assert job.result is not None
     assert job.result["undone" if is_undo else "changed"] == 8
-    assert set(Counter(bulk.events()).values()) == {1}
+    assert set(Counter(bulk_actions.events()).values()) == {1}
 
 
 def looks_once() -> Callable[[Lease], None]:
@@ -79,124 +79,128 @@ def looks_once() -> Callable[[Lease], None]:
 
 
 def test_members_in_any_status_are_met_once_though_the_bulk_action_changes_it(
-    bulk: BulkActions,
+    bulk_actions: BulkActions,
 ) -> None:
-    everyone = bulk.add(7)
+    everyone = bulk_actions.add(7)
     for each in everyone[:2]:
-        bulk.importing.remove(bulk.list_id, each)
-    result = bulk.do(BulkActionKind.REMOVE, written=IN_ANY_STATUS)
+        bulk_actions.importing.remove(bulk_actions.list_id, each)
+    result = bulk_actions.do(BulkActionKind.REMOVE, written=IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (7, 5)
-    assert bulk.statuses() == ["removed"] * 7
-    assert bulk.take_back(result["bulk_id"])["undone"] == 5
-    assert Counter(bulk.statuses()) == {"active": 5, "removed": 2}
+    assert bulk_actions.statuses() == ["removed"] * 7
+    assert bulk_actions.take_back(result["bulk_id"])["undone"] == 5
+    assert Counter(bulk_actions.statuses()) == {"active": 5, "removed": 2}
 
 
-def test_a_member_who_left_while_the_list_was_held_counts_as_gone(bulk: BulkActions) -> None:
+def test_a_member_who_left_while_the_list_was_held_counts_as_gone(
+    bulk_actions: BulkActions,
+) -> None:
     """Their opt-out is there, and the record follows later: it must not seem younger than that."""
-    ada = bulk.add(2)[0]
-    with bulk.importing.person(bulk.list_id, ada) as (uow, _, person):
+    ada = bulk_actions.add(2)[0]
+    with bulk_actions.importing.person(bulk_actions.list_id, ada) as (uow, _, person):
         uow.session.query(Subscription).filter_by(user_id=person.id).update({"status": "pending"})
-    with bulk.resources.unit_of_work() as uow:
+    with bulk_actions.resources.unit_of_work() as uow:
         kind = OptOutKind.LIST
-        opt_outs.record_again(uow, bulk.list_id, person, kind=kind, source=Via.TRACE)
-    result = bulk.do(BulkActionKind.TAG, "vip", IN_ANY_STATUS)
+        opt_outs.record_again(uow, bulk_actions.list_id, person, kind=kind, source=Via.TRACE)
+    result = bulk_actions.do(BulkActionKind.TAG, "vip", IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (1, 1)
-    with bulk.resources.unit_of_work() as uow:
+    with bulk_actions.resources.unit_of_work() as uow:
         found = uow.session.query(Subscription).filter_by(user_id=person.id).one()
         assert opt_outs.list_unsettled(uow, found)["status"] == "unsubscribed"
 
 
-def test_a_member_has_a_hundred_tags_at_most(bulk: BulkActions) -> None:
-    bulk.add(2)
+def test_a_member_has_a_hundred_tags_at_most(bulk_actions: BulkActions) -> None:
+    bulk_actions.add(2)
     names = [f"tag {number}" for number in range(100)]
-    with bulk.resources.unit_of_work() as uow:
-        ids = tags.find_tag_ids(uow, bulk.list_id, names, make=True)
-    bulk.stack.query(
+    with bulk_actions.resources.unit_of_work() as uow:
+        ids = tags.find_tag_ids(uow, bulk_actions.list_id, names, make=True)
+    bulk_actions.stack.query(
         "UPDATE subscriptions SET tag_ids = (SELECT array_agg(id ORDER BY id) FROM tags"
         " WHERE list_id = %s) WHERE id = (SELECT min(id) FROM subscriptions WHERE list_id = %s)",
-        *(bulk.list_id, bulk.list_id),
+        *(bulk_actions.list_id, bulk_actions.list_id),
     )
 
     def tag(name: str) -> tuple[int, int]:
-        result = bulk.do(BulkActionKind.TAG, name)
+        result = bulk_actions.do(BulkActionKind.TAG, name)
         return result["matched"], result["changed"]
 
     def delete(name: str) -> None:
-        with bulk.resources.unit_of_work() as uow:
-            tags.delete_tag(uow, bulk.list_id, ids[name])
+        with bulk_actions.resources.unit_of_work() as uow:
+            tags.delete_tag(uow, bulk_actions.list_id, ids[name])
 
     assert tag("vip") == (2, 1)
     # A deleted tag frees its place at once, and so it does for an undo.
     delete("tag 0")
     assert tag("vip") == (2, 1)
     assert tag("other") == (2, 1)
-    off = bulk.do(BulkActionKind.UNTAG, "tag 1")["bulk_id"]
+    off = bulk_actions.do(BulkActionKind.UNTAG, "tag 1")["bulk_id"]
     assert tag("other") == (2, 1)
     delete("tag 2")
-    assert bulk.take_back(off)["undone"] == 1
+    assert bulk_actions.take_back(off)["undone"] == 1
 
 
 def test_bulk_actions_that_are_undone_in_their_own_order_each_take_back_what_is_theirs(
-    bulk: BulkActions,
+    bulk_actions: BulkActions,
 ) -> None:
-    bulk.add(4)
+    bulk_actions.add(4)
     shown = "SELECT status, email_enabled, tag_ids FROM subscriptions WHERE list_id = %s"
-    before = bulk.stack.query(shown, bulk.list_id)
-    off = bulk.do(BulkActionKind.EMAIL_OFF)["bulk_id"]
-    tagged = bulk.do(BulkActionKind.TAG, "vip")["bulk_id"]
-    gone = bulk.do(BulkActionKind.REMOVE)["bulk_id"]
+    before = bulk_actions.stack.query(shown, bulk_actions.list_id)
+    off = bulk_actions.do(BulkActionKind.EMAIL_OFF)["bulk_id"]
+    tagged = bulk_actions.do(BulkActionKind.TAG, "vip")["bulk_id"]
+    gone = bulk_actions.do(BulkActionKind.REMOVE)["bulk_id"]
     for bulk_id in (off, tagged, gone):
-        assert bulk.take_back(bulk_id)["undone"] == 4
-    assert bulk.stack.query(shown, bulk.list_id) == before
+        assert bulk_actions.take_back(bulk_id)["undone"] == 4
+    assert bulk_actions.stack.query(shown, bulk_actions.list_id) == before
 
 
 def test_two_tiers_that_are_undone_in_their_own_order_leave_the_one_before_both(
-    bulk: BulkActions,
+    bulk_actions: BulkActions,
 ) -> None:
-    bulk.add(4)
+    bulk_actions.add(4)
     shown = "SELECT type, paid_expiry FROM subscriptions WHERE list_id = %s"
-    before = bulk.stack.query(shown, bulk.list_id)
-    silver = bulk.do(BulkActionKind.SET_TYPE, "silver")["bulk_id"]
-    gold = bulk.do(BulkActionKind.SET_TYPE, "gold")["bulk_id"]
-    assert bulk.take_back(silver) == {"bulk_id": silver, "undone": 0, "kept": 4}
-    assert bulk.take_back(gold) == {"bulk_id": gold, "undone": 4, "kept": 0}
-    assert bulk.stack.query(shown, bulk.list_id) == before
+    before = bulk_actions.stack.query(shown, bulk_actions.list_id)
+    silver = bulk_actions.do(BulkActionKind.SET_TYPE, "silver")["bulk_id"]
+    gold = bulk_actions.do(BulkActionKind.SET_TYPE, "gold")["bulk_id"]
+    assert bulk_actions.take_back(silver) == {"bulk_id": silver, "undone": 0, "kept": 4}
+    assert bulk_actions.take_back(gold) == {"bulk_id": gold, "undone": 4, "kept": 0}
+    assert bulk_actions.stack.query(shown, bulk_actions.list_id) == before
 
 
 def test_a_cancelled_bulk_action_stays_as_far_as_it_came_and_can_be_taken_back(
-    bulk: BulkActions,
+    bulk_actions: BulkActions,
 ) -> None:
-    bulk.add(5)
-    before = bulk.records()
-    job_id = bulk.begin(BulkActionKind.REMOVE)
-    bulk.take_turn(job_id)
-    again = bulk.importing.lease(job_id)
-    with bulk.resources.unit_of_work() as uow:
+    bulk_actions.add(5)
+    before = bulk_actions.records()
+    job_id = bulk_actions.begin(BulkActionKind.REMOVE)
+    bulk_actions.take_turn(job_id)
+    again = bulk_actions.importing.lease(job_id)
+    with bulk_actions.resources.unit_of_work() as uow:
         cancel_job(uow, again)
-    with bulk.resources.unit_of_work() as uow:
+    with bulk_actions.resources.unit_of_work() as uow:
         bulk_action = uow.session.scalars(
-            select(BulkAction).where(BulkAction.list_id == bulk.list_id)
+            select(BulkAction).where(BulkAction.list_id == bulk_actions.list_id)
         ).one()
     assert (bulk_action.status, bulk_action.changed) == ("cancelled", 3)
     assert bulk_action.finished_at is not None
-    assert bulk.take_back(bulk_action.id)["undone"] == 3
-    assert bulk.records() == before
+    assert bulk_actions.take_back(bulk_action.id)["undone"] == 3
+    assert bulk_actions.records() == before
 
 
-def test_an_undo_brings_as_many_members_back_as_the_plan_has_room_for(bulk: BulkActions) -> None:
-    gone = bulk.add(3)
-    bulk_id = bulk.do(BulkActionKind.REMOVE)["bulk_id"]
-    bulk.add(2, tag="new")
+def test_an_undo_brings_as_many_members_back_as_the_plan_has_room_for(
+    bulk_actions: BulkActions,
+) -> None:
+    gone = bulk_actions.add(3)
+    bulk_id = bulk_actions.do(BulkActionKind.REMOVE)["bulk_id"]
+    bulk_actions.add(2, tag="new")
     quota = {PlanQuota.MEMBERS: 4}
-    bounded = bulk.stack.settings().model_copy(update={"quota_paid": quota})
-    job_id = bulk.begin_undo(bulk_id)
-    lease = bulk.importing.lease(job_id)
+    bounded = bulk_actions.stack.settings().model_copy(update={"quota_paid": quota})
+    job_id = bulk_actions.begin_undo(bulk_id)
+    lease = bulk_actions.importing.lease(job_id)
     with pytest.raises(DomainError) as caught:
-        BULK_UNDO.run(replace(bulk.resources, settings=bounded), lease)
+        BULK_UNDO.run(replace(bulk_actions.resources, settings=bounded), lease)
     assert caught.value.code == "quota.exceeded"
-    assert bulk.statuses() == ["active"] * 2 + ["removed"] + ["active"] * 2
+    assert bulk_actions.statuses() == ["active"] * 2 + ["removed"] + ["active"] * 2
     # With room for all it goes on.
-    with bulk.resources.unit_of_work() as uow:
+    with bulk_actions.resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
-    assert bulk.importing.work(job_id).status == "succeeded"
-    assert bulk.statuses() == ["active"] * (len(gone) + 2)
+    assert bulk_actions.importing.work(job_id).status == "succeeded"
+    assert bulk_actions.statuses() == ["active"] * (len(gone) + 2)

@@ -1,122 +1,14 @@
-import random
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import timedelta
 
 import pytest
 
-from core.ids import random_hash_id
-from devstack.harness.stack import Owner, Stack
-from models import MailingList, Subscription, User
-from services.subscriptions import fields, lists, tags
-from storage.unit_of_work import UnitOfWork
-from tests.support.lists import random_filters as written
-from tests.support.lists.filter_oracle import PlainMember
+from devstack.harness.stack import Stack
+from tests.support.lists.random_list import RandomList, make_random_list
 from tests.support.stack.maintenance import resting_maintenance
-
-MEMBERS = 300
-_IMPORT = """
-    INSERT INTO imports (list_id, user_id, source, object_prefix, size)
-    SELECT %s, %s, 'file', 'imports/of-filters-' || %s || '-' || n, 1
-    FROM generate_series(1, 2) AS n RETURNING id
-"""
-
-
-@dataclass(frozen=True)
-class Filled:
-    """A list with members of all kinds, and what a plain reading of them is."""
-
-    stack: Stack
-    owner: Owner
-    list_id: int
-    import_ids: list[int]
-    members: list[PlainMember]
-
-    def of(self, uow: UnitOfWork) -> MailingList:
-        return lists.get(uow, self.list_id)
 
 
 @pytest.fixture(scope="module")
-def filled(stack: Stack) -> Iterator[Filled]:
-    """A list whose pending members are months old: maintenance would end their requests."""
+def random_list(stack: Stack) -> Iterator[RandomList]:
+    """A list with pending members that are months old. Maintenance would remove these members."""
     with resting_maintenance(stack):
-        yield _fill(stack)
-
-
-def _fill(stack: Stack) -> Filled:
-    owner = stack.new_owner()
-    with stack.resources.unit_of_work() as uow:
-        slug = random_hash_id()
-        list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
-        made = {
-            key: fields.create_field(
-                uow,
-                owner.user_id,
-                type=kind,
-                key=key,
-                label=key,
-                choices=list(written.CHOICES) if kind == "choice" else [],
-            ).id
-            for key, kind in written.FIELDS.items()
-        }
-        tag_ids = tags.find_tag_ids(uow, list_id, written.TAGS, make=True)
-    import_ids = [int(str(row[0])) for row in stack.query(_IMPORT, list_id, owner.user_id, list_id)]
-    dice = random.Random(20)
-    with stack.resources.unit_of_work() as uow:
-        pairs = [_member(dice, list_id, import_ids, made, tag_ids) for _ in range(MEMBERS)]
-        for _, user, _ in pairs:
-            uow.session.add(user)
-        uow.session.flush()
-        # One after the other, so that their ids are in the order of the list.
-        for record, user, _ in pairs:
-            record.user_id = user.id
-            uow.session.add(record)
-            uow.session.flush()
-        members = [_plain(record, values, made, tag_ids) for record, _, values in pairs]
-        # Its id stays with the members, and stands for nothing.
-        tags.delete_tag(uow, list_id, tag_ids["old"])
-    return Filled(stack, owner, list_id, import_ids, members)
-
-
-def _member(
-    dice: random.Random,
-    list_id: int,
-    import_ids: list[int],
-    field_ids: dict[str, int],
-    tag_ids: dict[str, int],
-) -> tuple[Subscription, User, dict[str, object]]:
-    values = written.random_values(dice)
-    name = dice.choice(("ann", "anna", "an_", "n%b", "zoë", "bob"))
-    created_at = dice.choice(written.MOMENTS)
-    record = Subscription(
-        list_id=list_id,
-        status=dice.choice(written.STATUSES),
-        type=dice.choice(written.TIERS),
-        email=None if dice.random() < 0.05 else f"{name}@example.{dice.choice(('com', 'org'))}",
-        name=dice.choice((None, "", *(written.random_text(dice) for _ in range(4)))),
-        source=dice.choice(written.SOURCES),
-        import_id=dice.choice((None, *import_ids)),
-        email_enabled=dice.random() < 0.8,
-        created_at=created_at,
-        updated_at=created_at + timedelta(days=dice.randint(0, 2)),
-        joined_at=dice.choice((None, *written.MOMENTS)),
-        tag_ids=sorted(dice.sample(sorted(tag_ids.values()), dice.choice((0, 0, 1, 2, 3)))),
-        fields={str(field_ids[key]): value for key, value in values.items()},
-    )
-    return record, User(email=f"{random_hash_id()}@example.com"), values
-
-
-def _plain(
-    record: Subscription,
-    values: dict[str, object],
-    field_ids: dict[str, int],
-    tag_ids: dict[str, int],
-) -> PlainMember:
-    names = {tag_id: name for name, tag_id in tag_ids.items() if name != "old"}
-    same = ("id", "status", "type", "email", "name", "source", "import_id", "email_enabled")
-    return PlainMember(
-        **{name: getattr(record, name) for name in (*same, "created_at", "updated_at")},
-        joined_at=record.joined_at or record.created_at,
-        tags=frozenset(names[each] for each in record.tag_ids if each in names),
-        fields=values,
-    )
+        yield make_random_list(stack)

@@ -3,27 +3,37 @@ from collections.abc import Iterator
 import pytest
 
 from devstack.harness.stack import Owner
+from services.subscriptions.imports import chunks, import_job
 from tests.support.imports.importing import Importing, new_addresses
-from tests.support.lists.racing import deadlocks
+from tests.support.imports.turns import ShortTurn
+from tests.support.lists.racing import no_deadlock
 
 
 @pytest.fixture
-def owner(importing: Importing) -> Owner:
+def importer(importing: Importing) -> Owner:
+    """A new owner, who imports into ``list_id``."""
     return importing.stack.new_owner()
 
 
 @pytest.fixture
-def list_id(importing: Importing, owner: Owner) -> int:
-    return importing.new_list(owner)
+def list_id(importing: Importing, importer: Owner) -> int:
+    return importing.new_list(importer)
 
 
 @pytest.fixture
 def people() -> list[str]:
+    """The addresses of people without accounts."""
     return new_addresses(12)
 
 
 @pytest.fixture
-def _no_deadlock(importing: Importing) -> Iterator[None]:
-    before = deadlocks(importing.stack)
-    yield
-    assert deadlocks(importing.stack) == before
+def _require_no_deadlock_in_imports(importing: Importing) -> Iterator[None]:
+    with no_deadlock(importing.stack):
+        yield
+
+
+@pytest.fixture
+def _shorten_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the turns of import jobs to a few chunks of two rows each."""
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
+    monkeypatch.setattr(import_job, "Turn", ShortTurn)

@@ -21,18 +21,18 @@ Forms = tuple[Literal["NFC", "NFD"], Literal["NFC", "NFD"]]
 
 @pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
 def test_composition_makes_no_difference_to_an_update_or_a_filter(
-    importing: Importing, owner: Owner, list_id: int, people: list[str], forms: Forms
+    importing: Importing, importer: Owner, list_id: int, people: list[str], forms: Forms
 ) -> None:
     stored, brought = forms
     choices = [normalize(stored, VALUES[2])]
     with importing.resources.unit_of_work() as uow:
-        fields.create_field(uow, owner.user_id, type=FieldType.TEXT, key="city", label="City")
+        fields.create_field(uow, importer.user_id, type=FieldType.TEXT, key="city", label="City")
         named = {"key": "size", "label": "Size", "choices": choices}
-        fields.create_field(uow, owner.user_id, type=FieldType.CHOICE, **named)
+        fields.create_field(uow, importer.user_id, type=FieldType.CHOICE, **named)
 
     def bring(form: Literal["NFC", "NFD"]) -> int:
         row = [people[0], *(normalize(form, each) for each in VALUES)]
-        task = importing.bring(owner, list_id, csv_of([row], HEADER), on_existing="update")
+        task = importing.bring(importer, list_id, csv_of([row], HEADER), on_existing="update")
         assert task.left_out == 0
         return task.updated
 

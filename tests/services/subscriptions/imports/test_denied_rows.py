@@ -16,36 +16,36 @@ def deny(importing: Importing, owner: Owner, *entries: str) -> None:
 
 
 def test_the_operators_deny_list_is_that_of_all_lists(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
     denied = {"deny_list": ("example.org", "ben@example.net")}
     settings = importing.resources.settings.model_copy(update=denied)
     resources = replace(importing.resources, settings=settings)
     denying = Importing(replace(importing.stack, resources=resources))
     file = b"email\nada@example.org\nben@example.net\neve@example.com\n"
-    task = denying.bring(owner, list_id, file)
+    task = denying.bring(importer, list_id, file)
     assert (task.received, task.added, task.denied) == (3, 1, 2)
     # By the operator's own command too.
-    task = denying.bring(owner, list_id, file, by_operator=True)
+    task = denying.bring(importer, list_id, file, by_operator=True)
     assert (task.received, task.already, task.denied) == (3, 1, 2)
 
 
 @pytest.mark.parametrize("on_existing", ["skip", "update"])
 def test_each_chunk_is_checked_and_members_stay(
     importing: Importing,
-    owner: Owner,
+    importer: Owner,
     list_id: int,
     monkeypatch: pytest.MonkeyPatch,
     on_existing: str,
 ) -> None:
     tag = random_hash_id()
     addresses = [f"n{number}.{tag}@example.net" for number in range(40)]
-    importing.bring(owner, list_id, "\n".join(["email", *addresses[:5]]).encode())
+    importing.bring(importer, list_id, "\n".join(["email", *addresses[:5]]).encode())
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 10)
-    deny(importing, owner, *addresses[::4], "*.example.org")
+    deny(importing, importer, *addresses[::4], "*.example.org")
     rows = [f"{each},New" for each in addresses]
     file = "\n".join(["email,name", *rows, "x@a.example.org,New"]).encode()
-    task = importing.bring(owner, list_id, file, on_existing=on_existing)
+    task = importing.bring(importer, list_id, file, on_existing=on_existing)
     # Every fourth, but for the first and the fifth, who are members; and the one of a subdomain.
     assert (task.received, task.added, task.already, task.denied) == (41, 27, 5, 9)
     assert task.updated == (5 if on_existing == "update" else 0)
@@ -53,10 +53,10 @@ def test_each_chunk_is_checked_and_members_stay(
 
 
 def test_what_is_denied_takes_no_room_in_the_plan(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    leave_room_for_members(importing.stack, importing.new_list(owner), 2)
-    deny(importing, owner, "example.org")
+    leave_room_for_members(importing.stack, importing.new_list(importer), 2)
+    deny(importing, importer, "example.org")
     file = b"email\na@example.org\nb@example.org\nc@example.net\nd@example.net\n"
-    task = importing.bring(owner, list_id, file)
+    task = importing.bring(importer, list_id, file)
     assert (task.status, task.added, task.denied, task.over_quota) == ("succeeded", 2, 2, 0)

@@ -1,3 +1,5 @@
+"""Imports at the same time as other imports, opt-outs and erasures."""
+
 import random
 import threading
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from sqlalchemy.exc import NoResultFound
 from core.errors import DomainError
 from core.errors.mailing import LIST_BUSY
 from devstack.harness.stack import Owner
-from models import Job, OptOutKind, User
+from models import Job, OptOutKind
 from services.accounts import accounts
 from services.jobs import records as job_records
 from services.subscriptions import lists, sign_up
@@ -20,6 +22,7 @@ from services.subscriptions.imports import applying, chunks
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.people.changed_addresses import change_address
 from tests.support.people.erasure import erase
 from tests.support.sizes import sized
 
@@ -30,11 +33,11 @@ ACTING = sized(60, 60, few=10)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 Act = Callable[[Importing, int, str], None]
 READER = Actor(ActorKind.USER, Via.TRACE)
-pytestmark = pytest.mark.usefixtures("_no_deadlock")
+pytestmark = pytest.mark.usefixtures("_require_no_deadlock_in_imports")
 
 
 @pytest.fixture(autouse=True)
-def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def _set_100_rows_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 100)
 
 
@@ -52,16 +55,16 @@ def all_of(*actions: Callable[[], object]) -> list[object]:
 @pytest.mark.tier("fast", "properties")
 @pytest.mark.parametrize("lists_of", [1, 2], ids=["one list", "two lists"])
 def test_imports_at_the_same_time_of_the_same_people_are_exact(
-    importing: Importing, owner: Owner, lists_of: int
+    importing: Importing, importer: Owner, lists_of: int
 ) -> None:
     for number in range(ROUNDS):
         people = new_addresses(ROWS)
         third = ROWS // 3
         parts = [people[: 2 * third], people[third:]]
-        ids = [importing.new_list(owner) for _ in range(lists_of)]
+        ids = [importing.new_list(importer) for _ in range(lists_of)]
         on = [ids[0], ids[-1]]
         jobs = [
-            importing.begin(owner, list_id, shuffled(part, number))
+            importing.begin(importer, list_id, shuffled(part, number))
             for list_id, part in zip(on, parts, strict=True)
         ]
         all_of(*[partial(importing.work, job_id) for job_id in jobs])
@@ -82,7 +85,7 @@ def test_imports_at_the_same_time_of_the_same_people_are_exact(
 
 @pytest.mark.tier("fast", "properties")
 def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
     people = new_addresses(ROWS)
     actions: tuple[Act, ...] = (_leave, _silence, _erase, _remove_and_add)
@@ -91,7 +94,7 @@ def test_who_says_no_or_is_erased_while_they_are_imported_is_out(
         for each in people[: ACTING * 4]:
             accounts.find_or_create_person(uow, each)
     began = threading.Event()
-    job_id = importing.begin(owner, list_id, shuffled(people, 1))
+    job_id = importing.begin(importer, list_id, shuffled(people, 1))
 
     def work() -> object:
         began.set()
@@ -172,18 +175,18 @@ def _require_no_erased(importing: Importing, list_id: int, addresses: list[str])
 
 
 def test_two_rows_that_name_one_member_are_one_row_and_one_duplicate_in_two_chunks_too(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     known, moved_on, gone, now = new_addresses(4)
-    importing.bring(owner, list_id, csv_of([[known, "Ada"], [gone, "Cy"]]))
+    importing.bring(importer, list_id, csv_of([[known, "Ada"], [gone, "Cy"]]))
     for before, after in ((known, moved_on), (gone, now)):
-        move(importing, before, after)
+        change_address(importing.resources, before, after)
     rows = [[known, "One", ""], ["x@example.com", "", ""], [moved_on, "Two", ""], [gone, "", ""]]
     # The last row is an opt-out of one of them. The chunk with this row is applied first.
     rows += [[now, "", "unsubscribed"]]
     job_id = importing.begin(
-        owner, list_id, csv_of(rows, ("email", "name", "status")), on_existing="update"
+        importer, list_id, csv_of(rows, ("email", "name", "status")), on_existing="update"
     )
     job = importing.work(job_id)
     assert (job.status, job.error) == ("succeeded", None)
@@ -192,25 +195,25 @@ def test_two_rows_that_name_one_member_are_one_row_and_one_duplicate_in_two_chun
     assert (task.updated, task.duplicate, task.opted_out) == (1, 2, 1)
     assert importing.active(list_id) == {known, "x@example.com"}
     # An undo gives back what there was.
-    assert importing.take_back(owner, task.id)["undone"] == 1
+    assert importing.take_back(importer, task.id)["undone"] == 1
     name = "SELECT name FROM subscriptions WHERE list_id = %s AND email = %s"
     assert importing.stack.query(name, list_id, known) == [("Ada",)]
 
 
 def test_who_moves_to_the_address_of_a_row_while_it_is_applied_is_no_second_member(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known, new = new_addresses(2)
-    importing.bring(owner, list_id, csv_of([[known, "Ada"]]))
+    importing.bring(importer, list_id, csv_of([[known, "Ada"]]))
     write = applying._write_rows
 
     def write_after_the_move(*chunk: Any) -> None:
         with suppress(NoResultFound):
-            move(importing, known, new)
+            change_address(importing.resources, known, new)
         write(*chunk)
 
     monkeypatch.setattr(applying, "_write_rows", write_after_the_move)
-    job_id = importing.begin(owner, list_id, csv_of([[new, ""]]))
+    job_id = importing.begin(importer, list_id, csv_of([[new, ""]]))
     assert importing.work(job_id).status == "succeeded"
     assert (importing.of_job(job_id).already, importing.job(job_id).attempt) == (1, 2)
     assert importing.active(list_id) == {known}
@@ -218,7 +221,7 @@ def test_who_moves_to_the_address_of_a_row_while_it_is_applied_is_no_second_memb
 
 @pytest.mark.parametrize("rows", [4, 2])
 def test_rows_that_the_database_refuses_fail_an_import_of_which_all_else_is_applied(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch, rows: int
+    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     people = new_addresses(rows)
@@ -227,7 +230,7 @@ def test_rows_that_the_database_refuses_fail_an_import_of_which_all_else_is_appl
         f"{table} ADD CONSTRAINT refused CHECK (email <> '{people[0]}') NOT VALID"
     )
     try:
-        job_id = importing.begin(owner, list_id, csv_of([[each, ""] for each in people]))
+        job_id = importing.begin(importer, list_id, csv_of([[each, ""] for each in people]))
         job = importing.work(job_id)
     finally:
         importing.stack.query(f"{table} DROP CONSTRAINT refused")
@@ -244,18 +247,10 @@ def test_rows_that_the_database_refuses_fail_an_import_of_which_all_else_is_appl
     assert importing.of_job(job_id).added == rows
 
 
-def move(importing: Importing, before: str, after: str) -> None:
-    """The person's account moves to another address."""
-    with importing.resources.unit_of_work() as uow:
-        person = uow.session.query(User).where(User.email == before).one()
-        person.email = after
-        accounts.note_move(uow, person, left=before)
-
-
 def test_a_list_that_is_archived_meanwhile_gets_nobody(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    job_id = importing.begin(owner, list_id, csv_of([["a@example.com", ""]]))
+    job_id = importing.begin(importer, list_id, csv_of([["a@example.com", ""]]))
     with importing.resources.unit_of_work() as uow:
         lists.archive_list(uow, lists.get(uow, list_id))
     job = importing.work(job_id)

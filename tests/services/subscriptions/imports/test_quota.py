@@ -22,7 +22,7 @@ def file_of(count: int, *left: str) -> bytes:
     return "\n".join(["email,status", *rows, *(f"{each},unsubscribed" for each in left)]).encode()
 
 
-@pytest.mark.usefixtures("_no_deadlock")
+@pytest.mark.usefixtures("_require_no_deadlock_in_imports")
 @settings(max_examples=sized(6, 300), database=None)
 @given(
     room=st.integers(-1, 12),
@@ -59,13 +59,13 @@ def test_imports_at_once_fill_the_plan_exactly(
 
 
 def test_an_import_adds_nobody_after_a_row_had_no_room(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
-    full_id = importing.new_list(owner)
+    full_id = importing.new_list(importer)
     leave_room_for_members(importing.stack, full_id, 1)
     member = f"{random_hash_id()}@example.com"
-    importing.bring(owner, list_id, f"email\n{member}\n".encode())
+    importing.bring(importer, list_id, f"email\n{member}\n".encode())
     commit = applying.commit_chunk
 
     def commit_and_make_room(
@@ -77,46 +77,46 @@ def test_an_import_adds_nobody_after_a_row_had_no_room(
         commit(resources, import_id, chunk, *hold)
 
     monkeypatch.setattr(applying, "commit_chunk", commit_and_make_room)
-    job_id = importing.begin(owner, list_id, file_of(4))
+    job_id = importing.begin(importer, list_id, file_of(4))
     job = importing.work(job_id)
     task = importing.of_job(job_id)
     assert (job.status, task.added, task.over_quota) == ("failed", 0, 4)
 
 
 def test_opt_outs_of_a_file_are_kept_when_its_members_find_no_room(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
-    leave_room_for_members(importing.stack, importing.new_list(owner), 1)
+    leave_room_for_members(importing.stack, importing.new_list(importer), 1)
     left = new_addresses(2)
-    job = importing.work(importing.begin(owner, list_id, file_of(4, *left)))
+    job = importing.work(importing.begin(importer, list_id, file_of(4, *left)))
     task = importing.of_job(job.id)
     assert (job.status, task.added, task.over_quota, task.opted_out) == ("failed", 1, 3, 2)
     assert len(importing.opt_outs(list_id)) == 2
 
 
 def test_the_operators_import_is_not_bounded(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    leave_room_for_members(importing.stack, importing.new_list(owner), 0)
-    job = importing.work(importing.begin(owner, list_id, file_of(3), by_operator=True))
+    leave_room_for_members(importing.stack, importing.new_list(importer), 0)
+    job = importing.work(importing.begin(importer, list_id, file_of(3), by_operator=True))
     assert (job.status, importing.of_job(job.id).added) == ("succeeded", 3)
 
 
 def test_a_dry_run_at_the_bound_gives_every_verdict(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    leave_room_for_members(importing.stack, importing.new_list(owner), 0)
-    task = importing.bring(owner, list_id, file_of(3), dry_run=True)
+    leave_room_for_members(importing.stack, importing.new_list(importer), 0)
+    task = importing.bring(importer, list_id, file_of(3), dry_run=True)
     assert (task.status, task.added, task.over_quota) == ("succeeded", 3, 0)
 
 
 def test_a_file_with_more_addresses_than_the_disk_is_to_hold_fails_clearly(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seen_addresses, "MAX_ADDRESSES_IN_MEMORY", 0)
     monkeypatch.setattr(file_rows, "SeenAddresses", lambda: SeenAddresses(max_bytes=64 * 1024))
-    job = importing.work(importing.begin(owner, list_id, file_of(5000)))
+    job = importing.work(importing.begin(importer, list_id, file_of(5000)))
     assert job.error is not None
     assert (job.status, job.error["code"]) == ("failed", "import.too_many_addresses")
     assert importing.active(list_id) == set()

@@ -10,8 +10,8 @@ from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job
 from services.subscriptions.imports import chunks, import_job, records
 from services.subscriptions.imports.import_options import ImportOptions
-from tests.services.subscriptions.imports.test_turns import Steps
 from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.imports.turns import ShortTurn
 
 FILE = csv_of([("ada@example.com", "Ada", "Rome"), ("nobody", "", "")], ("email", "name", "town"))
 
@@ -31,19 +31,19 @@ def error(importing: Importing, owner: Owner, import_id: int, **options: Any) ->
 
 
 def test_after_the_import_the_file_is_gone(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    looked = importing.bring(owner, list_id, FILE, dry_run=True)
-    importing.work(read_again(importing, owner, looked.id))
-    assert error(importing, owner, looked.id, dry_run=True) == "import.file_gone"
+    looked = importing.bring(importer, list_id, FILE, dry_run=True)
+    importing.work(read_again(importing, importer, looked.id))
+    assert error(importing, importer, looked.id, dry_run=True) == "import.file_gone"
     removals.work_off(importing.resources)
     assert list(importing.resources.objects.stored(f"{looked.object_prefix}/")) == []
 
 
-def test_one_that_runs_is_begun_once(importing: Importing, owner: Owner, list_id: int) -> None:
-    looked = importing.bring(owner, list_id, FILE, dry_run=True)
-    job_id = read_again(importing, owner, looked.id)
-    assert error(importing, owner, looked.id) == "import.running"
+def test_one_that_runs_is_begun_once(importing: Importing, importer: Owner, list_id: int) -> None:
+    looked = importing.bring(importer, list_id, FILE, dry_run=True)
+    job_id = read_again(importing, importer, looked.id)
+    assert error(importing, importer, looked.id) == "import.running"
     importing.work(job_id)
     with importing.resources.unit_of_work() as uow:
         chunks = uow.session.query(ImportChunk).filter_by(import_id=looked.id).count()
@@ -51,9 +51,9 @@ def test_one_that_runs_is_begun_once(importing: Importing, owner: Owner, list_id
 
 
 def test_a_file_is_kept_for_its_time_and_no_longer(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    looked = importing.bring(owner, list_id, FILE, dry_run=True)
+    looked = importing.bring(importer, list_id, FILE, dry_run=True)
     removals.work_off(importing.resources)
     assert list(importing.resources.objects.stored(f"{looked.object_prefix}/"))
     importing.stack.query(
@@ -61,16 +61,16 @@ def test_a_file_is_kept_for_its_time_and_no_longer(
     )
     removals.work_off(importing.resources)
     assert list(importing.resources.objects.stored(f"{looked.object_prefix}/")) == []
-    assert error(importing, owner, looked.id) == "import.file_gone"
+    assert error(importing, importer, looked.id) == "import.file_gone"
 
 
 def test_a_file_that_a_process_has_open_is_not_read_on_by_other_options(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 1)
-    monkeypatch.setattr(import_job, "Turn", Steps)
+    monkeypatch.setattr(import_job, "Turn", ShortTurn)
     # A process opens the file, and loses the job to another process.
-    dry_run_id = importing.begin(owner, list_id, LONG_FILE, dry_run=True)
+    dry_run_id = importing.begin(importer, list_id, LONG_FILE, dry_run=True)
     stale = importing.lease(dry_run_id)
     turns = import_job.run_import(importing.resources, stale)
     next(turns)
@@ -78,7 +78,7 @@ def test_a_file_that_a_process_has_open_is_not_read_on_by_other_options(
         hand_back_job(uow, stale)
     assert importing.work(dry_run_id).status == "succeeded"
     import_id = importing.of_job(dry_run_id).id
-    job_id = read_again(importing, owner, import_id, mapping={"town": "tags"})
+    job_id = read_again(importing, importer, import_id, mapping={"town": "tags"})
     with pytest.raises(LeaseLost):
         next(turns)
     assert importing.work(job_id).status == "succeeded"

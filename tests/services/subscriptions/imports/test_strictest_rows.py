@@ -27,14 +27,14 @@ from services.subscriptions.imports.samples import add_samples
 from services.subscriptions.imports.stored_chunks import StoredChunks, chunk_key
 from storage.encryption import seal
 from storage.unit_of_work import UnitOfWork
-from tests.services.subscriptions.imports.test_import_races import move
 from tests.support.imports.importing import Importing, counts_of, csv_of, new_addresses
+from tests.support.people.changed_addresses import change_address
 
 HEADER = ("email", "status")
 
 
 @pytest.fixture(params=[None, 2], ids=["one chunk", "many chunks"])
-def _rows_per_chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _set_rows_per_chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
         monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", request.param)
         # Store all addresses on disk instead of in memory.
@@ -55,13 +55,13 @@ def status_of(importing: Importing, list_id: int, address: str) -> str | None:
     return str(found[0][0]) if found else None
 
 
-@pytest.mark.usefixtures("_rows_per_chunk")
+@pytest.mark.usefixtures("_set_rows_per_chunk")
 @pytest.mark.parametrize("order", [1, -1], ids=["yes first", "no first"])
 def test_one_no_outweighs_every_yes_of_the_file(
-    importing: Importing, owner: Owner, list_id: int, order: int
+    importing: Importing, importer: Owner, list_id: int, order: int
 ) -> None:
     d, e, m, waits, *others = new_addresses(10)
-    importing.bring(owner, list_id, csv_of([[d]], ["email"]))
+    importing.bring(importer, list_id, csv_of([[d]], ["email"]))
     pairs = [
         *([d, "subscribed"], [e, "active"], [m, "subscribed"], [waits, "subscribed"]),
         *([each, "subscribed"] for each in others),
@@ -72,10 +72,10 @@ def test_one_no_outweighs_every_yes_of_the_file(
     expected = dict.fromkeys(verdicts.COUNTS, 0)
     expected |= {"received": 16, "added": 6, "opted_out": 3, "invalid": 1, "duplicate": 6}
 
-    tried = importing.bring(owner, list_id, file, dry_run=True)
+    tried = importing.bring(importer, list_id, file, dry_run=True)
     assert counts_of(tried) == expected
     assert importing.active(list_id) == {d}
-    task = importing.bring(owner, list_id, file)
+    task = importing.bring(importer, list_id, file)
 
     assert counts_of(task) == expected
     assert importing.active(list_id) == {*others}
@@ -83,64 +83,64 @@ def test_one_no_outweighs_every_yes_of_the_file(
     assert sources(importing, list_id) == ["bounce", "complaint", "import"]
 
 
-@pytest.mark.usefixtures("_rows_per_chunk")
+@pytest.mark.usefixtures("_set_rows_per_chunk")
 @pytest.mark.parametrize("no", ["unsubscribed", "unconfirmed"])
 def test_a_no_under_one_address_of_a_person_counts_for_their_other_addresses(
-    importing: Importing, owner: Owner, list_id: int, no: str
+    importing: Importing, importer: Owner, list_id: int, no: str
 ) -> None:
     before, now, *others = new_addresses(6)
-    other_list = importing.new_list(owner)
-    importing.bring(owner, other_list, csv_of([[before]], ["email"]))
-    move(importing, before, now)
+    other_list = importing.new_list(importer)
+    importing.bring(importer, other_list, csv_of([[before]], ["email"]))
+    change_address(importing.resources, before, now)
     rows = [[now, "subscribed"], *([each, "subscribed"] for each in others), [before, no]]
 
     for file in (rows, rows[::-1]):
-        task = importing.bring(owner, list_id, csv_of(file, HEADER), dry_run=True)
+        task = importing.bring(importer, list_id, csv_of(file, HEADER), dry_run=True)
         assert (task.added, task.duplicate, task.opted_out + task.invalid) == (4, 1, 1)
-    importing.bring(owner, list_id, csv_of(rows, HEADER))
+    importing.bring(importer, list_id, csv_of(rows, HEADER))
     assert importing.active(list_id) == {*others}
     # A later file contains only the other address of the person.
-    later = importing.bring(owner, list_id, csv_of([[now]], ["email"]))
+    later = importing.bring(importer, list_id, csv_of([[now]], ["email"]))
     assert (later.added, later.opted_out) == ((0, 1) if no == "unsubscribed" else (1, 0))
 
 
 def test_an_opt_out_by_the_account_s_address_holds_for_the_list_s_copy(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
     before, now = new_addresses(2)
-    importing.bring(owner, list_id, csv_of([[before]], ["email"]))
-    move(importing, before, now)
-    importing.bring(owner, list_id, csv_of([[now, "unsubscribed"]], HEADER))
-    task = importing.bring(owner, list_id, csv_of([[before]], ["email"]))
+    importing.bring(importer, list_id, csv_of([[before]], ["email"]))
+    change_address(importing.resources, before, now)
+    importing.bring(importer, list_id, csv_of([[now, "unsubscribed"]], HEADER))
+    task = importing.bring(importer, list_id, csv_of([[before]], ["email"]))
     assert (task.added, task.opted_out) == (0, 1)
     assert importing.active(list_id) == set()
 
 
 def test_an_opt_out_with_an_unreadable_end_is_kept(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
     [left] = new_addresses(1)
     rows = [[left, "unsubscribed", "gold", "soon"]]
-    task = importing.bring(owner, list_id, csv_of(rows, (*HEADER, "tier", "paid until")))
+    task = importing.bring(importer, list_id, csv_of(rows, (*HEADER, "tier", "paid until")))
     assert (task.opted_out, task.invalid) == (1, 0)
 
 
 def test_a_row_with_an_invalid_address_counts_for_nobody(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
     [ada] = new_addresses(1)
     rows = [[ada, "subscribed"], [f"{ada} {ada}", "unsubscribed"]]
-    task = importing.bring(owner, list_id, csv_of(rows, HEADER))
+    task = importing.bring(importer, list_id, csv_of(rows, HEADER))
     assert (task.added, task.invalid) == (1, 1)
 
 
 def test_the_preview_has_the_row_that_counts(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
     ada, bea, cy = new_addresses(3)
     rows = [[ada, ""], [bea, ""], [bea, ""], [cy, "unsubscribed"], ["nobody", ""]]
     file = csv_of([*rows, *([each, ""] for each in new_addresses(3)), [ada, "bounced"]], HEADER)
-    job = importing.work(importing.begin(owner, list_id, file, dry_run=True))
+    job = importing.work(importing.begin(importer, list_id, file, dry_run=True))
     assert job.result is not None
     preview = add_samples(importing.resources, job.result)["preview"]
     assert [row.get("code", row.get("status")) for row in preview] == [
@@ -149,13 +149,15 @@ def test_the_preview_has_the_row_that_counts(
 
 
 def test_the_strictest_row_of_a_file_of_suppressions_counts(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     ada, bea, *others = new_addresses(5)
     rows = [[ada, "unsubscribe"], [bea, "soft bounce"], *([each, "bounce"] for each in others)]
     rows += [[bea, "bounce"], [ada, "spam"]]
-    task = importing.bring(owner, list_id, csv_of(rows, ("email", "reason")), kind="suppressions")
+    task = importing.bring(
+        importer, list_id, csv_of(rows, ("email", "reason")), kind="suppressions"
+    )
     assert (task.opted_out, task.invalid, task.duplicate) == (5, 1, 1)
     assert sources(importing, list_id) == [*["bounce"] * 4, "complaint"]
 
@@ -168,13 +170,13 @@ def late_opt_outs() -> tuple[list[str], list[str], bytes]:
 
 
 @pytest.fixture
-def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def _set_two_rows_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
 
 
-@pytest.mark.usefixtures("_small_chunks")
+@pytest.mark.usefixtures("_set_two_rows_per_chunk")
 def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_cancelled(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members, left, file = late_opt_outs()
     apply = applying.apply_chunk
@@ -188,11 +190,11 @@ def test_all_opt_outs_are_kept_before_the_first_member_is_added_and_when_it_is_c
             opt_outs_before.append(len(importing.opt_outs(list_id)))
             if len(opt_outs_before) == 2:
                 with importing.resources.unit_of_work() as other:
-                    job_records.cancel_own_job(other, importing.caller(owner), job_id)
+                    job_records.cancel_own_job(other, importing.caller(importer), job_id)
         return applied
 
     monkeypatch.setattr(applying, "apply_chunk", apply_and_cancel)
-    job_id = importing.begin(owner, list_id, file)
+    job_id = importing.begin(importer, list_id, file)
     job = importing.work(job_id)
     assert job.status == "cancelled"
     assert opt_outs_before == [len(left)] * len(opt_outs_before)
@@ -216,7 +218,7 @@ def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -
     monkeypatch.setattr(place, name, called)
 
 
-@pytest.mark.usefixtures("_small_chunks")
+@pytest.mark.usefixtures("_set_two_rows_per_chunk")
 @pytest.mark.parametrize(
     "step",
     [(StoredChunks, "_put"), (StoredChunks, "mark_next"), (applying, "commit_chunk")],
@@ -224,13 +226,13 @@ def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -
 )
 def test_another_process_goes_on_after_a_killed_one(
     importing: Importing,
-    owner: Owner,
+    importer: Owner,
     list_id: int,
     monkeypatch: pytest.MonkeyPatch,
     step: tuple[Any, str],
 ) -> None:
     members, left, file = late_opt_outs()
-    job_id = importing.begin(owner, list_id, file)
+    job_id = importing.begin(importer, list_id, file)
     with monkeypatch.context() as patched:
         kill_at(3, patched, *step)
         with pytest.raises(Killed):
@@ -248,15 +250,15 @@ def test_another_process_goes_on_after_a_killed_one(
     assert len(importing.opt_outs(list_id)) == len(left)
 
 
-@pytest.mark.usefixtures("_small_chunks")
+@pytest.mark.usefixtures("_set_two_rows_per_chunk")
 def test_no_member_is_added_while_a_chunk_of_opt_outs_cannot_be_applied(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
     members, left, file = late_opt_outs()
     table = "ALTER TABLE users"
     importing.stack.query(f"{table} ADD CONSTRAINT refused CHECK (email <> '{left[0]}') NOT VALID")
     try:
-        job_id = importing.begin(owner, list_id, file)
+        job_id = importing.begin(importer, list_id, file)
         job = importing.work(job_id)
     finally:
         importing.stack.query(f"{table} DROP CONSTRAINT refused")
@@ -279,10 +281,10 @@ def store_chunks(importing: Importing, task: MemberImport, *chunks: list[JudgedR
 
 
 def test_an_import_whose_file_release_1_0_0_has_read_goes_on(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
     ada, bea, cy = new_addresses(3)
-    job_id = importing.begin(owner, list_id, csv_of([[ada]], ["email"]))
+    job_id = importing.begin(importer, list_id, csv_of([[ada]], ["email"]))
     task = importing.of_job(job_id)
     duplicate = JudgedRow(4, code="row.duplicate", reason="It came before.", cells=[ada])
     store_chunks(
@@ -302,12 +304,12 @@ def test_an_import_whose_file_release_1_0_0_has_read_goes_on(
     assert importing.active(list_id) == {ada, cy}
 
 
-@pytest.mark.usefixtures("_small_chunks")
+@pytest.mark.usefixtures("_set_two_rows_per_chunk")
 def test_a_file_that_release_1_0_0_has_begun_to_read_is_read_again(
-    importing: Importing, owner: Owner, list_id: int
+    importing: Importing, importer: Owner, list_id: int
 ) -> None:
     members, left, file = late_opt_outs()
-    job_id = importing.begin(owner, list_id, file)
+    job_id = importing.begin(importer, list_id, file)
     task = importing.of_job(job_id)
     rows = [JudgedRow(place, each, cells=[each]) for place, each in enumerate(left, start=2)]
     store_chunks(importing, task, rows[:2], rows[2:])
@@ -321,12 +323,12 @@ def test_a_file_that_release_1_0_0_has_begun_to_read_is_read_again(
     assert importing.active(list_id) == {*members}
 
 
-@pytest.mark.usefixtures("_small_chunks")
+@pytest.mark.usefixtures("_set_two_rows_per_chunk")
 def test_a_file_that_crashes_each_process_at_the_same_row_makes_no_progress(
-    importing: Importing, owner: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
+    importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise its crashes would never be counted."""
-    job_id = importing.begin(owner, list_id, late_opt_outs()[2])
+    job_id = importing.begin(importer, list_id, late_opt_outs()[2])
     crashes = []
     for _ in range(3):
         with monkeypatch.context() as patched:

@@ -39,14 +39,14 @@ def stands(importing: Importing, list_id: int, address: str) -> tuple[object, ..
 
 
 def test_whom_somebody_touched_since_stays_and_is_counted(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    importing.bring(owner, list_id, rows(people[:6]))
+    importing.bring(importer, list_id, rows(people[:6]))
     for each in people[:6]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
-    elsewhere = importing.new_list(owner)
-    task = importing.bring(owner, list_id, rows(people, "Imported", "silver"))
+    elsewhere = importing.new_list(importer)
+    task = importing.bring(importer, list_id, rows(people, "Imported", "silver"))
     # Of those who were there before, and of those who are new.
     for first in (0, 6):
         edited, left, silent, moved, erased = people[first : first + 5]
@@ -60,7 +60,7 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
             target = lists.get(uow, elsewhere)
             members.transfer_member(uow, of, target, person.id, actor=OWNER)
         erase(importing.resources, erased)
-    result = importing.take_back(owner, task.id)
+    result = importing.take_back(importer, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}
     # The sixth of the old ones is as before in every column, and the last of the new ones is gone.
     after = importing.records(list_id)
@@ -80,38 +80,40 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
 
 
 def test_undone_in_the_opposite_order_two_imports_leave_the_list_as_it_was(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    importing.bring(owner, list_id, rows(people[:6], "Before"))
+    importing.bring(importer, list_id, rows(people[:6], "Before"))
     for each in people[:3]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
-    first = importing.bring(owner, list_id, rows(people[1:9], "A", "silver"), on_existing="update")
+    first = importing.bring(
+        importer, list_id, rows(people[1:9], "A", "silver"), on_existing="update"
+    )
     between = importing.records(list_id)
-    second = importing.bring(owner, list_id, rows(people, "B", "gold"), on_existing="update")
+    second = importing.bring(importer, list_id, rows(people, "B", "gold"), on_existing="update")
     assert (first.added, first.updated) == (5, 3)
     assert (second.added, second.updated) == (4, 8)
-    assert importing.take_back(owner, second.id)["undone"] == 4
+    assert importing.take_back(importer, second.id)["undone"] == 4
     assert importing.records(list_id) == between
-    assert importing.take_back(owner, first.id)["undone"] == 5
+    assert importing.take_back(importer, first.id)["undone"] == 5
     assert importing.records(list_id) == before
 
 
 def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
     importing: Importing,
-    owner: Owner,
+    importer: Owner,
     list_id: int,
     people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    importing.bring(owner, list_id, rows(people[:6]))
+    importing.bring(importer, list_id, rows(people[:6]))
     for each in people[:6]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 5)
-    task = importing.bring(owner, list_id, rows(people, "Imported", "gold"))
+    task = importing.bring(importer, list_id, rows(people, "Imported", "gold"))
     monkeypatch.setattr(undo, "BATCH", 2)
-    job_id = importing.begin_undo(owner, task.id)
+    job_id = importing.begin_undo(importer, task.id)
     assert job_id is not None
     note, calls = record_progress, [0]
 
@@ -139,12 +141,12 @@ def test_undo_that_is_killed_in_the_middle_goes_on_and_counts_each_once(
 
 def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
     importing: Importing,
-    owner: Owner,
+    importer: Owner,
     list_id: int,
     people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    importing.bring(owner, list_id, rows(people[:2], "Before"))
+    importing.bring(importer, list_id, rows(people[:2], "Before"))
     write, begun = applying._write_rows, list[int]()
 
     def erase_then_write(
@@ -156,7 +158,7 @@ def test_erased_person_stays_erased_when_they_are_in_an_import_at_that_moment(
         write(uow, task, counts, chunk)
 
     monkeypatch.setattr(applying, "_write_rows", erase_then_write)
-    task = importing.bring(owner, list_id, rows(people[:2], "New"), on_existing="update")
+    task = importing.bring(importer, list_id, rows(people[:2], "New"), on_existing="update")
     assert (task.added, task.updated) == (1, 1)
     erased = finish(importing.resources, begun[0])
     blank = importing.stack.query(

@@ -14,7 +14,7 @@ PEOPLE = 60
 
 
 @pytest.fixture
-def people() -> list[str]:
+def new_people() -> list[str]:
     return new_addresses(PEOPLE)
 
 
@@ -24,12 +24,12 @@ def rows(people: list[str], name: str = "") -> bytes:
 
 def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
     importing: Importing,
-    owner: Owner,
+    importer: Owner,
     list_id: int,
-    people: list[str],
+    new_people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    task = importing.bring(owner, list_id, rows(people))
+    task = importing.bring(importer, list_id, rows(new_people))
     importing.stack.query(
         "UPDATE imports SET files_removed_at = NULL, undo_restored = 9e15, undo_removed = 9e15"
         " WHERE id = %s",
@@ -47,7 +47,7 @@ def test_an_undo_of_an_import_that_went_on_takes_back_what_it_added_since(
     importing.stack.query(
         "UPDATE imports SET status = 'succeeded', finished_at = now() WHERE id = %s", task.id
     )
-    assert importing.take_back(owner, task.id)["undone"] == PEOPLE
+    assert importing.take_back(importer, task.id)["undone"] == PEOPLE
 
 
 def broken(importing: Importing, owner: Owner, list_id: int, file: bytes) -> tuple[int, int]:
@@ -64,23 +64,23 @@ def retry_error(importing: Importing, owner: Owner, import_id: int) -> str:
 
 
 def test_an_import_that_was_undone_or_is_being_undone_does_not_go_on(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
-    import_id, _ = broken(importing, owner, list_id, rows(people))
-    undo_id = importing.begin_undo(owner, import_id)
-    assert retry_error(importing, owner, import_id) == "job.not_retryable"
+    import_id, _ = broken(importing, importer, list_id, rows(new_people))
+    undo_id = importing.begin_undo(importer, import_id)
+    assert retry_error(importing, importer, import_id) == "job.not_retryable"
     assert importing.work(undo_id).status == "succeeded"
     # What it added now, no undo would take back.
-    assert retry_error(importing, owner, import_id) == "job.not_retryable"
+    assert retry_error(importing, importer, import_id) == "job.not_retryable"
     assert importing.active(list_id) == set()
 
 
 def test_an_undo_that_is_tried_again_waits_for_the_import_that_went_on(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
-    import_id, job_id = broken(importing, owner, list_id, rows(people))
-    caller = importing.caller(owner)
-    undo_id = importing.begin_undo(owner, import_id)
+    import_id, job_id = broken(importing, importer, list_id, rows(new_people))
+    caller = importing.caller(importer)
+    undo_id = importing.begin_undo(importer, import_id)
     with importing.resources.unit_of_work() as uow:
         jobs.cancel_own_job(uow, caller, undo_id)
     with importing.resources.unit_of_work() as uow:
@@ -91,19 +91,19 @@ def test_an_undo_that_is_tried_again_waits_for_the_import_that_went_on(
     assert refused.error is not None
     assert refused.error["code"] == "import.running"
     assert importing.work(job_id).status == "succeeded"
-    assert importing.active(list_id) == set(people)
-    assert importing.take_back(owner, import_id)["undone"] == PEOPLE
+    assert importing.active(list_id) == set(new_people)
+    assert importing.take_back(importer, import_id)["undone"] == PEOPLE
     assert importing.active(list_id) == set()
 
 
 def test_a_record_that_was_there_before_stays_though_what_it_was_is_lost(
-    importing: Importing, owner: Owner, list_id: int, people: list[str]
+    importing: Importing, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
-    importing.bring(owner, list_id, rows(people))
+    importing.bring(importer, list_id, rows(new_people))
     importing.stack.query("UPDATE subscriptions SET status = 'removed' WHERE list_id = %s", list_id)
-    task = importing.bring(owner, list_id, rows(people))
+    task = importing.bring(importer, list_id, rows(new_people))
     importing.stack.query("DELETE FROM import_changes WHERE import_id = %s", task.id)
-    assert importing.take_back(owner, task.id) == {
+    assert importing.take_back(importer, task.id) == {
         "import_id": task.id,
         "undone": 0,
         "kept": PEOPLE,
@@ -113,17 +113,17 @@ def test_a_record_that_was_there_before_stays_though_what_it_was_is_lost(
 
 def test_an_undo_that_was_asked_for_in_time_goes_on(
     importing: Importing,
-    owner: Owner,
+    importer: Owner,
     list_id: int,
-    people: list[str],
+    new_people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 20)
-    task = importing.bring(owner, list_id, rows(people))
-    job_id = importing.begin_undo(owner, task.id)
+    task = importing.bring(importer, list_id, rows(new_people))
+    job_id = importing.begin_undo(importer, task.id)
     importing.stack.query(
         "UPDATE imports SET created_at = now() - interval '91 days' WHERE id = %s", task.id
     )
-    assert importing.begin_undo(owner, task.id) == job_id
+    assert importing.begin_undo(importer, task.id) == job_id
     assert importing.work(job_id).status == "succeeded"
     assert importing.active(list_id) == set()

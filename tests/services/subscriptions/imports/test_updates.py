@@ -21,8 +21,8 @@ TIER, END = "tier", "paid until"
 
 
 @pytest.fixture
-def paid(importing: Importing, owner: Owner, list_id: int) -> Any:
-    """Bring people with these tiers and ends, and return their addresses."""
+def import_paid_members(importing: Importing, importer: Owner, list_id: int) -> Any:
+    """Imports members with these tiers and ends. Returns the addresses of the members."""
 
     def bring(*people: Paid) -> list[str]:
         addresses = new_addresses(len(people))
@@ -30,7 +30,7 @@ def paid(importing: Importing, owner: Owner, list_id: int) -> Any:
             (address, tier, f"{year}-01-01" if year else "")
             for address, (tier, year) in zip(addresses, people, strict=True)
         ]
-        importing.bring(owner, list_id, csv_of(rows, ("email", TIER, END)))
+        importing.bring(importer, list_id, csv_of(rows, ("email", TIER, END)))
         return addresses
 
     return bring
@@ -95,35 +95,35 @@ def stored(importing: Importing, list_id: int, addresses: list[str]) -> list[Pai
 )
 def test_an_update_changes_only_what_the_file_has_a_column_for(
     importing: Importing,
-    owner: Owner,
+    importer: Owner,
     list_id: int,
     *,
-    paid: Any,
+    import_paid_members: Any,
     columns: tuple[str, ...],
     rows: list[tuple[Paid, tuple[str, ...], Paid]],
 ) -> None:
     before, after = [each[0] for each in rows], [each[2] for each in rows]
-    addresses = paid(*before)
+    addresses = import_paid_members(*before)
     file = csv_of(
         [(address, *cells) for address, (_, cells, _) in zip(addresses, rows, strict=True)],
         ("email", *columns),
     )
-    importing.bring(owner, list_id, file)
+    importing.bring(importer, list_id, file)
     assert stored(importing, list_id, addresses) == before
-    task = importing.bring(owner, list_id, file, on_existing="update")
+    task = importing.bring(importer, list_id, file, on_existing="update")
     assert stored(importing, list_id, addresses) == after
     assert task.updated == sum(old != new for old, new in zip(before, after, strict=True))
-    importing.take_back(owner, task.id)
+    importing.take_back(importer, task.id)
     assert stored(importing, list_id, addresses) == before
 
 
 def test_an_end_of_a_member_without_a_paid_tier_is_a_problem(
-    importing: Importing, owner: Owner, list_id: int, paid: Any
+    importing: Importing, importer: Owner, list_id: int, import_paid_members: Any
 ) -> None:
-    free, gold = paid(FREE, GOLD)
+    free, gold = import_paid_members(FREE, GOLD)
     [new] = new_addresses(1)
     file = csv_of([(each, "2041-01-01") for each in (free, gold, new)], ("email", END))
-    job = importing.work(importing.begin(owner, list_id, file, on_existing="update"))
+    job = importing.work(importing.begin(importer, list_id, file, on_existing="update"))
     assert job.result is not None
     result = add_samples(importing.resources, job.result)
     examples = [{"line": line, "cell": "2041-01-01T00:00:00.000000Z"} for line in (2, 4)]
@@ -136,23 +136,25 @@ def test_an_end_of_a_member_without_a_paid_tier_is_a_problem(
 
 
 def test_a_key_that_a_json_object_lacks_changes_nothing(
-    importing: Importing, owner: Owner, list_id: int, paid: Any
+    importing: Importing, importer: Owner, list_id: int, import_paid_members: Any
 ) -> None:
-    addresses = paid(GOLD, GOLD, GOLD)
+    addresses = import_paid_members(GOLD, GOLD, GOLD)
     ends: list[dict[str, Any]] = [{END: "2041-01-01"}, {}, {END: None}]
     lines = (
         json.dumps({"email": address, TIER: "gold", **end})
         for address, end in zip(addresses, ends, strict=True)
     )
-    importing.bring(owner, list_id, "\n".join(lines).encode(), on_existing="update")
+    importing.bring(importer, list_id, "\n".join(lines).encode(), on_existing="update")
     assert stored(importing, list_id, addresses) == [("gold", 2041), GOLD, ENDLESS]
 
 
 def test_a_chunk_of_release_1_0_0_keeps_the_stored_end(
-    importing: Importing, owner: Owner, list_id: int, paid: Any
+    importing: Importing, importer: Owner, list_id: int, import_paid_members: Any
 ) -> None:
-    [address] = paid(GOLD)
-    job_id = importing.begin(owner, list_id, csv_of([[address]], ["email"]), on_existing="update")
+    [address] = import_paid_members(GOLD)
+    job_id = importing.begin(
+        importer, list_id, csv_of([[address]], ["email"]), on_existing="update"
+    )
     task = importing.of_job(job_id)
     name, key = chunk_key(task.object_prefix, 0), bulk_files.data_key(importing.resources, task)
     row = JudgedRow(2, address, tier="gold", cells=[address, "gold"])

@@ -25,16 +25,16 @@ MANY = sized(400, 20_000, few=100)
 
 @pytest.mark.tier("fast", "properties")
 def test_counts_are_true_after_many_changes_at_once_beside_their_folding(
-    acting: Acting, lists: list[int], owner: Owner
+    acting: Acting, list_ids: list[int], owner: Owner
 ) -> None:
     with repeated(*[partial(fold, acting)] * 2, pause=0.01):
-        replies = at_once(many_actions(acting, lists[0], owner))
+        replies = at_once(many_actions(acting, list_ids[0], owner))
     # No action waits long for the list's lock.
     assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
-    assert true_count(acting, lists[0]) > 0
-    assert shown_count(acting, lists[0], owner) == true_count(acting, lists[0])
-    require_consistent(acting, lists, *found_people(acting, lists[0]))
-    require_figures_of_history(acting, lists[0])
+    assert true_count(acting, list_ids[0]) > 0
+    assert shown_count(acting, list_ids[0], owner) == true_count(acting, list_ids[0])
+    require_consistent(acting, list_ids, *found_people(acting, list_ids[0]))
+    require_figures_of_history(acting, list_ids[0])
 
 
 def require_figures_of_history(acting: Acting, list_id: int) -> None:

@@ -27,10 +27,10 @@ ROUNDS = sized(6, 300)
 
 @pytest.mark.parametrize("known", [True, False])
 def test_an_address_subscribed_many_times_at_once_is_one_person_and_one_subscription(
-    acting: Acting, lists: list[int], owner: Owner, known: bool
+    acting: Acting, list_ids: list[int], owner: Owner, known: bool
 ) -> None:
     reader = acting.new_person(with_login=known)
-    list_id = lists[0]
+    list_id = list_ids[0]
 
     def ask() -> Reply:
         return acting.ask(list_id, reader.address)
@@ -49,20 +49,22 @@ def test_an_address_subscribed_many_times_at_once_is_one_person_and_one_subscrip
         list_id,
     )
     assert actions in (["requested"], ["subscribed"])
-    require_consistent(acting, lists, reader)
+    require_consistent(acting, list_ids, reader)
     assert shown_count(acting, list_id, owner) == 1
 
 
 def test_who_leaves_while_they_are_brought_back_is_out(
-    acting: Acting, lists: list[int], owner: Owner, person: Person
+    acting: Acting, list_ids: list[int], owner: Owner, person_with_login: Person
 ) -> None:
-    here, there = lists
-    assert person.user_id is not None
-    user_id, order = person.user_id, random.Random(1)
+    here, there = list_ids
+    assert person_with_login.user_id is not None
+    user_id, order = person_with_login.user_id, random.Random(1)
     for _ in range(ROUNDS):
-        for list_id in lists:
-            acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=person.key)
-        together = bringing_back(acting, here, there, person, owner) * 2
+        for list_id in list_ids:
+            acting.reply(
+                "POST", f"/subscriptions/{list_id}/no-challenge", key=person_with_login.key
+            )
+        together = bringing_back(acting, here, there, person_with_login, owner) * 2
         together += [lambda: acting.leave(here, user_id=user_id)]
         together += [lambda: acting.switch_mail(there, enabled=False, user_id=user_id)]
         order.shuffle(together)
@@ -70,7 +72,7 @@ def test_who_leaves_while_they_are_brought_back_is_out(
         # No action waits long for a list's lock.
         errors = {(409, "subscription.opted_out"), (503, "list.busy")}
         assert set(replies) <= {(200, 1), (200, 0), *errors}
-        require_consistent(acting, lists, person)
+        require_consistent(acting, list_ids, person_with_login)
         [(status,)] = acting.stack.query(
             "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s", here, user_id
         )
@@ -97,11 +99,11 @@ def bringing_back(
 
 
 def test_transfers_that_cross_each_other_do_not_wait_for_each_other_for_ever(
-    acting: Acting, lists: list[int], owner: Owner
+    acting: Acting, list_ids: list[int], owner: Owner
 ) -> None:
-    here, there = lists
+    here, there = list_ids
     addresses = [f"{random_hash_id()}@example.com" for _ in range(4)]
-    asked = [acting.ask(of, address) for of in lists for address in addresses]
+    asked = [acting.ask(of, address) for of in list_ids for address in addresses]
     assert set(asked) == {(200, 1)}
     people = found_people(acting, here)
     crossing: list[Action] = [
@@ -111,20 +113,20 @@ def test_transfers_that_cross_each_other_do_not_wait_for_each_other_for_ever(
     ]
     replies = at_once(crossing * sized(10, 500))
     assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
-    require_consistent(acting, lists, *people)
+    require_consistent(acting, list_ids, *people)
     # Each is on one of the lists: nobody is lost on the way, and nobody is on both.
     assert true_count(acting, here) + true_count(acting, there) == len(people)
 
 
 @pytest.mark.tier("faults")
 def test_nothing_is_written_down_of_a_person_while_they_are_erased(
-    acting: Acting, owner: Owner, lists: list[int]
+    acting: Acting, owner: Owner, list_ids: list[int]
 ) -> None:
     for _ in range(ROUNDS):
         reader = acting.new_person(with_login=True)
         assert reader.user_id is not None
-        acting.ask(lists[0], reader.address)
-        at_once(while_erasing(acting, lists, reader, owner))
+        acting.ask(list_ids[0], reader.address)
+        at_once(while_erasing(acting, list_ids, reader, owner))
         kept = acting.stack.query(
             "SELECT status, email_enabled, name, email FROM subscriptions WHERE user_id = %s",
             reader.user_id,
@@ -132,7 +134,7 @@ def test_nothing_is_written_down_of_a_person_while_they_are_erased(
         assert set(kept) == {("removed", False, None, None)}
         again = acting.stack.query("SELECT id FROM users WHERE email = %s", reader.address)
         assert (reader.user_id,) not in again
-        for list_id in lists:
+        for list_id in list_ids:
             assert shown_count(acting, list_id, owner) == true_count(acting, list_id)
 
 
@@ -162,17 +164,17 @@ def while_erasing(acting: Acting, lists: list[int], reader: Person, owner: Owner
 
 
 def test_an_action_waits_for_a_bulk_action_on_its_list_which_never_waits_for_it(
-    acting: Acting, lists: list[int], owner: Owner
+    acting: Acting, list_ids: list[int], owner: Owner
 ) -> None:
     """Both make the same person: whoever makes one holds the list already."""
     address = f"{random_hash_id()}@example.com"
     waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
     with ThreadPoolExecutor(1) as threads:
         with acting.resources.unit_of_work() as uow:
-            locks.lock_list(uow, lists[0])
-            asking = threads.submit(acting.ask, lists[0], address)
+            locks.lock_list(uow, list_ids[0])
+            asking = threads.submit(acting.ask, list_ids[0], address)
             eventually(lambda: acting.stack.query(waits), what="the wait for the list")
             made = accounts.find_or_create_person(uow, address)
         assert asking.result(10) == (200, 1)
-    require_consistent(acting, lists, Person(address, made.id))
-    assert shown_count(acting, lists[0], owner) == 1
+    require_consistent(acting, list_ids, Person(address, made.id))
+    assert shown_count(acting, list_ids[0], owner) == 1

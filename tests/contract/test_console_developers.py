@@ -1,0 +1,359 @@
+"""Tests of the console under /console/developers: keys, programs, webhooks and events."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from api.console.console_display import day
+from core.scopes import EXPLANATIONS, Scope
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from models import Plan
+from services.webhooks.deliveries import MAX_COUNTED
+from tests.support.http.replies import data, problem
+from tests.support.http.webhook_receiver import (
+    CREATED,
+    LEFT,
+    OK,
+    HookReceiver,
+    event_ids,
+    happen,
+    new_endpoint,
+)
+from tests.support.lists.segments import put
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import (
+    OwnerAtConsole,
+    at_console,
+    calls_of,
+    forms_of,
+    heading,
+    rows_of,
+    shown,
+    wrong_beside,
+)
+from tests.support.people.oauth import log_in, register
+
+PROGRAMS = "/console/developers"
+HOOKS, EVENTS = f"{PROGRAMS}/webhooks", f"{PROGRAMS}/feed"
+KEYS, NEW_KEY, ACCESS = f"{PROGRAMS}/keys", f"{PROGRAMS}/keys/new", f"{PROGRAMS}/access"
+
+
+def made_key(console: OwnerAtConsole, *ticked: Scope, **typed: str) -> str:
+    boxes = {f"scope.{scope}": "on" for scope in ticked}
+    reply = console.send(NEW_KEY, name="Upload <script>", **boxes, **typed)
+    [key] = re.findall(r'value="(prk_\w+)"', shown(reply))
+    return str(key)
+
+
+def test_a_key_is_made_shown_once_used_and_ended_after_a_question(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    both = {"name": "x", "reach": "all", "lifetime": "90", f"scope.{Scope.ATTACHMENT}": "on"}
+    assert wrong_beside(shown(console.send(NEW_KEY, **both), 422), "reach")
+    key = made_key(console, Scope.ATTACHMENT, Scope.WEBHOOK)
+    with stack.client(key) as client:
+        data(client.get("/attachments"))
+        data(client.get("/webhook-endpoints"))
+        problem(client.get("/lists"), 403, "auth.insufficient_scope")
+    text = console.see(KEYS)
+    assert key not in text
+    assert f"Upload &lt;script&gt; (…{key[-4:]})" in text
+    assert EXPLANATIONS[Scope.ATTACHMENT] in text
+    assert EXPLANATIONS[Scope.COMPOSER] not in text
+    found = "SELECT id, extract(days FROM expires_at - now()) FROM api_keys WHERE last_four = %s"
+    [(key_id, days)] = stack.query(f"{found} AND name LIKE 'Upload%%'", key[-4:])
+    assert days == 89
+
+    end = f"{KEYS}/{key_id}/end"
+    assert heading(console.see(end)) == f"Revoke Upload <script> (…{key[-4:]})?"
+    assert stack.opens(key)
+    assert "is revoked." in console.do(end)
+    assert not stack.opens(key)
+    console.see(end, 404)
+    assert console.visitor.client.post(end, data={}).status_code == 403
+
+    hook_url = "http://127.0.0.1:9/hook"
+    for ticked, state in (({}, "ended"), ({"keep_endpoints": "on"}, "active")):
+        maker = made_key(console, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
+        with stack.client(maker) as client:
+            made = new_endpoint(client, hook_url)
+        end = f"{KEYS}/{made['key_id']}/end"
+        assert hook_url in console.see(end)
+        assert console.send(end, **ticked).status_code == 303
+        assert data(console.api.get(f"/webhook-endpoints/{made['id']}"))["state"] == state
+
+    unrestricted = made_key(console, reach="all", lifetime="")
+    assert "Full access." in console.see(KEYS)
+    [mine] = [
+        each for each in data(console.api.get("/apikeys")) if each["last_four"] == unrestricted[-4:]
+    ]
+    assert (mine["scopes"], mine["expires_at"]) == (None, None)
+    assert "You have 2 keys" in console.see(PROGRAMS)
+
+
+def test_what_no_key_can_be_is_told_beside_its_field(console: OwnerAtConsole) -> None:
+    scope = {f"scope.{Scope.ATTACHMENT}": "on"}
+    for field, typed in (
+        ("name", {"name": " ", **scope}),
+        ("name", {"name": "n" * 201, **scope}),
+        ("reach", {"name": "n"}),
+        # The operator alone gives it.
+        ("reach", {"name": "n", f"scope.{Scope.DELIVERY}": "on"}),
+        ("reach", {"name": "n", "reach": "some", **scope}),
+        ("lifetime", {"name": "n", "lifetime": "7", **scope}),
+    ):
+        reply = console.send(NEW_KEY, **typed)
+        assert wrong_beside(shown(reply, 422), field)
+        [(_, kept)] = forms_of(reply)
+        assert kept["name"] == typed["name"]
+        assert set(scope) & set(typed) == set(scope) & set(kept)
+    assert len(data(console.api.get("/apikeys"))) == 1
+
+
+def test_a_key_beyond_the_plan_is_refused_with_the_reason(stack: Stack) -> None:
+    with at_console(stack, stack.new_owner(plan=Plan.FREE)) as console:
+        for _ in range(9):
+            stack.new_key(console.owner.user_id)
+        text = shown(console.send(NEW_KEY, name="n", reach="all"), 403)
+        assert "10 of 10 are used" in text
+        noted = data(console.api.get("/users/me/security-events"))["items"]
+        assert "quota.refused" in {each["type"] for each in noted}
+
+
+def test_access_is_shown_and_taken_back_after_a_question(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    assert "No other app may use your account" in console.see(ACCESS)
+    program = register(stack, name="Ledger & <reader>")
+    person = log_in(stack, console.owner)
+    with person.browser:
+        given = program.tokens(person, "credit.read")
+    text = console.see(ACCESS)
+    assert "Ledger &amp; &lt;reader&gt;" in text
+    assert EXPLANATIONS[Scope.CREDIT_READ] in text
+    assert "You gave 1 app of others access" in console.see(PROGRAMS)
+    [grant] = data(console.api.get("/grants"))
+    end = f"{ACCESS}/{grant['id']}/end"
+    [call] = calls_of(console.see(end))
+    assert (call.method, call.path) == ("DELETE", f"/grants/{grant['id']}")
+    assert stack.opens(given["access_token"])
+    assert "has no access any more." in console.do(end)
+    assert not stack.opens(given["access_token"])
+    console.see(end, 404)
+
+
+def made_hook(console: OwnerAtConsole, **typed: str) -> tuple[str, str]:
+    """The path of a new webhook, and its secret."""
+    text = shown(console.send(f"{HOOKS}/new", **typed))
+    assert heading(text) == "Your new webhook"
+    [secret] = re.findall(r'value="(whsec_[^"]+)"', text)
+    [path] = set(re.findall(rf'href="[^"]*({HOOKS}/\d+)"', text))
+    return str(path), str(secret)
+
+
+def sent_to(console: OwnerAtConsole, path: str) -> list[list[str]]:
+    """Event, state, tries and answer of each delivery."""
+    return [row[:4] for row in rows_of(console.see(path)) if row[0] != "Event"]
+
+
+def test_a_webhook_is_made_tested_resent_paused_and_ended(
+    console: OwnerAtConsole, stack: Stack, receiver: HookReceiver
+) -> None:
+    assert "You have no webhook yet" in console.see(HOOKS)
+    receiver.answer = lambda _: (503, {"Retry-After": "3600"}) if len(receiver.hooks) == 1 else OK
+    path, secret = made_hook(console, url=receiver.url, **{f"type.{LEFT}": "on"})
+    text = console.see(path)
+    assert secret not in text
+    assert "Nothing yet." in text
+    assert "A test event is on its way." in console.do(path)
+    # A try is counted when it begins; its answer is known when it has ended.
+    eventually(lambda: sent_to(console, path)[0][3].startswith("503"), what="its answer")
+    [(event, state, tries, answer)] = sent_to(console, path)
+    assert (event, tries) == ("A test", "1")
+    assert state.startswith("is tried again in ")
+    assert re.fullmatch(r"503, in [\d,]+ ms: taken", answer)
+    assert [
+        row[1].startswith("failing; the first time") for row in rows_of(console.see(HOOKS))[1:]
+    ] == [True]
+    assert "1 of them is failing" in console.see(PROGRAMS)
+
+    text = console.see(path)
+    [resend] = re.findall(r'formaction="[^"]*(/console[^"]*resend)"', text)
+    _, form = forms_of(console.visitor.get(path))[-1]
+    reply = console.visitor.client.post(resend, data=form)
+    assert reply.status_code == 303
+    eventually(lambda: sent_to(console, path)[0][1] == "delivered", what="the second try")
+    assert receiver.hooks[0].id == receiver.hooks[1].id
+    receiver.hooks[1].check(secret)
+    happen(stack, console.owner, LEFT)
+    eventually(lambda: len(sent_to(console, path)) == 2, what="an event")
+
+    # Its form is as the webhook is.
+    changes = {"state": "paused", "type.credits.low": "on"}
+    text = console.do(f"{path}/change", 0, (f"type.{LEFT}",), **changes)
+    assert "Its owner paused it." in text
+    assert "Send a test event" not in text
+    [endpoint] = data(console.api.get("/webhook-endpoints"))
+    assert (endpoint["types"], endpoint["state"]) == (["credits.low"], "paused")
+    assert shown(console.visitor.client.post(f"{path}/test", data=form), 409)
+
+    text = shown(console.send(f"{path}/rotate"))
+    [newer] = re.findall(r'value="(whsec_[^"]+)"', text)
+    assert newer != secret
+    assert "is deleted" in console.do(f"{path}/end")
+    assert data(console.api.get("/webhook-endpoints")) == []
+    for page in ("", "/change", "/rotate", "/end"):
+        console.see(path + page, 404)
+
+
+def test_what_no_webhook_can_be_is_told_beside_its_field(
+    console: OwnerAtConsole, receiver: HookReceiver
+) -> None:
+    list_id = new_list(console.api, title="The <i>Daily</i>")["id"]
+    new, box = f"{HOOKS}/new", {f"type.{LEFT}": "on"}
+    for url in ("", "example.com", "ftp://127.0.0.1/", "https://10.0.0.1/"):
+        reply = console.send(new, url=url, list_id=str(list_id), **box)
+        assert wrong_beside(shown(reply, 422), "url")
+        [(_, kept)] = forms_of(reply)
+        assert (kept["url"], kept["list_id"]) == (url, str(list_id))
+        assert kept[f"type.{LEFT}"]
+    text = shown(console.send(new, url=receiver.url), 422)
+    assert 'id="types-wrong"' in text
+    text = shown(console.send(new, url=receiver.url, list_id="x", **box), 422)
+    assert wrong_beside(text, "list_id")
+    shown(console.send(new, url=receiver.url, list_id="1", **box), 404)
+    assert data(console.api.get("/webhook-endpoints")) == []
+
+    path, _ = made_hook(console, url=receiver.url, list_id=str(list_id), **box)
+    assert "The &lt;i&gt;Daily&lt;/i&gt;" in console.see(path)
+    change = f"{path}/change"
+    assert wrong_beside(shown(console.send(change, url="http://10.0.0.1/"), 422), "url")
+    assert wrong_beside(shown(console.send(change, state="ended"), 422), "state")
+    [endpoint] = data(console.api.get("/webhook-endpoints"))
+    assert (endpoint["url"], endpoint["state"]) == (receiver.url, "active")
+
+
+def event_rows(console: OwnerAtConsole, **query: str) -> list[list[str]]:
+    """The rows of events, without those of their days."""
+    return [row for row in rows_of(console.see(EVENTS, **query))[1:] if len(row) > 1]
+
+
+def test_the_newest_events_are_shown_in_words(console: OwnerAtConsole, stack: Stack) -> None:
+    made_key(console, Scope.COMPOSER)
+    list_id = new_list(console.api)["id"]
+    happen(stack, console.owner, LEFT, list_id=list_id)
+
+    # While an older transaction of another test is open, an event counts as one to come.
+    eventually(lambda: any(row[2] == LEFT for row in event_rows(console)), what="the event")
+    assert next(row for row in event_rows(console) if row[2] == LEFT)[::2] == [
+        "A person left",
+        LEFT,
+    ]
+    found = event_rows(console, type="key.created")
+    assert {row[2] for row in found} == {"key.created"}
+    [call] = calls_of(console.see(EVENTS, type="key.created"))
+    assert len(data(console.api.get(call.path))["items"]) == len(found)
+    assert "Nothing has happened of that kind" in console.see(EVENTS, type="order.disputed")
+
+
+def since(moment: datetime) -> dict[str, str]:
+    return {"day": moment.date().isoformat(), "time": f"{moment:%H:%M}"}
+
+
+def an_hour_ago() -> dict[str, str]:
+    return since(datetime.now(UTC) - timedelta(hours=1))
+
+
+def test_events_since_a_moment_are_counted_and_sent_again_under_their_ids(
+    console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
+) -> None:
+    endpoint = new_endpoint(console.api, receiver.url)
+    path = f"{HOOKS}/{endpoint['id']}"
+    happen(stack, console.owner, count=3)
+    happen(stack, console.owner, LEFT)
+    eventually(lambda: len(receiver.hooks) >= 4, what="the events")
+    assert f'href="{stack.api_url}{path}/replay"' in console.see(path)
+
+    text = console.see(f"{path}/replay", **an_hour_ago())
+    assert heading(text) == "Send events again"
+    assert "Send 4 events again?" in text
+    [call] = calls_of(text)
+    assert call.path == f"/webhook-endpoints/{endpoint['id']}/replay"
+    asked = datetime.fromisoformat(call.body["since"])
+    assert since(asked) == since(asked.replace(second=0, microsecond=0))
+    assert asked < datetime.now(UTC)
+
+    receiver.hooks.clear()
+    [(action, form), _] = forms_of(console.visitor.get(f"{path}/replay", **an_hour_ago()))
+    assert receiver.hooks == []
+    reply = console.visitor.client.post(action, data=form)
+    assert reply.status_code == 303, reply.text
+    text = shown(console.visitor.client.get(reply.headers["location"]))
+    assert "The events are sent again, the oldest first." in text
+    everything = event_ids(stack, console.owner)
+    eventually(lambda: len(receiver.hooks) >= 4, what="all events again")
+    assert receiver.ids == everything
+
+
+def test_only_events_that_the_webhook_gets_are_counted(
+    console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
+) -> None:
+    list_id, other_id = new_list(console.api)["id"], new_list(console.api)["id"]
+    endpoint = new_endpoint(console.api, receiver.url, CREATED, list_id=list_id)
+    path = f"{HOOKS}/{endpoint['id']}/replay"
+    happen(stack, console.owner, LEFT, list_id=list_id)
+    happen(stack, console.owner, list_id=other_id)
+    assert "Nothing of what it gets has happened since then." in console.see(path, **an_hour_ago())
+    happen(stack, console.owner, list_id=list_id)
+    assert "Send 1 event again?" in console.see(path, **an_hour_ago())
+    later = since(datetime.now(UTC) + timedelta(hours=1))
+    assert "Nothing of what it gets has happened since then." in console.see(path, **later)
+
+
+def test_a_number_that_takes_long_to_tell_is_told_as_more_than_the_bound(
+    console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
+) -> None:
+    endpoint = new_endpoint(console.api, receiver.url, LEFT)
+    data(console.api.patch(f"/webhook-endpoints/{endpoint['id']}", json={"state": "paused"}))
+    path = f"{HOOKS}/{endpoint['id']}/replay"
+    stack.query(
+        "INSERT INTO feed_events (user_id, type) SELECT %s, %s FROM generate_series(1, %s)",
+        console.owner.user_id,
+        LEFT.value,
+        MAX_COUNTED,
+    )
+    assert "Send 1,000 events again?" in console.see(path, **an_hour_ago())
+    happen(stack, console.owner, LEFT)
+    text = console.see(path, **an_hour_ago())
+    assert "Send more than 1,000 events again?" in text
+    # Nothing can be sent to what is paused.
+    assert "The webhook is not active" in text
+    assert len(forms_of(console.visitor.get(path, **an_hour_ago()))) == 1
+
+
+def test_what_is_no_moment_is_told_beside_its_field(
+    console: OwnerAtConsole, receiver: HookReceiver, stack: Stack
+) -> None:
+    endpoint = new_endpoint(console.api, receiver.url)
+    path = f"{HOOKS}/{endpoint['id']}/replay"
+    happen(stack, console.owner)
+    eventually(lambda: receiver.hooks, what="the event")
+    form = forms_of(console.visitor.get(path, **an_hour_ago()))[0][1]
+    for field, typed in (("day", "2026-02-30"), ("time", "25:00"), ("time", "14:00+02:00")):
+        asked = console.visitor.get(path, **{**an_hour_ago(), field: typed})
+        assert wrong_beside(shown(asked, 422), field)
+        reply = console.visitor.client.post(path, data={**form, field: typed})
+        assert wrong_beside(shown(reply, 422), field)
+    # Since the beginning of the last day that there is, nothing has happened.
+    reply = console.visitor.client.post(path, data={**form, "day": "9999-12-31"})
+    assert "has happened since then" in wrong_beside(shown(reply, 422), "day")
+    assert len(receiver.hooks) == 1
+
+
+def test_events_that_are_alike_are_one_row_below_their_day(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    for values in ({}, {"name": "A"}, {"name": "B"}, {"name": "C"}):
+        put(console.api, list_id, "ada@example.com", **values)
+    words = "A member was changed, 3 times"
+    eventually(lambda: any(row[0] == words for row in event_rows(console)), what="the events")
+    assert rows_of(console.see(EVENTS))[1] == [day(datetime.now(UTC))]

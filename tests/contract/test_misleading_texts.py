@@ -1,0 +1,204 @@
+"""Tests of texts that an owner writes and strangers read: links and false names are refused."""
+
+import random
+import string
+from typing import Any
+
+import httpx2
+
+from devstack.harness.stack import Owner, Stack
+from tests.support.commands.running import fails_with, printed
+from tests.support.http.replies import data, fields_at_fault, problem
+from tests.support.imports.bulk import imported, sheet
+from tests.support.lists.segments import VIP, new_segment, put
+from tests.support.lists.subscribers import new_address, new_slug
+from tests.support.people.consoles import at_operators_console, forms_of, heading
+
+# Each is a title, a text, a label and a choice.
+HONEST = [
+    *("Node.js Weekly", "St. Gallen 9.30 Uhr", "U.S. News", "Dr.Müller", "Vol. 2.0, 24/7"),
+    *("Nachrichten aus Köln. Täglich", "Concerts, 24.12.2026", "Season 2025-2026"),
+    *("C++ & C# digest", "J.R.R. Tolkien society", "e.V. der Gärtner", "Привет, мир"),
+    *("日刊ニュース", "Q&A: tea, toast; and more…", "Ph.D. students", "Jeden Tag um 7.15"),
+]
+AWAY = [
+    "Win at https://evil.example/now",
+    "Your PayPal account is locked. Verify at paypal-login.com",
+    *("evil.com", "EVIL.CO.UK", "t.me/evil", "//evil", "www.evil", "me@evil"),
+    *("evil\u3002com", "\uff45vil\uff0ecom", "evil\u200b.\u200dcom", "evil.\u0441\u043e\u043c"),
+    *("evil.xn--p1ai", "evil(dot)com", "evil[.]com", "192.168.0.1", "Call 0123 4567 890"),
+    *("Daily \u202egpj.elif", "\u2066Daily\u2069", "Daily\u200f", "\u061cDaily"),
+]
+LIST_TEXTS = (
+    *("title", "tagline", "consent_wording", "sender_name"),
+    *("sign_up_text", "thanks_text", "confirmation_text"),
+)
+
+HARMLESS = {"sender_name": None, "tagline": None}
+OPERATORS = "/console/operators"
+
+
+def new_field(**values: Any) -> dict[str, Any]:
+    return {"key": new_slug().replace("-", "_"), "label": "City", "type": "text", **values}
+
+
+def test_what_strangers_read_leads_nowhere_away(client: httpx2.Client, list_id: int) -> None:
+    for text in AWAY:
+        reply = client.patch(f"/lists/{list_id}", json={"title": text})
+        assert fields_at_fault(problem(reply, 422, "text.leads_away")) == ["body.title"]
+    made = client.post("/lists", json={"title": text, "slug": new_slug()})
+    problem(made, 422, "text.leads_away")
+    for name in LIST_TEXTS:
+        reply = client.patch(f"/lists/{list_id}", json={name: text})
+        assert fields_at_fault(problem(reply, 422, "text.leads_away")) == [f"body.{name}"]
+    label = client.post("/fields", json=new_field(label=text))
+    assert fields_at_fault(problem(label, 422, "text.leads_away")) == ["body.label"]
+    choice = client.post("/fields", json=new_field(type="choice", choices=["Rome", text]))
+    assert fields_at_fault(problem(choice, 422, "text.leads_away")) == ["body.choices"]
+
+
+def test_honest_texts_pass(client: httpx2.Client, list_id: int) -> None:
+    names = [name for name in LIST_TEXTS if name != "sender_name"]
+    for text in HONEST:
+        texts = dict.fromkeys(names, text)
+        changed = data(client.patch(f"/lists/{list_id}", json=texts))
+        assert {name: changed[name] for name in texts} == texts
+    field = new_field(type="choice", choices=HONEST)
+    assert data(client.post("/fields", json=field))["choices"] == HONEST
+
+
+def test_the_command_that_creates_a_list_refuses_it_too(stack: Stack, owner: Owner) -> None:
+    options = ("--title", "Win at evil.com", "--slug", new_slug())
+    fails_with(stack, "text.leads_away", "lists", "create", owner.email, *options)
+
+
+def test_a_label_asks_for_no_secret(client: httpx2.Client) -> None:
+    for label in (
+        *("Your Pressroom password, to confirm that it is you", "P1N", "P.I.N."),
+        *("\uff30\uff41\uff53\uff53word", "p\u0430ssw\u043erd", "pa55w0rd", "Pass\u00adwort"),
+        *("Bank-Kennwort", "Mot de passe", "Contraseña", "Parola d'ordine", "Senha"),
+        *("Kreditkartennummer", "Credit-card no.", "Numéro de carte", "Número de la tarjeta"),
+        *("Numero della carta", "Número do cartão", "CVV", "Prüfziffer", "One-time code"),
+        *("TAN-Nummer", "Code à usage unique", "Código de verificación", "Codice di verifica"),
+    ):
+        reply = client.post("/fields", json=new_field(label=label))
+        assert fields_at_fault(problem(reply, 422, "text.misleading")) == ["body.label"]
+    choice = client.post("/fields", json=new_field(type="choice", choices=["No", label]))
+    assert fields_at_fault(problem(choice, 422, "text.misleading")) == ["body.choices"]
+    described = client.post("/fields", json=new_field(description=f"Please: {label}"))
+    assert fields_at_fault(problem(described, 422, "text.misleading")) == ["body.description"]
+
+
+def test_an_honest_label_passes(client: httpx2.Client) -> None:
+    for label in (
+        *("Pinboard name", "Postcard city", "Karten (Anzahl)", "Library card number"),
+        *("Passport country", "Opinion", "Shipping address", "Company", "Code postal", "Tanzkurs"),
+        *("Senhora ou senhor", "Carte de visite", "Clave de sol", "Birthday (24.12.1990)"),
+    ):
+        assert data(client.post("/fields", json=new_field(label=label)))["label"] == label
+
+
+def test_a_column_with_such_a_name_gets_another_label(client: httpx2.Client, list_id: int) -> None:
+    rows = sheet(["email", "Your password"], [new_address(), "x"])
+    assert imported(client, list_id, rows, create_fields="true")["added"] == 1
+    labels = {each["key"]: each["label"] for each in data(client.get("/fields"))}
+    assert labels["your_password"] == "Column 2"
+
+
+def test_no_sender_has_the_name_of_the_installation(client: httpx2.Client, list_id: int) -> None:
+    for name in ("Pressroom Security", "PRESS ROOM", "Pr\u0435ssr\u043eom", "Pr3ssr00m team"):
+        reply = client.patch(f"/lists/{list_id}", json={"sender_name": name})
+        assert fields_at_fault(problem(reply, 422, "text.misleading")) == ["body.sender_name"]
+
+
+def test_suspicious_words_are_for_an_operator_to_look_at(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    def shown() -> dict[str, list[str]]:
+        found = printed(stack, "lists", "suspicious", "--limit", "1000")
+        return {each["texts"][0]: each["words"] for each in found}
+
+    mark = "".join(random.choices(string.ascii_lowercase, k=12))
+    title = f"P\u0430yPal acc0unt {mark}"
+    changes = {"title": title, "sender_name": "Support", "tagline": "Your account is locked"}
+    assert client.patch(f"/lists/{list_id}", json=changes).is_success
+    label = f"Sicherheitsfrage {mark}"
+    field = data(client.post("/fields", json=new_field(label=label)))
+    ids = {"list": str(list_id), "field": str(field["id"])}
+    assert shown()[title] == ["paypal", "account", "locked", "support"]
+    assert shown()[label] == ["sicherheitsfrage"]
+    with at_operators_console(stack) as operator:
+        assert heading(operator.see(OPERATORS)) == "What waits"
+        for shown_text, kind in ((title, "list"), (label, "field")):
+            form = next(
+                number
+                for number, (_, values) in enumerate(forms_of(operator.visitor.get(OPERATORS)))
+                if values.get("kind") == kind and values["id"] == ids[kind]
+            )
+            # What changed since the page was made is not reviewed with it.
+            assert "changed meanwhile" in operator.do(OPERATORS, form, version="0" * 16)
+            assert shown_text in shown()
+            assert "once its texts change" in operator.do(OPERATORS, form)
+            assert shown_text not in shown()
+    assert client.patch(f"/lists/{list_id}", json={**changes, "colour": "#1d4ed8"}).is_success
+    assert title not in shown()
+    assert client.patch(f"/lists/{list_id}", json={"tagline": "Your bank"}).is_success
+    assert "bank" in shown()[title]
+    assert client.patch(f"/lists/{list_id}", json={"title": "News", **HARMLESS}).is_success
+    assert str(list_id) not in {
+        str(each["id"]) for each in printed(stack, "lists", "suspicious", "--limit", "1000")
+    }
+
+
+OF_ALL_SCRIPTS = [
+    "👩\u200d👧",
+    # Persian, whose letters a joiner keeps apart.
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "\u064a\u0648\u0645.",
+    "日刊",
+]
+UNSEEN = ["\u200b", "\u200d", "\u3164", "\u0301", "\ufe0f"]
+TURNED = ["\u202e", "Daily \u202egpj.elif", "\u2066Daily\u2069", "\u202aDaily"]
+
+
+def test_names_and_words_are_of_any_script(client: httpx2.Client, list_id: int) -> None:
+    for name in OF_ALL_SCRIPTS:
+        assert new_segment(client, list_id, name=name)["name"] == name
+        words = {
+            **dict.fromkeys(("title", "sender_name", "thanks_text"), name),
+            "sign_up_text": f"{name}\n{name}",
+        }
+        changed = data(client.patch(f"/lists/{list_id}", json=words))
+        assert {each: changed[each] for each in words} == words
+
+
+def test_what_is_not_seen_is_no_title_name_label_choice_or_word(
+    client: httpx2.Client, list_id: int
+) -> None:
+    for text in UNSEEN:
+        for path, body, code in (
+            ("/lists", {"title": text, "slug": new_slug()}, "list.title"),
+            ("/fields", new_field(label=text), "field.label"),
+            ("/fields", new_field(type="choice", choices=["Rome", text]), "field.choices"),
+        ):
+            problem(client.post(path, json=body), 422, code)
+        for name, code in (
+            ("title", "list.title"),
+            ("sender_name", "list.sender_name"),
+            *((name, "list.words") for name in ("sign_up_text", "thanks_text")),
+            ("confirmation_text", "list.words"),
+        ):
+            said = problem(client.patch(f"/lists/{list_id}", json={name: text}), 422, code)
+            assert name != "title" or "visible" in said["detail"]
+
+
+def test_names_of_segments_and_tags_are_seen_and_turn_nothing_around(
+    client: httpx2.Client, list_id: int
+) -> None:
+    for name in UNSEEN + TURNED:
+        segment = {"name": name, "filter": VIP}
+        problem(client.post(f"/lists/{list_id}/segments", json=segment), 422, "segment.name")
+        email = new_address()
+        put(client, list_id, email)
+        tagged = client.patch(f"/lists/{list_id}/members/{email}", json={"tags": [name]})
+        problem(tagged, 422, "body.invalid")

@@ -1,0 +1,74 @@
+"""Titles and addresses in mails to people who don't know the sender contain no links."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.accounts.unsolicited_mail import MAX_SHOWN_CHARACTERS, masked_address, quoted
+
+# What mail programs make links of.
+LINKED = re.compile(
+    r"https?:|www\.|@|[a-z0-9]\.(?:com|net|de|ai|id)\b|\d{7}|\d[ -]\d{3}[ -]\d{3}[ -]\d{4}",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("The Daily Demo", "“The Daily Demo”"),
+        ("Tea & <Toast>", "“Tea & <Toast>”"),
+        ("Vol. 2.0, 24/7 news from the U.S.", "“Vol. 2.0, 24/7 news from the U.S.”"),
+        ("Zeitung für Köln. Täglich", "“Zeitung für Köln. Täglich”"),
+        ("日本のニュース", "“日本のニュース”"),
+        ("Locked! Verify at https://evil.example/login now", "“Locked! Verify at … now”"),
+        ("write to help@evil.example", "“write to …”"),
+        ("see www.evil and evil.example.", "“see … and …”"),
+        ("\uff45vil\uff0e\uff45xample or evil\u3002example", "“… or …”"),
+        ("evil\u200b.\u200bexample", "“…”"),
+        ("(evil.example)", "“…”"),
+        ("пример.рф", "“…”"),
+        ("Node.js Weekly", "“Node.js Weekly”"),
+        ("evil.xn--p1ai", "“…”"),
+        ("//evil \\\\evil 192.168.0.1/x", "“…”"),
+        ("Call +1 (800) 555-0199 at once", "“Call … at once”"),
+        ("left \u202egnihton\u202c right", "“left gnihton right”"),
+        ('said ”enough“ "now"', "“said 'enough' 'now'”"),
+        ("a\tb\u2028c\u00a0d", "“a b c d”"),
+        ("", "“…”"),
+        ("\u200b", "“…”"),
+        ("word " * 40, "“" + "word " * 11 + "word…”"),
+    ],
+)
+def test_a_title_is_short_quoted_and_leads_nowhere(title: str, shown: str) -> None:
+    assert quoted(title) == shown
+
+
+@given(st.text(max_size=200))
+def test_whatever_it_is_it_leads_nowhere(title: str) -> None:
+    shown = quoted(title)
+    inner = shown[1:-1]
+    assert (shown[0], shown[-1]) == ("“", "”")
+    assert 1 <= len(inner) <= MAX_SHOWN_CHARACTERS
+    assert inner.isprintable()
+    assert not set(inner) & set('“”„"«»')
+    assert not LINKED.search(inner.encode("ascii", "ignore").decode())
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("ann.writer@example.com", "a… at example dot com"),
+        ("o@news.example.co.uk", "o… at news dot example dot co dot uk"),
+    ],
+)
+def test_an_owner_is_known_by_a_part_of_the_address(address: str, shown: str) -> None:
+    assert masked_address(address) == shown
+
+
+def test_a_long_domain_says_no_more_than_a_title() -> None:
+    assert len(masked_address("o@" + "your-account-is-locked." * 8 + "example")) == (
+        MAX_SHOWN_CHARACTERS
+    )

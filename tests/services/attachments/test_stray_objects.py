@@ -1,0 +1,120 @@
+"""Stray objects and rows of attachments: how the product finds and removes them."""
+
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+
+from core import clock
+from devstack.harness.stack import Stack
+from services import removals
+from services.attachments import strays
+from services.attachments.strays import Stray, StrayKind
+from tests.support.commands.running import printed
+from tests.support.images.pictures import photo
+
+
+def found(stack: Stack, *, hours: float = 2) -> set[Stray]:
+    """What a sweep finds that looks `hours` from now."""
+    removals.work_off(stack.resources)
+    return set(strays.find_strays(stack.resources, now=clock.now() + timedelta(hours=hours)))
+
+
+def upload(client: httpx2.Client, **params: str) -> dict[str, Any]:
+    reply = client.post("/attachments", files={"file": ("p.jpg", photo())}, params=params)
+    data: dict[str, Any] = reply.json()["data"]
+    return data
+
+
+def with_renditions(client: httpx2.Client) -> tuple[dict[str, Any], list[str]]:
+    """An upload's record, and the keys of its renditions."""
+    record = upload(client, renditions="1")
+    folder = f"renditions/{record['hash_id']}"
+    return record, [f"{folder}/{each['filename']}" for each in record["renditions"]]
+
+
+def test_renditions_and_what_a_worker_may_be_writing_are_no_strays(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    record, keys = with_renditions(client)
+    assert len(keys) == 2
+    assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
+    unfinished = "UPDATE attachments SET status = 1, renditions = '[]' WHERE id = %s"
+    stack.query(unfinished, record["id"])
+    assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
+
+
+def test_an_object_that_no_row_names_is_found_and_removed(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    plain, (record, keys) = upload(client), with_renditions(client)
+    objects = stack.resources.objects
+    lost = ["originals/000000000000", "media/zzzzzzzzzzzz.webp", "media/0.webp"]
+    # Renditions of a deleted attachment, of one without any, and one that a row no longer names.
+    lost += ["renditions/000000000000/000000000000-320.webp"]
+    lost += [f"renditions/{each['hash_id']}/{each['hash_id']}-1.webp" for each in (plain, record)]
+    for key in lost:
+        objects.put(key, b"left behind", "image/webp")
+    expected = {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in lost}
+    mine = found(stack)
+    assert expected <= mine
+    assert not {stray.key for stray in mine} & set(keys)
+    for stray in expected:
+        strays.mend_stray(stack.resources, stray)
+    assert not expected & found(stack)
+    assert [key for key in [*lost, *keys] if objects.exists(key)] == keys
+
+
+def test_a_rendition_whose_object_is_gone_is_forgotten_and_the_picture_stays(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    record, keys = with_renditions(client)
+    stack.resources.objects.remove(keys[0])
+    stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, keys[0])
+    assert stray in found(stack)
+    strays.mend_stray(stack.resources, stray)
+    after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
+    assert (after["status"], after["renditions"]) == (2, record["renditions"][1:])
+    assert not [each for each in found(stack) if record["hash_id"] in each.key]
+
+
+def test_a_row_whose_object_is_gone_is_found_and_failed_and_its_renditions_go_too(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    record, keys = with_renditions(client)
+    key = f"media/{record['filename']}"
+    stack.resources.objects.remove(key)
+    stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, key)
+    assert stray in found(stack)
+    strays.mend_stray(stack.resources, stray)
+    after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
+    assert (after["status"], after["error"]["code"]) == (3, "attachment.object_missing")
+    assert after["renditions"] == []
+    mine = found(stack)
+    assert stray not in mine
+    assert {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys} <= mine
+
+
+def test_what_is_young_is_left_alone(stack: Stack) -> None:
+    key = "originals/111111111111"
+    stack.resources.objects.put(key, b"of a request under way", "image/webp")
+    assert Stray(StrayKind.OBJECT_WITHOUT_ROW, key) not in found(stack, hours=0.5)
+    stack.resources.objects.remove(key)
+
+
+def test_an_upload_that_waits_for_its_worker_keeps_its_original(stack: Stack) -> None:
+    owner = stack.new_owner()
+    stack.query(
+        "INSERT INTO attachments (user_id, hash_id, status, encrypted, mime_type, filename, size,"
+        " checksum, original_filename, original_mime_type, original_size, original_checksum)"
+        " VALUES (%s, 'waiting', 1, false, 'image/webp', 'waiting.webp', 0, '', 'x', 'image/png',"
+        " 1, '')",
+        owner.user_id,
+    )
+    stack.resources.objects.put("originals/waiting", b"a picture", "image/webp")
+    assert not [stray for stray in found(stack) if "waiting" in stray.key]
+
+
+def test_the_command_says_what_it_found_and_mends_it_when_asked(stack: Stack) -> None:
+    # The bucket's clock can't be moved: what the command finds is what is an hour old.
+    assert printed(stack, "attachments", "sweep", "--fix") == []

@@ -1,0 +1,39 @@
+"""Cursors of the feed stay valid when a backup is restored."""
+
+from collections.abc import Callable
+
+import pytest
+
+from core.ids import random_id
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from services.feed.reading import FeedPosition
+from tests.support.feed.following import read, tell
+from tests.support.stack.backups import Backups, open_backups
+
+pytestmark = pytest.mark.stack
+
+
+def test_cursors_from_before_a_restore_work_and_miss_nothing(
+    backups: Backups, open_separate_stack: Callable[..., Stack]
+) -> None:
+    backed_up_stack, user_id = backups.stack.resources, random_id()
+    for _ in range(3):
+        tell(backed_up_stack, user_id)
+    eventually(lambda: len(read(backed_up_stack, user_id)) == 3, what="the events of before")
+    events = read(backed_up_stack, user_id)
+    backup = backups.run_command("backup", "create")
+    tell(backed_up_stack, user_id)
+    eventually(lambda: len(read(backed_up_stack, user_id)) == 4, what="the event that will be lost")
+    lost = read(backed_up_stack, user_id)[-1]
+
+    target = open_backups(open_separate_stack("followed", migrated=False), backups.folder)
+    target.run_command("backup", "restore", backup["id"])
+    restored = target.stack.resources
+    assert [each.id for each in read(restored, user_id)] == [each.id for each in events]
+    tell(restored, user_id)
+    eventually(lambda: len(read(restored, user_id)) == 4, what="the event after the restore")
+    [new] = read(restored, user_id, FeedPosition.of_event(lost))
+    assert new.id > lost.id
+    half_way = FeedPosition.of_event(events[1])
+    assert [each.id for each in read(restored, user_id, half_way)] == [events[2].id, new.id]

@@ -1,0 +1,24 @@
+"""Keys in the messages between API and composer workers are equal in all releases."""
+
+from typing import Any
+
+import pytest
+
+from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
+from services.composer.requests import MetadataRequest, MetadataResult
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (MetadataRequest, {"title": "Bees", "content": "They fly.", "wanted": ["slug", "tags"]}),
+        (MetadataResult, {"fields": {"slug": "bees"}, "source": "offline"}),
+        (PhotoSearch, {"provider": "unsplash", "query": "bees", "page": 2, "limit": 10}),
+        (PhotoSearchResult, {"payload": "{}", "source": "unsplash"}),
+        (PhotoUse, {"provider": "openverse", "id": "a", "mark": "b"}),
+    ],
+)
+def test_api_and_workers_of_different_releases_send_each_other_the_same_keys(
+    kind: Any, payload: dict[str, object]
+) -> None:
+    assert kind.from_payload(payload).to_payload() == payload

@@ -1,0 +1,41 @@
+"""Metadata that the offline composer writes about random posts obeys all rules."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from services.composer import offline, rules
+from services.composer.text.markup import clean, read
+from services.composer.text.post import MetadataField, Post
+from tests.support.composer.posts import posts
+from tests.support.sizes import sized
+
+EVERY_PART = frozenset(MetadataField)
+HASH = "0123456789abcdef"
+
+pytestmark = pytest.mark.tier("fast", "properties")
+
+generated = settings(
+    max_examples=sized(150, 10_000, few=5),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+@pytest.mark.slow
+@generated
+@given(posts)
+def test_nothing_written_about_any_post_breaks_a_rule(post: Post) -> None:
+    plain = read(post)
+    written = offline.metadata(plain, EVERY_PART, HASH)
+    assert rules.metadata_faults(plain, written, EVERY_PART) == []
+    assert rules.tweets_faults(plain, offline.tweets(plain)) == []
+
+
+@generated
+@given(posts)
+def test_what_was_read_holds_nothing_to_read_again(post: Post) -> None:
+    plain = read(post)
+    for text in (plain.title, *plain.headings, *plain.paragraphs):
+        assert clean(str(text)) == text
+        assert "\n" not in text
+        assert text.strip() == text

@@ -1,0 +1,40 @@
+"""The weighted length of texts that social networks limit."""
+
+import pytest
+
+from services.composer.rules import weighted_length
+
+
+@pytest.mark.parametrize(
+    ("text", "weight"),
+    [
+        ("", 0),
+        ("hello", 5),
+        ("é", 1),
+        ("e\u0301", 1),
+        ("Привет", 6),
+        ("你好", 4),
+        ("こんにちは", 10),
+        ("“quoted” – dash…", 16 + 1),
+        ("😀", 2),
+        ("👨\u200d👩\u200d👧\u200d👦", 2),
+        ("👩🏽\u200d🚀", 2),
+        ("🇩🇪🇫🇷", 4),
+        ("1️⃣", 2),
+        ("❤️", 2),
+        ("https://example.com", 23),
+        ("https://example.com/" + "a" * 500, 23),
+        ("see example.com now", 4 + 23 + 4),
+        ("(https://example.com/a).", 1 + 23 + 2),
+        ("https://example.com/路径", 23 + 4),
+    ],
+)
+def test_texts_weigh_what_the_platform_says(text: str, weight: int) -> None:
+    assert weighted_length(text) == weight
+
+
+@pytest.mark.parametrize(
+    "address", ["https://host.unheardof/" + "a" * 100, "x" + "https://example.com/" + "a" * 100]
+)
+def test_what_may_be_no_address_weighs_in_full(address: str) -> None:
+    assert weighted_length(address) >= len(address)

@@ -1,0 +1,78 @@
+"""The data of events in the feed: one query, and no name of an erased person."""
+
+import pytest
+from sqlalchemy import event
+
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
+from models import FeedEvent
+from services.accounts import accounts
+from services.feed import reading
+from services.feed.catalogue import FeedEventType
+from services.subscriptions import lists, sign_up
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from tests.support.feed.following import read
+from tests.support.imports.importing import Importing, new_addresses
+
+READER = Actor(ActorKind.USER, Via.LOGIN)
+MEMBERS = 20
+
+
+@pytest.fixture
+def feed_owner(stack_without_processes: Stack) -> Owner:
+    return stack_without_processes.new_owner()
+
+
+@pytest.fixture
+def member_ids(stack_without_processes: Stack, feed_owner: Owner) -> list[int]:
+    """The ids of people who joined a list of ``feed_owner``, in this order."""
+    list_id, people = Importing(stack_without_processes).new_list(feed_owner), []
+    for address in new_addresses(MEMBERS):
+        with stack_without_processes.resources.unit_of_work() as uow:
+            person = accounts.create_user(uow, email=address, name="Ada")
+            sign_up.subscribe_person(uow, lists.get(uow, list_id), person, READER)
+            people.append(person.id)
+    return people
+
+
+def _events(stack: Stack, feed_owner: Owner) -> list[FeedEvent]:
+    kinds = [FeedEventType.SUBSCRIPTION_CREATED]
+
+    def there() -> list[FeedEvent]:
+        found = read(stack.resources, feed_owner.user_id, types=kinds)
+        return found if len(found) == MEMBERS else []
+
+    found = eventually(there, what="all events")
+    assert isinstance(found, list)
+    return found
+
+
+def test_many_events_are_shown_by_one_query(
+    stack_without_processes: Stack, feed_owner: Owner, member_ids: list[int]
+) -> None:
+    events, statements = _events(stack_without_processes, feed_owner), list[str]()
+    engine = stack_without_processes.resources.database.engine
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        statements.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        with stack_without_processes.resources.unit_of_work() as uow:
+            shown = reading.show(uow.session, events)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    assert [each["data"]["user_id"] for each in shown] == member_ids
+    assert {each["data"]["name"] for each in shown} == {"Ada"}
+    assert len(statements) == 1
+
+
+def test_a_person_has_no_name_from_the_moment_of_their_erasures_mark(
+    stack_without_processes: Stack, feed_owner: Owner, member_ids: list[int]
+) -> None:
+    """The list's own record is blanked later, by a job."""
+    stack_without_processes.query("UPDATE users SET erased_at = now() WHERE id = %s", member_ids[0])
+    with stack_without_processes.resources.unit_of_work() as uow:
+        first, second, *_ = reading.show(uow.session, _events(stack_without_processes, feed_owner))
+    assert (first["data"]["email"], first["data"]["name"]) == (None, None)
+    assert second["data"]["email"]

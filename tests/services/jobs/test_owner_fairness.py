@@ -1,0 +1,119 @@
+"""Many jobs of one owner don't delay the jobs of other owners."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from core.queues import Queue
+from devstack.harness.stack import Stack
+from models import JobStatus
+from services.jobs.outbox import MAX_SENDS_IN_TURN, MAX_SENT_JOBS_OF_AN_OWNER
+from services.jobs.retries import retry_job_after
+from services.jobs.transitions import hand_back_job
+from services.jobs.unclaimed_jobs import resend_unclaimed_jobs
+from storage.resources import Resources
+from tests.support.probe.bench import Bench, make_bench
+from tests.support.probe.job_states import claim_lease, list_sent_jobs, update_job
+
+ANNA, BERT = 1, 2
+
+
+@pytest.fixture
+def jobs_of_one_owner(probes_without_workers: Bench, resources: Resources) -> list[int]:
+    """The ids of ten queued jobs of one owner."""
+    return [probes_without_workers.enqueue(ANNA) for _ in range(10)]
+
+
+def test_queue_holds_few_messages_of_one_owner(
+    jobs_of_one_owner: list[int], resources: Resources
+) -> None:
+    assert list_sent_jobs(resources) == jobs_of_one_owner[:MAX_SENT_JOBS_OF_AN_OWNER]
+
+
+def test_claim_sends_the_owners_next_job_behind_the_other_owners(
+    probes_without_workers: Bench, jobs_of_one_owner: list[int], resources: Resources
+) -> None:
+    bert = probes_without_workers.enqueue(BERT)
+    claim_lease(resources, jobs_of_one_owner[0])
+    assert list_sent_jobs(resources) == [
+        *jobs_of_one_owner[:MAX_SENT_JOBS_OF_AN_OWNER],
+        bert,
+        jobs_of_one_owner[2],
+    ]
+    claim_lease(resources, jobs_of_one_owner[1])
+    assert list_sent_jobs(resources)[-1] == jobs_of_one_owner[3]
+
+
+def test_owners_last_job_is_claimed_like_any_other(
+    probes_without_workers: Bench, jobs_of_one_owner: list[int], resources: Resources
+) -> None:
+    for number, job_id in enumerate(jobs_of_one_owner):
+        assert list_sent_jobs(resources)[number] == job_id
+        claim_lease(resources, job_id)
+    assert list_sent_jobs(resources) == jobs_of_one_owner
+
+
+def test_turn_given_up_stands_behind_the_owners_other_jobs(
+    jobs_of_one_owner: list[int], resources: Resources
+) -> None:
+    turns: list[int] = []
+    for _ in range(len(jobs_of_one_owner) + 1):
+        turns.append(list_sent_jobs(resources)[len(turns)])
+        lease = claim_lease(resources, turns[-1])
+        with resources.unit_of_work() as uow:
+            hand_back_job(uow, lease)
+    assert turns == [*jobs_of_one_owner, jobs_of_one_owner[0]]
+
+
+def test_sweep_goes_on_with_an_owner_whose_sent_jobs_were_cancelled(
+    probes_without_workers: Bench, jobs_of_one_owner: list[int], resources: Resources
+) -> None:
+    statement = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE sends > 0"
+    probes_without_workers.stack.query(statement)
+    bert = [probes_without_workers.enqueue(BERT) for _ in range(3)]
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
+    assert list_sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == jobs_of_one_owner[2:4]
+    assert bert[-1] not in list_sent_jobs(resources)
+
+
+def test_jobs_that_no_worker_claims_hold_up_their_owners_others_for_no_longer_than_a_while(
+    probes_without_workers: Bench, jobs_of_one_owner: list[int], resources: Resources
+) -> None:
+    for job_id in jobs_of_one_owner[:MAX_SENT_JOBS_OF_AN_OWNER]:
+        update_job(resources, job_id, sends=MAX_SENDS_IN_TURN + 1)
+    assert resend_unclaimed_jobs(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
+    assert list_sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == jobs_of_one_owner[2:4]
+
+
+def test_job_tried_again_later_holds_up_none_of_its_owners(
+    resources: Resources, jobs_of_one_owner: list[int]
+) -> None:
+    for job_id in jobs_of_one_owner[:4]:
+        lease = claim_lease(resources, job_id)
+        with resources.unit_of_work() as uow:
+            retry_job_after(uow, lease, timedelta(hours=1), "Not now.")
+    assert list_sent_jobs(resources) == jobs_of_one_owner[:6]
+
+
+@pytest.fixture(scope="module")
+def probes_with_one_process(make_stack: Callable[[str], Stack]) -> Bench:
+    """Probe jobs of a stack with a worker of one process."""
+    working = make_bench(make_stack("turns"))
+    working.start_worker(concurrency=1)
+    return working
+
+
+@pytest.mark.tier("timing")
+def test_single_job_of_another_owner_is_done_before_most_of_a_rush(
+    probes_with_one_process: Bench,
+) -> None:
+    rush = [probes_with_one_process.enqueue(ANNA, sleep=0.02) for _ in range(300)]
+    probes_with_one_process.finished(rush[0])
+    bert = probes_with_one_process.finished(probes_with_one_process.enqueue(BERT))
+    assert bert.status == JobStatus.SUCCEEDED
+    done = "SELECT count(*) FROM jobs WHERE on_behalf_of = %s AND finished_at BETWEEN %s AND %s"
+    before = probes_with_one_process.stack.query(done, ANNA, bert.created_at, bert.finished_at)
+    # The job under way, those that were sent, and what ended while the job was being sent.
+    assert int(str(before[0][0])) <= 2 + MAX_SENT_JOBS_OF_AN_OWNER + 10
+    probes_with_one_process.all_finished(within=60)

@@ -1,0 +1,72 @@
+"""Retries of failed jobs by their owner, and the progress that a job shows."""
+
+from datetime import timedelta
+
+import pytest
+
+from core import clock
+from core.errors import DomainError, Kind
+from core.scopes import EVERYTHING_OF_A_USER
+from models import JobStatus
+from services.access.caller import Caller
+from services.jobs import records
+from services.jobs.lease import Lease
+from services.jobs.transitions import fail_job, record_progress
+from storage.resources import Resources
+from tests.support.probe.bench import Bench
+from tests.support.probe.job_states import claim_lease, update_job
+from tests.support.probe.kind import plan
+
+
+@pytest.fixture
+def job_owner(probes_without_workers: Bench) -> Caller:
+    user_id = probes_without_workers.stack.new_owner().user_id
+    return Caller(user_id, EVERYTHING_OF_A_USER, unrestricted=True, key_id=0)
+
+
+@pytest.fixture
+def owned_job_id(job_owner: Caller, resources: Resources) -> int:
+    with resources.unit_of_work() as uow:
+        return plan(uow, {}, user_id=job_owner.user_id).id
+
+
+def test_failed_job_of_a_retryable_kind_starts_afresh(
+    probes_without_workers: Bench, resources: Resources, job_owner: Caller, owned_job_id: int
+) -> None:
+    update_job(resources, owned_job_id, crashes=2)
+    with resources.unit_of_work() as uow:
+        fail_job(uow, claim_lease(resources, owned_job_id), DomainError(Kind.INVALID, "x.y", "z"))
+    with resources.unit_of_work() as uow:
+        assert records.retry_own_job(uow, job_owner, owned_job_id) == 1
+    job = probes_without_workers.job(owned_job_id)
+    assert (job.status, job.error, job.finished_at) == (JobStatus.QUEUED, None, None)
+    assert (job.crashes, job.retries, job.cancel_requested) == (0, 0, False)
+    assert claim_lease(resources, owned_job_id).attempt == 2
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_job_that_has_not_ended_is_not_retryable(
+    resources: Resources, job_owner: Caller, owned_job_id: int, is_begun: bool
+) -> None:
+    if is_begun:
+        claim_lease(resources, owned_job_id)
+    with pytest.raises(DomainError) as caught, resources.unit_of_work() as uow:
+        records.retry_own_job(uow, job_owner, owned_job_id)
+    assert caught.value.code == "job.not_retryable"
+
+
+def test_job_tells_its_rate_and_the_time_to_go(
+    probes_without_workers: Bench,
+    lease: Lease,
+    resources: Resources,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with resources.unit_of_work() as uow:
+        record_progress(uow, lease, done=50, total=100)
+    job = probes_without_workers.job(lease.job_id)
+    assert job.started_at is not None
+    later = job.started_at + timedelta(seconds=5)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    progress = records.measure_progress(job)
+    assert (progress.done, progress.total) == (50, 100)
+    assert (progress.per_second, progress.eta_seconds) == (10.0, 5.0)

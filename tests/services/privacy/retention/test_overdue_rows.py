@@ -1,0 +1,66 @@
+"""The count of rows that should have been purged, and its metric."""
+
+from datetime import timedelta
+
+import httpx2
+
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from services.privacy.expired_rows import purge_expired_rows
+from services.privacy.overdue_rows import count_overdue_rows
+from services.privacy.retention import RULES
+from tests.support.people.aged_rows import MINUTE, SPANS, AgedRows
+from tests.support.stack.maintenance import resting_maintenance
+
+COUNTED = [rule.name for rule in RULES if rule.moment is not None]
+TWO_ROUNDS = timedelta(hours=2)
+
+
+def counted(stack: Stack) -> dict[str, int]:
+    return dict(count_overdue_rows(stack.resources))
+
+
+def test_rows_are_overdue_two_rounds_after_their_time(
+    retention_stack: Stack, aged_rows: AgedRows
+) -> None:
+    purge_expired_rows(retention_stack.resources)
+    before = counted(retention_stack)
+    assert set(before) == set(COUNTED)
+    for name in COUNTED:
+        aged_rows.make(name, past_by=TWO_ROUNDS - SPANS.get(name, MINUTE))
+    assert counted(retention_stack) == before
+    for name in COUNTED:
+        aged_rows.make(name, past_by=TWO_ROUNDS + SPANS.get(name, MINUTE))
+    # A session that has ended is past its other time too, and a file has a row of its own rule.
+    risen = {name: count - before[name] for name, count in counted(retention_stack).items()}
+    assert risen == dict.fromkeys(COUNTED, 1)
+    purge_expired_rows(retention_stack.resources)
+
+
+def test_a_count_stops_at_a_thousand(retention_stack: Stack) -> None:
+    retention_stack.query(
+        "INSERT INTO mail_counts (digest, mails, ends_at)"
+        " SELECT sha256(('many' || n)::bytea), 1, now() - interval '1 day'"
+        " FROM generate_series(1, 3000) AS n"
+    )
+    assert counted(retention_stack)["mail_counts"] == 1_000
+    purge_expired_rows(retention_stack.resources)
+    assert counted(retention_stack)["mail_counts"] == 0
+
+
+def test_the_metrics_show_it_by_table(stack: Stack, stranger: httpx2.Client) -> None:
+    token = stack.environment["PRESSROOM_METRICS_TOKEN"]
+
+    def shown() -> str:
+        reply = stranger.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+        return reply.raise_for_status().text
+
+    with resting_maintenance(stack):
+        stack.query(
+            "INSERT INTO mail_counts (digest, mails, ends_at)"
+            " VALUES (sha256('overdue'), 1, now() - interval '3 hours')"
+        )
+        line = 'pressroom_overdue_rows{table="mail_counts"} 1.0'
+        eventually(lambda: line in shown(), what="the overdue row among the metrics")
+        assert 'pressroom_overdue_rows{table="jobs"} 0.0' in shown()
+    stack.query("DELETE FROM mail_counts WHERE digest = sha256('overdue')")

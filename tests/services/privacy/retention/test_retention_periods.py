@@ -1,0 +1,82 @@
+"""Retention periods: the table for operators, and the setting PRESSROOM_RETENTION."""
+
+from datetime import timedelta
+
+import pytest
+
+from core.settings.notations import DEFAULT_RETENTION, MIN_DAYS, Retained, parse_retention
+from models.declarative import Model
+from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
+from services.jobs.records import KEPT_FOR_RETRY
+from services.privacy.retention import RULES
+from services.subscriptions.bulk_files import BULK_FILE_RETENTION
+from tests.support.documents.retention_table import read_retention_table
+
+
+def test_every_table_says_how_long_its_rows_are_kept() -> None:
+    names = {rule.name for rule in RULES}
+    assert names <= read_retention_table().keys()
+    ruled = {rule.model.__tablename__ for rule in RULES}
+    others = read_retention_table().keys() - names
+    assert not others & ruled
+    assert ruled | others == {mapper.class_.__tablename__ for mapper in Model.registry.mappers}
+
+
+def test_the_operators_page_has_the_same_table() -> None:
+    defaults = parse_retention(DEFAULT_RETENTION)
+    assert isinstance(defaults, dict)
+
+    def days(count: int) -> str:
+        return f"{count} day{'s' * (count > 1)} "
+
+    table = read_retention_table()
+    assert list(table) == sorted(table, key=lambda name: f"{name}`")
+    for rule in RULES:
+        kept, setting = table.pop(rule.name)
+        period, expected = rule.period, ""
+        if isinstance(period, Retained):
+            expected = f"`{period}`, {MIN_DAYS[period]} at least"
+            assert kept.startswith(days(defaults[period])), rule.name
+        elif period:
+            assert kept.startswith(days(period.days)), rule.name
+        assert setting == expected, rule.name
+    assert not [name for name, (_, setting) in table.items() if setting]
+
+
+def test_days_are_read_by_their_names_and_the_rest_is_as_by_default() -> None:
+    defaults = parse_retention(DEFAULT_RETENTION)
+    assert isinstance(defaults, dict)
+    assert set(defaults) == set(Retained)
+    assert parse_retention("") == defaults
+    changed = {Retained.JOBS: 60, Retained.EXPORTS: 7}
+    assert parse_retention(" jobs=60 , exports=7,") == defaults | changed
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("job=5", "'job=5' names nothing that is kept; see jobs,"),
+        ("jobs", "is not written jobs=days"),
+        ("jobs=", "is not written jobs=days"),
+        ("jobs=-30", "is not written jobs=days"),
+        ("jobs=1e3", "is not written jobs=days"),
+        ("jobs=30.5", "is not written jobs=days"),
+        ("jobs=999999", "is not written jobs=days"),
+        ("jobs=\u0663\u0660", "is not written jobs=days"),
+        ("jobs=30,jobs=40", "jobs is given twice"),
+        ("jobs=6", "jobs is kept for 7 days at least"),
+        ("import_changes=89", "import_changes is kept for 90 days at least"),
+        ("events=364", "events is kept for 365 days at least"),
+    ],
+)
+def test_what_can_not_be_is_refused_with_its_name(written: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_retention(written)
+
+
+def test_nothing_goes_before_what_was_promised_of_it() -> None:
+    least = {name: timedelta(days=days) for name, days in MIN_DAYS.items()}
+    assert least[Retained.JOBS] >= KEPT_FOR_RETRY
+    assert least[Retained.EXPORTS] >= BULK_FILE_RETENTION
+    assert least[Retained.IMPORTS] >= BULK_FILE_RETENTION
+    assert least[Retained.STRANGERS] >= TOKEN_LIFETIMES[Purpose.CONFIRM_SUBSCRIPTION]

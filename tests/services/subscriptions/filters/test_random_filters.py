@@ -1,0 +1,61 @@
+"""Random filters find the same members as the oracle."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, not_, select
+
+from models import Subscription, SubscriptionStatus
+from services.subscriptions.filters import member_filter, searching
+from tests.support.lists import random_filters as written
+from tests.support.lists.random_list import RandomList, list_matching_ids, search_all_pages
+from tests.support.sizes import sized
+
+Json = dict[str, Any]
+
+pytestmark = pytest.mark.tier("fast", "properties")
+
+examples = settings(
+    max_examples=sized(150, 20_000, few=5),
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+@examples
+@given(data=st.data())
+def test_a_filter_finds_whom_it_means_and_no_other(
+    random_list: RandomList, data: st.DataObject
+) -> None:
+    sent = data.draw(written.filters(random_list.import_ids))
+    with random_list.stack.resources.unit_of_work() as uow:
+        criteria = member_filter.read(uow, random_list.load(uow), sent)
+        of_list = select(Subscription.id).where(Subscription.list_id == random_list.list_id)
+        query = of_list.where(criteria.condition()).order_by(Subscription.id.desc())
+        assert list(uow.session.scalars(query)) == list_matching_ids(random_list, sent)
+        indexed = criteria.indexed()
+        if indexed is not None:
+            # What an index answers leaves out no member.
+            missed = query.where(not_(func.coalesce(indexed, False)))
+            assert list(uow.session.scalars(missed)) == []
+
+
+@settings(examples, max_examples=sized(60, 5_000, few=3))
+@given(data=st.data())
+def test_pages_pass_everybody_once_wherever_the_looking_ends(
+    random_list: RandomList, data: st.DataObject
+) -> None:
+    sent = data.draw(written.filters(random_list.import_ids))
+    status = data.draw(st.none() | st.sampled_from(SubscriptionStatus))
+    near = data.draw(st.sampled_from((30, 100, 1_000)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(searching, "MAX_NEAR_MEMBERS", near)
+        patched.setattr(searching, "MAX_FAR_MEMBERS", 2 * near)
+        ids, totals = search_all_pages(random_list, sent, status)
+    expected = list_matching_ids(random_list, sent, status)
+    assert ids == expected
+    assert totals[0] in ({len(expected)} if near == 1_000 else {len(expected), None})
+    assert set(totals[1:]) <= {None}

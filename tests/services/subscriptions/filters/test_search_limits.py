@@ -1,0 +1,50 @@
+"""Limits of a search by filter: members per page, and time."""
+
+import pytest
+from sqlalchemy import func, text
+
+from core.errors import DomainError, Kind
+from services.paging import PageRequest
+from services.subscriptions.filters import member_filter, searching
+from services.subscriptions.filters.member_filter import MemberFilter
+from tests.support.lists.random_list import RandomList, list_matching_ids, search_all_pages
+
+VIP = {"field": "tag", "is": "vip"}
+
+
+def test_an_index_that_finds_too_much_is_given_up(
+    random_list: RandomList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "MAX_NEAR_MEMBERS", 10)
+    monkeypatch.setattr(searching, "MAX_FAR_MEMBERS", 20)
+    by_index, _ = search_all_pages(random_list, VIP, None)
+    stuck = text("SET LOCAL statement_timeout = 1; SELECT pg_sleep(60)")
+    monkeypatch.setattr(searching, "_BRIEFLY", stuck)
+    by_looking, totals = search_all_pages(random_list, VIP, None)
+    assert by_looking == by_index == list_matching_ids(random_list, VIP)
+    # Pages end where so many were read, and lead on.
+    assert len(totals) > len(by_looking) / 25 + 3
+    with random_list.stack.resources.unit_of_work() as uow:
+        assert uow.session.scalar(text("SHOW statement_timeout")) == "10s"
+
+
+def test_a_search_that_takes_too_long_is_refused(
+    random_list: RandomList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemberFilter, "condition", lambda *_, **__: func.pg_sleep(60).is_not(None))
+    with random_list.stack.resources.unit_of_work() as uow:
+        criteria = member_filter.read(uow, random_list.load(uow), VIP)
+        uow.session.execute(text("SET LOCAL statement_timeout = '50ms'"))
+        with pytest.raises(DomainError) as caught:
+            searching.search(uow, random_list.list_id, criteria, PageRequest(5))
+    assert (caught.value.kind, caught.value.code) == (Kind.UNAVAILABLE, "filter.too_slow")
+    assert caught.value.retry_after
+
+
+def test_a_filter_that_no_status_meets_asks_nothing(random_list: RandomList) -> None:
+    none = {"all": [{"field": "status", "is": "active"}, {"field": "status", "is": "removed"}]}
+    with random_list.stack.resources.unit_of_work() as uow:
+        criteria = member_filter.read(uow, random_list.load(uow), none)
+        assert criteria.statuses() == ()
+        result = searching.search(uow, random_list.list_id, criteria, PageRequest(5))
+    assert (result.page.rows, result.page.next_cursor, result.total) == ([], None, 0)

@@ -1,0 +1,288 @@
+"""Claims of consent that an import or an owner records for members."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import psycopg2
+import pytest
+from psycopg2.errors import RestrictViolation
+
+from core import clock
+from core.ids import random_hash_id
+from devstack.harness.stack import Owner
+from models import ConsentHow, MemberImport
+from services.accounts import accounts
+from services.paging import WHOLE
+from services.subscriptions import lists, sign_up
+from services.subscriptions.consent import evidence
+from services.subscriptions.consent.claims import ClaimedConsent, record_claims
+from services.subscriptions.consent.evidence import (
+    CONSENT_COLUMNS,
+    ConsentEvidence,
+    evidence_by_member,
+    export_values,
+)
+from services.subscriptions.imports import undo
+from services.subscriptions.members import changes, members, unsubscribe
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.people.erasure import erase
+
+OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
+READER = Actor(ActorKind.USER, Via.LOGIN, ip="198.51.100.7", page_url="https://example.com/tea")
+THEN = datetime(2019, 3, 4, 5, 6, 7, tzinfo=UTC)
+LATELY = timedelta(days=1)
+
+
+@pytest.fixture
+def claimants() -> list[str]:
+    return new_addresses(5)
+
+
+def bring(importing: Importing, owner: Owner, list_id: int, people: Sequence[str]) -> MemberImport:
+    return importing.bring(owner, list_id, csv_of([[each] for each in people], ("email",)))
+
+
+def claim(
+    importing: Importing, import_id: int, *claims: ClaimedConsent, by: str = "Mailchimp"
+) -> int:
+    addresses = {each.email for each in claims}
+    with importing.resources.unit_of_work() as uow:
+        people = {each: accounts.find_or_create_person(uow, each).id for each in addresses}
+        return record_claims(uow, import_id, claims, people=people, claimed_by=by)
+
+
+def consent_of(importing: Importing, list_id: int, address: str) -> list[ConsentEvidence]:
+    with importing.person(list_id, address) as (uow, _, person):
+        member = changes.find_record(uow, list_id, person.id)
+        assert member is not None
+        return evidence.list_evidence(uow, member, WHOLE).rows
+
+
+def test_a_claim_is_shown_as_one_with_who_makes_it(
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+) -> None:
+    task = bring(importing, importer, list_id, claimants[:2])
+    lately = clock.now() - LATELY
+    signed_up = ClaimedConsent(
+        claimants[0],
+        ConsentHow.FORM,
+        lately,
+        ip=" 203.0.113.9 ",
+        url="https://old.example.com/join?id=secret",
+        wording=" Send me\0 tea. ",
+    )
+    confirmed = ClaimedConsent(claimants[0], ConsentHow.CONFIRMATION, lately + timedelta(hours=1))
+    assert claim(importing, task.id, signed_up, confirmed) == 2
+    by_import, second, first = consent_of(importing, list_id, claimants[0])
+    assert (by_import.how, by_import.claimed_by, by_import.import_id) == (
+        "import",
+        "owner",
+        task.id,
+    )
+    assert first._replace(place=0) == ConsentEvidence(
+        occurred_at=lately,
+        how="form",
+        ip="203.0.113.9",
+        url="https://old.example.com/join",
+        browser=None,
+        wording="Send me tea.",
+        wording_version=None,
+        claimed_by="Mailchimp",
+        confirmed=False,
+        list_id=list_id,
+        import_id=task.id,
+        place=0,
+    )
+    assert (second.how, second.ip, second.claimed_by) == ("confirmation", None, "Mailchimp")
+    # Of the other member nothing is claimed.
+    assert [each.how for each in consent_of(importing, list_id, claimants[1])] == ["import"]
+
+
+def test_one_member_has_one_claim_of_each_kind_by_an_import(
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+) -> None:
+    task = bring(importing, importer, list_id, claimants[:1])
+    twice = [ClaimedConsent(claimants[0], ConsentHow.FORM, THEN)] * 2
+    assert claim(importing, task.id, *twice) == 1
+    assert claim(importing, task.id, *twice) == 0
+    another = bring(importing, importer, list_id, claimants[:1])
+    assert claim(importing, another.id, *twice, by="Ghost") == 1
+    makers = [each.claimed_by for each in consent_of(importing, list_id, claimants[0])]
+    assert makers == ["owner", "Ghost", "Mailchimp"]
+
+
+def test_claims_are_kept_about_active_members_of_the_imports_list_alone(
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+) -> None:
+    left, elsewhere, stranger = claimants[:3]
+    task = bring(importing, importer, list_id, [left])
+    bring(importing, importer, importing.new_list(importer), [elsewhere])
+    with importing.person(list_id, left) as (uow, of, person):
+        unsubscribe.unsubscribe_member(uow, of, person, READER)
+    claims = [ClaimedConsent(each, ConsentHow.FORM, THEN) for each in (left, elsewhere, stranger)]
+    assert claim(importing, task.id, *claims) == 0
+    assert claim(importing, task.id) == 0
+    assert claim(importing, task.id + 10**12, *claims) == 0
+
+
+def test_long_texts_and_odd_times_of_a_file_do_no_harm(
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+) -> None:
+    task = bring(importing, importer, list_id, claimants)
+    future, nothing = datetime(9998, 1, 1, tzinfo=UTC), None
+    claims = [
+        ClaimedConsent(claimants[0], ConsentHow.FORM, future, wording="w" * 100_000),
+        ClaimedConsent(claimants[1], ConsentHow.FORM, nothing, url="javascript:alert(1)"),
+        ClaimedConsent(claimants[2], ConsentHow.FORM, datetime(1, 1, 1, tzinfo=UTC), ip="unknown"),
+        ClaimedConsent(
+            claimants[3],
+            ConsentHow.FORM,
+            THEN,
+            ip="192.0.2.7",
+            url="https://x.example/" + "a" * 9_000,
+        ),
+    ]
+    assert claim(importing, task.id, *claims) == 4
+    told = [
+        next(each for each in consent_of(importing, list_id, address) if each.claimed_by != "owner")
+        for address in claimants[:4]
+    ]
+    assert told[0].wording == "w" * 2_000
+    for each in told[:3]:
+        assert abs(each.occurred_at - clock.now()) < timedelta(minutes=5)
+    assert told[3].occurred_at == THEN
+    assert [each.url for each in told] == [None] * 4
+    assert told[2].ip is None
+    # Old when it came: no address is kept whole that would be shortened at the next maintenance.
+    assert told[3].ip == "192.0.2.0/24"
+
+
+def test_an_undo_takes_the_claims_back_and_no_others(
+    importing: Importing,
+    importer: Owner,
+    list_id: int,
+    claimants: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(undo, "BATCH", 2)
+    kept = claimants[0]
+    first = bring(importing, importer, list_id, claimants[:3])
+    second = bring(importing, importer, list_id, claimants)
+    each_of = [ClaimedConsent(each, ConsentHow.FORM, THEN) for each in claimants]
+    assert claim(importing, first.id, *each_of[:3]) == 3
+    both = [*each_of, *(ClaimedConsent(each, ConsentHow.CONFIRMATION, THEN) for each in claimants)]
+    assert claim(importing, second.id, *both) == 10
+    with importing.person(list_id, kept) as (uow, _, person):
+        member = changes.find_record(uow, list_id, person.id)
+        assert member is not None
+        changes.change_record(uow, member, "edited", OWNER, name="Edited")
+    assert importing.take_back(importer, second.id)["undone"] == 2
+    assert (importing.count_claims(first.id), importing.count_claims(second.id)) == (3, 0)
+    assert [each.import_id for each in consent_of(importing, list_id, kept)] == [first.id] * 2
+    assert importing.take_back(importer, first.id) == {
+        "import_id": first.id,
+        "undone": 2,
+        "kept": 1,
+    }
+    assert importing.count_claims(first.id) == 0
+    assert [each.how for each in consent_of(importing, list_id, kept)] == ["import"]
+
+
+def test_a_claim_goes_with_a_transfer_and_back_with_the_undo(
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+) -> None:
+    task, other = bring(importing, importer, list_id, claimants[:1]), importing.new_list(importer)
+    claim(importing, task.id, ClaimedConsent(claimants[0], ConsentHow.FORM, THEN))
+    with importing.person(list_id, claimants[0]) as (uow, of, person):
+        target = lists.get(uow, other)
+        members.transfer_member(uow, of, target, person.id, actor=OWNER)
+    there = consent_of(importing, other, claimants[0])
+    assert [(each.how, each.claimed_by, each.list_id) for each in there] == [
+        ("transfer", "owner", other),
+        ("import", "owner", list_id),
+        ("form", "Mailchimp", list_id),
+    ]
+    importing.take_back(importer, task.id)
+    assert [each.how for each in consent_of(importing, other, claimants[0])] == [
+        "transfer",
+        "import",
+    ]
+
+
+def test_the_erasure_of_a_person_takes_their_claims(
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+) -> None:
+    task = bring(importing, importer, list_id, claimants)
+    claim(importing, task.id, *(ClaimedConsent(each, ConsentHow.FORM, THEN) for each in claimants))
+    erase(importing.resources, claimants[0])
+    assert importing.count_claims(task.id) == len(claimants) - 1
+
+
+def test_the_erasure_of_an_owner_blanks_the_wordings_of_their_lists(
+    importing: Importing, importer: Owner
+) -> None:
+    with importing.resources.unit_of_work() as uow:
+        made = lists.create_list(
+            uow,
+            owner_id=importer.user_id,
+            title="Tea",
+            slug=random_hash_id(),
+            fields={"consent_wording": "Ada sends me tea."},
+        )
+        lists.archive_list(uow, made)
+    erase(importing.resources, importer.email)
+    texts = "SELECT wording FROM consent_wordings WHERE list_id = %s"
+    assert importing.stack.query(texts, made.id) == [("Erased",)]
+
+
+def test_the_applications_role_takes_nothing_of_a_person_and_an_import_that_are_there(
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+) -> None:
+    task = bring(importing, importer, list_id, claimants[:1])
+    claim(importing, task.id, ClaimedConsent(claimants[0], ConsentHow.FORM, THEN, ip="192.0.2.1"))
+    with importing.person(importing.new_list(importer), claimants[0]) as (uow, of, person):
+        sign_up.subscribe_person(uow, of, person, READER)
+        user_id = person.id
+    before = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
+    assert len(before) == 1
+    url = importing.stack.environment["PRESSROOM_DATABASE_URL"]
+    with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        with pytest.raises(RestrictViolation):
+            cursor.execute("SELECT take_back_claims(%s, 10)", (task.id,))
+        cursor.execute("SELECT erase_consent(ARRAY[%s, %s], 10)", (user_id, importer.user_id))
+        assert cursor.fetchone() == (0,)
+        # Not even addresses of today, whatever it asks for.
+        cursor.execute("SELECT shorten_consent_ips(-100, 10)")
+    after = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
+    assert after == before
+    assert importing.count_claims(task.id) == 1
+
+
+def test_an_export_gets_the_consent_of_many_members_at_once(
+    importing: Importing, importer: Owner, list_id: int, claimants: list[str]
+) -> None:
+    task = bring(importing, importer, list_id, claimants[:2])
+    wording = "=SUM(A1)"
+    claimed = ClaimedConsent(claimants[0], ConsentHow.FORM, THEN, ip="192.0.2.7", wording=wording)
+    claim(importing, task.id, claimed)
+    with importing.person(list_id, claimants[1]) as (uow, of, person):
+        unsubscribe.unsubscribe_member(uow, of, person, READER)
+        sign_up.subscribe_person(uow, of, person, READER)
+    rows = importing.stack.query(
+        "SELECT email, id FROM subscriptions WHERE list_id = %s ORDER BY email", list_id
+    )
+    ids = {str(email): int(str(row_id)) for email, row_id in rows}
+    with importing.resources.long_reads.view(timedelta(minutes=1), failures=0) as reading:
+        shown = evidence_by_member(reading, [*ids.values(), 2**52])
+    assert set(shown) == set(ids.values())
+    assert {ids[each]: consent_of(importing, list_id, each) for each in claimants[:2]} == shown
+    by_claim, (_, *own) = (export_values(shown[ids[each]]) for each in claimants[:2])
+    # A member's own action comes before what is claimed of them.
+    assert own == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
+    # What the file says tells more than that there was a file.
+    from_file = ("form", "192.0.2.0/24", None, wording, None, None, "Mailchimp")
+    assert by_claim == (clock.iso(THEN), *from_file)
+    assert export_values(()) == (None,) * len(CONSENT_COLUMNS)

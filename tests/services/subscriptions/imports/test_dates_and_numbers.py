@@ -1,0 +1,112 @@
+"""Formats of dates and numbers in the columns of an import."""
+
+import pytest
+
+from services.subscriptions.imports.column_forms import ColumnForms, DecimalMark, normalise_number
+from services.subscriptions.imports.dates import DateOrder, parse_date
+
+AUGUST = "2025-08-20T00:00:00+00:00"
+HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("cell", "read"),
+    [
+        ("2025-08-20", AUGUST),
+        ("2025/8/20", AUGUST),
+        ("20.08.2025", AUGUST),
+        ("20.8.2025", AUGUST),
+        ("20/08/2025", AUGUST),
+        ("20-08-2025", AUGUST),
+        ("45889", AUGUST),
+        ("1755648000", AUGUST),
+        ("1755648000000", AUGUST),
+        ("Aug 20, 2025", AUGUST),
+        ("August 20th, 2025", AUGUST),
+        ("20 August 2025", AUGUST),
+        ("20. August 2025", AUGUST),
+        ("20-Aug-2025", AUGUST),
+        ("20 août 2025", AUGUST),
+        ("20 de agosto de 2025", AUGUST),
+        ("20 августа 2025 \u0433.", AUGUST),
+        ("2025年8月20日", AUGUST),
+        ("20.08.2025 14:30", HALF_PAST_TWO),
+        ("20.08.2025, 14:30:00", HALF_PAST_TWO),
+        ("Aug 20, 2025 2:30 PM", HALF_PAST_TWO),
+        ("45889.604166667", HALF_PAST_TWO),
+        ("2025-08-20 16:30:00 +0200", HALF_PAST_TWO),
+        ("1. März 2024", "2024-03-01T00:00:00+00:00"),
+        ("1er mars 2024", "2024-03-01T00:00:00+00:00"),
+        ("12 AM, Aug 20", None),
+        ("31.12.25", None),
+        ("08.20.2025", None),
+        ("20 Foo 2025", None),
+        ("20.08.2025 25:00", None),
+        ("19999", None),
+        ("2025", None),
+    ],
+)
+def test_date_is_read_in_the_forms_that_people_and_programs_write(
+    cell: str, read: str | None
+) -> None:
+    if read is None:
+        with pytest.raises(ValueError, match="must be a date"):
+            parse_date(cell)
+    else:
+        moment = parse_date(cell)
+        assert moment is not None
+        assert moment.isoformat() == read
+
+
+def test_dots_have_the_day_first_whatever_the_order() -> None:
+    cells = ["03.04.2025", "03/04/2025"]
+    found = [parse_date(cell, DateOrder.MONTH_FIRST) for cell in cells]
+    assert [each and (each.day, each.month) for each in found] == [(3, 4), (4, 3)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "mark", "number"),
+    [
+        ("594,08", DecimalMark.COMMA, "594.08"),
+        ("1.594,08", DecimalMark.COMMA, "1594.08"),
+        ("1.594", DecimalMark.COMMA, "1594"),
+        ("1\u202f594,08", DecimalMark.COMMA, "1594.08"),
+        ("1'594.08", DecimalMark.POINT, "1594.08"),
+        ("-1,594.08", DecimalMark.POINT, "-1594.08"),
+        ("1.594", None, "1.594"),
+        ("594.08", None, "594.08"),
+        ("1e3", None, "1e3"),
+        ("12 Euro", None, "12 Euro"),
+    ],
+)
+def test_number_is_read_by_the_decimal_mark_of_its_column(
+    cell: str, mark: DecimalMark | None, number: str
+) -> None:
+    assert normalise_number(cell, mark) == number
+
+
+def test_number_that_may_be_two_is_none() -> None:
+    with pytest.raises(ValueError, match="could be a thousand times as much"):
+        normalise_number("1,594", None)
+
+
+def test_file_read_by_what_its_first_records_show_needs_no_second_reading() -> None:
+    forms = ColumnForms()
+    forms.learn([0], [1], [["03/04/2025", "1,5"], ["08/20/2025", "2"]])
+    april = forms.parse_date(0, "04/03/2025")
+    assert april is not None
+    assert (april.month, forms.normalise_number(1, "1,594")) == (4, "1.594")
+    settled = forms.settled(["when", "sum"])
+    assert settled == {"0": "mdy", "1": "comma"}
+    assert not forms.differs(settled)
+
+
+def test_file_whose_later_rows_show_something_else_is_to_be_read_again() -> None:
+    forms = ColumnForms()
+    forms.parse_date(0, "03/04/2025")
+    with pytest.raises(ValueError, match="must be a date"):
+        forms.parse_date(0, "08/20/2025")
+    settled = forms.settled(["when"])
+    assert settled == {"0": "mdy"}
+    assert forms.differs(settled)
+    assert not ColumnForms(settled).differs(settled)

@@ -1,0 +1,267 @@
+"""Members in files of each format: dialects of CSV, encodings and JSON Lines."""
+
+import csv
+import io
+import re
+import zlib
+from contextlib import suppress
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from core.errors import DomainError
+from services.subscriptions.export_sheets import (
+    bare_cell,
+    guard_cell,
+    guard_foreign_cell,
+    guard_foreign_cells,
+)
+from services.subscriptions.imports.encoding_detection import EncodingUnclear
+from services.subscriptions.imports.formats import open_member_rows
+from services.subscriptions.imports.judged_rows import JudgedRow
+from services.subscriptions.imports.rejected_rows import format_csv_lines, header_line
+from services.subscriptions.imports.rows import MemberRow, RejectedRecord
+from tests.support.imports.forms import (
+    Dribble,
+    Form,
+    Person,
+    opened,
+    outcome,
+    rows,
+    written,
+)
+
+# Files of every form take seconds.
+pytestmark = pytest.mark.slow
+
+HEADERS = [
+    ("email", "name"),
+    ("E-mail", "Full Name"),
+    ("Email Address", "NAME"),
+    ("e_mail_address ", "display name"),
+    ("Adresse e-mail", "Nom complet"),
+    ("E-Mail-Adresse", "Name"),
+    ("Correo electrónico", "Nombre"),
+    ("メールアドレス", "氏名"),
+    ("邮箱", "姓名"),
+    ("Электронная почта", "ФИО"),
+]
+LATIN = "abcXYZ éüñßç"
+ANY = LATIN + "名前אבИва가😀"
+AWKWARD = "\",;\t|\n'-.()"
+FORMULA_SIGNS = {*"=+-@＝＋－＠"}  # noqa: RUF001
+# An apostrophe that our export puts before a sign that begins a formula.
+GUARDED = re.compile("(^|[;\t\r\n])'(?=[ \"']*[-\t\r\n])")
+
+hosts = st.sampled_from(["example.com", "mail.example.org", "x.co.uk", "bücher.example.com"])
+locals_ = st.text("abcz019.+_-", min_size=1, max_size=8)
+emails = st.builds("{}@{}".format, locals_, hosts)
+
+
+def people(letters: str) -> st.SearchStrategy[list[Person]]:
+    return st.lists(
+        st.builds(Person, emails, st.text(letters + AWKWARD, max_size=12)), min_size=1, max_size=12
+    )
+
+
+def forms(encodings: list[str], headers: list[tuple[str, str]]) -> st.SearchStrategy[Form]:
+    return st.builds(
+        Form,
+        encoding=st.sampled_from(encodings),
+        delimiter=st.sampled_from(",;\t|"),
+        newline=st.sampled_from(["\r\n", "\n", "\r"]),
+        quote_all=st.booleans(),
+        header=st.sampled_from(headers),
+        compression=st.sampled_from(["plain", "gzip", "zip"]),
+        blank_every=st.sampled_from([0, 2, 3]),
+        last_newline=st.booleans(),
+    )
+
+
+def expected_name(name: str, form: Form) -> str:
+    cell = name if form.json else name.replace("\n", form.newline)
+    if not form.json and not form.quote_all and not {form.delimiter, '"', *form.newline} & {*cell}:
+        # Blanks before a cell are no part of it where no quotes say so.
+        cell = cell.lstrip(" ")
+    # However many apostrophes there are: our export puts one more before those of a value.
+    return " ".join(GUARDED.sub(r"\1", cell).split())
+
+
+def check(members: list[Person], form: Form, read_bytes: int, encoding: str | None = None) -> None:
+    data, lines = written(members, form)
+    source = io.BytesIO(data) if form.compression == "zip" else Dribble(data, read_bytes)
+    reader = open_member_rows(source, mapping=form.mapping, encoding=encoding)
+    found = [*reader]
+
+    assert [one for one in found if isinstance(one, RejectedRecord)] == []
+    assert [(one.line, one.email, " ".join(one.name.split())) for one in found] == [
+        (line, one.email, expected_name(one.name, form))
+        for line, one in zip(lines, members, strict=True)
+    ]
+    if not form.json:
+        assert reader.description.delimiter == form.delimiter
+        assert reader.description.container == form.compression
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    people(ANY),
+    forms(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"], HEADERS),
+    st.integers(1, 300),
+)
+@example([Person("a@example.com", "''-")], Form(), 300)
+@example([Person("a@example.com", " '-")], Form(), 300)
+@example([Person("a@example.com", " '-")], Form(quote_all=True), 300)
+def test_members_are_read_alike_from_every_form(
+    members: list[Person], form: Form, read_bytes: int
+) -> None:
+    check(members, form, read_bytes)
+
+
+@settings(max_examples=80, deadline=None)
+@given(people(LATIN), forms(["cp1252", "latin-1"], HEADERS[:6]), st.integers(1, 300))
+def test_members_are_read_from_latin_1(members: list[Person], form: Form, read_bytes: int) -> None:
+    # Set the encoding. It can't be detected, because random letters aren't names of any language.
+    check(members, form, read_bytes, "cp1252")
+
+
+@settings(max_examples=80, deadline=None)
+@given(people(ANY), st.sampled_from(["plain", "gzip", "zip"]), st.integers(1, 300))
+@example([Person("a@example.com", "''-")], "plain", 300)
+def test_members_are_read_from_json_lines(
+    members: list[Person], compression: str, read_bytes: int
+) -> None:
+    check(members, Form(json=True, newline="\n", compression=compression), read_bytes)
+
+
+@settings(max_examples=80, deadline=None)
+@given(people(ANY), forms(["utf-8", "utf-16"], [()]), st.integers(1, 300))  # type: ignore[list-item]
+@example([Person("a@example.com", "")], Form(header=()), 1)
+def test_members_are_read_from_a_file_without_a_header(
+    members: list[Person], form: Form, read_bytes: int
+) -> None:
+    # Blanks around an address count for nothing, so such a tab may belong to it as well.
+    assume(form.delimiter != "\t" or any(one.name.strip()[:1] not in {*",;|"} for one in members))
+    mapped = Form(**{**vars(form), "mapping": {"0": "email", "1": "name"}})
+    check(members, mapped, read_bytes)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.text("a1'\"=+-@ ,;\t\r\n＝", max_size=8), st.text("a'=+-", min_size=1, max_size=6))  # noqa: RUF001
+@example("'-", "'-a")
+@example("''-", "''=a")
+@example(" '-", "-a")
+@example("x;=1", "a")
+@example("x;';'\t '=1", "a")
+@example("＝1", "a")  # noqa: RUF001
+def test_reader_takes_away_what_our_export_put_there(name: str, mailbox: str) -> None:
+    email = f"{mailbox}@example.com"
+    out = io.StringIO()
+    written_cells = (guard_cell(email), guard_cell(name))
+    csv.writer(out, quoting=csv.QUOTE_ALL).writerows([("email", "name"), written_cells])
+    assert not formulas(out.getvalue())
+    [row] = rows(out.getvalue())
+    assert (row.email, row.name.split()) == (email, name.split())
+
+
+def formulas(sheet: str) -> list[str]:
+    """What a spreadsheet would run, whether it cuts at commas or, blind to quotes, elsewhere."""
+    cells = [cell for line in csv.reader(io.StringIO(sheet, newline="")) for cell in line]
+    pieces = [piece for each in (sheet, *cells) for piece in re.split("[;\t\r\n]", each)]
+    return [piece for piece in pieces if piece.lstrip(' "')[:1] in FORMULA_SIGNS]
+
+
+@pytest.mark.parametrize("name", ["x;=cmd|'/c calc'!A0;", "＝1", 'x; "=1', "a\t+1", "a\n@x"])  # noqa: RUF001
+def test_rejected_row_begins_no_formula_and_can_be_read_again(name: str) -> None:
+    row = JudgedRow(line=2, code="email.invalid", reason="No address.", cells=["no address", name])
+    sheet = header_line(["email", "name"]) + zlib.decompress(
+        format_csv_lines([row], ["invalid"], {}, 2)
+    )
+
+    assert not formulas(sheet.decode())
+    [read] = opened(sheet)
+    assert read.cells[:2] == ["no address", guard_foreign_cell(name)]
+    assert bare_cell(read.cells[1]) == name
+
+
+@given(st.lists(st.text("a'\"=+-@ ,;\t\r\n＝", max_size=6), max_size=5))  # noqa: RUF001
+@example(["", "=1"])
+@example(["a;", "=1"])
+@example(['a;"', "=1"])
+def test_cells_that_are_guarded_together_are_guarded_like_each(cells: list[str]) -> None:
+    assert guard_foreign_cells(cells) == [guard_foreign_cell(cell) for cell in cells]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400) | st.text(max_size=200).map(str.encode))
+@example(b'"')
+@example(b"\0")
+@example(b"\xff\xfe@x.com,\xff\n")
+@example("é,é\n".encode() * 9 + b'a,"\xff\n')
+@example("é,é\n".encode() * 9 + b"\xffa@x.com,\xff")
+@example(b"\xff\xfe\0")
+def test_any_bytes_after_a_header_are_rows_or_problems_in_order(data: bytes) -> None:
+    file = b"email,name\n" + data
+    # With more zeros than this on one side, all of it may be UTF-16, the header included.
+    assume(file.count(0) * 10 <= len(file))
+    try:
+        found = [*opened(file)]
+    except EncodingUnclear:
+        found = [*opened(file, encoding="cp1252")]
+
+    lines = [one.line for one in found]
+    assert lines == sorted(set(lines))
+    assert all(can_be_stored(*one.cells) for one in found)
+    assert all(can_be_stored(one.name, one.email) for one in found if isinstance(one, MemberRow))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+@example("email,é\nx".encode() * 9 + b"\xff")
+@example(b"email,\xc3\xa9\xc3\xa9\xff\n")
+@example(b'{"email": "\xc3\xa9\\u0000", "\\u0000": 1}\n{"email": \xff}')
+def test_any_bytes_are_read_or_refused_by_name(data: bytes) -> None:
+    with suppress(DomainError):
+        reader = opened(data)
+        assert can_be_stored(*reader.header)
+        assert all(can_be_stored(*one.cells) for one in reader)
+
+
+def can_be_stored(*texts: str) -> bool:
+    joined = "".join(texts)
+    return "\0" not in joined and joined.encode("utf-8", "ignore").decode() == joined
+
+
+@pytest.mark.parametrize("declared", ["sep=;", '"sep=;"', "SEP=;"])
+def test_excels_declared_delimiter_is_heeded_and_no_member(declared: str) -> None:
+    (row,) = rows(f"{declared}\r\nemail;name\r\na@example.com;Lee, Ann\r\n")
+
+    assert (row.line, row.email, row.name) == (3, "a@example.com", "Lee, Ann")
+
+
+def test_declared_delimiter_may_be_any_character() -> None:
+    (row,) = rows("sep=^\nemail^name\na@example.com^Lee, Ann\n")
+
+    assert row.name == "Lee, Ann"
+
+
+def test_delimiter_is_the_one_that_shows_addresses_rather_than_the_even_one() -> None:
+    found = rows("email;last, first\na@example.com;Lee, Ann\nb@example.com;Roe, Bob\n")
+
+    assert [one.email for one in found] == ["a@example.com", "b@example.com"]
+
+
+def test_name_of_a_two_column_file_without_a_header_is_the_other_column() -> None:
+    assert [one.name for one in rows("Ann,a@example.com\nBob,b@example.com\n")] == ["Ann", "Bob"]
+    assert [one.name for one in rows("2024-01-01,a@example.com\n")] == [""]
+
+
+def test_titles_above_the_header_are_skipped() -> None:
+    (row,) = rows("Members of the Daily\nMay\nName,Email\nAnn,a@example.com\n")
+
+    assert (row.line, row.name) == (4, "Ann")
+
+
+def test_zeros_and_the_old_mark_of_an_end_are_taken_out() -> None:
+    assert outcome(b"em\0ail,name\na\0@example.com,\0An\0n\n\x1a") == [(2, "a@example.com")]

@@ -1,0 +1,164 @@
+"""Import jobs of several turns: open files, lost leases and changed objects."""
+
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from devstack.harness.stack import Owner
+from services.subscriptions import lists
+from services.subscriptions.imports import import_job
+from services.subscriptions.imports.file_rows import FileRows
+from storage.encryption import Tampered
+from tests.support.imports.importing import Importing, csv_of, new_addresses
+from tests.support.people.erasure import erase
+from workers import job_runner
+from workers.context import WorkerContext
+from workers.held_work import HeldWork
+from workers.job_runner import JobAttempt, run_job
+
+pytestmark = pytest.mark.usefixtures("_shorten_turns")
+
+FILES = 3
+
+
+def file_of(rows: int) -> bytes:
+    return csv_of([[each, ""] for each in new_addresses(rows)])
+
+
+class OpenFiles:
+    """Counts the files that are open, and the most files that were open at the same time."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.most = 0
+
+    def change(self, difference: int) -> None:
+        self.count += difference
+        self.most = max(self.most, self.count)
+
+
+@pytest.fixture
+def open_files(monkeypatch: pytest.MonkeyPatch) -> OpenFiles:
+    files = OpenFiles()
+    open_file = FileRows.__init__
+    close_file = FileRows.close
+
+    def opened(rows: FileRows, *arguments: Any) -> None:
+        open_file(rows, *arguments)
+        files.change(1)
+
+    def closed(rows: FileRows) -> None:
+        close_file(rows)
+        files.change(-1)
+
+    monkeypatch.setattr(FileRows, "__init__", opened)
+    monkeypatch.setattr(FileRows, "close", closed)
+    return files
+
+
+def context(importing: Importing) -> WorkerContext:
+    """The parts of a worker's context that running a job needs."""
+    return cast("WorkerContext", SimpleNamespace(resources=importing.resources, held=HeldWork()))
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "cancelled"])
+def test_a_process_closes_the_file_of_a_job_that_was_cancelled_or_lost(
+    importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles, *, is_lost: bool
+) -> None:
+    job_id = importing.begin(importer, list_id, file_of(30))
+    attempt = JobAttempt(context(importing), importing.lease(job_id), has_own_limits=False)
+    with closing(attempt):
+        assert attempt.take_turn()
+        assert open_files.count == 1
+        if is_lost:
+            importing.stack.query(
+                "UPDATE jobs SET attempt = attempt + 1 WHERE id = %s RETURNING id", job_id
+            )
+        else:
+            attempt.lease.cancelled.set()
+        assert not attempt.take_turn()
+    assert open_files.count == 0
+
+
+def test_a_process_that_stops_closes_the_file(
+    importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles
+) -> None:
+    job_id = importing.begin(importer, list_id, file_of(30))
+    with closing(
+        JobAttempt(context(importing), importing.lease(job_id), has_own_limits=False)
+    ) as attempt:
+        assert attempt.take_turn()
+        attempt.hand_back()
+    assert open_files.count == 0
+    assert importing.work(job_id).status == "succeeded"
+
+
+def test_more_long_files_than_a_process_keeps_open_are_all_read_to_their_end(
+    importing: Importing, importer: Owner, open_files: OpenFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runner, "MAX_STAYING_JOBS", 1)
+    jobs = [
+        importing.begin(importer, importing.new_list(importer), file_of(30)) for _ in range(FILES)
+    ]
+    for job_id in jobs:
+        run_job(context(importing), job_id=job_id)
+    for job_id in jobs:
+        importing.help(job_id)
+    # The file of the job that has its turn, and the file of the job that stays.
+    assert open_files.most == 2
+    assert open_files.count == 0
+    tasks = [importing.of_job(job_id) for job_id in jobs]
+    assert [(task.received, task.added, task.duplicate) for task in tasks] == [(30, 30, 0)] * FILES
+    assert [importing.job(job_id).status for job_id in jobs] == ["succeeded"] * FILES
+
+
+def test_a_small_import_of_another_owner_ends_before_a_large_file_is_read(
+    importing: Importing, owner: Owner, list_id: int
+) -> None:
+    other_owner = importing.stack.new_owner()
+    large_id = importing.begin(owner, list_id, file_of(30))
+    small_id = importing.begin(other_owner, importing.new_list(other_owner), file_of(1))
+    run_job(context(importing), job_id=large_id)
+    small_job = importing.job(small_id)
+    assert small_job.status == "succeeded"
+    assert small_job.finished_at is not None
+    # The first helper is enqueued when the large file has been read.
+    [helper_id] = importing.helpers(large_id)
+    assert small_job.finished_at < importing.job(helper_id).created_at
+
+
+def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
+    importing: Importing, importer: Owner, list_id: int
+) -> None:
+    job_id = importing.begin(importer, list_id, file_of(41))
+    lease = importing.lease(job_id)
+    next(import_job.run_import(importing.resources, lease))
+    task = importing.of_job(job_id)
+    prefix = f"{task.object_prefix}/"
+    assert importing.stack.stored(prefix)
+    with importing.resources.unit_of_work() as uow:
+        lists.archive_list(uow, lists.get(uow, list_id))
+    erase(importing.resources, importer.email)
+    ended = importing.stack.query(
+        "SELECT status, filename, wrapped_key, finished_at IS NOT NULL,"
+        " files_removed_at IS NOT NULL FROM imports WHERE id = %s",
+        task.id,
+    )
+    assert ended == [("cancelled", None, None, True, True)]
+    assert not importing.stack.stored(prefix)
+
+
+def test_an_import_whose_file_was_changed_in_storage_fails_and_keeps_what_it_has(
+    importing: Importing, importer: Owner, list_id: int
+) -> None:
+    job_id = importing.begin(importer, list_id, file_of(41))
+    prefix = importing.of_job(job_id).object_prefix
+    [name] = importing.stack.stored(f"{prefix}/")
+    sealed = bytearray(importing.resources.objects.get(name))
+    sealed[-1] ^= 1
+    importing.resources.objects.put(name, bytes(sealed), "application/octet-stream")
+    with pytest.raises(Tampered):
+        importing.work(job_id)
+    assert importing.of_job(job_id).added == 0

@@ -1,0 +1,255 @@
+"""Tags and fields that an import creates or changes."""
+
+from typing import Any
+
+import pytest
+
+from core.errors import TransientError
+from devstack.harness.stack import Owner
+from models import MemberImport
+from services.subscriptions import fields, tags
+from services.subscriptions.imports import applying, chunks
+from services.subscriptions.imports.file_rows import FileRows
+from storage.unit_of_work import UnitOfWork
+from tests.support.imports.importing import Importing, counts_of, csv_of
+from tests.support.lists.own_fields import create_company_and_age
+
+HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
+
+
+def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[str, Any]]:
+    """What each active member has, by address."""
+    rows = importing.stack.query(
+        "SELECT email, name, fields, tag_ids, joined_at FROM subscriptions"
+        " WHERE list_id = %s AND status = 'active'",
+        list_id,
+    )
+    with importing.resources.unit_of_work() as uow:
+        own = fields.read_own_fields(uow, owner.user_id)
+        names = tags.find_tag_names(uow, [each for row in rows for each in row[3]])  # type: ignore[attr-defined]
+    return {
+        str(email): {
+            "name": name,
+            "fields": own.shown(values),  # type: ignore[arg-type]
+            "tags": {names[each] for each in tag_ids if each in names},  # type: ignore[attr-defined]
+            "joined_at": None if joined_at is None else f"{joined_at:%Y-%m-%d}",
+        }
+        for email, name, values, tag_ids, joined_at in rows
+    }
+
+
+def test_tags_beyond_a_hundred_living_ones_change_nothing(
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    ada = people[0]
+    names = [f"tag {number}" for number in range(100)]
+
+    def bring(tag: str, **options: Any) -> tuple[int, int, int]:
+        file = csv_of([[ada, "Ada", "", "", tag, ""]], HEADER)
+        task = importing.bring(importer, list_id, file, **options)
+        return task.already, task.updated, task.left_out
+
+    def edits() -> int:
+        found = "SELECT count(*) FROM subscription_events WHERE list_id = %s AND action = 'edited'"
+        [(count,)] = importing.stack.query(found, list_id)
+        return int(str(count))
+
+    importing.bring(importer, list_id, csv_of([[ada, "", "", "", ",".join(names), ""]], HEADER))
+    before = importing.records(list_id)
+    assert bring("one more") == (1, 0, 1)
+    assert (importing.records(list_id), edits()) == (before, 0)
+    # The row goes without its tags alone.
+    assert bring("one more", on_existing="update") == (1, 1, 1)
+    assert bring("one more", on_existing="update") == (1, 0, 1)
+    assert edits() == 1
+    with importing.resources.unit_of_work() as uow:
+        ids = tags.find_tag_ids(uow, list_id, names[:1], make=False)
+        tags.delete_tag(uow, list_id, ids[names[0]])
+    assert bring("one more") == (1, 1, 0)
+    assert shown(importing, importer, list_id)[ada]["tags"] == {*names[1:], "one more"}
+
+
+def test_undo_leaves_values_that_were_changed_since(
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    create_company_and_age(importing.resources, importer)
+    ada = people[0]
+    importing.bring(importer, list_id, csv_of([[ada, "Ada", "", "1", "", ""]], HEADER))
+    task = importing.bring(importer, list_id, csv_of([[ada, "", "Acme", "", "x", ""]], HEADER))
+    importing.stack.query(
+        "UPDATE subscriptions SET fields = fields || jsonb_build_object("
+        " (SELECT id::text FROM fields WHERE user_id = %s AND key = 'age'), 2),"
+        " updated_at = clock_timestamp() WHERE list_id = %s RETURNING 1",
+        *(importer.user_id, list_id),
+    )
+
+    importing.take_back(importer, task.id)
+
+    assert shown(importing, importer, list_id)[ada] == {
+        "name": "Ada",
+        "fields": {"age": 2},
+        "tags": set(),
+        "joined_at": None,
+    }
+
+
+def test_nothing_of_an_undone_import_comes_back_by_the_undo_of_a_later_one(
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    create_company_and_age(importing.resources, importer)
+
+    def bring(word: str, tier: str) -> MemberImport:
+        file = csv_of([[people[0], word, tier, word]], ("email", "name", "tier", "Company"))
+        return importing.bring(importer, list_id, file, on_existing="update")
+
+    def stands() -> tuple[str, str, dict[str, str]]:
+        [(tier,)] = importing.stack.query(
+            "SELECT type FROM subscriptions WHERE list_id = %s", list_id
+        )
+        found = shown(importing, importer, list_id)[people[0]]
+        return found["name"], str(tier), found["fields"]
+
+    bring("first", "free")
+    earlier, later = bring("second", "silver"), bring("third", "gold")
+    importing.take_back(importer, earlier.id)
+    assert stands() == ("third", "gold", {"company": "third"})
+    importing.take_back(importer, later.id)
+    assert stands() == ("first", "free", {"company": "first"})
+
+
+def test_unknown_columns_become_fields_once_whatever_is_killed(
+    importing: Importing,
+    importer: Owner,
+    list_id: int,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    header = ("email", "Company", "Shoe size", "tags", "OPTIN_TIME", "OPTIN_IP")
+    consent = ("2020-01-01 00:00:00", "192.0.2.7")
+    file = csv_of(
+        [
+            [each, f"C{place}", str(place), f"t{place % 2}", *consent]
+            for place, each in enumerate(people)
+        ],
+        header,
+    )
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
+    job_id = importing.begin(importer, list_id, file, create_fields=True)
+    # The process that read the file died after it had made the fields.
+    FileRows(importing.resources, importing.of_job(job_id)).close()
+    apply, applied = applying.apply_chunk, list[int]()
+
+    def apply_and_die(uow: UnitOfWork, *given: Any) -> applying.AppliedChunk:
+        found = apply(uow, *given)
+        applied.append(given[1].number)
+        if len(applied) % 2:
+            raise TransientError("killed")
+        return found
+
+    monkeypatch.setattr(applying, "apply_chunk", apply_and_die)
+    assert importing.work(job_id).status == "succeeded"
+
+    task = importing.of_job(job_id)
+    assert counts_of(task)["added"] == len(people)
+    assert len(applied) > len(set(applied))
+    with importing.resources.unit_of_work() as uow:
+        made = {each.key: each.type for each in fields.list_fields(uow, importer.user_id)}
+    assert made == {"company": "text", "shoe_size": "number"}
+    found = shown(importing, importer, list_id)
+    for place, each in enumerate(people):
+        assert found[each]["fields"] == {"company": f"C{place}", "shoe_size": place}
+        assert found[each]["tags"] == {f"t{place % 2}"}
+    assert importing.count_claims(task.id) == len(people)
+    assert task.columns is not None
+    assert task.columns["ignored_columns"] == []
+    importing.take_back(importer, task.id)
+    assert importing.records(list_id) == []
+    assert importing.count_claims(task.id) == 0
+
+
+def test_file_of_more_columns_than_fields_is_refused_before_anything_is_written(
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    header = ["email", *(f"Column {number}" for number in range(60))]
+    file = csv_of([[people[0], *("x" for _ in range(60))]], header)
+
+    job = importing.work(importing.begin(importer, list_id, file, create_fields=True))
+
+    assert job.error is not None
+    assert job.error["code"] == "import.too_many_fields"
+    assert "'Column 0'" in job.error["message"]
+    with importing.resources.unit_of_work() as uow:
+        assert fields.list_fields(uow, importer.user_id) == []
+    task = importing.bring(importer, list_id, file)
+    assert task.columns is not None
+    assert len(task.columns["ignored_columns"]) == 60
+
+
+def test_fields_of_another_owner_are_as_if_they_were_not_there(
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    create_company_and_age(importing.resources, importing.stack.new_owner())
+    task = importing.bring(
+        importer, list_id, csv_of([[people[0], "", "Acme", "1", "", ""]], HEADER)
+    )
+
+    assert task.columns is not None
+    assert task.columns["ignored_columns"] == ["Company", "Age"]
+    mapping = {"Company": "fields.company"}
+    file = csv_of([[people[1], "", "Acme", "1", "", ""]], HEADER)
+    job = importing.work(importing.begin(importer, list_id, file, mapping=mapping))
+    assert job.error is not None
+    assert job.error["code"] == "import.mapping_field"
+
+
+def test_list_without_room_for_tags_takes_the_members_without_them(
+    importing: Importing,
+    importer: Owner,
+    list_id: int,
+    people: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with importing.resources.unit_of_work() as uow:
+        tags.find_tag_ids(uow, list_id, ["old"], make=True)
+    monkeypatch.setattr(tags, "MAX_TAGS_OF_LIST", 1)
+    task = importing.bring(
+        importer, list_id, csv_of([[people[0], "", "", "", "old,new", ""]], HEADER)
+    )
+
+    assert (task.added, task.left_out) == (1, 1)
+    assert shown(importing, importer, list_id)[people[0]]["tags"] == {"old"}
+    assert "no room for more tags" in importing.not_added(task.id)[0][-1]
+
+
+def test_who_left_by_the_files_word_is_kept_without_fields_and_claims(
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    create_company_and_age(importing.resources, importer)
+    header = ("email", "status", "Company", "OPTIN_TIME")
+    file = csv_of([[people[0], "unsubscribed", "Acme", "2020-01-01"]], header)
+    task = importing.bring(importer, list_id, file)
+
+    assert task.opted_out == 1
+    assert shown(importing, importer, list_id) == {}
+    assert importing.count_claims(task.id) == 0
+
+
+def test_key_that_comes_late_becomes_a_field_and_is_named(
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    filler = "".join(f'{{"email": "f{n}.{people[0]}"}}\n' for n in range(2500))
+    file = f'{filler}{{"email": "{people[1]}", "fields": {{"city": "Rome"}}, "odd": 1}}\n'
+    task = importing.bring(importer, list_id, file.encode(), name="m.jsonl", create_fields=True)
+
+    assert task.columns is not None
+    assert [each["name"] for each in task.columns["columns"]] == ["email", "fields.city", "odd"]
+    assert shown(importing, importer, list_id)[people[1]]["fields"] == {"city": "Rome", "odd": "1"}
+
+
+def test_cells_that_the_owner_is_shown_are_kept_encrypted(
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    task = importing.bring(importer, list_id, csv_of([[people[0], "", "Acme", "", "", ""]], HEADER))
+    [(sealed,)] = importing.stack.query("SELECT samples FROM imports WHERE id = %s", task.id)
+    assert b"Acme" not in bytes(sealed)  # type: ignore[call-overload]
+    assert people[0].encode() not in bytes(sealed)  # type: ignore[call-overload]

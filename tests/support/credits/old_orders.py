@@ -1,0 +1,33 @@
+"""Payment orders that were created months ago, in any status."""
+
+from core.ids import random_id
+from devstack.harness.stack import Stack
+
+DISPUTED = "disputes_minor = 5, disputed_minor = 5, dispute = 'open'"
+_INSERT_ORDER = (
+    "INSERT INTO payment_orders (id, user_id, status, changed_via, channel, currency, amount,"
+    " amount_minor, credit_amount, credits_per_usd, units_per_usd, expires_at, created_at)"
+    " VALUES (%s, %s, 'created', 'request', 'sandbox', 'USD', 5, 500, 500, 100, 1, now(),"
+    " now() - make_interval(days => %s))"
+)
+_INSERT_EVENT = (
+    "INSERT INTO payment_events (channel, event_id, type, order_id, facts, happened_at)"
+    " VALUES ('sandbox', %s, 'x', %s, '{}', now())"
+)
+
+
+def create_old_order(
+    stack: Stack, *assignments: str, days: int = 91, user_id: int | None = None
+) -> int:
+    """Create an order with one event, and return its id.
+
+    ``assignments``: columns and values. Each is an update by itself, as the steps of a payment are.
+    ``days``: the age of the order.
+    ``user_id``: none for an order of a person without an account.
+    """
+    order_id = random_id()
+    stack.query(_INSERT_ORDER, order_id, user_id, days)
+    for assignment in assignments:
+        stack.query(f"UPDATE payment_orders SET {assignment} WHERE id = %s", order_id)
+    stack.query(_INSERT_EVENT, f"evt-{order_id}", order_id)
+    return order_id

@@ -1,0 +1,31 @@
+"""Orders of credits that a test settles with evidence of its own, without a provider."""
+
+from devstack.harness.stack import Stack
+from integrations.payments.port import Evidence
+from models import OrderVia
+from services.credits.settlement import settle_order
+from tests.support.credits import till
+from tests.support.credits.till import Terms
+
+
+def new_order(stack: Stack, user_id: int | None) -> Terms:
+    """Create an order of 500 credits for 5 dollars."""
+    return till.new_order(stack, user_id, minor=500, credit_units=5_000_000)
+
+
+def payment_of(terms: Terms) -> Evidence:
+    """The evidence that the order was paid in full."""
+    return Evidence(
+        order_id=terms.order_id,
+        session_id=terms.session_id,
+        payment_id=terms.payment_id,
+        amount_minor=500,
+        currency="USD",
+        paid=True,
+    )
+
+
+def settle(stack: Stack, terms: Terms, *evidence: Evidence) -> None:
+    for each in evidence:
+        with stack.resources.unit_of_work() as uow:
+            settle_order(uow, terms.order_id, each, OrderVia.WEBHOOK)

@@ -1,0 +1,154 @@
+"""A list with random members, and the searches of a test in this list."""
+
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from core.ids import random_hash_id
+from devstack.harness.stack import Owner, Stack
+from models import MailingList, Subscription, SubscriptionStatus, User
+from services.paging import PageRequest
+from services.subscriptions import fields, lists, tags
+from services.subscriptions.filters import member_filter, searching
+from storage.unit_of_work import UnitOfWork
+from tests.support.lists import random_filters as written
+from tests.support.lists.filter_oracle import PlainMember, is_meant, names_status
+
+MEMBERS = 300
+PAGE_ROWS = 25
+_IMPORT = """
+    INSERT INTO imports (list_id, user_id, source, object_prefix, size)
+    SELECT %s, %s, 'file', 'imports/of-filters-' || %s || '-' || n, 1
+    FROM generate_series(1, 2) AS n RETURNING id
+"""
+
+
+@dataclass(frozen=True)
+class RandomList:
+    """A list with random members. ``members`` describes each member to the oracle of filters."""
+
+    stack: Stack
+    owner: Owner
+    list_id: int
+    import_ids: list[int]
+    members: list[PlainMember]
+
+    def load(self, uow: UnitOfWork) -> MailingList:
+        return lists.get(uow, self.list_id)
+
+
+def make_random_list(stack: Stack) -> RandomList:
+    """Create a list with members, fields, tags and imports, always the same ones."""
+    owner = stack.new_owner()
+    with stack.resources.unit_of_work() as uow:
+        slug = random_hash_id()
+        list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+        made = {
+            key: fields.create_field(
+                uow,
+                owner.user_id,
+                type=kind,
+                key=key,
+                label=key,
+                choices=list(written.CHOICES) if kind == "choice" else [],
+            ).id
+            for key, kind in written.FIELDS.items()
+        }
+        tag_ids = tags.find_tag_ids(uow, list_id, written.TAGS, make=True)
+    import_ids = [int(str(row[0])) for row in stack.query(_IMPORT, list_id, owner.user_id, list_id)]
+    dice = random.Random(20)
+    with stack.resources.unit_of_work() as uow:
+        pairs = [_member(dice, list_id, import_ids, made, tag_ids) for _ in range(MEMBERS)]
+        for _, user, _ in pairs:
+            uow.session.add(user)
+        uow.session.flush()
+        # Flush each record, so that the ids are in the order of the members.
+        for record, user, _ in pairs:
+            record.user_id = user.id
+            uow.session.add(record)
+            uow.session.flush()
+        members = [_plain(record, values, made, tag_ids) for record, _, values in pairs]
+        # The members keep the id of the deleted tag.
+        tags.delete_tag(uow, list_id, tag_ids["old"])
+    return RandomList(stack, owner, list_id, import_ids, members)
+
+
+def _member(
+    dice: random.Random,
+    list_id: int,
+    import_ids: list[int],
+    field_ids: dict[str, int],
+    tag_ids: dict[str, int],
+) -> tuple[Subscription, User, dict[str, object]]:
+    values = written.random_values(dice)
+    name = dice.choice(("ann", "anna", "an_", "n%b", "zoë", "bob"))
+    created_at = dice.choice(written.MOMENTS)
+    record = Subscription(
+        list_id=list_id,
+        status=dice.choice(written.STATUSES),
+        type=dice.choice(written.TIERS),
+        email=None if dice.random() < 0.05 else f"{name}@example.{dice.choice(('com', 'org'))}",
+        name=dice.choice((None, "", *(written.random_text(dice) for _ in range(4)))),
+        source=dice.choice(written.SOURCES),
+        import_id=dice.choice((None, *import_ids)),
+        email_enabled=dice.random() < 0.8,
+        created_at=created_at,
+        updated_at=created_at + timedelta(days=dice.randint(0, 2)),
+        joined_at=dice.choice((None, *written.MOMENTS)),
+        tag_ids=sorted(dice.sample(sorted(tag_ids.values()), dice.choice((0, 0, 1, 2, 3)))),
+        fields={str(field_ids[key]): value for key, value in values.items()},
+    )
+    return record, User(email=f"{random_hash_id()}@example.com"), values
+
+
+def _plain(
+    record: Subscription,
+    values: dict[str, object],
+    field_ids: dict[str, int],
+    tag_ids: dict[str, int],
+) -> PlainMember:
+    names = {tag_id: name for name, tag_id in tag_ids.items() if name != "old"}
+    same = ("id", "status", "type", "email", "name", "source", "import_id", "email_enabled")
+    return PlainMember(
+        **{name: getattr(record, name) for name in (*same, "created_at", "updated_at")},
+        joined_at=record.joined_at or record.created_at,
+        tags=frozenset(names[each] for each in record.tag_ids if each in names),
+        fields=values,
+    )
+
+
+def list_matching_ids(
+    random_list: RandomList, sent: dict[str, Any], status: str | None = None
+) -> list[int]:
+    """Return the ids of the members that match the filter by the oracle, newest first."""
+    statuses = {status} if status else None
+    if statuses is None and not names_status(sent):
+        statuses = {"active"}
+    ids = [
+        member.id
+        for member in random_list.members
+        if (statuses is None or member.status in statuses) and is_meant(sent, member)
+    ]
+    return sorted(ids, reverse=True)
+
+
+def search_all_pages(
+    random_list: RandomList, sent: dict[str, Any], status: SubscriptionStatus | None
+) -> tuple[list[int], list[int | None]]:
+    """Return the ids and the totals of all pages."""
+    ids: list[int] = []
+    totals: list[int | None] = []
+    cursor: str | None = None
+    while not totals or cursor is not None:
+        with random_list.stack.resources.unit_of_work() as uow:
+            mailing_list = random_list.load(uow)
+            criteria = member_filter.read(uow, mailing_list, sent)
+            request = PageRequest(PAGE_ROWS, cursor=cursor)
+            page = searching.search(uow, mailing_list.id, criteria, request, status)
+        assert len(page.page.rows) <= PAGE_ROWS
+        ids += [row["id"] for row in page.page.rows]
+        totals.append(page.total)
+        cursor = page.page.next_cursor
+        assert len(totals) <= len(random_list.members) + 1
+    return ids, totals

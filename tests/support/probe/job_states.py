@@ -1,0 +1,36 @@
+"""States of jobs that a test needs: claimed, changed in the database, or sent to a queue."""
+
+import json
+
+from sqlalchemy import update
+
+from models import Job
+from services.jobs.lease import Lease
+from services.jobs.transitions import claim_job
+from storage.resources import Resources
+from storage.task_messages import queue_name
+from tests.support.probe.kind import PROBE
+
+CANCELLED_ERROR = {"code": "job.cancelled", "message": "The job was cancelled."}
+
+
+def claim_lease(resources: Resources, job_id: int) -> Lease:
+    """Claim a job that no worker runs."""
+    with resources.unit_of_work() as uow:
+        lease = claim_job(uow, job_id)
+    assert lease is not None
+    return lease
+
+
+def update_job(resources: Resources, job_id: int, **values: object) -> None:
+    """Write these columns of a job, so that the test doesn't wait until a worker writes them."""
+    with resources.unit_of_work() as uow:
+        uow.session.execute(update(Job).where(Job.id == job_id).values(**values))
+
+
+def list_sent_jobs(resources: Resources) -> list[int]:
+    """Return the job ids of the messages in the probe's queue, in the order of delivery."""
+    messages = resources.redis.lrange(queue_name(PROBE.queue), 0, -1)
+    assert isinstance(messages, list)
+    task_ids = [json.loads(message)["headers"]["id"] for message in reversed(messages)]
+    return [int(task_id.split("-")[1]) for task_id in task_ids]
