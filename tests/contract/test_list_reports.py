@@ -5,7 +5,6 @@ import re
 import secrets
 
 import httpx2
-import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
@@ -22,13 +21,8 @@ TITLE = "The Morning Letter"
 ASKS, THANKS = "Report this list", "Thank you for your report"
 
 
-@pytest.fixture
-def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
-    return subscribe(stack, new_list(client, TITLE))
-
-
-def reported(stranger: httpx2.Client, reader: Subscriber) -> httpx2.Response:
-    reply = stranger.post("/report", params={"trace_id": reader.trace_id})
+def reported(stranger: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
+    reply = stranger.post("/report", params={"trace_id": subscriber.trace_id})
     assert reply.status_code == 303, reply.text
     return follow_redirect(stranger, reply)
 
@@ -69,24 +63,24 @@ def test_a_report_is_recorded_once_and_takes_the_person_off_the_list_for_good(
 
 
 def test_a_member_who_never_asked_finds_the_report_on_the_page_of_leaving(
-    stranger: httpx2.Client, reader: Subscriber
+    stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    [link] = re.findall(r'href="(report\?[^"]+)"', stranger.get(reader.unsubscribe_url).text)
+    [link] = re.findall(r'href="(report\?[^"]+)"', stranger.get(subscriber.unsubscribe_url).text)
     assert read_heading(stranger.get(f"/{html.unescape(link)}")) == ASKS
-    page = reported(stranger, reader)
+    page = reported(stranger, subscriber)
     assert read_heading(page) == THANKS
-    assert reader.email not in page.text
-    assert reader.stands()[0] == "unsubscribed"
+    assert subscriber.email not in page.text
+    assert subscriber.stands()[0] == "unsubscribed"
 
 
-def test_only_the_mailed_link_reports(stranger: httpx2.Client, reader: Subscriber) -> None:
-    for query, status in (({}, 400), ({"trace_id": reader.trace_id[:-1] + "!"}, 403)):
+def test_only_the_mailed_link_reports(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    for query, status in (({}, 400), ({"trace_id": subscriber.trace_id[:-1] + "!"}, 403)):
         for reply in (
             stranger.get("/report", params=query),
             stranger.post("/report", params=query),
         ):
             assert reply.status_code == status
-    assert reader.stands()[0] == "active"
+    assert subscriber.stands()[0] == "active"
 
 
 def test_the_operator_sees_which_lists_are_reported(
@@ -175,11 +169,11 @@ def test_reports_of_strangers_are_bounded_by_network_and_by_list(
 
 
 def test_a_report_is_kept_for_a_year(
-    stack: Stack, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    reported(stranger, reader)
+    reported(stranger, subscriber)
     age = "UPDATE list_reports SET created_at = now() - %s::interval WHERE list_id = %s"
     for days, left in (("364 days", 1), ("366 days", 0)):
-        stack.query(age, days, reader.list_id)
+        stack.query(age, days, subscriber.list_id)
         run_maintenance(stack, "maintenance.purge")
-        assert len(reports(stack, reader.list_id)) == left
+        assert len(reports(stack, subscriber.list_id)) == left

@@ -20,14 +20,8 @@ ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 
 @pytest.fixture
-def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
-    """Somebody who subscribes to a list."""
-    return subscribe(stack, new_list(client, TITLE))
-
-
-@pytest.fixture
-def waiting(stack: Stack, client: httpx2.Client) -> Subscriber:
-    """Somebody whose subscription waits for their confirmation."""
+def pending_subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
+    """A person whose subscription waits for confirmation."""
     return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 
@@ -35,118 +29,122 @@ def buttons(reply: httpx2.Response) -> list[str]:
     return re.findall(r'<button name="action" value="(\w+)"', reply.text)
 
 
-def press(client: httpx2.Client, reader: Subscriber, action: str) -> httpx2.Response:
+def press(client: httpx2.Client, subscriber: Subscriber, action: str) -> httpx2.Response:
     """Press a button of the page and follow where it leads."""
     pressed = client.post(
-        "/unsubscribe", params={"trace_id": reader.trace_id}, data={"action": action}
+        "/unsubscribe", params={"trace_id": subscriber.trace_id}, data={"action": action}
     )
     assert pressed.status_code == 303, pressed.text
     require_headers(pressed)
     return follow_redirect(client, pressed)
 
 
-def look(client: httpx2.Client, reader: Subscriber) -> httpx2.Response:
-    return client.get("/unsubscribe", params={"trace_id": reader.trace_id})
+def look(client: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
+    return client.get("/unsubscribe", params={"trace_id": subscriber.trace_id})
 
 
 def test_page_offers_to_unsubscribe_and_to_stop_the_mail(
-    stranger: httpx2.Client, reader: Subscriber
+    stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    page = look(stranger, reader)
+    page = look(stranger, subscriber)
     assert read_heading(page) == "You are subscribed"
     assert buttons(page) == ["leave", "stop_mail"]
     assert TITLE in page.text
     assert "r…@example.com" in page.text
-    assert reader.email.partition("@")[0] not in page.text
+    assert subscriber.email.partition("@")[0] not in page.text
 
 
-def noted(reader: Subscriber, action: str) -> list[tuple[object, ...]]:
+def noted(subscriber: Subscriber, action: str) -> list[tuple[object, ...]]:
     """Who did it, and from where."""
     query = "SELECT actor, actor_id, via, ip FROM subscription_events WHERE list_id = %s"
-    return reader.stack.query(f"{query} AND action = %s", reader.list_id, action)
+    return subscriber.stack.query(f"{query} AND action = %s", subscriber.list_id, action)
 
 
-def test_leaving_and_undoing_it(stranger: httpx2.Client, reader: Subscriber) -> None:
-    done = press(stranger, reader, "leave")
-    assert noted(reader, "unsubscribed") == [("user", reader.user_id, "page", "127.0.0.1")]
+def test_leaving_and_undoing_it(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    done = press(stranger, subscriber, "leave")
+    assert noted(subscriber, "unsubscribed") == [("user", subscriber.user_id, "page", "127.0.0.1")]
     assert read_heading(done) == "You have unsubscribed"
     assert buttons(done) == ["undo"]
-    assert reader.stands() == ("unsubscribed", True)
-    assert [row for row in reader.kept()["opt_outs"] if "list" in row and "page" in row]
-    back = press(stranger, reader, "undo")
+    assert subscriber.stands() == ("unsubscribed", True)
+    assert [row for row in subscriber.kept()["opt_outs"] if "list" in row and "page" in row]
+    back = press(stranger, subscriber, "undo")
     assert read_heading(back) == "You are subscribed"
-    assert reader.stands() == ("active", True)
-    assert reader.kept()["opt_outs"] == []
+    assert subscriber.stands() == ("active", True)
+    assert subscriber.kept()["opt_outs"] == []
 
 
-def test_stopping_the_mail_and_resuming_it(stranger: httpx2.Client, reader: Subscriber) -> None:
-    done = press(stranger, reader, "stop_mail")
+def test_stopping_the_mail_and_resuming_it(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    done = press(stranger, subscriber, "stop_mail")
     assert read_heading(done) == "E-mails are off"
     assert buttons(done) == ["resume_mail", "leave"]
-    assert reader.stands() == ("active", False)
-    assert read_heading(press(stranger, reader, "resume_mail")) == "You are subscribed"
-    assert reader.stands() == ("active", True)
+    assert subscriber.stands() == ("active", False)
+    assert read_heading(press(stranger, subscriber, "resume_mail")) == "You are subscribed"
+    assert subscriber.stands() == ("active", True)
 
 
-def test_undo_leaves_mail_off_that_was_off(stranger: httpx2.Client, reader: Subscriber) -> None:
-    press(stranger, reader, "stop_mail")
-    press(stranger, reader, "leave")
-    assert read_heading(press(stranger, reader, "undo")) == "E-mails are off"
-    assert reader.stands() == ("active", False)
-    [refused] = reader.kept()["opt_outs"]
+def test_undo_leaves_mail_off_that_was_off(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    press(stranger, subscriber, "stop_mail")
+    press(stranger, subscriber, "leave")
+    assert read_heading(press(stranger, subscriber, "undo")) == "E-mails are off"
+    assert subscriber.stands() == ("active", False)
+    [refused] = subscriber.kept()["opt_outs"]
     assert "email" in refused
 
 
 def test_undo_leaves_a_pending_subscription_pending(
-    stranger: httpx2.Client, waiting: Subscriber
+    stranger: httpx2.Client, pending_subscriber: Subscriber
 ) -> None:
-    page = look(stranger, waiting)
+    page = look(stranger, pending_subscriber)
     assert read_heading(page) == "Not confirmed yet"
     assert buttons(page) == ["leave"]
-    assert read_heading(press(stranger, waiting, "leave")) == "You have unsubscribed"
-    assert read_heading(press(stranger, waiting, "undo")) == "Not confirmed yet"
-    assert waiting.stands() == ("pending", True)
+    assert read_heading(press(stranger, pending_subscriber, "leave")) == "You have unsubscribed"
+    assert read_heading(press(stranger, pending_subscriber, "undo")) == "Not confirmed yet"
+    assert pending_subscriber.stands() == ("pending", True)
 
 
 def test_who_is_not_on_the_list_can_stay_off_it(
-    stranger: httpx2.Client, client: httpx2.Client, reader: Subscriber
+    stranger: httpx2.Client, client: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    assert client.delete(f"/subscriptions/{reader.list_id}/members/{reader.user_id}").is_success
-    page = look(stranger, reader)
+    assert client.delete(
+        f"/subscriptions/{subscriber.list_id}/members/{subscriber.user_id}"
+    ).is_success
+    page = look(stranger, subscriber)
     assert read_heading(page) == "You are not subscribed"
     assert buttons(page) == ["leave"]
-    assert read_heading(press(stranger, reader, "leave")) == "You have unsubscribed"
-    assert read_heading(press(stranger, reader, "undo")) == "You are not subscribed"
-    assert reader.stands() == ("removed", True)
+    assert read_heading(press(stranger, subscriber, "leave")) == "You have unsubscribed"
+    assert read_heading(press(stranger, subscriber, "undo")) == "You are not subscribed"
+    assert subscriber.stands() == ("removed", True)
 
 
 def test_closed_list_can_be_left_and_not_joined(
-    stranger: httpx2.Client, client: httpx2.Client, reader: Subscriber
+    stranger: httpx2.Client, client: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    assert client.delete(f"/lists/{reader.list_id}").is_success
-    assert "closed" in look(stranger, reader).text
-    assert buttons(press(stranger, reader, "leave")) == []
+    assert client.delete(f"/lists/{subscriber.list_id}").is_success
+    assert "closed" in look(stranger, subscriber).text
+    assert buttons(press(stranger, subscriber, "leave")) == []
     reply = stranger.post(
-        "/unsubscribe", params={"trace_id": reader.trace_id}, data={"action": "undo"}
+        "/unsubscribe", params={"trace_id": subscriber.trace_id}, data={"action": "undo"}
     )
     assert read_heading(reply, 404) == "There is no open list here"
-    assert reader.stands() == ("unsubscribed", True)
+    assert subscriber.stands() == ("unsubscribed", True)
 
 
 def test_a_button_pressed_twice_does_no_more_than_once(
-    stranger: httpx2.Client, reader: Subscriber
+    stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     for action in ("stop_mail", "leave", "undo", "resume_mail"):
-        press(stranger, reader, action)
-        once = reader.kept()
-        press(stranger, reader, action)
-        assert reader.kept() == once
+        press(stranger, subscriber, action)
+        once = subscriber.kept()
+        press(stranger, subscriber, action)
+        assert subscriber.kept() == once
 
 
-def test_trace_id_may_be_in_the_form(stranger: httpx2.Client, reader: Subscriber) -> None:
-    pressed = stranger.post("/unsubscribe", data={"trace_id": reader.trace_id, "action": "leave"})
+def test_trace_id_may_be_in_the_form(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    pressed = stranger.post(
+        "/unsubscribe", data={"trace_id": subscriber.trace_id, "action": "leave"}
+    )
     assert pressed.status_code == 303
-    assert reader.stands() == ("unsubscribed", True)
+    assert subscriber.stands() == ("unsubscribed", True)
 
 
 def test_titles_are_text_and_nothing_else(
@@ -168,23 +166,25 @@ def test_titles_are_text_and_nothing_else(
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])
 def test_only_a_post_changes_anything(
-    stranger: httpx2.Client, waiting: Subscriber, method: str
+    stranger: httpx2.Client, pending_subscriber: Subscriber, method: str
 ) -> None:
-    token = waiting.mailed_token()
+    token = pending_subscriber.mailed_token()
     # The mail that confirms makes a link of its own, whenever the worker comes to it.
-    eventually(lambda: waiting.stack.mails(to=waiting.email), what="the confirmation")
-    before = waiting.kept()
+    eventually(
+        lambda: pending_subscriber.stack.mails(to=pending_subscriber.email), what="the confirmation"
+    )
+    before = pending_subscriber.kept()
     for query in ({}, {"action": "leave"}, {"action": "stop_mail"}, ONE_CLICK):
         for headers in ({}, {"X-HTTP-Method-Override": "POST"}, {"Purpose": "prefetch"}):
             stranger.request(
                 method,
                 "/unsubscribe",
-                params={"trace_id": waiting.trace_id, **query},
+                params={"trace_id": pending_subscriber.trace_id, **query},
                 data={"action": "leave", **ONE_CLICK} if method != "HEAD" else None,
                 headers=headers,
             )
             stranger.request(method, "/confirm", params={"token": token}, headers=headers)
-    assert waiting.kept() == before
+    assert pending_subscriber.kept() == before
 
 
 IN_PARTS = {name: (None, value) for name, value in ONE_CLICK.items()}
@@ -200,88 +200,90 @@ PARTS = (
 
 
 def test_one_click_stops_the_mail_whatever_surrounds_the_pair(
-    stranger: httpx2.Client, reader: Subscriber
+    stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     around = [PAIR + end for end in (b"\r\n", b"\n", b"\r", b" \t\r\n\r\n", b"%0D%0A", b"+")]
     around += [b"\r\n " + PAIR, b"List-Unsubscribe = one-click\n", b"x=1&" + PAIR + b"\r\n&"]
     bodies = [(kind, body) for body in around for kind in (FORM, "text/plain; charset=utf-8")]
     bodies += [("", PAIR), ("application/octet-stream", PAIR + b"\n"), (MULTIPART, PARTS)]
-    in_body = f"List-Unsubscribe=One-Click&trace_id={reader.trace_id}\r\n".encode()
-    calls = [(kind, body, reader.unsubscribe_url) for kind, body in bodies]
+    in_body = f"List-Unsubscribe=One-Click&trace_id={subscriber.trace_id}\r\n".encode()
+    calls = [(kind, body, subscriber.unsubscribe_url) for kind, body in bodies]
     for kind, body, url in [*calls, (FORM, in_body, "/unsubscribe")]:
-        press(stranger, reader, "resume_mail")
+        press(stranger, subscriber, "resume_mail")
         headers = {"Content-Type": kind} if kind else {}
         reply = stranger.post(url, content=body, headers=headers)
         assert reply.status_code == 200, (kind, body, reply.text)
-        assert reader.stands() == ("active", False), (kind, body)
+        assert subscriber.stands() == ("active", False), (kind, body)
 
 
 @pytest.mark.parametrize("sent", [{"data": ONE_CLICK}, {"files": IN_PARTS}])
 def test_one_click_stops_the_mail_without_a_redirect(
-    stranger: httpx2.Client, reader: Subscriber, sent: dict[str, Any]
+    stranger: httpx2.Client, subscriber: Subscriber, sent: dict[str, Any]
 ) -> None:
-    reply = stranger.post(reader.unsubscribe_url, **sent)
+    reply = stranger.post(subscriber.unsubscribe_url, **sent)
     assert reply.status_code == 200
     assert reply.headers["content-type"].startswith("text/plain")
     require_headers(reply)
-    assert reader.stands() == ("active", False)
-    [refused] = reader.kept()["opt_outs"]
+    assert subscriber.stands() == ("active", False)
+    [refused] = subscriber.kept()["opt_outs"]
     assert {"email", "one-click"} <= set(refused)
-    before = reader.kept()
-    assert stranger.post(reader.unsubscribe_url, **sent).status_code == 200
-    assert reader.kept() == before
+    before = subscriber.kept()
+    assert stranger.post(subscriber.unsubscribe_url, **sent).status_code == 200
+    assert subscriber.kept() == before
 
 
-def test_one_click_looks_at_no_cookie_and_no_credential(stack: Stack, reader: Subscriber) -> None:
+def test_one_click_looks_at_no_cookie_and_no_credential(
+    stack: Stack, subscriber: Subscriber
+) -> None:
     with stack.client() as client:
         client.headers.update({"Authorization": "Bearer junk", "X-API-Key": "prk_junk"})
         client.headers.update(
             {"Cookie": "session=junk; csrf=junk", "Origin": "https://elsewhere.test"}
         )
-        assert client.post(reader.unsubscribe_url, data=ONE_CLICK).status_code == 200
-        assert read_heading(look(client, reader)) == "E-mails are off"
-        assert read_heading(press(client, reader, "leave")) == "You have unsubscribed"
+        assert client.post(subscriber.unsubscribe_url, data=ONE_CLICK).status_code == 200
+        assert read_heading(look(client, subscriber)) == "E-mails are off"
+        assert read_heading(press(client, subscriber, "leave")) == "You have unsubscribed"
 
 
-def test_forged_one_click_is_refused(stranger: httpx2.Client, reader: Subscriber) -> None:
-    before = reader.kept()
-    assert stranger.post(reader.unsubscribe_url[:-1], data=ONE_CLICK).status_code == 403
+def test_forged_one_click_is_refused(stranger: httpx2.Client, subscriber: Subscriber) -> None:
+    before = subscriber.kept()
+    assert stranger.post(subscriber.unsubscribe_url[:-1], data=ONE_CLICK).status_code == 403
     assert stranger.post("/unsubscribe", files=IN_PARTS).status_code == 400
-    assert reader.kept() == before
+    assert subscriber.kept() == before
 
 
 @pytest.mark.parametrize(
     "body", [{}, {"List-Unsubscribe": "one-click-later"}, {"action": "erase"}, {"action": ""}]
 )
 def test_what_is_neither_one_click_nor_a_button_does_nothing(
-    stranger: httpx2.Client, reader: Subscriber, body: dict[str, str]
+    stranger: httpx2.Client, subscriber: Subscriber, body: dict[str, str]
 ) -> None:
-    before = reader.kept()
-    reply = stranger.post(reader.unsubscribe_url, data=body)
+    before = subscriber.kept()
+    reply = stranger.post(subscriber.unsubscribe_url, data=body)
     assert read_heading(reply, 422) == "That didn’t work"
     plain = "&".join(f"{name}={value}" for name, value in body.items())
     reply = stranger.post(
-        reader.unsubscribe_url, content=plain, headers={"Content-Type": "text/plain"}
+        subscriber.unsubscribe_url, content=plain, headers={"Content-Type": "text/plain"}
     )
     assert read_heading(reply, 415 if plain else 422) == "That didn’t work"
-    assert reader.kept() == before
+    assert subscriber.kept() == before
 
 
 def test_forged_trace_ids_get_a_friendly_page_that_tells_nothing(
-    stranger: httpx2.Client, reader: Subscriber
+    stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    before, answers = reader.kept(), set()
-    version, rest = reader.trace_id[:1], reader.trace_id[1:]
+    before, answers = subscriber.kept(), set()
+    version, rest = subscriber.trace_id[:1], subscriber.trace_id[1:]
     for forged in (
         "junk",
         "x" * 5000,
         "\0",
         "😀é",
         f"2{rest}",
-        reader.trace_id[:-1],
-        f"{reader.trace_id}A",
+        subscriber.trace_id[:-1],
+        f"{subscriber.trace_id}A",
         version + rest[::-1],
-        f'"><script>{reader.trace_id}</script>',
+        f'"><script>{subscriber.trace_id}</script>',
     ):
         query = {"trace_id": forged}
         for reply in (
@@ -292,25 +294,27 @@ def test_forged_trace_ids_get_a_friendly_page_that_tells_nothing(
             answers.add(reply.text)
     [answer] = answers
     assert TITLE not in answer
-    assert reader.kept() == before
+    assert subscriber.kept() == before
 
 
 def test_trace_ids_that_lead_to_no_list_get_a_page(
-    stack: Stack, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    read_heading(stranger.get(f"/unsubscribe?trace_id={trace_for(stack, 1, reader.user_id)}"), 404)
+    read_heading(
+        stranger.get(f"/unsubscribe?trace_id={trace_for(stack, 1, subscriber.user_id)}"), 404
+    )
     for url in ("/unsubscribe", "/unsubscribe?trace_id="):
         assert read_heading(stranger.get(url), 400) == "This link is incomplete"
         pressed = stranger.post(url, data={"action": "leave"})
         assert read_heading(pressed, 400) == "This link is incomplete"
-    twice = stranger.get(f"{reader.unsubscribe_url}&trace_id=other")
+    twice = stranger.get(f"{subscriber.unsubscribe_url}&trace_id=other")
     assert read_heading(twice, 400) == "This link doesn’t work"
 
 
 def test_a_person_of_whom_nothing_is_left_is_on_no_list(
-    stack: Stack, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    gone = {"trace_id": trace_for(stack, reader.list_id, 1)}
+    gone = {"trace_id": trace_for(stack, subscriber.list_id, 1)}
     for reply in (
         stranger.get("/unsubscribe", params=gone),
         follow_redirect(
@@ -322,67 +326,79 @@ def test_a_person_of_whom_nothing_is_left_is_on_no_list(
 
 
 def test_an_erased_persons_link_names_nobody(
-    stack: Stack, stranger: httpx2.Client, reader: Subscriber
+    stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    erase(stack.resources, reader.email)
-    page = look(stranger, reader)
+    erase(stack.resources, subscriber.email)
+    page = look(stranger, subscriber)
     assert read_heading(page) == "You are not subscribed"
     assert "@" not in re.sub(r"<style>.*?</style>", "", page.text, flags=re.S)
 
 
-def test_confirming_by_the_mailed_link(stranger: httpx2.Client, waiting: Subscriber) -> None:
-    url = waiting.confirm_url()
+def test_confirming_by_the_mailed_link(
+    stranger: httpx2.Client, pending_subscriber: Subscriber
+) -> None:
+    url = pending_subscriber.confirm_url()
     page = stranger.get(url)
     assert read_heading(page) == "Confirm your subscription"
     assert TITLE in page.text
     assert "r…@example.com" in page.text
-    assert waiting.email not in page.text
+    assert pending_subscriber.email not in page.text
     pressed = stranger.post(url)
     assert pressed.status_code == 303
     require_headers(pressed)
-    assert waiting.stands() == ("active", True)
-    assert noted(waiting, "confirmed")[0][:3] == ("user", waiting.user_id, "confirmation")
+    assert pending_subscriber.stands() == ("active", True)
+    assert noted(pending_subscriber, "confirmed")[0][:3] == (
+        "user",
+        pending_subscriber.user_id,
+        "confirmation",
+    )
     done = follow_redirect(stranger, pressed)
     assert read_heading(done) == "You’re subscribed"
     assert "<button" not in done.text
     # Opened or pressed again, it says so.
-    before = waiting.kept()
+    before = pending_subscriber.kept()
     assert stranger.post(url).status_code == 303
     assert read_heading(stranger.get(url)) == "You’re subscribed"
-    assert waiting.kept() == before
+    assert pending_subscriber.kept() == before
 
 
-def test_used_link_does_not_confirm_again(stranger: httpx2.Client, waiting: Subscriber) -> None:
-    url = waiting.confirm_url()
+def test_used_link_does_not_confirm_again(
+    stranger: httpx2.Client, pending_subscriber: Subscriber
+) -> None:
+    url = pending_subscriber.confirm_url()
     stranger.post(url)
-    press(stranger, waiting, "leave")
-    left = waiting.kept()
+    press(stranger, pending_subscriber, "leave")
+    left = pending_subscriber.kept()
     assert read_heading(stranger.get(url), 409) == "There is nothing to confirm"
     assert read_heading(stranger.post(url), 409) == "There is nothing to confirm"
-    assert waiting.kept() == left
+    assert pending_subscriber.kept() == left
     # Somebody asks for the address once more, who may be anybody.
-    stranger.post(f"/subscriptions/{waiting.list_id}", json={"email": waiting.email})
+    stranger.post(
+        f"/subscriptions/{pending_subscriber.list_id}", json={"email": pending_subscriber.email}
+    )
     assert read_heading(stranger.get(url), 403) == "This link has been used"
     assert read_heading(stranger.post(url), 403) == "This link has been used"
-    assert waiting.stands() == ("pending", True)
-    assert read_heading(stranger.get(waiting.confirm_url())) == "Confirm your subscription"
+    assert pending_subscriber.stands() == ("pending", True)
+    assert (
+        read_heading(stranger.get(pending_subscriber.confirm_url())) == "Confirm your subscription"
+    )
 
 
 def test_expired_forged_and_missing_tokens_get_a_page(
-    stack: Stack, stranger: httpx2.Client, waiting: Subscriber
+    stack: Stack, stranger: httpx2.Client, pending_subscriber: Subscriber
 ) -> None:
-    url = waiting.confirm_url()
+    url = pending_subscriber.confirm_url()
     stack.query(
         f"UPDATE {MailedLink.__tablename__} SET expires_at = now() WHERE user_id = %s",
-        waiting.user_id,
+        pending_subscriber.user_id,
     )
-    before = waiting.kept()
+    before = pending_subscriber.kept()
     for bad in (
         url,
         "/confirm?token=junk",
         "/confirm?token=%00%ff",
         f"/confirm?token={'x' * 5000}",
-        f"/confirm?token={waiting.trace_id}",
+        f"/confirm?token={pending_subscriber.trace_id}",
     ):
         assert read_heading(stranger.get(bad), 403) == "This link doesn’t work"
         assert read_heading(stranger.post(bad), 403) == "This link doesn’t work"
@@ -391,7 +407,7 @@ def test_expired_forged_and_missing_tokens_get_a_page(
         assert read_heading(stranger.post(bad), 400) == "This link is incomplete"
     mixed = stranger.post("/confirm?token=one", data={"token": "other"})
     assert read_heading(mixed, 400) == "This link doesn’t work"
-    assert waiting.kept() == before
+    assert pending_subscriber.kept() == before
 
 
 @pytest.mark.parametrize("path", ["/unsubscribe", "/confirm", "/report"])
@@ -410,17 +426,17 @@ def test_errors_of_any_kind_are_pages(stranger: httpx2.Client, path: str) -> Non
 
 
 def test_scripts_of_other_origins_see_the_api_and_no_page(
-    stranger: httpx2.Client, reader: Subscriber
+    stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     origin = {"Origin": "https://elsewhere.test"}
     preflight = {**origin, "Access-Control-Request-Method": "POST"}
     assert stranger.get("/healthz", headers=origin).headers["access-control-allow-origin"] == "*"
     # A page of a list is found by its id too.
-    of_list = f"/s/{reader.list_id}"
+    of_list = f"/s/{subscriber.list_id}"
     mailed = ("/unsubscribe", "/confirm", "/report", "/unsubscribe/", of_list, f"{of_list}/")
     for path in (*mailed, "/login", "/account", "/register", "/password/forgotten"):
         for reply in (
-            stranger.get(path, params={"trace_id": reader.trace_id}, headers=origin),
+            stranger.get(path, params={"trace_id": subscriber.trace_id}, headers=origin),
             stranger.options(path, headers=preflight),
         ):
             assert not [name for name in reply.headers if name.startswith("access-control")]

@@ -264,8 +264,8 @@ CONFIRM = "Confirm your new address"
 
 
 @pytest.fixture
-def elsewhere(stack: Stack, email: str) -> Iterator[Visitor]:
-    """The same person in another browser."""
+def other_browser(stack: Stack, email: str) -> Iterator[Visitor]:
+    """A second browser in which the same person is logged in."""
     with a_visitor(stack) as visitor:
         visitor.enter(email, browser="Firefox on Linux")
         yield visitor
@@ -289,7 +289,7 @@ def test_keys_open_no_page(stack: Stack, email: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["one", "all others"])
-def test_sessions_are_shown_and_ended(person: Visitor, elsewhere: Visitor, which: str) -> None:
+def test_sessions_are_shown_and_ended(person: Visitor, other_browser: Visitor, which: str) -> None:
     page = person.get("/account").text
     assert "Firefox on Linux" in page
     assert "127.0.0.1" not in re.sub(r'(action|href|src)="[^"]*"', "", page)
@@ -297,7 +297,7 @@ def test_sessions_are_shown_and_ended(person: Visitor, elsewhere: Visitor, which
     session = number if which == "one" else "others"
     form = {"csrf_token": person.csrf_token(), "session": session}
     assert person.client.post("/account/sessions", data=form).status_code == 303
-    assert not elsewhere.is_in()
+    assert not other_browser.is_in()
     assert person.is_in()
     assert "Firefox on Linux" not in person.get("/account").text
 
@@ -316,10 +316,10 @@ def test_nobody_ends_a_session_of_somebody_else(stack: Stack, person: Visitor) -
     "path", ["/logout", "/account/sessions", "/account/password", "/account/email"]
 )
 def test_actions_from_other_sites_are_refused(
-    stack: Stack, person: Visitor, elsewhere: Visitor, path: str
+    stack: Stack, person: Visitor, other_browser: Visitor, path: str
 ) -> None:
     form = {"session": "others", "current": PASSWORD, "password": OTHER_PASSWORD}
-    others = hidden(elsewhere.get("/account"))["csrf_token"]
+    others = hidden(other_browser.get("/account"))["csrf_token"]
     for token in ({}, {"csrf_token": ""}, {"csrf_token": others}):
         for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
             reply = person.client.post(path, data={**form, **token}, headers=headers)
@@ -331,11 +331,11 @@ def test_actions_from_other_sites_are_refused(
     reply = person.client.post(path, data={**form, "csrf_token": anybodys})
     assert reply.status_code == 403
     assert person.is_in()
-    assert elsewhere.is_in()
+    assert other_browser.is_in()
 
 
 def test_only_who_knows_the_password_changes_it(
-    stack: Stack, person: Visitor, elsewhere: Visitor, email: str
+    stack: Stack, person: Visitor, other_browser: Visitor, email: str
 ) -> None:
     before = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
     for fields in (
@@ -349,7 +349,7 @@ def test_only_who_knows_the_password_changes_it(
         assert reply.status_code == 422
         assert 'role="alert"' in reply.text
     assert stack.query("SELECT password_hash FROM users WHERE email = %s", email) == before
-    assert elsewhere.is_in()
+    assert other_browser.is_in()
     # A stolen session is no way to guess it either.
     stack.query("UPDATE login_attempts SET paused_until = now() + interval '1 hour'")
     reply = person.fill_in("/account/password", current=PASSWORD, password=OTHER_PASSWORD)
@@ -358,7 +358,7 @@ def test_only_who_knows_the_password_changes_it(
 
 
 def test_an_account_goes_to_another_address(
-    stack: Stack, person: Visitor, elsewhere: Visitor, visitor: Visitor, email: str
+    stack: Stack, person: Visitor, other_browser: Visitor, visitor: Visitor, email: str
 ) -> None:
     user_id = user_id_of(stack, email)
     new = new_address()
@@ -375,7 +375,7 @@ def test_an_account_goes_to_another_address(
     assert person.get(link).status_code == 403
     assert person.mailed(email, "Your account has a new address")
     # Other sessions are over, and so are the links of the old address.
-    assert not elsewhere.is_in()
+    assert not other_browser.is_in()
     assert visitor.get(reset).status_code == 403
     assert visitor.log_in(email).status_code == 403
     assert visitor.log_in(new).status_code == 303

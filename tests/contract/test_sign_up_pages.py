@@ -31,8 +31,8 @@ def unpaired(text: str) -> set[str]:
 
 
 @pytest.fixture(autouse=True)
-def _fields(client: httpx2.Client) -> None:
-    """Of each type one that people may set, and one that the owner alone does."""
+def _add_field_of_each_type(client: httpx2.Client) -> None:
+    """Add a public field of each type, and a private field."""
     for key, kind in (
         ("city", "text"),
         ("visits", "number"),
@@ -45,12 +45,13 @@ def _fields(client: httpx2.Client) -> None:
 
 
 @pytest.fixture
-def path(client: httpx2.Client) -> str:
+def sign_up_path(client: httpx2.Client) -> str:
+    """The path of the sign-up page of a new list."""
     return f"/s/{new_list(client, title=TITLE)['slug']}"
 
 
-def send(stranger: httpx2.Client, path: str, **fields: str) -> httpx2.Response:
-    return stranger.post(path, data=fields, headers=BROWSER_HEADERS)
+def send(stranger: httpx2.Client, sign_up_path: str, **fields: str) -> httpx2.Response:
+    return stranger.post(sign_up_path, data=fields, headers=BROWSER_HEADERS)
 
 
 def wrong(reply: httpx2.Response) -> dict[str, str]:
@@ -113,7 +114,7 @@ def test_the_page_itself_is_noted_as_the_place_of_consent(
 
 
 def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
-    client: httpx2.Client, stranger: httpx2.Client, path: str
+    client: httpx2.Client, stranger: httpx2.Client, sign_up_path: str
 ) -> None:
     written = {
         "email": new_address(),
@@ -123,7 +124,7 @@ def test_each_wrong_answer_is_said_beside_its_input_and_all_are_kept(
         "fields.born": "yesterday",
         "fields.tea": "Black",
     }
-    reply = send(stranger, path, **written)
+    reply = send(stranger, sign_up_path, **written)
     assert read_heading(reply, 422) == "Not subscribed yet"
     assert wrong(reply) == {
         "fields.city": "This is too long.",
@@ -180,10 +181,10 @@ def test_what_is_no_list_is_a_page(client: httpx2.Client, stranger: httpx2.Clien
         assert read_heading(send(stranger, f"/s/{slug}", email=new_address()), 404)
 
 
-def test_what_is_no_form_is_refused_by_a_page(stranger: httpx2.Client, path: str) -> None:
-    reply = stranger.post(path, json={"email": new_address()})
+def test_what_is_no_form_is_refused_by_a_page(stranger: httpx2.Client, sign_up_path: str) -> None:
+    reply = stranger.post(sign_up_path, json={"email": new_address()})
     read_heading(reply, 415)
-    wrong_method = stranger.put(path)
+    wrong_method = stranger.put(sign_up_path)
     read_heading(wrong_method, 405)
     assert wrong_method.headers["allow"] == "GET, HEAD, POST"
 

@@ -1,6 +1,6 @@
 """Each way to join a list: people who are denied or opted out never become active members."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from tests.support.http.replies import data
 from tests.support.imports.bulk import add, finished, of_addresses, upload
 from tests.support.lists.people_on_lists import Subscriber
 from tests.support.lists.subscribers import new_list
-from tests.support.people.consoles import OwnerAtConsole, at_console
+from tests.support.people.consoles import OwnerAtConsole
 from tests.support.people.oauth import log_in, register
 from tests.support.people.visiting import hidden, new_address
 
@@ -30,7 +30,7 @@ BLOCKS = ("nothing", "owner", "operator", "opt-out")
 
 
 @dataclass
-class Place:
+class BlockedList:
     """An owner's list, another list of theirs, and one person for each thing that can block them.
 
     Attributes:
@@ -64,33 +64,37 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def console(stack: Stack) -> Iterator[OwnerAtConsole]:
-    with at_console(stack) as owner:
-        yield owner
+def blocked_list(stack: Stack, shared_console: OwnerAtConsole) -> BlockedList:
+    """A list of the owner `shared_console`, with a second list."""
+    return BlockedList(
+        stack,
+        shared_console,
+        new_list(shared_console.api)["id"],
+        new_list(shared_console.api)["id"],
+    )
 
 
-@pytest.fixture(scope="module")
-def place(stack: Stack, console: OwnerAtConsole) -> Place:
-    return Place(stack, console, new_list(console.api)["id"], new_list(console.api)["id"])
-
-
-def meet_people(place: Place) -> None:
-    place.people.clear()
-    with place.stack.resources.unit_of_work() as uow:
+def meet_people(blocked_list: BlockedList) -> None:
+    blocked_list.people.clear()
+    with blocked_list.stack.resources.unit_of_work() as uow:
         for block in BLOCKS:
             domain = DENIED_BY_OPERATOR if block == "operator" else "example.com"
             email = f"{new_address().partition('@')[0]}@{domain}"
             user_id = accounts.create_user(uow, email=email, name="A reader").id
-            place.people[block] = Subscriber(place.stack, place.list_id, user_id, email)
+            blocked_list.people[block] = Subscriber(
+                blocked_list.stack, blocked_list.list_id, user_id, email
+            )
 
 
-def block_people(place: Place) -> None:
-    owner_id = place.console.owner.user_id
-    with place.stack.resources.unit_of_work() as uow:
-        deny_lists.replace_entries(uow, owner_id, [place.people["owner"].email])
-        mailing_list = lists.get(uow, place.list_id)
-        person = accounts.get(uow, place.people["opt-out"].user_id)
-    unsubscribe.opt_out(place.stack.resources, mailing_list, person, OptOutKind.LIST, OF_PERSON)
+def block_people(blocked_list: BlockedList) -> None:
+    owner_id = blocked_list.console.owner.user_id
+    with blocked_list.stack.resources.unit_of_work() as uow:
+        deny_lists.replace_entries(uow, owner_id, [blocked_list.people["owner"].email])
+        mailing_list = lists.get(uow, blocked_list.list_id)
+        person = accounts.get(uow, blocked_list.people["opt-out"].user_id)
+    unsubscribe.opt_out(
+        blocked_list.stack.resources, mailing_list, person, OptOutKind.LIST, OF_PERSON
+    )
 
 
 # The buttons with which a person returns to a list. True: someone who left becomes active again.
@@ -102,10 +106,10 @@ OF_OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 # -- membership of the people before they are denied or opted out -------------------------------
 
 
-def put_on_list(place: Place, list_id: int) -> None:
+def put_on_list(blocked_list: BlockedList, list_id: int) -> None:
     """Add the people past the operator's deny list, as members of before that denial are."""
-    for each in place.people.values():
-        place.stack.query(
+    for each in blocked_list.people.values():
+        blocked_list.stack.query(
             "INSERT INTO subscriptions (list_id, user_id, status, email, source)"
             " VALUES (%s, %s, 'active', %s, 'login')",
             list_id,
@@ -114,155 +118,158 @@ def put_on_list(place: Place, list_id: int) -> None:
         )
 
 
-def be_strangers(_: Place) -> None:
+def be_strangers(_: BlockedList) -> None:
     pass
 
 
-def be_members_elsewhere(place: Place) -> None:
-    put_on_list(place, place.other_id)
+def be_members_elsewhere(blocked_list: BlockedList) -> None:
+    put_on_list(blocked_list, blocked_list.other_id)
 
 
-def wait(place: Place) -> None:
-    put_on_list(place, place.list_id)
-    place.stack.query(
+def wait(blocked_list: BlockedList) -> None:
+    put_on_list(blocked_list, blocked_list.list_id)
+    blocked_list.stack.query(
         "UPDATE subscriptions SET status = 'pending' WHERE list_id = %s AND status = 'active'",
-        place.list_id,
+        blocked_list.list_id,
     )
 
 
-def leave(place: Place) -> None:
-    put_on_list(place, place.list_id)
-    with place.stack.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, place.list_id)
-        for each in place.people.values():
+def leave(blocked_list: BlockedList) -> None:
+    put_on_list(blocked_list, blocked_list.list_id)
+    with blocked_list.stack.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, blocked_list.list_id)
+        for each in blocked_list.people.values():
             person = accounts.get(uow, each.user_id)
             unsubscribe.unsubscribe_member(uow, mailing_list, person, OF_PERSON)
 
 
-def be_removed(place: Place) -> None:
-    put_on_list(place, place.list_id)
-    with place.stack.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, place.list_id)
-        for each in place.people.values():
+def be_removed(blocked_list: BlockedList) -> None:
+    put_on_list(blocked_list, blocked_list.list_id)
+    with blocked_list.stack.resources.unit_of_work() as uow:
+        mailing_list = lists.get(uow, blocked_list.list_id)
+        for each in blocked_list.people.values():
             members.remove_member(uow, mailing_list, each.user_id, OF_OWNER)
 
 
-def be_removed_in_bulk(place: Place) -> None:
-    put_on_list(place, place.list_id)
+def be_removed_in_bulk(blocked_list: BlockedList) -> None:
+    put_on_list(blocked_list, blocked_list.list_id)
     body = {"action": "remove", "filter": {"field": "status", "is": "active"}}
-    job = data(place.api.post(f"/lists/{place.list_id}/members/bulk", json=body), 202)
-    place.notes["bulk_id"] = finished(place.api, job["id"])["result"]["bulk_id"]
+    job = data(blocked_list.api.post(f"/lists/{blocked_list.list_id}/members/bulk", json=body), 202)
+    blocked_list.notes["bulk_id"] = finished(blocked_list.api, job["id"])["result"]["bulk_id"]
 
 
 # -- the ways to join, each tried by all of these people ------------------------------------------
 
 
-def sign_up_by_json(place: Place) -> None:
-    with place.stack.client() as stranger:
-        for email in place.addresses:
-            data(stranger.post(f"/subscriptions/{place.list_id}", json={"email": email}))
+def sign_up_by_json(blocked_list: BlockedList) -> None:
+    with blocked_list.stack.client() as stranger:
+        for email in blocked_list.addresses:
+            data(stranger.post(f"/subscriptions/{blocked_list.list_id}", json={"email": email}))
 
 
-def sign_up_by_form(place: Place) -> None:
-    with place.stack.client() as stranger:
-        for email in place.addresses:
-            sent = stranger.post(f"/subscriptions/{place.list_id}", data={"email": email})
+def sign_up_by_form(blocked_list: BlockedList) -> None:
+    with blocked_list.stack.client() as stranger:
+        for email in blocked_list.addresses:
+            sent = stranger.post(f"/subscriptions/{blocked_list.list_id}", data={"email": email})
             assert sent.status_code in {200, 303}, sent.text
 
 
-def confirm(place: Place) -> None:
-    with place.stack.client() as stranger:
-        for each in place.people.values():
+def confirm(blocked_list: BlockedList) -> None:
+    with blocked_list.stack.client() as stranger:
+        for each in blocked_list.people.values():
             stranger.post(each.confirm_url())
 
 
-def press_on_unsubscribe_page(place: Place, action: str) -> None:
-    with place.stack.client() as stranger:
-        for each in place.people.values():
+def press_on_unsubscribe_page(blocked_list: BlockedList, action: str) -> None:
+    with blocked_list.stack.client() as stranger:
+        for each in blocked_list.people.values():
             stranger.post(each.unsubscribe_url, data={"action": action})
 
 
-def press_in_preferences(place: Place, action: str) -> None:
-    for each in place.people.values():
-        with place.stack.client() as browser:
+def press_in_preferences(blocked_list: BlockedList, action: str) -> None:
+    for each in blocked_list.people.values():
+        with blocked_list.stack.client() as browser:
             path = f"/preferences/open?token={each.mailed_token(Purpose.OPEN_PREFERENCES)}"
             assert browser.post(path, data=hidden(browser.get(path))).status_code == 303
             form = {**hidden(browser.get("/preferences")), "list": str(each.list_id)}
             browser.post("/preferences", data={**form, "action": action})
 
 
-def switch_mail_on(place: Place) -> None:
-    with place.stack.client() as stranger:
-        for each in place.people.values():
-            path, params = f"/subscriptions/{place.list_id}/email", {"trace_id": each.trace_id}
+def switch_mail_on(blocked_list: BlockedList) -> None:
+    with blocked_list.stack.client() as stranger:
+        for each in blocked_list.people.values():
+            path, params = (
+                f"/subscriptions/{blocked_list.list_id}/email",
+                {"trace_id": each.trace_id},
+            )
             assert data(stranger.put(path, params=params, json={"enabled": True})) == 1
 
 
-def join_by_key(place: Place) -> None:
-    for each in place.people.values():
-        with place.stack.client(place.stack.new_key(each.user_id)) as reader:
-            reader.post(f"/subscriptions/{place.list_id}/no-challenge")
+def join_by_key(blocked_list: BlockedList) -> None:
+    for each in blocked_list.people.values():
+        with blocked_list.stack.client(blocked_list.stack.new_key(each.user_id)) as reader:
+            reader.post(f"/subscriptions/{blocked_list.list_id}/no-challenge")
 
 
-def join_by_session(place: Place) -> None:
-    for each in place.people.values():
-        person = log_in(place.stack, Owner(each.user_id, each.email, ""))
-        origin = {"Origin": place.stack.api_url}
+def join_by_session(blocked_list: BlockedList) -> None:
+    for each in blocked_list.people.values():
+        person = log_in(blocked_list.stack, Owner(each.user_id, each.email, ""))
+        origin = {"Origin": blocked_list.stack.api_url}
         with person.browser as browser:
-            browser.post(f"/subscriptions/{place.list_id}/no-challenge", headers=origin)
+            browser.post(f"/subscriptions/{blocked_list.list_id}/no-challenge", headers=origin)
 
 
-def join_by_program(place: Place) -> None:
-    program = register(place.stack, scopes=(Scope.SUBSCRIPTION_FULL,))
-    for each in place.people.values():
-        person = log_in(place.stack, Owner(each.user_id, each.email, ""))
+def join_by_program(blocked_list: BlockedList) -> None:
+    program = register(blocked_list.stack, scopes=(Scope.SUBSCRIPTION_FULL,))
+    for each in blocked_list.people.values():
+        person = log_in(blocked_list.stack, Owner(each.user_id, each.email, ""))
         with person.browser:
             token = program.tokens(person, Scope.SUBSCRIPTION_FULL)["access_token"]
-        with place.stack.client(token) as client:
-            client.post(f"/subscriptions/{place.list_id}/no-challenge")
+        with blocked_list.stack.client(token) as client:
+            client.post(f"/subscriptions/{blocked_list.list_id}/no-challenge")
 
 
-def put_member(place: Place) -> None:
-    for email in place.addresses:
-        place.api.put(f"/lists/{place.list_id}/members/{email}", json={})
+def put_member(blocked_list: BlockedList) -> None:
+    for email in blocked_list.addresses:
+        blocked_list.api.put(f"/lists/{blocked_list.list_id}/members/{email}", json={})
 
 
-def change_member(place: Place) -> None:
-    for each in place.people.values():
-        path = f"/lists/{place.list_id}/members/{each.user_id}"
-        data(place.api.patch(path, json={"name": "Another"}))
+def change_member(blocked_list: BlockedList) -> None:
+    for each in blocked_list.people.values():
+        path = f"/lists/{blocked_list.list_id}/members/{each.user_id}"
+        data(blocked_list.api.patch(path, json={"name": "Another"}))
 
 
-def add_by_console(place: Place) -> None:
-    for email in place.addresses:
-        place.console.send(f"/console/lists/{place.list_id}/members/new", email=email)
+def add_by_console(blocked_list: BlockedList) -> None:
+    for email in blocked_list.addresses:
+        blocked_list.console.send(f"/console/lists/{blocked_list.list_id}/members/new", email=email)
 
 
-def add_in_bulk(place: Place) -> None:
-    data(add(place.api, place.list_id, *place.addresses, prefer="wait=30"))
+def add_in_bulk(blocked_list: BlockedList) -> None:
+    data(add(blocked_list.api, blocked_list.list_id, *blocked_list.addresses, prefer="wait=30"))
 
 
-def import_file(place: Place) -> None:
-    file = of_addresses(*place.addresses)
-    data(upload(place.api, place.list_id, file, on_existing="update"))
+def import_file(blocked_list: BlockedList) -> None:
+    file = of_addresses(*blocked_list.addresses)
+    data(upload(blocked_list.api, blocked_list.list_id, file, on_existing="update"))
 
 
-def transfer(place: Place) -> None:
-    for each in place.people.values():
-        path = f"/subscriptions/{place.other_id}/members/{each.user_id}/transfer"
-        place.api.post(path, params={"dst_list_id": place.list_id})
+def transfer(blocked_list: BlockedList) -> None:
+    for each in blocked_list.people.values():
+        path = f"/subscriptions/{blocked_list.other_id}/members/{each.user_id}/transfer"
+        blocked_list.api.post(path, params={"dst_list_id": blocked_list.list_id})
 
 
-def move_by_console(place: Place) -> None:
-    token = place.console.visitor.csrf_token()
-    for each in place.people.values():
-        path = f"/console/lists/{place.other_id}/members/{each.user_id}/move"
-        form = {"csrf_token": token, "list": str(place.list_id)}
-        place.console.visitor.client.post(path, data=form)
+def move_by_console(blocked_list: BlockedList) -> None:
+    token = blocked_list.console.visitor.csrf_token()
+    for each in blocked_list.people.values():
+        path = f"/console/lists/{blocked_list.other_id}/members/{each.user_id}/move"
+        form = {"csrf_token": token, "list": str(blocked_list.list_id)}
+        blocked_list.console.visitor.client.post(path, data=form)
 
 
-def undo_bulk_removal(place: Place) -> None:
-    data(place.api.delete(f"/bulk/{place.notes['bulk_id']}"))
+def undo_bulk_removal(blocked_list: BlockedList) -> None:
+    data(blocked_list.api.delete(f"/bulk/{blocked_list.notes['bulk_id']}"))
 
 
 @dataclass(frozen=True)
@@ -274,8 +281,8 @@ class Way:
         activates: whether the way makes anybody active.
     """
 
-    take: Callable[[Place], None]
-    before: Callable[[Place], None]
+    take: Callable[[BlockedList], None]
+    before: Callable[[BlockedList], None]
     is_own: bool = False
     activates: bool = True
 
@@ -321,15 +328,15 @@ WAYS = {
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_nobody_denied_or_opted_out_becomes_active(place: Place, name: str) -> None:
+def test_nobody_denied_or_opted_out_becomes_active(blocked_list: BlockedList, name: str) -> None:
     way = WAYS[name]
-    meet_people(place)
-    way.before(place)
-    block_people(place)
-    way.take(place)
+    meet_people(blocked_list)
+    way.before(blocked_list)
+    block_people(blocked_list)
+    way.take(blocked_list)
     expected = {"nothing"} if way.activates else set()
     of_no_interest = {"opt-out"} if way.is_own else set()
-    assert place.active() - of_no_interest == expected
+    assert blocked_list.active() - of_no_interest == expected
 
 
 def test_the_table_has_each_button_that_brings_a_person_back() -> None:

@@ -81,19 +81,3 @@ def send(
 def objects_of(stack: Stack, record: dict[str, Any]) -> list[str]:
     """The stored objects that bear the attachment's name."""
     return [key for key in stack.stored() if record["hash_id"] in key]
-
-
-def walk_pages(client: httpx2.Client, path: str, limit: int) -> list[Any]:
-    """Return all items of a list by reading page after page."""
-    items: list[Any] = []
-    query: dict[str, Any] = {"limit": limit}
-    while True:
-        page = data(client.get(path, params=query))
-        items += page["items"]
-        cursor = page["pagination"]["next_cursor"]
-        if cursor is None:
-            return items
-        assert len(page["items"]) == limit
-        # A repeated cursor would make this loop endless.
-        assert cursor != query.get("cursor")
-        query["cursor"] = cursor
