@@ -1,4 +1,4 @@
-"""Each way to join a list: people who are denied or opted out never become active members."""
+"""Denied and opted-out people never become active members, whichever way they join a list."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

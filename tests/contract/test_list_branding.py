@@ -1,4 +1,4 @@
-"""How a list looks to readers: its colour, logo and words, and who its mails are from."""
+"""The branding of a list: its colour, logo, texts, and the sender of its mails."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""The pages that mail leads to, as browsers, mail clients and link scanners ask for them."""
+"""The pages that mails link to: unsubscribing, confirming and the links of mail clients."""
 
 import html
 import re
