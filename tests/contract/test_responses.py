@@ -1,3 +1,5 @@
+"""The form of responses and errors, on all routes."""
+
 import asyncio
 import re
 import secrets

@@ -1,3 +1,5 @@
+"""Health checks and metrics, as the operator and monitoring programs read them."""
+
 import math
 from collections.abc import Iterator
 
