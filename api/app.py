@@ -13,16 +13,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api import openapi
 from api.auth.page_sessions import FactorNeeded, LoginNeeded, redirect_to_factors, redirect_to_login
-from api.browsers import OF_READERS, cookies_of
 from api.console.assets import CONSOLE_PATH
 from api.console.frame import console_problem
+from api.cookies import OF_READERS, cookies_of
+from api.deployment_metrics import DeploymentMetrics
+from api.drain import Drain
 from api.errors import HANDLERS, problem_response
-from api.health import Drain, Figures, Readiness
 from api.html.api_docs import DOCUMENT_PATH, add_docs
 from api.limits.bulkheads import BACKGROUND, REQUESTS, SINGLE_STATEMENTS, TRANSACTION_THREADS
 from api.limits.rate_limits import RateLimiter
 from api.middleware.layers import request_layers
 from api.pages import PAGES, READER_PAGES
+from api.readiness import Readiness
 from api.routes import ROUTERS
 from api.state import State, state_of
 from api.waiting import waiters
@@ -211,7 +213,7 @@ def _state(resources: Resources, redis: Redis, drain: Drain) -> State:
         cookies=cookies_of(settings),
         readiness=readiness,
         drain=drain,
-        figures=Figures(resources, readiness),
+        figures=DeploymentMetrics(resources, readiness),
         rate_limiter=RateLimiter(settings),
     )
 

@@ -1,4 +1,4 @@
-"""Calls of the composer, by a program or from a page: counted, charged, and done by a worker."""
+"""Calls of the composer, by a program or from a page."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -102,12 +102,12 @@ def show(figures: DeploymentFigures, overdue: Mapping[str, int]) -> None:
     _LEDGER_FAULTS.set(math.nan if faults is None else faults)
 
 
-# Workers call the language model and note these figures; they are read here.
-
 Sums = dict[tuple[str, str, str], float]
 
 
 class _Usage(Collector):
+    """Collects the figures about the language model, which workers store in Redis."""
+
     def __init__(self) -> None:
         self.sums: Sums = {}
 

@@ -120,8 +120,6 @@ def _base(settings: Settings) -> str:
     return settings.public_base if "public_url" in settings.model_fields_set else ""
 
 
-# The document's schemas in the form in which generators of clients read them best.
-
 _PREFIX = "#/components/schemas/"
 # Below these stands a value, not a schema.
 _VALUES = frozenset({"example", "examples", "default", "enum", "const", "value"})

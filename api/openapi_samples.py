@@ -200,8 +200,6 @@ def _rule_of(schema: JsonSchema, *, is_path: bool) -> str | None:
     return None
 
 
-# The calls that Pressroom makes: an event sent to a URL that its owner named (``webhooks``).
-
 _SCHEMAS = "#/components/schemas/"
 _EVENT = "FeedEventRecord"
 _TAG = "Webhooks"
@@ -228,7 +226,7 @@ _ANSWERS = {
 def event_calls(
     types: Mapping[FeedEventType, TypeEntry], schemas: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return an operation for each type of events; add their data to ``schemas``."""
+    """Return one webhook call per event type, and add the schemas of its data to ``schemas``."""
     for entry in types.values():
         schemas[entry.data.__name__] = entry.data.model_json_schema()
     return {kind.value: {"post": _call(kind, entry, schemas)} for kind, entry in types.items()}

@@ -58,7 +58,7 @@ PathId = Annotated[int, BeforeValidator(_validate_path_id)]
 def _validate_list_name(value: object) -> int | str:
     """Return the id of a list, which is 0 above the largest possible id, or the slug of a list."""
     try:
-        number = lists.id_of(str(value))
+        number = lists.parse_list_id(str(value))
     except DomainError:
         raise ValueError(_LIST_NAME_RULE) from None
     return str(value) if number is None else number
@@ -84,7 +84,7 @@ def _validate_member_name(value: object) -> int | str:
     """Return the user id of a member, or the normalised address of a member."""
     text = str(value)
     try:
-        return email_addresses.normalise(text) if "@" in text else _validate_path_id(value)
+        return email_addresses.normalise_address(text) if "@" in text else _validate_path_id(value)
     except (DomainError, ValueError):
         raise ValueError(_MEMBER_NAME_RULE) from None
 

@@ -8,11 +8,13 @@ from typing import Annotated, Concatenate, ParamSpec, TypeVar
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
-from api.browsers import Cookies
-from api.health import Drain, Figures, Readiness
+from api.cookies import Cookies
+from api.deployment_metrics import DeploymentMetrics
+from api.drain import Drain
 from api.limits.bulkheads import RECORDS
 from api.limits.rate_limits import RateLimiter
 from api.limits.shares import NAMES_BY_CALLER
+from api.readiness import Readiness
 from api.waiting.event_streams import StreamCounter
 from api.waiting.queue_ages import QueueAges
 from api.waiting.subscriber import Subscriber
@@ -57,7 +59,7 @@ class State:
     cookies: Cookies
     readiness: Readiness
     drain: Drain
-    figures: Figures
+    figures: DeploymentMetrics
     rate_limiter: RateLimiter
 
     async def in_unit_of_work(

@@ -208,7 +208,7 @@ def _new_hooked(stack: Stack, url: str) -> Hooked:
         ).id
     for number in range(MEMBERS):
         with stack.resources.unit_of_work() as uow:
-            mailing_list = lists.get(uow, list_id)
+            mailing_list = lists.get_list(uow, list_id)
             address = f"member{number}.{owner.user_id}@example.com"
             sign_up.request_subscription(uow, mailing_list, address, _STRANGER)
     with stack.resources.unit_of_work() as uow:

@@ -63,11 +63,13 @@ class Attachment(Model):
     updated_at: Mapped[UpdatedAt]
 
 
-# The row is written in the transaction that forgets the object. A worker removes the object, and
-# tries until it is gone; only then the row goes.
-
-
 class ObjectRemoval(Model):
+    """An object that a worker must remove from the object storage.
+
+    The transaction that no longer needs the object writes the row. A worker retries the removal
+    until the object is gone, and then deletes the row.
+    """
+
     __tablename__ = "object_removals"
     __table_args__ = (Index(None, "try_at"),)
 

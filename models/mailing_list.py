@@ -68,10 +68,6 @@ class MailingList(Model):
     archived_at: Mapped[datetime | None]
 
 
-# The values stand in ``subscriptions``: fields by the field's id, tags by their ids. Another name
-# of a field or a tag rewrites no member.
-
-
 class FieldType(StrEnum):
     TEXT = "text"
     NUMBER = "number"
@@ -81,7 +77,11 @@ class FieldType(StrEnum):
 
 
 class MemberField(Model):
-    """A field of all lists of one owner. A retired one is shown nowhere; its values stay."""
+    """A field of all lists of one owner. A retired field is shown nowhere, but its values stay.
+
+    ``subscriptions.fields`` stores the values by the field's id, so renaming a field rewrites no
+    member.
+    """
 
     __tablename__ = "fields"
     __table_args__ = (
@@ -115,7 +115,10 @@ class MemberField(Model):
 
 
 class MemberTag(Model):
-    """A word by which an owner groups the members of one list."""
+    """A word that an owner uses to group the members of one list.
+
+    ``subscriptions.tag_ids`` stores the tag's id, so renaming a tag rewrites no member.
+    """
 
     __tablename__ = "tags"
     __table_args__ = (

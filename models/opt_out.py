@@ -71,11 +71,6 @@ class ErasedDenial(Model):
     address_hmac: Mapped[bytes] = mapped_column(primary_key=True)
 
 
-# Triggers write them with each opt-out and each erasure, so no way to leave can forget it.
-# Maintenance moves them to the journal beside the backups within a minute. Without backups nothing
-# reads them.
-
-
 class DepartureKind(StrEnum):
     LIST = "list"  # an opt-out of a list
     EMAIL = "email"  # an opt-out of a list's mail
@@ -83,6 +78,12 @@ class DepartureKind(StrEnum):
 
 
 class Departure(Model):
+    """An opt-out or an erasure that the backup journal must contain.
+
+    A trigger writes the row with each opt-out and each erasure. Within a minute, maintenance moves
+    the row to the journal next to the backups. The rows have no use if there are no backups.
+    """
+
     __tablename__ = "departures"
     __table_args__ = (known("kind", DepartureKind),)
 

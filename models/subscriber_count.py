@@ -45,13 +45,11 @@ def active_count(list_id: ColumnElement[int] | InstrumentedAttribute[int]) -> Co
     return select(total).where(both.list_id == list_id).scalar_subquery()
 
 
-# The trigger on ``subscriptions`` that counts subscribers writes these rows too, and maintenance
-# adds them to those of their day. A single statement reads the stored days and the rows that are
-# not added yet.
-
-
 class MemberDay(Model):
-    """The members of one list, source and tier who came and went on one day (UTC)."""
+    """How many members of one list, source and tier came and left on one day (UTC).
+
+    A statement that reads these rows also reads ``MemberDayDelta``.
+    """
 
     __tablename__ = "member_days"
 
@@ -69,6 +67,11 @@ class MemberDay(Model):
 
 
 class MemberDayDelta(Model):
+    """A change of a ``MemberDay`` that maintenance has not added yet.
+
+    The trigger on ``subscriptions`` that counts subscribers writes the row.
+    """
+
     __tablename__ = "member_day_deltas"
     __table_args__ = (Index("ix_member_day_deltas_list_id", "list_id"),)
 

@@ -91,10 +91,10 @@ def newest_first(
 
 
 def of_owner(query: Q, owner: InstrumentedAttribute[Any], value: int, wanted: PageRequest) -> Q:
-    """The query for a page of an owner's rows, whose ids rise, and for one row more.
+    """Return the query for a page of an owner's rows with rising ids, plus one row.
 
-    ``read`` takes that off. There is an index of the owners and the falling ids. Raises
-    ``cursor.invalid``.
+    ``read`` removes the extra row. The query needs an index on the owner and the falling id.
+    Raises ``cursor.invalid``.
     """
     before = None if wanted.cursor is None else ids.of_cursor(wanted.cursor)
     query = newest_first(query, owner, value, owner.class_.id, before=before)
@@ -104,7 +104,10 @@ def of_owner(query: Q, owner: InstrumentedAttribute[Any], value: int, wanted: Pa
 
 
 def by_id(query: Q, column: InstrumentedAttribute[int], wanted: PageRequest) -> Q:
-    """The same for few rows, which are found by their conditions and sorted."""
+    """Return the query for a page of few rows by falling ids, plus one row.
+
+    Postgres finds the rows by the query's conditions, and sorts them.
+    """
     if wanted.cursor is None:
         query = query.offset(wanted.offset)
     else:
@@ -118,7 +121,10 @@ def by_moment(
     column: SQLColumnExpression[Any],
     wanted: PageRequest,
 ) -> Q:
-    """The same for rows whose ids are random: by the moment of their making, then by their ids."""
+    """Return the query for a page of rows with random ids, plus one row.
+
+    The newest row comes first. Rows of the same moment are sorted by id. Raises ``cursor.invalid``.
+    """
     if wanted.cursor is None:
         query = query.offset(wanted.offset)
     else:

@@ -152,7 +152,7 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
     webhook_endpoints.end_all(uow, person.id)
     person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD
-    return mailed_tokens.make(uow, purpose, user_id=person.id, email=person.email)
+    return mailed_tokens.create_token(uow, purpose, user_id=person.id, email=person.email)
 
 
 def change_password(

@@ -34,12 +34,12 @@ _MAX_BATCH_ROWS = 100
 _MAX_ROUNDS = 20
 
 
-def forget(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
+def forget_objects(uow: UnitOfWork, *keys: str, after: timedelta = timedelta(0)) -> None:
     """Have objects, and folders (keys with a final slash), removed ``after`` the commit."""
     uow.session.add_all(ObjectRemoval(key=key, try_at=func.now() + after) for key in keys)
 
 
-def keep(uow: UnitOfWork, key: str) -> bool:
+def keep_object(uow: UnitOfWork, key: str) -> bool:
     """Take back the removals of this object. False: it may be gone, or about to go."""
     mine = ObjectRemoval.key == key
     waiting = delete(ObjectRemoval).where(mine, ObjectRemoval.tries == 0)

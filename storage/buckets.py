@@ -1,4 +1,4 @@
-"""Making the bucket, and the user that may use this one bucket."""
+"""Creates the bucket, with a user who may use only this bucket."""
 
 from minio.credentials.providers import StaticProvider
 from minio.error import MinioAdminException

@@ -1,3 +1,5 @@
+"""Connections to Postgres for sessions or for single statements."""
+
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

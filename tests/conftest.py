@@ -57,20 +57,20 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def services(home: Path) -> Iterator[Services]:
-    """Postgres, Valkey and S3, started once a run."""
+    """Postgres, Valkey and S3, started once per run."""
     with embedded_services(home) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def open_stacks(services: Services, home: Path, request: pytest.FixtureRequest) -> OpenStacks:
-    """Opens a factory of stacks, which end with it."""
-    # Each has its own Redis database, counted from 1.
+    """A function that opens a factory of stacks. The stacks end when the factory is closed."""
+    # Each stack has its own Redis database. The first database of a stack is number 1.
     numbers = iter(range(1, DATABASES))
     # The test runner forks programs, which is quicker. Plain pytest starts each of them.
     zygote = request.config.pluginmanager.get_plugin("zygote")
     programs = replace(TEST_PROGRAMS, fork=None if zygote is None else zygote.fork)
-    # To copy a database takes less than to migrate a new one.
+    # Copying a migrated database is quicker than migrating a new one.
     with open_stack(services, home, "migrated", next(numbers), free_port()):
         pass
 
@@ -92,23 +92,23 @@ def open_stacks(services: Services, home: Path, request: pytest.FixtureRequest) 
 
 @pytest.fixture(scope="module")
 def make_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
-    """Makes stacks apart from each other, for tests that kill, flush or count.
+    """A function that makes a stack for one test module, for tests that kill, flush or count.
 
-    They end with the file: what runs for nobody takes time and memory from the tests after it.
+    The stack ends with the module, because idle processes slow later tests down.
     """
     with open_stacks() as make:
         yield make
 
 
 @pytest.fixture(scope="module")
-def bare(request: pytest.FixtureRequest, make_stack: MakeStack) -> Stack:
-    """A stack of the file's own, without processes."""
+def empty_stack(request: pytest.FixtureRequest, make_stack: MakeStack) -> Stack:
+    """A stack without processes, which no other test module uses."""
     return make_stack(request.path.stem.removeprefix("test_").replace("_", "-"))
 
 
 @pytest.fixture(scope="session")
 def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
-    """Makes stacks that several files share."""
+    """A function that makes a stack for several test modules. The stack ends with the run."""
     with open_stacks() as make:
         yield make
 
@@ -117,29 +117,28 @@ def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
 def stack(make_lasting_stack: MakeStack) -> Stack:
     """The stack that tests of the public interface share: a sandbox, an API process, workers."""
     shared = make_lasting_stack("shared")
-    waiting = ("request", "photos", "money", "mail", "webhooks", "maintenance")
+    short_queues = ("request", "photos", "money", "mail", "webhooks", "maintenance")
     with shared.starting_together():
         shared.start_sandbox()
         shared.start_api()
-        shared.start_worker(*waiting, concurrency=4)
+        shared.start_worker(*short_queues, concurrency=4)
         shared.start_worker("media", "bulk", "export", concurrency=1)
     return shared
 
 
 @pytest.fixture(autouse=True)
-def _no_failed_logins_of_the_network(request: pytest.FixtureRequest) -> None:
-    """Forget at how many accounts logins failed: the callers of all tests share one network."""
-    # Tests of the supervisor mean another thing by the word.
-    asked = request.getfixturevalue("stack") if "stack" in request.fixturenames else None
-    if isinstance(asked, Stack):
-        asked.query(
+def _forget_failed_logins(request: pytest.FixtureRequest) -> None:
+    """Delete the failed logins of this network, so that no test meets the limit of another."""
+    if "stack" in request.fixturenames:
+        stack: Stack = request.getfixturevalue("stack")
+        stack.query(
             "DELETE FROM login_attempts s USING login_attempts a WHERE a.source = s.subject"
         )
 
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[str]:
-    """The URL of a sandbox by itself, for tests of adapters."""
+    """The URL of a sandbox without a stack, for tests of adapters."""
     with serving_app(create_app(PROVIDERS_WITH_FAULTS)) as url:
         yield url
 
@@ -158,7 +157,7 @@ def email(stack: Stack) -> str:
 
 @pytest.fixture
 def make_visitor(stack: Stack) -> Iterator[Callable[[], Visitor]]:
-    """Opens browsers in which nobody is logged in."""
+    """A function that opens a browser in which nobody is logged in."""
     with ExitStack() as opened:
         yield lambda: opened.enter_context(a_visitor(stack))
 
@@ -170,8 +169,8 @@ def visitor(make_visitor: Callable[[], Visitor]) -> Visitor:
 
 
 @pytest.fixture
-def person(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
-    """The person of the account, who is logged in."""
+def logged_in_visitor(make_visitor: Callable[[], Visitor], email: str) -> Visitor:
+    """A browser in which the owner of `email` is logged in."""
     visitor = make_visitor()
     visitor.enter(email)
     return visitor

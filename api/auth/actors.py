@@ -7,7 +7,7 @@ from fastapi import Request
 from api.auth.csrf import CSRF_FIELD
 from api.auth.identification import count_anonymous, count_trace, identify_and_count
 from api.bodies.form_or_json import FormOrJsonBody
-from api.browsers import browser_name, client_address, referring_page
+from api.client_details import browser_name, client_address, referring_page
 from api.limits.rate_limits import RateLimitName
 from api.state import State
 from core.errors import access, mailing

@@ -10,7 +10,7 @@ import secrets
 from fastapi import Request
 
 from api.bodies.page_forms import FormFields
-from api.browsers import FORM
+from api.cookies import FORM
 from api.state import State
 from core.errors import access
 from services.access import sessions

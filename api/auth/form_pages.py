@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from api.auth.csrf import obtain_form_cookie
-from api.browsers import FORM
+from api.cookies import FORM
 from api.html.frame import page
 from api.state import State
 from services.access import sessions

@@ -4,7 +4,8 @@ from fastapi import Request
 
 from api.auth.csrf import SAFE_METHODS, require_csrf
 from api.auth.page_sessions import find_page_session
-from api.browsers import SESSION, client_address
+from api.client_details import client_address
+from api.cookies import SESSION
 from api.limits.rate_limits import RateLimitName, rate_key_of_address, rate_key_of_caller
 from api.state import state_of
 from core.errors import DomainError, Kind, access

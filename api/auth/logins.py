@@ -9,7 +9,8 @@ from api.auth.csrf import obtain_form_cookie
 from api.auth.form_pages import render_anonymous_page
 from api.auth.page_sessions import find_page_session
 from api.auth.redirects import redirect_to_path
-from api.browsers import FIRST_STEP, KNOWN, SESSION, browser_name, client_address
+from api.client_details import browser_name, client_address
+from api.cookies import FIRST_STEP, KNOWN, SESSION
 from api.errors import STATUS_OF
 from api.limits.bulkheads import AUTHENTICATION, PASSWORDS
 from api.metrics import LOGINS

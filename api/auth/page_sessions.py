@@ -13,7 +13,7 @@ from fastapi import Depends, Request, Response
 from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.auth.redirects import redirect_to_path
 from api.bodies.page_forms import FormFields, FormOf
-from api.browsers import SESSION
+from api.cookies import SESSION
 from api.html.frame import HEADERS
 from api.limits.bulkheads import AUTHENTICATION
 from api.state import State, state_of

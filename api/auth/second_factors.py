@@ -2,7 +2,7 @@
 
 from fastapi import Request
 
-from api.browsers import FORM, KNOWN
+from api.cookies import FORM, KNOWN
 from api.errors import STATUS_OF
 from api.metrics import LOGINS
 from api.state import State

@@ -22,10 +22,10 @@ from api.auth.page_sessions import (
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC
 from api.bodies.page_forms import FormFields, FormOf
-from api.browsers import NOTICE
 from api.console.frame import console_page, console_part
 from api.console.navigation import navigation_of
 from api.console.typed_forms import TypedForm
+from api.cookies import NOTICE
 from api.route_classes import ThreadedRoute
 from api.state import State, StateOf
 from core.errors import DomainError
@@ -75,7 +75,7 @@ class ConsoleRequest:
     def own_list(self, uow: UnitOfWork, list_id: int) -> MailingList:
         """Return the caller's list; raises ``list.not_found``, even for another owner's list."""
         try:
-            return lists.owned(uow, self.caller, list_id)
+            return lists.get_own_list(uow, self.caller, list_id)
         except DomainError as error:
             if error.code != LIST_NOT_OWNER.code:
                 raise

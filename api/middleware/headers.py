@@ -1,10 +1,13 @@
+"""ASGI layers that rewrite the headers or the path of each request."""
+
 from typing import cast
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from api.caller_description import PEER
+from api.drain import Drain
 from api.errors import problem_response
-from api.health import PEER, Drain
 from api.html.problems import is_for_browser
 from core.errors.requests import VERSION_UNKNOWN
 from core.logging import get_logger
@@ -71,13 +74,10 @@ class HeadersMiddleware:
         await self._app(scope, receive, send_with_headers)
 
 
-# The versions of the contract: each is the date of a change that breaks callers.
-#
-# docs/conventions.md says what such a change is, and for how long a version lives.
-
 VERSION_HEADER = "Pressroom-Version"
-# The newest first. Callers who ask for none get the oldest: what they were written for is unknown,
-# and a new version must not break them.
+# The versions of the API's contract, newest first. Each is the date of a breaking change
+# (docs/conventions.md). Clients that name no version get the oldest, so that a new version doesn't
+# break them.
 VERSIONS = ("2026-11-21",)
 
 _NAME = VERSION_HEADER.lower().encode()

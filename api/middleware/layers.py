@@ -1,3 +1,5 @@
+"""The ASGI layers around all routes, in their order."""
+
 import asyncio
 import re
 import secrets
@@ -15,8 +17,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.drain import Drain
 from api.errors import internal_error, problem_response
-from api.health import Drain
 from api.html.problems import ProblemPage, is_reader_page, mark_as_page, mark_as_reader_page
 from api.metrics import observe_request
 from api.middleware.body_limits import BodyLimitMiddleware
@@ -155,9 +157,6 @@ def _paths_of(routers: Iterable[APIRouter]) -> re.Pattern[str]:
     return re.compile("|".join(sorted(patterns)))
 
 
-# Owners write what readers' pages show. On the host of the login, such a page could pass for the
-# login to a person, and to a password manager.
-
 # Where forms on any site, and mail programs, send what readers want.
 _SUBMISSION = re.compile(r"/subscriptions/[^/]+")
 _ONE_CLICK = re.compile(r"/subscriptions/[^/]+/delete")
@@ -167,7 +166,10 @@ _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 
 
 class PagesHostMiddleware:
-    """Serves readers' pages on their own host, and there nothing else.
+    """Serves readers' pages on their own host, and nothing else there.
+
+    Owners write texts of readers' pages. On the login's host, such a page could imitate the login
+    and deceive people and password managers.
 
     It stands below the layer that knows readers' pages.
     """

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from fastapi import Request
 from fastapi.responses import StreamingResponse
 
-from api.browsers import client_address
+from api.client_details import client_address
 from api.limits.bulkheads import Bulkhead
 from api.middleware.headers import is_head
 from api.waiting.slow_downloads import SlowDownloads

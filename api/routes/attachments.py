@@ -1,3 +1,5 @@
+"""The endpoints of attachments."""
+
 from functools import partial
 from typing import Annotated, Any
 

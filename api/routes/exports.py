@@ -1,3 +1,5 @@
+"""The endpoints of exports."""
+
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -106,7 +108,7 @@ def download_export(request: Request, state: StateOf, export_id: PathId) -> Stre
 )
 @STORAGE.threaded
 def download_export_lines(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
-    """The same of an export in JSON Lines."""
+    """The file of an export in JSON Lines, compressed by gzip."""
     return _file(request, state, export_id, ExportFormat.JSONL)
 
 

@@ -82,9 +82,6 @@ def _record(field: MemberField) -> FieldRecord:
     return FieldRecord.of_row(field, public=field.is_public)
 
 
-# The tags of a list. A tag is made when a member gets it.
-
-
 _ONE = "/lists/{list_id}/tags/{tag_id}"
 
 
@@ -93,7 +90,7 @@ def list_tags(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[TagRecord]]:
     """The tags of a list, newest first. A list has at most 10,000."""
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     read = partial(tags.list_tags, uow, mailing_list.id)
     return envelope(page(paging, read, lambda rows: [*map(TagRecord.model_validate, rows)]))
 
@@ -103,7 +100,7 @@ def rename_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
 ) -> Envelope[TagRecord]:
     """Give a tag another name, for all members who have it."""
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     return envelope(
         TagRecord.model_validate(tags.rename_tag(uow, mailing_list.id, tag_id, body.name))
     )
@@ -121,5 +118,5 @@ def delete_tag(
     The error names in `used_by` each segment, unfinished bulk action and unfinished export that
     uses it: its `kind`, `id` and `name`.
     """
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     return envelope(tags.delete_tag(uow, mailing_list.id, tag_id))

@@ -1,3 +1,5 @@
+"""The endpoints of imports."""
+
 from functools import partial
 from typing import Annotated, Literal
 

@@ -1,3 +1,5 @@
+"""The endpoints of jobs."""
+
 import asyncio
 import re
 from collections.abc import AsyncIterator

@@ -96,7 +96,7 @@ def read_list_stats(
     tier left the one and joined the other. The net of all days is the number of active members.
     """
     days = daily_figures.choose_days(first, last)
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     found = daily_figures.read_figures(uow, mailing_list.id, days, by)
     sign_ups = daily_figures.count_sign_ups(uow, mailing_list.id, days)
     return envelope(schemas.ListFigures.of(by, days, found, sign_ups))
@@ -109,7 +109,7 @@ def change_list(
 ) -> Envelope[schemas.Channel]:
     """Change the fields that the body names; the others stay."""
     values = lists.validate_values(uow.settings, body.sent())
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     lists.change_list(uow, mailing_list, values, state.challenges.configured)
     uow.session.refresh(mailing_list)
     return envelope(describe_list(uow, state, mailing_list))
@@ -126,7 +126,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
     In mails that were sent they still leave the list and stop its mail, and open nothing else.
     A session needs a login of the last 15 minutes.
     """
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     traces.revoke_traces(uow, caller, mailing_list)
     return envelope(1)
 
@@ -135,7 +135,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
 @threaded_by_list
 def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
     """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
-    return envelope(lists.archive_list(uow, lists.owned(uow, caller, list_id)))
+    return envelope(lists.archive_list(uow, lists.get_own_list(uow, caller, list_id)))
 
 
 Language = Annotated[
@@ -148,7 +148,7 @@ def read_embedded_form(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
 ) -> Envelope[schemas.EmbeddedForm]:
     """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
-    form = ListForm.read(uow, lists.owned(uow, caller, list_id), state.resources.settings)
+    form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id), state.resources.settings)
     chosen = reader_languages.chosen(language or "")
     return envelope(render_embedded_form(state, form, language=chosen))
 
@@ -167,7 +167,7 @@ def preview_list(
     Its links lead nowhere.
     """
     chosen = reader_languages.chosen(language or "")
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     return envelope(render_preview(uow, state, mailing_list, part, chosen))
 
 
@@ -185,10 +185,10 @@ def preview_changed_list(
     body: schemas.ListChanges,
     language: Language = None,
 ) -> Envelope[schemas.ListPreview]:
-    """The same as if the list had been changed like this. Nothing is changed."""
+    """A preview of a page or mail of the list with these changes. The list stays as it is."""
     chosen = reader_languages.chosen(language or "")
     values = lists.validate_values(uow.settings, body.sent())
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     trial = uow.session.begin_nested()
     lists.change_list(uow, mailing_list, values, state.challenges.configured)
     shown = render_preview(uow, state, mailing_list, part, chosen)

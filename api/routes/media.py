@@ -1,3 +1,5 @@
+"""Serves the files of attachments, in whole or as byte ranges."""
+
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

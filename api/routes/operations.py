@@ -1,4 +1,4 @@
-"""For the operator: whether the process and its dependencies are up, and the metrics."""
+"""Routes about the service itself: its health, its metrics, its contacts."""
 
 import secrets
 from datetime import timedelta
@@ -10,14 +10,15 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
-from api import health
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC, UNLIMITED
+from api.caller_description import describe_caller
 from api.console.assets import CONSOLE_PATH
 from api.html.api_docs import DOCS_PATH, DOCUMENT_PATH
 from api.html.frame import page
 from api.middleware.headers import VERSIONS
 from api.openapi import refuses, text_of
+from api.readiness import READY, judge_process
 from api.route_classes import JsonRoute, ThreadedRoute
 from api.schemas.envelope import Envelope, envelope
 from api.schemas.operations import DependenciesHealth, ProcessHealth, ServiceLinks, ServiceRecord
@@ -36,9 +37,9 @@ router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=Js
 @router.get("/healthz")
 async def check_health(request: Request, response: Response, state: StateOf) -> ProcessHealth:
     """The process is alive; its dependencies are not checked."""
-    seen = health.seen(request, state.resources.settings)
-    if seen is not None:
-        response.headers[SEEN_HEADER] = seen
+    description = describe_caller(request, state.resources.settings)
+    if description is not None:
+        response.headers[SEEN_HEADER] = description
     return ProcessHealth(status="ok")
 
 
@@ -61,8 +62,8 @@ async def check_readiness(state: StateOf) -> JSONResponse:
     still serves for a few seconds.
     """
     dependencies = await state.readiness.dependencies()
-    status = health.whole(dependencies, is_ending=state.drain.has_begun)
-    is_ready = status in health.READY
+    status = judge_process(dependencies, is_ending=state.drain.has_begun)
+    is_ready = status in READY
     code = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
     headers = {} if is_ready else {"Retry-After": "1"}
     return JSONResponse({"status": status, "dependencies": dependencies}, code, headers)
@@ -138,9 +139,6 @@ def _record(settings: Settings) -> ServiceRecord:
         links=links,
     )
 
-
-# The well-known addresses lead to the contacts for vulnerabilities and to the page that changes a
-# password.
 
 well_known_router = APIRouter(
     prefix="/.well-known",

@@ -1,3 +1,5 @@
+"""The endpoints of segments."""
+
 from functools import partial
 from typing import Any
 
@@ -44,7 +46,7 @@ def create_segment(
     A list has at most 500. Fields and tags that get another name stay the same here, and a tag that
     the list does not have is made.
     """
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     made = list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
     return envelope(_record(uow, mailing_list, made))
 
@@ -54,7 +56,7 @@ def list_segments(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[SegmentRecord]]:
     """The segments of a list, newest first."""
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     read = partial(list_segments_module.list_segments, uow, mailing_list, with_filters=True)
 
     def show(rows: list[Segment]) -> list[SegmentRecord]:
@@ -89,7 +91,7 @@ async def read_segment(
 
     def counted() -> CountedSegment:
         with state.resources.unit_of_work() as uow:
-            mailing_list = lists.owned(uow, caller, list_id)
+            mailing_list = lists.get_own_list(uow, caller, list_id)
             found = list_segments_module.get_segment(uow, mailing_list.id, segment_id)
             wanted = member_filter.read_stored(uow, mailing_list, found.filter)
             [written] = member_filter.shown(uow, mailing_list, found.filter)
@@ -106,7 +108,7 @@ def change_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
 ) -> Envelope[SegmentRecord]:
     """Change the name or the filter; what the body doesn't name stays."""
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     changed = list_segments_module.change_segment(uow, mailing_list, segment_id, body.sent())
     return envelope(_record(uow, mailing_list, changed))
 
@@ -116,7 +118,7 @@ def delete_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId
 ) -> Envelope[int]:
     """Delete a segment, and no member: 1, or 0 when there is none."""
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     return envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
 
 

@@ -86,7 +86,7 @@ def subscribe_me(
     """
     person = accounts.get(uow, caller.user_id)
     actor = actors.actor_of_principal(request, Principal(person.id, Via.LOGIN, None))
-    mailing_list = lists.get(uow, list_id)
+    mailing_list = lists.get_list(uow, list_id)
     values = {} if body is None else body.fields
     attributes = member_attributes.read_submission(uow, mailing_list.user_id, values=values)
     return envelope(
@@ -163,7 +163,7 @@ def _set_email(request: Request, state: State, list_id: int, submission: FormOrJ
         _disable_email(request, state, list_id, principal)
         return
     with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id, archived=True)
+        mailing_list = lists.get_list(uow, list_id, archived=True)
         person = principal.get_person(uow, mailing_list)
         actor = actors.actor_of_principal(request, principal)
         leaving.set_email(uow, mailing_list, person, actor, enabled=True)
@@ -171,7 +171,7 @@ def _set_email(request: Request, state: State, list_id: int, submission: FormOrJ
 
 def _disable_email(request: Request, state: State, list_id: int, principal: Principal) -> None:
     with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id, archived=True)
+        mailing_list = lists.get_list(uow, list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = actors.actor_of_principal(request, principal)
@@ -236,7 +236,7 @@ def read_opponent(
         list_id = principal.trace.list_id
     if list_id is None:
         raise mailing.LIST_ID_MISSING()
-    mailing_list = lists.get(uow, list_id, archived=True)
+    mailing_list = lists.get_list(uow, list_id, archived=True)
     person = principal.get_person(uow, mailing_list)
     record = members.get_own(uow, mailing_list.id, person.id)
     channel = describe_list(uow, state, mailing_list)

@@ -1,3 +1,5 @@
+"""The endpoints of a user's own account."""
+
 from functools import partial
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Fields, tags, and the values that members have of them."""
+"""Bodies of the endpoints of members' fields or tags."""
 
 from typing import Annotated, Any
 

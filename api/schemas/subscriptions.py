@@ -19,7 +19,7 @@ from services.subscriptions.members.members import MemberEdit
 
 def _address(value: str) -> str:
     try:
-        return email_addresses.normalise(value)
+        return email_addresses.normalise_address(value)
     except DomainError as error:
         raise PydanticCustomError("email.invalid", "{reason}", {"reason": error.message}) from None
 

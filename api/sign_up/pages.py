@@ -49,7 +49,7 @@ def show_subscribed(
     request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
 ) -> Response:
     """Show the result of a submitted form, which is the same for every address."""
-    mailing_list = lists.get(uow, list_id)
+    mailing_list = lists.get_list(uow, list_id)
     return list_page(
         "subscribed.html",
         branding.read_look(uow, mailing_list),

@@ -104,10 +104,10 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     pairs, is_form = await body_fields(request)
     inputs = nested_inputs(pairs, "fields") if is_form else dict(pairs)
     if is_for_browser(request.scope):
-        mailing_list = await state.in_unit_of_work(lists.get, list_id)
+        mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
         return await answer_form(request, state, mailing_list, inputs)
     submission = validate_inputs(inputs)
-    mailing_list = await state.in_unit_of_work(lists.get, list_id)
+    mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     accepted_languages = request.headers.get("accept-language")
     # Programs send no such header. A script on a page sends the languages of its reader.
     language = reader_languages.chosen(accepted_languages) if accepted_languages else None

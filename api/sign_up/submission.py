@@ -7,7 +7,7 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from api.auth import actors
-from api.browsers import client_address
+from api.client_details import client_address
 from api.errors import request_error
 from api.limits.shares import ACTS_BY_LIST
 from api.response_timing import pad_duration
@@ -62,7 +62,7 @@ async def subscribe_stranger(
         await challenge.check(response)
 
     def subscribe(uow: UnitOfWork) -> None:
-        current_list = lists.get(uow, mailing_list.id)
+        current_list = lists.get_list(uow, mailing_list.id)
         sign_up_fields = read_sign_up_fields(uow, current_list)
         attributes = member_attributes.read_submission(
             uow,

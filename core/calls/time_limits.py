@@ -70,7 +70,7 @@ class _TlsSocket(_Limited, ssl.SSLSocket):
 
 
 def limited(connected: socket.socket) -> socket.socket:
-    """The same connection as a limited socket; the given one is no longer usable."""
+    """Convert a connected socket into a limited one. The old socket object is closed."""
     usual = connected.gettimeout()
     made = _PlainSocket(fileno=connected.detach())
     made.settimeout(usual)

@@ -54,7 +54,7 @@ class ErrorType:
         return DomainError(self.kind, self.code, message, wait, problems, needed_scope, facts or {})
 
     def filled(self, **values: object) -> Self:
-        """The same error with ``values`` in its sentence for good: a route's own limit, say."""
+        """Return a copy of this entry with ``values`` in its sentence, such as a route's limit."""
         return dataclasses.replace(
             self,
             sentence=self.sentence.format(**values),

@@ -82,7 +82,7 @@ def limit_of(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
     return {Plan.FREE: settings.quota_free, Plan.PAID: settings.quota_paid}[Plan(plan)].get(quota)
 
 
-def require(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
+def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
     """Raises ``quota.exceeded`` unless the plan has room for ``more``, of storage in bytes.
 
     Until the transaction ends, no other act of the user takes any of it.

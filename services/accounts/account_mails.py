@@ -36,7 +36,7 @@ def _templates(language: str) -> Environment:
     return templates_in(language, PackageLoader("services.accounts"))
 
 
-def render(
+def render_mail(
     template: str,
     *,
     to: str,
@@ -175,8 +175,8 @@ def admit(uow: UnitOfWork, asked: AccountMail, email: str | None) -> bool:
     """Count a stranger's mail once, whatever the attempts to send it; False: it is one too many."""
     if asked.admitted_at is not None:
         return True
-    bounds = unsolicited_mail.of(uow.settings, asked.source_digest, email=email)
-    is_admitted = unsolicited_mail.admit(uow, bounds)
+    bounds = unsolicited_mail.choose_bounds(uow.settings, asked.source_digest, email=email)
+    is_admitted = unsolicited_mail.admit_mail(uow, bounds)
     if is_admitted:
         asked.admitted_at = func.now()
     return is_admitted
@@ -191,7 +191,7 @@ def send(resources: Resources, lease: Lease, mailer: Mailer) -> None:
             return
         template, values = filled
         key = f"job-{lease.job_id}"
-        mail = render(template, to=asked.email, key=key, headers=None, **values)
+        mail = render_mail(template, to=asked.email, key=key, headers=None, **values)
     mailer.send(mail)
     with resources.unit_of_work() as uow:
         sent = uow.session.get(AccountMail, asked.id)
@@ -233,7 +233,9 @@ def _filled_template(uow: UnitOfWork, asked: AccountMail) -> tuple[str, dict[str
     purpose, path, user_id = link
     # Workers may send two mails in another order than that of the changes that they undo.
     asked_at = asked.created_at if purpose is Purpose.UNDO_ADDRESS else None
-    secret = mailed_tokens.make(uow, purpose, user_id=user_id, email=asked.email, asked_at=asked_at)
+    secret = mailed_tokens.create_token(
+        uow, purpose, user_id=user_id, email=asked.email, asked_at=asked_at
+    )
     return template, {"url": page(path, token=secret)}
 
 

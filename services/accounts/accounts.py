@@ -1,4 +1,4 @@
-"""Users: how a person is created and found, with their plan."""
+"""Users: how they are created, found or changed."""
 
 from sqlalchemy import Column, exists, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
@@ -35,7 +35,7 @@ def create_user(
 ) -> User:
     """A new person; raises ``user.exists`` and what ``passwords.require_allowed`` raises."""
     user = User(
-        email=email_addresses.normalise(email),
+        email=email_addresses.normalise_address(email),
         name=name,
         password_hash=None if password is None else passwords.make(password, email, name),
     )
@@ -88,7 +88,9 @@ def note_move(uow: UnitOfWork, person: User, *, left: str, shown: bool = False) 
 
 
 def find_by_email(uow: UnitOfWork, email: str) -> User | None:
-    return uow.session.scalar(select(User).where(User.email == email_addresses.normalise(email)))
+    return uow.session.scalar(
+        select(User).where(User.email == email_addresses.normalise_address(email))
+    )
 
 
 def get_by_email(uow: UnitOfWork, email: str) -> User:

@@ -44,7 +44,7 @@ def masked(email: str) -> str:
     return f"{local[:1]}…@{domain}"
 
 
-def normalise(address: str) -> str:
+def normalise_address(address: str) -> str:
     """Return the address in NFC and lower case, with its domain in Unicode instead of Punycode.
 
     Invisible characters around the address are removed. Dots and plus tags stay as they are. No

@@ -203,7 +203,7 @@ def reset_attempts(uow: UnitOfWork, *, email: str, client: str | None) -> None:
 def _find(uow: UnitOfWork, email: str, known: str | None) -> tuple[str, User | None, str | None]:
     """The typed text, address or not, in one spelling; its person; a known browser's nonce."""
     try:
-        email = email_addresses.normalise(email)
+        email = email_addresses.normalise_address(email)
     except DomainError:
         email = email.replace("\0", "").strip().lower()
     person = uow.session.scalar(select(User).where(User.email == email))

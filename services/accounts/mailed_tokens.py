@@ -43,7 +43,7 @@ TOKEN_LIFETIMES = {
 }
 
 
-def make(
+def create_token(
     uow: UnitOfWork,
     purpose: Purpose,
     *,
@@ -75,7 +75,7 @@ def make(
     return secret
 
 
-def read(
+def read_token(
     uow: UnitOfWork, purpose: Purpose, secret: str, *, invalid: ErrorType = LINK_INVALID
 ) -> MailedLink:
     """The token behind a secret; changes nothing. Raises ``invalid``."""
@@ -89,7 +89,7 @@ def read(
     return link
 
 
-def use(uow: UnitOfWork, opened: MailedLink, *, used: ErrorType = LINK_USED) -> None:
+def use_token(uow: UnitOfWork, opened: MailedLink, *, used: ErrorType = LINK_USED) -> None:
     """Use the token up; raises ``used`` when it was used before."""
     if not record_moment_once(uow, MailedLink.used_at, MailedLink.id == opened.id):
         raise used()

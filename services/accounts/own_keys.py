@@ -30,7 +30,7 @@ def make(
     if scopes is not None and Scope.DELIVERY in scopes:
         raise AUTH_SCOPE_NOT_GRANTABLE()
     sessions.lock_maker(uow, caller)
-    quotas.require(uow, caller.user_id, PlanQuota.KEYS)
+    quotas.require_quota(uow, caller.user_id, PlanQuota.KEYS)
     key, secret = api_keys.create(
         uow,
         user_id=caller.user_id,

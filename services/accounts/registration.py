@@ -190,7 +190,7 @@ def revert_address(
 def _open(uow: UnitOfWork, purpose: Purpose, secret: str) -> tuple[MailedLink, str]:
     # Links of accounts have errors of their own, since they tell people something else.
     invalid = errors.ACCOUNT_LINK_INVALID
-    opened = mailed_tokens.read(uow, purpose, secret, invalid=invalid)
+    opened = mailed_tokens.read_token(uow, purpose, secret, invalid=invalid)
     assert opened.email is not None
     return opened, opened.email
 
@@ -217,4 +217,4 @@ def _set_password(uow: UnitOfWork, person: User, password_hash: str, *, but: int
 
 
 def _use(uow: UnitOfWork, opened: MailedLink) -> None:
-    mailed_tokens.use(uow, opened, used=errors.ACCOUNT_LINK_USED)
+    mailed_tokens.use_token(uow, opened, used=errors.ACCOUNT_LINK_USED)

@@ -65,7 +65,7 @@ def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:
     return None if network is None else _digest(keyring, "source", str(network))
 
 
-def of(
+def choose_bounds(
     settings: Settings, source: bytes | None, *, email: str | None, list_id: int | None = None
 ) -> Sequence[MailBound]:
     """The bounds of one mail. The narrow ones come first: a stranger whom one of these stops has
@@ -89,16 +89,16 @@ def of(
     ]
 
 
-def of_reminder(
+def choose_reminder_bounds(
     settings: Settings, source: bytes | None, *, email: str, list_id: int
 ) -> Sequence[MailBound]:
     """Return the bounds of a mail, after the one reminder that a mailbox gets a day."""
     digest = _digest(settings.keyring, "reminder", email_addresses.mailbox_of(email))
-    others = of(settings, source, email=email, list_id=list_id)
+    others = choose_bounds(settings, source, email=email, list_id=list_id)
     return [MailBound("reminder", _MAX_REMINDERS, digest), *others]
 
 
-def admit(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
+def admit_mail(uow: UnitOfWork, bounds: Sequence[MailBound]) -> bool:
     """Count a mail against all its bounds; ``False``, and nothing counted, if one is reached.
 
     Call it as late as can be in the transaction that orders the mail: its rows are locked then.

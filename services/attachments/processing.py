@@ -53,7 +53,7 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
     with resources.unit_of_work() as uow:
         # Renew the lease first: this removal is then older than the commit of any later worker.
         renew_lease(uow, lease)
-        removals.forget(uow, *files.keys_of_files(attachment), after=_UNNAMED_FOR)
+        removals.forget_objects(uow, *files.keys_of_files(attachment), after=_UNNAMED_FOR)
     for file, data in converted_files:
         target = files.key_of_file(attachment, file)
         # Two attempts may write this object at the same time. Both write the same bytes.
@@ -63,11 +63,11 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
         row = uow.session.get_one(Attachment, attachment.id)
         growth = sum(file.size for file, _ in converted_files) - row.original_size
         if growth > 0:
-            quotas.require(uow, row.user_id, PlanQuota.STORAGE_MB, more=growth)
+            quotas.require_quota(uow, row.user_id, PlanQuota.STORAGE_MB, more=growth)
         _fill_row(row, converted, [file for file, _ in converted_files])
-        if not all(removals.keep(uow, key) for key in files.keys_of_files(row)):
+        if not all(removals.keep_object(uow, key) for key in files.keys_of_files(row)):
             raise TransientError("The storage still removes an earlier copy of the file.")
-        removals.forget(uow, source)
+        removals.forget_objects(uow, source)
         announce(uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id)
 
 

@@ -99,7 +99,7 @@ def delete_attachment(uow: UnitOfWork, caller: Caller, hash_id: str) -> int:
         records.cancel_with_subject(uow, job, errors.ATTACHMENT_DELETED())
     uow.session.delete(row)
     announce(uow, row.user_id, FeedEventType.ATTACHMENT_DELETED, row.id, hash_id=row.hash_id)
-    removals.forget(uow, *files.keys_of_files(row), files.original_key(row.hash_id))
+    removals.forget_objects(uow, *files.keys_of_files(row), files.original_key(row.hash_id))
     return 1
 
 

@@ -17,7 +17,7 @@ from services import removals
 from services.access import quotas
 from services.access.caller import Caller
 from services.attachments.files import original_key
-from services.attachments.images.outcome import ALLOWED_EXTENSIONS, ImageType, sniff
+from services.attachments.images.outcome import ALLOWED_EXTENSIONS, ImageType, sniff_image_type
 from services.feed.catalogue import FeedEventType, announce
 from services.jobs import idempotency
 from services.jobs.idempotency import AcceptedJob, IdempotencyKey
@@ -59,13 +59,13 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
         code=None if error is None else str(error["code"]),
     )
     retention = KEPT_FOR_RETRY if is_retry_sensible(job) else timedelta(0)
-    removals.forget(uow, original_key(row.hash_id), after=retention)
+    removals.forget_objects(uow, original_key(row.hash_id), after=retention)
 
 
 def _process_again(uow: UnitOfWork, job: Job) -> bool:
     """Restart the conversion, and return whether the original still exists."""
     attachment = uow.session.get(Attachment, job.subject_id)
-    if attachment is None or not removals.keep(uow, original_key(attachment.hash_id)):
+    if attachment is None or not removals.keep_object(uow, original_key(attachment.hash_id)):
         return False
     attachment.status = AttachmentStatus.PROCESSING
     attachment.error = None
@@ -116,7 +116,7 @@ def accept_upload(
     resources.objects.put(object_key, sealed, "application/octet-stream")
 
     def store_row(uow: UnitOfWork) -> Job:
-        quotas.require(uow, caller.user_id, PlanQuota.STORAGE_MB, more=len(upload.data))
+        quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=len(upload.data))
         attachment = _new_row(caller, upload, hash_id, image_type, wrapped)
         uow.session.add(attachment)
         uow.session.flush()
@@ -164,7 +164,7 @@ def _new_row(
 def _forget_object(resources: Resources, object_key: str) -> None:
     """Have an object removed that no row names."""
     with resources.unit_of_work() as uow:
-        removals.forget(uow, object_key)
+        removals.forget_objects(uow, object_key)
 
 
 def validate_upload(upload: Upload) -> ImageType:
@@ -176,7 +176,7 @@ def validate_upload(upload: Upload) -> ImageType:
     if PurePosixPath(upload.filename).suffix.lower().removeprefix(".") not in ALLOWED_EXTENSIONS:
         allowed = ", .".join(sorted(ALLOWED_EXTENSIONS))
         raise errors.ATTACHMENT_UNSUPPORTED_NAME(extensions=allowed)
-    image_type = sniff(upload.data)
+    image_type = sniff_image_type(upload.data)
     if image_type is None:
         raise errors.ATTACHMENT_UNSUPPORTED_TYPE()
     return image_type

@@ -1,4 +1,4 @@
-"""The facts of an order, from which its status and its credits follow.
+"""The facts of an order, which determine its status.
 
 Facts only grow: whether the order was paid, failed, expired or closed, and the largest sums of
 refunds, failed refunds, disputes, ended disputes and lost disputes. A provider's messages may

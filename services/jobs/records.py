@@ -207,7 +207,7 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     retry_locked_job(uow, job)
     for quota in taken_quotas:
         # The count includes the restarted job already.
-        quotas.require(uow, caller.user_id, quota, more=0)
+        quotas.require_quota(uow, caller.user_id, quota, more=0)
     return 1
 
 

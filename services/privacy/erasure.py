@@ -61,7 +61,7 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
 
     Does the same as ``begin_erasure``, but doesn't retry.
     """
-    address = email_addresses.normalise(email)
+    address = email_addresses.normalise_address(email)
     # The lock waits for all transactions that write about the person. No later one will.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:

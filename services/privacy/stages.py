@@ -178,7 +178,7 @@ def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Ba
     ids = _next_ids(uow, attachment.user_id, user_id, before)
     deletion = delete(attachment).where(attachment.id.in_(ids)).returning(attachment)
     for each in uow.session.scalars(deletion):
-        removals.forget(uow, *keys_of_files(each), original_key(each.hash_id))
+        removals.forget_objects(uow, *keys_of_files(each), original_key(each.hash_id))
     return _batch(ids)
 
 
@@ -199,7 +199,7 @@ def _blank_imports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         )
         .returning(row.object_prefix)
     )
-    removals.forget(uow, *(f"{prefix}/" for prefix in prefixes))
+    removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
     # The import's job is deleted, so no helper takes these rows.
     for model in (models.WaitingChunk, models.NamedMember):
         uow.session.execute(delete(model).where(model.import_id.in_(ids)))
@@ -230,7 +230,7 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         )
         .returning(export.object_prefix)
     )
-    removals.forget(uow, *(f"{prefix}/" for prefix in prefixes))
+    removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
     return _batch(ids)
 
 

@@ -109,5 +109,5 @@ def _remove_oldest(
         # Without the key, nobody can decrypt a copy of the file.
         row.wrapped_key = None
         row.wrapped_by = None
-        removals.forget(uow, f"{row.object_prefix}/")
+        removals.forget_objects(uow, f"{row.object_prefix}/")
     return True

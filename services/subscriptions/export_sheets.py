@@ -13,7 +13,6 @@ from sqlalchemy import (
     Select,
     and_,
     case,
-    exists,
     func,
     not_,
     select,
@@ -27,7 +26,6 @@ from models import (
     MailingList,
     MemberExport,
     MemberTag,
-    OptOut,
     Subscription,
     SubscriptionStatus,
 )
@@ -39,7 +37,7 @@ from services.subscriptions.consent.evidence import CONSENT_COLUMNS
 from services.subscriptions.fields import as_text
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
-from services.subscriptions.members import mails, opt_outs, traces
+from services.subscriptions.members import mails, opt_out_checks, traces
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -153,8 +151,8 @@ def members(
         tags: names of the list's tags, by their ids.
     """
     s = Subscription
-    status = case((opt_outs.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=s.status)
-    has_mail = and_(s.email_enabled, not_(opt_outs.HAS_NO_MAIL))
+    status = case((opt_out_checks.HAS_LEFT, SubscriptionStatus.UNSUBSCRIBED.value), else_=s.status)
+    has_mail = and_(s.email_enabled, not_(opt_out_checks.HAS_NO_MAIL))
     statuses = (asked or _PRESENT_AND_FORMER) if wanted is None else wanted.statuses(asked)
     # Two indexes begin with the list, and neither has all statuses: without them, the members of a
     # small list are looked for in the whole table.
@@ -177,7 +175,7 @@ def members(
         .order_by(shown.c.id)
     )
     if SubscriptionStatus.UNSUBSCRIBED not in statuses:
-        query = query.where(not_(opt_outs.HAS_LEFT))
+        query = query.where(not_(opt_out_checks.HAS_LEFT))
     if SubscriptionStatus.REMOVED in statuses:
         # Nothing is left to show of an erased person.
         query = query.where(s.email.is_not(None))
@@ -212,7 +210,7 @@ def roster(
     )
     s = Subscription
     # No active member with mail has an opt-out, but the sender must not have to rely on that.
-    opted_out = exists().where(OptOut.list_id == mailing_list.id, OptOut.user_id == s.user_id)
+    opted_out = opt_out_checks.has_opt_out_on(mailing_list.id)
     # A person is erased from the commit that asks for it. The job that blanks the lists' records
     # ends later.
     erased = select(Erasure.user_id).where(Erasure.finished_at.is_(None))
@@ -231,7 +229,7 @@ def roster(
     unsubscribe = page_urls.unsubscribe_url(resources.settings, "")
     list_id, _, post = mails.list_headers(resources.settings, mailing_list, "").values()
 
-    digests_of = opt_outs.address_digester(resources.keyring)
+    digests_of = opt_out_checks.create_address_digester(resources.keyring)
 
     def values(reading: Connection, rows: Sequence[AnyRow]) -> Iterator[Values]:
         people = {"ids": [row.user_id for row in rows]}
@@ -239,9 +237,10 @@ def roster(
         # People under whose new address an opt-out is kept.
         pairs = ((digests_of(address), user_id) for user_id, address in moved.items())
         whose = {digest: user_id for digests, user_id in pairs for digest in digests}
-        about = {"list_id": mailing_list.id, "digests": list(whose)}
-        found = reading.execute(_REFUSED, about) if moved else ()
-        refused = {whose[bytes(digest)] for (digest,) in found}
+        opted_out_digests = (
+            opt_out_checks.find_opted_out_digests(reading, mailing_list.id, whose) if moved else ()
+        )
+        refused = {whose[digest] for digest in opted_out_digests}
         for email, name, user_id in rows:
             if user_id not in refused:
                 trace_id = make(user_id)
@@ -256,9 +255,6 @@ def roster(
 _MOVED = text("""
 SELECT u.id, u.email FROM users AS u
 WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
-""")
-_REFUSED = text("""
-SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)
 """)
 
 

@@ -55,7 +55,7 @@ _UNFINISHED_FOR = timedelta(days=1)
 def _abandon(uow: UnitOfWork, export: MemberExport, job_id: int, status: str) -> None:
     """End the export, and remove its unfinished file."""
     export.finished_at = func.now()
-    removals.forget(uow, f"{export.object_prefix}/")
+    removals.forget_objects(uow, f"{export.object_prefix}/")
     _announce_end(uow, export, job_id, status)
 
 
@@ -102,16 +102,16 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
     require_scope(caller, EXPORT_JOBS[order.kind].scope)
     require_recent_login(uow, caller)
     if order.kind is ExportKind.MEMBERS:
-        lists.owned(uow, caller, list_id)
-        quotas.require(uow, caller.user_id, PlanQuota.UNFINISHED_JOBS)
+        lists.get_own_list(uow, caller, list_id)
+        quotas.require_quota(uow, caller.user_id, PlanQuota.UNFINISHED_JOBS)
     elif order.statuses is not None:
         raise errors.EXPORT_STATUS_OF_ROSTER()
     if order.bom and (order.kind, order.form) != (ExportKind.MEMBERS, ExportFormat.CSV):
         raise errors.EXPORT_BOM()
-    mailing_list = lists.get(uow, list_id)
+    mailing_list = lists.get_list(uow, list_id)
     kept = segments.choose_filter(uow, mailing_list, order.segment_id, order.written)
     if order.kind is ExportKind.MEMBERS:
-        quotas.require(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
+        quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(kept))
     statuses = None if order.statuses is None else [*order.statuses]
     return enqueue_export(
         uow,
@@ -203,8 +203,8 @@ def write_export(resources: Resources, lease: Lease) -> None:
         renew_lease(uow, lease)
         export = uow.session.get_one(MemberExport, export.id)
         # An earlier attempt, which may still be writing, has a prefix of its own.
-        removals.forget(uow, f"{export.object_prefix}/")
-        removals.forget(uow, f"{file.prefix}/", after=_UNFINISHED_FOR)
+        removals.forget_objects(uow, f"{export.object_prefix}/")
+        removals.forget_objects(uow, f"{file.prefix}/", after=_UNFINISHED_FOR)
         file.assign_to(export)
     parts = file.writer
     rows = 0
@@ -227,9 +227,9 @@ def write_export(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         export = uow.session.get_one(MemberExport, export.id)
         if export.kind == ExportKind.MEMBERS and not export.by_operator:
-            quotas.require(uow, export.user_id, PlanQuota.STORAGE_MB, more=parts.size)
+            quotas.require_quota(uow, export.user_id, PlanQuota.STORAGE_MB, more=parts.size)
         export.rows, export.size, export.finished_at = rows, parts.size, func.now()
-        if not removals.keep(uow, f"{export.object_prefix}/"):
+        if not removals.keep_object(uow, f"{export.object_prefix}/"):
             raise TransientError("The export took longer than an unfinished file is kept.")
         result = {"export_id": export.id, "rows": rows, "format": export.format}
         complete_job(uow, lease, result)

@@ -1,4 +1,4 @@
-"""Mailing lists: their rules, and who may find and change one."""
+"""Mailing lists: how they are created, found, changed or archived."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -68,7 +68,7 @@ def create_own_list(
     values = validate_values(uow.settings, {**fields, "title": title, "slug": slug})
     # A person who owns a list can't be erased, and an erased person can't create a list.
     sessions.lock_person(uow, caller.user_id)
-    quotas.require(uow, caller.user_id, PlanQuota.LISTS)
+    quotas.require_quota(uow, caller.user_id, PlanQuota.LISTS)
     return _create(uow, caller.user_id, values, providers)
 
 
@@ -139,7 +139,7 @@ def find_by_slug(uow: UnitOfWork, slug: str) -> MailingList | None:
     return uow.session.scalar(select(MailingList).where(MailingList.slug == slug))
 
 
-def get(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
+def get_list(uow: UnitOfWork, list_id: int, *, archived: bool = False) -> MailingList:
     """Return a list; raises ``list.not_found``.
 
     ``archived``: whether the list may be archived.
@@ -153,7 +153,7 @@ def _require_found(mailing_list: MailingList | None, *, archived: bool) -> Maili
     return mailing_list
 
 
-def id_of(name: str) -> int | None:
+def parse_list_id(name: str) -> int | None:
     """Return the id in a name, or ``None`` for a slug; raises ``list.name_invalid``."""
     if _NUMBER.match(name) and int(name) <= MAX_UINT64:
         # No list has the id 0.
@@ -165,15 +165,15 @@ def id_of(name: str) -> int | None:
 
 def get_named(uow: UnitOfWork, name: str, *, archived: bool = False) -> MailingList:
     """Return the list with this id or slug; raises ``list.not_found``, ``list.name_invalid``."""
-    list_id = id_of(name)
+    list_id = parse_list_id(name)
     if list_id is not None:
-        return get(uow, list_id, archived=archived)
+        return get_list(uow, list_id, archived=archived)
     return _require_found(find_by_slug(uow, name), archived=archived)
 
 
-def owned(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
+def get_own_list(uow: UnitOfWork, caller: Caller, list_id: int) -> MailingList:
     """Return a list of the caller; raises ``list.not_found``, ``list.not_owner``."""
-    mailing_list = get(uow, list_id)
+    mailing_list = get_list(uow, list_id)
     require_owner(mailing_list.user_id, caller)
     return mailing_list
 

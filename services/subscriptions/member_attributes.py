@@ -119,14 +119,13 @@ def merged(
     }
 
 
-# A stranger sets these on a record that the submission makes, and on no other: anybody can write
-# any address into a form. On a record that exists they wait, with the token that is mailed for
-# that very submission, until the person confirms by it.
-
-
 @dataclass(frozen=True)
 class Submission:
     """The data that a person submits with a sign-up: a name, and values of fields.
+
+    Anyone can enter any address into a form. The data therefore applies at once only to a new
+    record. For an existing record, the data is stored with the mailed token, and applies when the
+    person confirms with that token.
 
     Attributes:
         fields: stored values, by the ids of fields as text.

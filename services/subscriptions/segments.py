@@ -120,7 +120,7 @@ def list_segments(
 
 
 def _require_room(uow: UnitOfWork, mailing_list: MailingList, more: int) -> None:
-    quotas.require(uow, mailing_list.user_id, PlanQuota.STORAGE_MB, more=more)
+    quotas.require_quota(uow, mailing_list.user_id, PlanQuota.STORAGE_MB, more=more)
 
 
 def _name(segment: Segment, name: str) -> None:

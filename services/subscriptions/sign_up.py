@@ -16,7 +16,7 @@ from services.accounts.mailed_tokens import Purpose
 from services.accounts.unsolicited_mail import MailBound
 from services.subscriptions import deny_lists, lists, member_attributes
 from services.subscriptions.member_attributes import NOTHING, Submission
-from services.subscriptions.members import changes, locks, mails, opt_outs
+from services.subscriptions.members import changes, locks, mails, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
 from storage.unit_of_work import UnitOfWork
@@ -42,7 +42,7 @@ def request_subscription(
     unsolicited mail apply to the mail. The person's other answers are stored in a new record, or
     with the token. Nothing happens for an address on a deny list.
     """
-    email = email_addresses.normalise(email)
+    email = email_addresses.normalise_address(email)
     if deny_lists.find_denied(uow, mailing_list.user_id, [email]):
         return
     locks.lock_list_shared(uow, mailing_list.id)
@@ -52,7 +52,7 @@ def request_subscription(
         locked = lock_subscription(uow, mailing_list, accounts.find_or_create_person(uow, email))
     if locked.is_active or deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses):
         return
-    opted_out = opt_outs.find_opt_outs(uow, mailing_list.id, locked.person)
+    opted_out = opt_out_checks.find_opt_outs(uow, mailing_list.id, locked.person)
     is_known = locked.record is not None
     must_confirm = mailing_list.confirm_required or bool(opted_out) or is_known
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
@@ -63,7 +63,9 @@ def request_subscription(
     record = _write(uow, locked, "requested", actor, status=status, **values)
     if must_confirm:
         source = unsolicited_mail.source_digest(uow.settings.keyring, actor.ip)
-        bounds = unsolicited_mail.of(uow.settings, source, email=email, list_id=mailing_list.id)
+        bounds = unsolicited_mail.choose_bounds(
+            uow.settings, source, email=email, list_id=mailing_list.id
+        )
         waiting = submission.waiting if is_known else None
         _mail_confirmation(uow, record, actor, bounds, waiting)
 
@@ -79,7 +81,7 @@ def _mail_confirmation(
     asked_at = record.confirmation_asked_at
     if asked_at and clock.now() - asked_at < MIN_CONFIRMATION_INTERVAL:
         return
-    if unsolicited_mail.admit(uow, bounds):
+    if unsolicited_mail.admit_mail(uow, bounds):
         # The person is reminded only once, a day after the last mail.
         if asked_at is None or record.remind_at is not None:
             record.remind_at = func.now() + mails.REMIND_AFTER
@@ -156,7 +158,7 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
         changes.affirm_record(uow, record, actor)
         return record
     deny_lists.require_allowed(uow, mailing_list.user_id, locked.addresses)
-    mailed_tokens.use(uow, opened)
+    mailed_tokens.use_token(uow, opened)
     values = member_attributes.confirmed(uow, mailing_list.user_id, record, opened.submitted)
     confirmed = _activate(uow, locked, "confirmed", actor, **values)
     mails.enqueue_mail(uow, mails.MAIL_WELCOME, confirmed)
@@ -165,10 +167,10 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
 
 def _open(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
     """Return the mailed token, its list and the id of its person."""
-    opened = mailed_tokens.read(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
+    opened = mailed_tokens.read_token(uow, Purpose.CONFIRM_SUBSCRIPTION, secret)
     assert opened.list_id is not None
     assert opened.user_id is not None
-    return opened, lists.get(uow, opened.list_id), opened.user_id
+    return opened, lists.get_list(uow, opened.list_id), opened.user_id
 
 
 def _confirmable(record: Subscription | None) -> Subscription:

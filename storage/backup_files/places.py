@@ -191,11 +191,6 @@ def open_place(settings: Settings) -> BackupPlace:
     return ObjectStore(own, connections=_CONNECTIONS, prefix=f"{prefix}/" if prefix else "")
 
 
-# The file's key is wrapped under one of the backup keys, and stands before the bytes, so that a
-# file needs no other file to be opened. Its name is authenticated with it: a file in another one's
-# place is an error like a flipped bit.
-
-
 _FORMAT = b"pressroom backup 1\n"
 _WRAPPED_BYTES = encryption.KEY_BYTES + encryption.SEALED_BYTES_MORE
 # A backup of hours outlasts a storage that is away for some minutes.
@@ -212,6 +207,9 @@ class BackupKeyMissing(Exception):
 @dataclass(frozen=True)
 class SealedPlace:
     """A place for backups whose files are encrypted.
+
+    Each file begins with its key, which is wrapped under one of the backup keys. The key is also
+    bound to the file's name. A file under the wrong name therefore can't be decrypted.
 
     Attributes:
         max_wait_seconds: for how long a call is tried while the place fails.

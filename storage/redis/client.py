@@ -132,11 +132,13 @@ class EncryptedMasterConnection(_ClosedByTimeout, redis.sentinel.SentinelManaged
     pass
 
 
-# The library's own swaps two entries of its list of Sentinels when the first one did not answer.
-# Two that ask at the same time would lose an entry. Each works with a list of its own.
-
-
 class _SharedSentinel(redis.sentinel.Sentinel):
+    """A Sentinel client that several threads can use at the same time.
+
+    If the first Sentinel doesn't respond, the library swaps two entries of its list. Two threads
+    that swap at the same time would lose an entry, so each search uses a copy of the list.
+    """
+
     def discover_master(self, service_name: str) -> Any:
         mine = copy.copy(self)
         mine.sentinels = list(self.sentinels)

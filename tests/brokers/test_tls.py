@@ -45,7 +45,7 @@ class Encrypted:
 
 
 @pytest.fixture(scope="module")
-def encrypted(
+def tls_redis(
     make_stack: Callable[[str], Stack], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Encrypted]:
     home, stack = tmp_path_factory.mktemp("tls"), make_stack("tls")
@@ -93,38 +93,38 @@ CLIENTS = ("cache", "asynchronous", "sender", "count")
 
 
 @pytest.mark.tier("fast")
-def test_server_whose_certificate_is_trusted_is_used(encrypted: Encrypted) -> None:
-    assert _reached(encrypted.settings(encrypted.trusted)) == dict.fromkeys(CLIENTS, True)
+def test_server_whose_certificate_is_trusted_is_used(tls_redis: Encrypted) -> None:
+    assert _reached(tls_redis.settings(tls_redis.trusted)) == dict.fromkeys(CLIENTS, True)
 
 
 @pytest.mark.tier("fast")
-def test_server_whose_certificate_is_not_trusted_is_not_used(encrypted: Encrypted) -> None:
-    assert _reached(encrypted.settings(encrypted.url())) == dict.fromkeys(CLIENTS, False)
+def test_server_whose_certificate_is_not_trusted_is_not_used(tls_redis: Encrypted) -> None:
+    assert _reached(tls_redis.settings(tls_redis.url())) == dict.fromkeys(CLIENTS, False)
 
 
 @pytest.mark.tier("fast")
-def test_server_with_a_certificate_for_another_name_is_not_used(encrypted: Encrypted) -> None:
-    url = encrypted.url("localhost", f"?ssl_ca_certs={encrypted.ca_file}")
-    assert _reached(encrypted.settings(url)) == dict.fromkeys(CLIENTS, False)
+def test_server_with_a_certificate_for_another_name_is_not_used(tls_redis: Encrypted) -> None:
+    url = tls_redis.url("localhost", f"?ssl_ca_certs={tls_redis.ca_file}")
+    assert _reached(tls_redis.settings(url)) == dict.fromkeys(CLIENTS, False)
 
 
 @pytest.mark.tier("fast")
-def test_worker_takes_jobs_through_tls_and_is_alive(encrypted: Encrypted, tmp_path: Path) -> None:
-    bench = make_bench(encrypted.stack)
+def test_worker_takes_jobs_through_tls_and_is_alive(tls_redis: Encrypted, tmp_path: Path) -> None:
+    bench = make_bench(tls_redis.stack)
     alive = tmp_path / "alive"
-    environment = {"PRESSROOM_REDIS_URL": encrypted.trusted, "PRESSROOM_ALIVE_FILE": str(alive)}
+    environment = {"PRESSROOM_REDIS_URL": tls_redis.trusted, "PRESSROOM_ALIVE_FILE": str(alive)}
     bench.start_worker(concurrency=1, **environment)
     assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
     eventually(alive.exists, what="its sign of life")
 
 
-def test_sentinels_and_their_redis_behind_tls(encrypted: Encrypted, tmp_path: Path) -> None:
+def test_sentinels_and_their_redis_behind_tls(tls_redis: Encrypted, tmp_path: Path) -> None:
     server = which("redis-server")
     if server is None:
         pass_over("a Redis with TLS of its own needs Debian's package redis-server")
     ours = authority(tmp_path / "ca.pem")
     with watched_redis(tmp_path, server=Path(server), authority=ours) as (watched, _):
-        settings = encrypted.settings(watched.url)
+        settings = tls_redis.settings(watched.url)
         assert _reached(settings) == dict.fromkeys(CLIENTS, True)
         untrusted, _, _ = watched.url.partition("&ssl_ca_certs")
-        assert _reached(encrypted.settings(untrusted)) == dict.fromkeys(CLIENTS, False)
+        assert _reached(tls_redis.settings(untrusted)) == dict.fromkeys(CLIENTS, False)

@@ -98,8 +98,8 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
 
 @pytest.fixture
-def open_ours(open_page: Open) -> Iterator[Open]:
-    """Opens empty pages for what is ours; the test fails if a page of ours logs a complaint."""
+def open_empty_page(open_page: Open) -> Iterator[Open]:
+    """Opens empty pages for our own URLs. The test fails if a page logs an error or a warning."""
     complaints: list[str] = []
 
     def hear(message: ConsoleMessage) -> None:
@@ -117,13 +117,14 @@ def open_ours(open_page: Open) -> Iterator[Open]:
 
 
 @pytest.fixture
-def page(open_ours: Open) -> Page:
-    return open_ours()
+def page(open_empty_page: Open) -> Page:
+    """An empty page."""
+    return open_empty_page()
 
 
 @pytest.fixture(params=["with scripts", "without scripts, narrow and dark"])
-def keys(request: pytest.FixtureRequest, open_page: Open) -> Keyboard:
-    """A browser of a person without a mouse."""
+def keyboard(request: pytest.FixtureRequest, open_page: Open) -> Keyboard:
+    """A browser that the test uses with the keyboard only."""
     if request.param == "with scripts":
         return Keyboard(open_page("about:blank"))
     narrow = {"width": NARROW, "height": 800}

@@ -19,7 +19,7 @@ from tests.support.people.visiting import (
 
 
 @pytest.fixture
-def mailbox(make_visitor: Callable[[], Visitor]) -> Visitor:
+def mailbox_reader(make_visitor: Callable[[], Visitor]) -> Visitor:
     return make_visitor()
 
 
@@ -29,7 +29,7 @@ def shows(page: Page, heading: str) -> None:
 
 
 @pytest.mark.tier("fast", "browser")
-def test_a_person_registers_and_logs_out(stack: Stack, page: Page, mailbox: Visitor) -> None:
+def test_a_person_registers_and_logs_out(stack: Stack, page: Page, mailbox_reader: Visitor) -> None:
     email = new_address()
     page.goto(f"{stack.api_url}/login")
     page.get_by_role("link", name="Make an account").click()
@@ -37,7 +37,7 @@ def test_a_person_registers_and_logs_out(stack: Stack, page: Page, mailbox: Visi
     page.get_by_label("E-mail address").fill(email)
     page.get_by_role("button", name="Send me the link").click()
     shows(page, "Look into your mailbox")
-    page.goto(stack.api_url + mailbox.mailed_path(email, "Finish your registration"))
+    page.goto(stack.api_url + mailbox_reader.mailed_path(email, "Finish your registration"))
     shows(page, "Finish your registration")
     page.get_by_label("Your name").fill("Ada Lovelace")
     page.get_by_label("Password").fill(PASSWORD)
@@ -53,29 +53,29 @@ def test_a_person_registers_and_logs_out(stack: Stack, page: Page, mailbox: Visi
 
 @pytest.mark.tier("browser")
 def test_a_person_gets_a_new_password_and_sees_to_their_sessions(
-    stack: Stack, page: Page, mailbox: Visitor
+    stack: Stack, page: Page, mailbox_reader: Visitor
 ) -> None:
     email = new_account(stack)
     page.goto(f"{stack.api_url}/login")
     page.get_by_role("link", name="Forgotten your password?").click()
     page.get_by_label("E-mail address").fill(email)
     page.get_by_role("button", name="Send me the link").click()
-    page.goto(stack.api_url + mailbox.mailed_path(email, "Choose a new password"))
+    page.goto(stack.api_url + mailbox_reader.mailed_path(email, "Choose a new password"))
     shows(page, "Choose a new password")
     page.get_by_label("Password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Save and log in").click()
     shows(page, "Your account")
-    mailbox.log_in(email, OTHER_PASSWORD)
+    mailbox_reader.log_in(email, OTHER_PASSWORD)
     page.reload()
     page.get_by_role("button", name="Log out the browser").click()
     shows(page, "Your account")
     expect(page.get_by_role("status")).to_have_text("Logged out there.")
-    assert not mailbox.is_in()
+    assert not mailbox_reader.is_in()
 
 
 @pytest.mark.tier("browser")
 def test_a_person_logs_in_changes_password_and_address_and_takes_their_account_back(
-    stack: Stack, page: Page, mailbox: Visitor
+    stack: Stack, page: Page, mailbox_reader: Visitor
 ) -> None:
     email, new = new_account(stack), new_address()
     page.goto(f"{stack.api_url}/account/password")
@@ -100,12 +100,12 @@ def test_a_person_logs_in_changes_password_and_address_and_takes_their_account_b
     page.get_by_label("Password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Send me the link").click()
     expect(page.get_by_role("status")).to_contain_text("mailing a link to the new address")
-    page.goto(stack.api_url + mailbox.mailed_path(new, "Confirm your new address"))
+    page.goto(stack.api_url + mailbox_reader.mailed_path(new, "Confirm your new address"))
     shows(page, "Confirm your new address")
     page.get_by_role("button", name="Yes, change it").click()
     expect(page.get_by_role("status")).to_have_text("Your account has its new address.")
     expect(page.get_by_role("main")).to_contain_text(new)
-    page.goto(stack.api_url + mailbox.mailed_path(email, "Your account has a new address"))
+    page.goto(stack.api_url + mailbox_reader.mailed_path(email, "Your account has a new address"))
     shows(page, "Take your account back")
     page.get_by_role("button", name="Yes, take it back").click()
     shows(page, "Choose a new password")
@@ -116,8 +116,8 @@ def test_a_person_logs_in_changes_password_and_address_and_takes_their_account_b
 
 
 @pytest.fixture(scope="module")
-def site(stack: Stack) -> Iterator[str]:
-    """The pages at a name: browsers make no passkeys for an address of numbers."""
+def named_url(stack: Stack) -> Iterator[str]:
+    """The URL of an API at `localhost`. Browsers create no passkeys for an IP address."""
     port = free_port()
     url = f"http://localhost:{port}"
     running = stack.start_api(port, PRESSROOM_PUBLIC_URL=url)
@@ -125,15 +125,15 @@ def site(stack: Stack) -> Iterator[str]:
     running.stop()
 
 
-def type_password(page: Page, site: str, email: str) -> None:
-    page.goto(f"{site}/login")
+def type_password(page: Page, named_url: str, email: str) -> None:
+    page.goto(f"{named_url}/login")
     page.get_by_label("E-mail address").fill(email)
     page.get_by_label("Password").fill(PASSWORD)
     page.keyboard.press("Enter")
 
 
-def log_out(page: Page, site: str) -> None:
-    page.goto(f"{site}/account")
+def log_out(page: Page, named_url: str) -> None:
+    page.goto(f"{named_url}/account")
     page.get_by_role("button", name="Log out", exact=True).click()
     shows(page, "Log in")
 
@@ -189,34 +189,34 @@ def test_a_person_adds_an_app_and_logs_in_by_keyboard(
 
 @pytest.mark.tier("browser")
 def test_a_passkey_logs_in_with_a_password_and_without_and_lets_its_owner_choose_a_new_one(
-    site: str, open_page: Open, mailbox: Visitor, email: str
+    named_url: str, open_page: Open, mailbox_reader: Visitor, email: str
 ) -> None:
     page = open_page("about:blank")
     add_device(page)
-    type_password(page, site, email)
+    type_password(page, named_url, email)
     shows(page, "Your account")
-    page.goto(f"{site}/account/factors/passkey")
+    page.goto(f"{named_url}/account/factors/passkey")
     shows(page, "Add a passkey")
     page.get_by_label("Name").fill("This laptop")
     page.keyboard.press("Enter")
     shows(page, "Your recovery codes")
-    log_out(page, site)
-    type_password(page, site, email)
+    log_out(page, named_url)
+    type_password(page, named_url, email)
     shows(page, "Your second factor")
     page.get_by_role("button", name="Use a passkey").press("Enter")
     shows(page, "Your account")
-    log_out(page, site)
+    log_out(page, named_url)
     page.get_by_role("button", name="Use a passkey").press("Enter")
     shows(page, "Your account")
     expect(page.get_by_role("main")).to_contain_text(email)
-    mailbox.fill_in("/password/forgotten", email=email)
-    page.goto(site + mailbox.mailed_path(email, "Choose a new password"))
+    mailbox_reader.fill_in("/password/forgotten", email=email)
+    page.goto(named_url + mailbox_reader.mailed_path(email, "Choose a new password"))
     shows(page, "Choose a new password")
     page.get_by_label("This laptop").uncheck()
     page.get_by_label("Password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Save with a passkey").click()
     shows(page, "Your account")
-    page.goto(f"{site}/account/factors")
+    page.goto(f"{named_url}/account/factors")
     shows(page, "Your second factors")
     expect(page.get_by_role("heading", name="Passkey: This laptop")).to_be_visible()
     page.get_by_role("button", name="Remove").click()
@@ -224,14 +224,14 @@ def test_a_passkey_logs_in_with_a_password_and_without_and_lets_its_owner_choose
 
 
 @pytest.mark.tier("browser")
-def test_a_browser_without_a_passkey_says_so(site: str, open_page: Open, email: str) -> None:
+def test_a_browser_without_a_passkey_says_so(named_url: str, open_page: Open, email: str) -> None:
     page = open_page("about:blank")
     # Of a device that can't verify its user, which a login without a password needs.
     add_device(page, verifies=False)
-    page.goto(f"{site}/login")
+    page.goto(f"{named_url}/login")
     page.get_by_role("button", name="Use a passkey").click()
     expect(page.get_by_role("alert")).to_contain_text("The browser gave no passkey")
     if IS_THOROUGH:
         require_accessible(page)
-    type_password(page, site, email)
+    type_password(page, named_url, email)
     shows(page, "Your account")

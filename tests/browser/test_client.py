@@ -44,7 +44,8 @@ _USE = """async ([url, key]) => {
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[str]:
+def page_url(tmp_path: Path) -> Iterator[str]:
+    """The URL of a page on another origin, next to the JavaScript client."""
     """A page of an owner's own, which has the client beside it."""
     served = build_typescript(tmp_path) / "dist"
     (served / "index.html").write_text("<link rel=icon href=data:,><h1>My letters</h1>")
@@ -60,9 +61,9 @@ def site(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.tier("clients")
 def test_the_client_works_on_a_page_of_another_origin(
-    stack: Stack, owner: Owner, site: str, open_page: Callable[..., Page]
+    stack: Stack, owner: Owner, page_url: str, open_page: Callable[..., Page]
 ) -> None:
-    assert open_page(site).evaluate(_USE, [stack.api_url, owner.key]) == {
+    assert open_page(page_url).evaluate(_USE, [stack.api_url, owner.key]) == {
         "added": 300,
         "last": "succeeded",
         "emails": 300,

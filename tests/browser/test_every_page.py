@@ -114,8 +114,8 @@ IN_BOTH_TIERS = {
 
 
 @pytest.fixture(scope="module")
-def world(stack: Stack) -> Iterator[World]:
-    """An owner with one thing of each kind that a page can show."""
+def sample_account(stack: Stack) -> Iterator[World]:
+    """An account with one object of each kind that a page can show."""
     made = worlds.build(stack)
     yield made
     made.client.close()
@@ -128,8 +128,8 @@ def operator(stack: Stack) -> Iterator[Owner]:
 
 
 @pytest.fixture(scope="module")
-def person(stack: Stack) -> Owner:
-    """Their name and that of a program of theirs are longer than a window is wide."""
+def owner_with_long_name(stack: Stack) -> Owner:
+    """A user whose name, like the name of their program, is wider than the window."""
     email = new_account(stack, name=LONG_WORD * 4)
     found = Owner(user_id_of(stack, email), email, "")
     program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)
@@ -140,61 +140,65 @@ def person(stack: Stack) -> Owner:
 
 
 @pytest.fixture(scope="module")
-def reader(stack: Stack, world: World) -> Subscriber:
-    """Subscribed to a list that has all that a list can show, and a long title."""
-    return subscribe(stack, make_list(world.client, LONG_WORD * 4))
+def member_of_long_list(stack: Stack, sample_account: World) -> Subscriber:
+    """A member of a list with a long title and everything else that a list can show."""
+    return subscribe(stack, make_list(sample_account.client, LONG_WORD * 4))
 
 
 @pytest.fixture(scope="module")
-def values(stack: Stack, world: World, operator: Owner, reader: Subscriber) -> dict[str, object]:
-    client = world.client
+def path_values(
+    stack: Stack, sample_account: World, operator: Owner, member_of_long_list: Subscriber
+) -> dict[str, object]:
+    client = sample_account.client
     pending = subscribe_pending(stack, new_list(client, LONG_WORD * 4, confirm_required=True))
     rows = [(f"{n}@example.com", f"R {n}", "Rome") for n in range(20)]
     file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
-    looked_at = data(upload(client, world.values["dst_list_id"], file, dry_run="1"))
+    looked_at = data(upload(client, sample_account.values["dst_list_id"], file, dry_run="1"))
     doubtful = new_order(stack, operator.user_id)
     settle(stack, doubtful, replace(payment_of(doubtful), amount_minor=499))
     program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)
     settled(stack)
     return {
-        **world.values,
+        **sample_account.values,
         "looked_at_id": looked_at["result"]["import_id"],
         "doubtful_order_id": doubtful.order_id,
-        "face_id": reader.list_id,
-        "slug": data(client.get(f"/lists/{reader.list_id}"))["slug"],
-        "reader": reader.trace_id,
+        "face_id": member_of_long_list.list_id,
+        "slug": data(client.get(f"/lists/{member_of_long_list.list_id}"))["slug"],
+        "reader": member_of_long_list.trace_id,
         "pending": pending.trace_id,
         "token": pending.mailed_token(),
-        "opening": reader.mailed_token(Purpose.OPEN_PREFERENCES),
+        "opening": member_of_long_list.mailed_token(Purpose.OPEN_PREFERENCES),
         "consent": program.request(*SCOPES),
         "wrong_consent": program.request(redirect_uri="https://evil.example/"),
     }
 
 
 @pytest.fixture(scope="module")
-def users(world: World, operator: Owner, person: Owner) -> dict[str, Owner]:
-    return {"owner": world.owner, "operator": operator, "person": person}
+def users(sample_account: World, operator: Owner, owner_with_long_name: Owner) -> dict[str, Owner]:
+    return {"owner": sample_account.owner, "operator": operator, "person": owner_with_long_name}
 
 
 @pytest.fixture(scope="module")
-def at(browser: Browser, stack: Stack, users: dict[str, Owner], reader: Subscriber) -> Iterator[At]:
-    """The page of a browser in which somebody is logged in, one for each of them."""
+def page_of(
+    browser: Browser, stack: Stack, users: dict[str, Owner], member_of_long_list: Subscriber
+) -> Iterator[At]:
+    """Returns the page of a browser in which the named user is logged in."""
     pages: dict[tuple[str, bool], Page] = {}
 
-    def at(whose: str, *, scripts: bool = True) -> Page:
+    def open_page_of(whose: str, *, scripts: bool = True) -> Page:
         if (whose, scripts) not in pages:
             context = browser.new_context(java_script_enabled=scripts)
             pages[whose, scripts] = page = context.new_page()
             if whose in users:
                 log_in_browser(page, stack, users[whose].user_id)
             elif whose == "reader":
-                token = reader.mailed_token(Purpose.OPEN_PREFERENCES)
+                token = member_of_long_list.mailed_token(Purpose.OPEN_PREFERENCES)
                 page.goto(f"{stack.api_url}/preferences/open?token={token}")
                 page.get_by_role("button", name="Open my subscriptions").click()
                 expect(page.get_by_role("button", name="I am done")).to_be_visible()
         return pages[whose, scripts]
 
-    yield at
+    yield open_page_of
     for page in pages.values():
         page.context.close()
 
@@ -207,12 +211,12 @@ def at(browser: Browser, stack: Stack, users: dict[str, Owner], reader: Subscrib
     ],
 )
 def test_a_page_is_accessible_by_eye_and_by_key_and_fits_a_narrow_screen(
-    stack: Stack, at: At, values: dict[str, object], *, name: str
+    stack: Stack, page_of: At, path_values: dict[str, object], *, name: str
 ) -> None:
     visit = PAGES[name]
-    named = {each: values[other] for each, other in (visit.others or {}).items()}
-    url = stack.api_url + visit.path.format(**values | named)
-    page = at(visit.whose)
+    named = {each: path_values[other] for each, other in (visit.others or {}).items()}
+    url = stack.api_url + visit.path.format(**path_values | named)
+    page = page_of(visit.whose)
     page.set_viewport_size(WIDE)
     page.emulate_media(color_scheme="light")
     answer = page.goto(url)
@@ -236,7 +240,7 @@ def test_a_page_is_accessible_by_eye_and_by_key_and_fits_a_narrow_screen(
     # Each control is reached by Tab, and first of all the way past the navigation of the console.
     reached = Keyboard(page).walk()
     assert not visit.path.startswith("/console") or reached[0] == "a “Skip to the content”"
-    plain = at(visit.whose, scripts=False)
+    plain = page_of(visit.whose, scripts=False)
     plain.goto(url)
     expect(plain.get_by_role("heading", level=1)).to_have_text(heading)
 

@@ -38,9 +38,9 @@ def settled(page: Page) -> None:
 @pytest.mark.tier("fast", "browser")
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
 def test_a_segment_is_built_counted_and_saved(
-    stack: Stack, open_ours: Open, owner: Owner, client: httpx2.Client, scripts: bool
+    stack: Stack, open_empty_page: Open, owner: Owner, client: httpx2.Client, scripts: bool
 ) -> None:
-    page = open_ours(scripts=scripts)
+    page = open_empty_page(scripts=scripts)
     log_in_browser(page, stack, owner.user_id)
     list_id = new_list(client)["id"]
     new_field(client, "city")

@@ -64,14 +64,15 @@ def names(stack: Stack, url: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def url(stack: Stack) -> Iterator[str]:
+def flower_url(stack: Stack) -> Iterator[str]:
+    """The URL of a running Flower."""
     with flower(stack) as running:
         yield running
 
 
 @full
 def test_a_task_is_named_by_its_queue_and_kind_and_periodic_work_is_left_out(
-    stack: Stack, client: httpx2.Client, url: str
+    stack: Stack, client: httpx2.Client, flower_url: str
 ) -> None:
     with flower(stack, "--periodic") as all_url:
         run_maintenance(stack, "objects.remove")
@@ -79,8 +80,10 @@ def test_a_task_is_named_by_its_queue_and_kind_and_periodic_work_is_left_out(
             lambda: "maintenance/objects.remove" in names(stack, all_url), what="maintenance"
         )
         data(send(client))
-        eventually(lambda: "media/attachment.process" in names(stack, url), what="the upload")
-        shown = names(stack, url)
+        eventually(
+            lambda: "media/attachment.process" in names(stack, flower_url), what="the upload"
+        )
+        shown = names(stack, flower_url)
     periodic = {name for name, found in list_task_queues().items() if found.is_periodic}
     assert not {each.rpartition("/")[2] for each in shown} & periodic
     # Without a name there would be a row for each event of theirs.
@@ -96,13 +99,13 @@ _EDGES = """selectors => selectors.map(selector =>
 
 @full
 def test_headers_stand_above_their_columns(
-    stack: Stack, client: httpx2.Client, url: str, open_page: Open
+    stack: Stack, client: httpx2.Client, flower_url: str, open_page: Open
 ) -> None:
     for _ in range(3):
         data(send(client))
-    eventually(lambda: len(tasks(stack, url)) >= 3, what="three tasks")
+    eventually(lambda: len(tasks(stack, flower_url)) >= 3, what="three tasks")
     for path, table in (("tasks", "tasks-table"), ("workers", "workers-table")):
-        page = open_page(f"{url}/{path}", login(stack))
+        page = open_page(f"{flower_url}/{path}", login(stack))
         for width in (1000, 1280, 1600):
             page.set_viewport_size({"width": width, "height": 900})
             page.reload()
@@ -142,12 +145,12 @@ def _box(cell: Locator) -> FloatRect:
 
 @full
 def test_an_upload_is_shown_by_name_and_ids_alone_and_its_name_leads_to_its_like(
-    stack: Stack, client: httpx2.Client, url: str, open_page: Open
+    stack: Stack, client: httpx2.Client, flower_url: str, open_page: Open
 ) -> None:
     record = data(send(client, photo(), "private-holiday.jpg", encrypted="true"))
     [job] = data(client.get("/jobs"))["items"]
-    eventually(lambda: _is_done(stack, url, job["id"]), what="the upload")
-    page = open_page(f"{url}/tasks", login(stack))
+    eventually(lambda: _is_done(stack, flower_url, job["id"]), what="the upload")
+    page = open_page(f"{flower_url}/tasks", login(stack))
     row = page.locator("#tasks-table tbody tr", has_text=f"job-{job['id']}-")
     expect(row).to_contain_text("attachment.process")
     expect(row).to_contain_text("SUCCESS")
@@ -158,7 +161,7 @@ def test_an_upload_is_shown_by_name_and_ids_alone_and_its_name_leads_to_its_like
     page.get_by_role("link", name="media/attachment.process").first.click()
     expect(page.locator("#tasks-table tbody tr").first).to_contain_text("media/attachment.process")
     assert page.locator("#task-search-error").is_hidden()
-    assert httpx2.get(f"{url}/tasks").status_code == 401
+    assert httpx2.get(f"{flower_url}/tasks").status_code == 401
 
 
 def _is_done(stack: Stack, url: str, job_id: int) -> bool:
@@ -170,7 +173,7 @@ def _is_done(stack: Stack, url: str, job_id: int) -> bool:
 
 @full
 def test_a_turn_whose_work_failed_is_no_success(
-    stack: Stack, owner: Owner, client: httpx2.Client, url: str
+    stack: Stack, owner: Owner, client: httpx2.Client, flower_url: str
 ) -> None:
     problem(send(client, encoded("PNG")[:-30]), 422, "image.truncated")
     with hooked() as receiver:
@@ -180,7 +183,7 @@ def test_a_turn_whose_work_failed_is_no_success(
         eventually(lambda: receiver.hooks, what="a try")
 
     def states(name: str) -> dict[str, str]:
-        found = tasks(stack, url).values()
+        found = tasks(stack, flower_url).values()
         return {each["state"]: str(each["exception"]) for each in found if each["name"] == name}
 
     eventually(lambda: "FAILURE" in states("media/attachment.process"), what="a failure")

@@ -14,32 +14,34 @@ from tests.support.credits.payments import SandboxPayments, account_at, an_order
 
 
 @pytest.fixture(scope="module")
-def keys() -> StripeKeys:
-    """Without a webhook: these pages need none."""
+def stripe_keys() -> StripeKeys:
+    """Stripe keys without a webhook, because these pages need no webhook."""
     return StripeKeys()
 
 
 @pytest.fixture(scope="module")
-def url(keys: StripeKeys) -> Iterator[str]:
-    with serving(keys) as running:
+def sandbox_url(stripe_keys: StripeKeys) -> Iterator[str]:
+    with serving(stripe_keys) as running:
         yield running
 
 
 @pytest.fixture
-def sandbox(url: str) -> Iterator[SandboxPayments]:
-    running = SandboxPayments(url)
+def payment_sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
+    """The stand-in for Stripe."""
+    running = SandboxPayments(sandbox_url)
     yield running
     running.close()
 
 
 @pytest.fixture
-def account(url: str, keys: StripeKeys) -> StripeCheckout:
-    return account_at(f"{url}/stripe", keys)
+def account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
+    return account_at(f"{sandbox_url}/stripe", stripe_keys)
 
 
 @pytest.fixture
-def payment_url(account: StripeCheckout, url: str) -> str:
-    return account.open(an_order(123456, return_url=f"{url}/?back=1")).payment_url
+def payment_url(account: StripeCheckout, sandbox_url: str) -> str:
+    """The URL of the payment page of a new order."""
+    return account.open(an_order(123456, return_url=f"{sandbox_url}/?back=1")).payment_url
 
 
 def require_accessible(page: Page) -> None:
@@ -52,7 +54,7 @@ def require_accessible(page: Page) -> None:
 
 @pytest.mark.tier("fast", "browser")
 def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
-    open_page: Open, sandbox: SandboxPayments, payment_url: str
+    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
     expect(page.get_by_role("heading", level=1)).to_have_text("Pay 1,234.56 USD")
@@ -64,7 +66,7 @@ def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
     expect(pay).to_be_focused()
     page.keyboard.press("Enter")
     page.wait_for_url("**/?back=1")
-    assert sandbox.session(payment_url)["payment_status"] == "paid"
+    assert payment_sandbox.session(payment_url)["payment_status"] == "paid"
     page.goto(payment_url)
     expect(page.get_by_text("This has been paid.")).to_be_visible()
     expect(page.get_by_role("button")).to_have_count(0)
@@ -74,24 +76,24 @@ def test_a_payer_pays_with_the_keyboard_alone_and_is_sent_back(
 
 @pytest.mark.tier("browser")
 def test_a_payer_cancels_comes_back_and_pays_once_a_card_was_declined(
-    open_page: Open, sandbox: SandboxPayments, payment_url: str
+    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
     page.get_by_role("button", name="Cancel and go back").click()
     page.wait_for_url("**/?back=1")
-    assert sandbox.session(payment_url)["status"] == "open"
+    assert payment_sandbox.session(payment_url)["status"] == "open"
     page.goto(payment_url)
     page.get_by_role("button", name="Have the card declined").click()
     expect(page.get_by_role("alert")).to_contain_text("The card was declined.")
     require_accessible(page)
     page.get_by_role("button", name="Pay 1,234.56 USD").click()
     page.wait_for_url("**/?back=1")
-    assert sandbox.session(payment_url)["payment_status"] == "paid"
+    assert payment_sandbox.session(payment_url)["payment_status"] == "paid"
 
 
 @pytest.mark.tier("browser")
 def test_an_expired_page_takes_nothing_not_even_from_a_tab_that_was_open(
-    open_page: Open, sandbox: SandboxPayments, payment_url: str
+    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
     other = open_page(payment_url)
@@ -100,7 +102,7 @@ def test_an_expired_page_takes_nothing_not_even_from_a_tab_that_was_open(
     require_accessible(other)
     page.get_by_role("button", name="Pay 1,234.56 USD").click()
     expect(page.get_by_role("alert")).to_have_text("This checkout is expired.")
-    assert sandbox.session(payment_url)["payment_status"] == "unpaid"
+    assert payment_sandbox.session(payment_url)["payment_status"] == "unpaid"
 
 
 @pytest.mark.tier("browser")
@@ -110,7 +112,7 @@ def test_an_expired_page_takes_nothing_not_even_from_a_tab_that_was_open(
     ids=["comes", "falls_through"],
 )
 def test_a_bank_debit_is_ordered_now_and_decided_later(
-    open_page: Open, sandbox: SandboxPayments, payment_url: str, button: str, status: str
+    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, button: str, status: str
 ) -> None:
     page = open_page(payment_url)
     page.get_by_role("button", name=button).click()
@@ -119,20 +121,20 @@ def test_a_bank_debit_is_ordered_now_and_decided_later(
     expect(page.get_by_text("A bank debit is under way.")).to_be_visible()
     decided = "This has been paid." if status == "paid" else "The bank debit fell through."
     # It decides by itself, after some seconds; a test need not wait for that.
-    (sandbox.settle if status == "paid" else sandbox.fall_through)(payment_url)
+    (payment_sandbox.settle if status == "paid" else payment_sandbox.fall_through)(payment_url)
     page.reload()
     expect(page.get_by_text(decided)).to_be_visible()
-    assert sandbox.session(payment_url)["payment_status"] == status
+    assert payment_sandbox.session(payment_url)["payment_status"] == status
 
 
 @pytest.mark.tier("browser")
 def test_an_operator_makes_things_happen(
-    open_page: Open, sandbox: SandboxPayments, payment_url: str, url: str
+    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, sandbox_url: str
 ) -> None:
-    page = open_page(f"{url}/")
+    page = open_page(f"{sandbox_url}/")
     page.get_by_role("link", name="Payments").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Payments")
-    number = sandbox.session(payment_url)["order_id"]
+    number = payment_sandbox.session(payment_url)["order_id"]
     order = page.get_by_role("listitem", name=f"Order {number}", exact=True)
     order.get_by_role("button", name="Pay", exact=True).click()
     order.get_by_label("Amount").fill("34.56")
@@ -147,23 +149,23 @@ def test_an_operator_makes_things_happen(
     order.get_by_label("Amount").fill("9999")
     order.get_by_role("button", name="Give back").click()
     expect(page.get_by_role("alert")).to_contain_text("left to be given back")
-    assert sandbox.session(payment_url)["refunded"] == 3456
+    assert payment_sandbox.session(payment_url)["refunded"] == 3456
 
 
 @pytest.mark.tier("browser")
 def test_an_operator_holds_events_back_and_releases_them(
-    open_page: Open, sandbox: SandboxPayments, payment_url: str, url: str
+    open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, sandbox_url: str
 ) -> None:
-    page = open_page(f"{url}/stripe")
+    page = open_page(f"{sandbox_url}/stripe")
     page.get_by_label("Held back").check()
     page.get_by_label("so many times").fill("3")
     page.get_by_role("button", name="Do so from now on").click()
     expect(page.get_by_label("Held back")).to_be_checked()
     expect(page.get_by_label("so many times")).to_have_value("3")
-    sandbox.pay(payment_url)
-    assert [each["is_held"] for each in sandbox.events(payment_url)] == [True]
+    payment_sandbox.pay(payment_url)
+    assert [each["is_held"] for each in payment_sandbox.events(payment_url)] == [True]
     page.reload()
     page.get_by_role("button", name="Release them").click()
     expect(page.get_by_role("button", name="Release them")).to_have_count(0)
-    assert [each["is_held"] for each in sandbox.events(payment_url)] == [False]
-    sandbox.mode()
+    assert [each["is_held"] for each in payment_sandbox.events(payment_url)] == [False]
+    payment_sandbox.mode()

@@ -13,12 +13,14 @@ from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe,
 
 
 @pytest.fixture
-def reader(stack: Stack, client: httpx2.Client) -> Subscriber:
+def subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
+    """A subscriber of a new list."""
     return subscribe(stack, new_list(client, TITLE))
 
 
 @pytest.fixture
-def waiting(stack: Stack, client: httpx2.Client) -> Subscriber:
+def pending_subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
+    """A subscriber who did not confirm the subscription yet."""
     return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 
@@ -29,50 +31,52 @@ def shows(page: Page, heading: str) -> None:
 
 @pytest.mark.tier("fast", "browser")
 def test_a_person_says_why_they_leave_comes_back_and_reports_the_list(
-    page: Page, client: httpx2.Client, reader: Subscriber
+    page: Page, client: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    page.goto(reader.unsubscribe_url)
+    page.goto(subscriber.unsubscribe_url)
     shows(page, "You are subscribed")
     page.get_by_text("Would you say why?").click()
     page.get_by_label("It comes too often.").check()
     page.get_by_role("button", name="Unsubscribe").click()
     shows(page, "You have unsubscribed")
-    assert reader.stands() == ("unsubscribed", True)
-    history = f"/lists/{reader.list_id}/members/{reader.user_id}/history"
+    assert subscriber.stands() == ("unsubscribed", True)
+    history = f"/lists/{subscriber.list_id}/members/{subscriber.user_id}/history"
     assert data(client.get(history))["items"][0]["reason"] == "too_many"
-    left = reader.kept()
+    left = subscriber.kept()
     # Nothing is sent again, and the browser has nothing to warn of.
     page.reload()
     shows(page, "You have unsubscribed")
-    assert reader.kept() == left
+    assert subscriber.kept() == left
     page.get_by_role("button", name="Subscribe me again").click()
     shows(page, "You are subscribed")
-    assert reader.stands() == ("active", True)
+    assert subscriber.stands() == ("active", True)
     page.get_by_role("link", name="Report this list").click()
     shows(page, "Report this list")
     # By the keyboard alone.
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     shows(page, "Thank you for your report")
-    assert reader.stands()[0] == "unsubscribed"
+    assert subscriber.stands()[0] == "unsubscribed"
 
 
 @pytest.mark.tier("fast", "browser")
-def test_a_person_confirms_and_mails_lead_to_the_pages(page: Page, waiting: Subscriber) -> None:
-    page.goto(waiting.unsubscribe_url)
+def test_a_person_confirms_and_mails_lead_to_the_pages(
+    page: Page, pending_subscriber: Subscriber
+) -> None:
+    page.goto(pending_subscriber.unsubscribe_url)
     shows(page, "Not confirmed yet")
-    page.goto(mailed_link(waiting, "/confirm"))
+    page.goto(mailed_link(pending_subscriber, "/confirm"))
     shows(page, "Confirm your subscription")
     page.get_by_role("button", name="Confirm my subscription").click()
     shows(page, "You’re subscribed")
-    assert waiting.stands() == ("active", True)
-    page.goto(mailed_link(waiting, "/unsubscribe"))
+    assert pending_subscriber.stands() == ("active", True)
+    page.goto(mailed_link(pending_subscriber, "/unsubscribe"))
     shows(page, "You are subscribed")
 
 
 @pytest.mark.tier("browser")
-def test_text_twice_as_large_still_fits(page: Page, reader: Subscriber) -> None:
+def test_text_twice_as_large_still_fits(page: Page, subscriber: Subscriber) -> None:
     page.set_viewport_size({"width": 640, "height": 800})
-    page.goto(reader.unsubscribe_url)
+    page.goto(subscriber.unsubscribe_url)
     page.evaluate("document.documentElement.style.fontSize = '200%'")
     assert fits(page, 640)

@@ -62,7 +62,7 @@ NOBODY = f"{LOOPBACK}:9"
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _workers_that_have_begun(stack: Stack) -> None:
+def _wait_for_canaries(stack: Stack) -> None:
     ages = Canaries(stack.resources.redis).ages
     eventually(lambda: set(Queue) <= set(ages()), what="the first canaries of all queues")
 

@@ -32,7 +32,7 @@ def pressroom(package: ModuleType, stack: Stack, owner: Owner) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def network(stack: Stack) -> Iterator[str]:
-    """A way to the API that loses what the base URL says."""
+def network_url(stack: Stack) -> Iterator[str]:
+    """The URL of a proxy to the API. The path of a base URL selects the faults of the proxy."""
     with faulty_network(stack.api_port) as url:
         yield url

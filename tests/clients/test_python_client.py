@@ -56,7 +56,7 @@ def _returned(stack: Stack, owner: Owner, url: str, decision: str = "allow") -> 
 
 
 @pytest.fixture
-def login(package: ModuleType, stack: Stack) -> Any:
+def oauth_client(package: ModuleType, stack: Stack) -> Any:
     program = oauth.register(stack, scopes=(Scope.CREDIT_READ, Scope.ATTACHMENT))
     return package.OAuth(
         stack.api_url, program.client_id, program.redirect_uri, client_secret=program.secret
@@ -64,48 +64,48 @@ def login(package: ModuleType, stack: Stack) -> Any:
 
 
 def test_a_program_gets_tokens_renews_them_and_ends_them(
-    package: ModuleType, stack: Stack, owner: Owner, login: Any
+    package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:
-    begun = login.begin(SCOPES)
-    tokens = login.finish(begun, _returned(stack, owner, begun.url))
+    begun = oauth_client.begin(SCOPES)
+    tokens = oauth_client.finish(begun, _returned(stack, owner, begun.url))
     assert set(tokens.scope.split()) == set(SCOPES)
     with package.Pressroom(stack.api_url, tokens.access_token) as client:
         assert client.read_balance()["user_id"] == owner.user_id
     kept: list[Any] = []
     expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
-    source = package.TokenSource(login, expired, on_change=kept.append)
+    source = package.TokenSource(oauth_client, expired, on_change=kept.append)
     with package.Pressroom(stack.api_url, source) as client:
         assert client.read_balance()["user_id"] == owner.user_id
         client.read_balance()
     assert len(kept) == 1
     assert kept[0].access_token != tokens.access_token
-    login.revoke(kept[0])
+    oauth_client.revoke(kept[0])
     with pytest.raises(package.ApiError) as caught:
-        login.refresh(kept[0])
+        oauth_client.refresh(kept[0])
     assert caught.value.code == "invalid_grant"
 
 
 def test_a_url_of_another_login_or_server_gives_no_tokens(
-    package: ModuleType, stack: Stack, owner: Owner, login: Any
+    package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:
-    begun = login.begin(SCOPES)
+    begun = oauth_client.begin(SCOPES)
     returned = _returned(stack, owner, begun.url)
     with pytest.raises(package.ApiError) as other_login:
-        login.finish(login.begin(SCOPES), returned)
+        oauth_client.finish(oauth_client.begin(SCOPES), returned)
     assert other_login.value.code == "state.mismatch"
     foreign = f"{oauth.REDIRECT}?code=c&state={begun.state}"
     for url in (foreign, f"{foreign}&iss=https://evil.example"):
         with pytest.raises(package.ApiError) as other_server:
-            login.finish(begun, url)
+            oauth_client.finish(begun, url)
         assert other_server.value.code == "iss.mismatch"
 
 
 def test_a_person_who_says_no_is_an_error(
-    package: ModuleType, stack: Stack, owner: Owner, login: Any
+    package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:
-    begun = login.begin(SCOPES)
+    begun = oauth_client.begin(SCOPES)
     with pytest.raises(package.ApiError) as caught:
-        login.finish(begun, _returned(stack, owner, begun.url, decision="deny"))
+        oauth_client.finish(begun, _returned(stack, owner, begun.url, decision="deny"))
     assert caught.value.code == "access_denied"
 
 

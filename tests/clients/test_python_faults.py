@@ -25,17 +25,19 @@ class Way:
 
 
 @pytest.fixture
-def way(package: ModuleType, network: str, owner: Owner) -> Any:
+def make_faulty_client(package: ModuleType, network_url: str, owner: Owner) -> Any:
     def make(*faults: str, **options: Any) -> Way:
         name = f"{time.time_ns()}.{'.'.join(faults)}"
-        return Way(package, f"{network}/{name}", owner.key, **options)
+        return Way(package, f"{network_url}/{name}", owner.key, **options)
 
     return make
 
 
 @pytest.mark.parametrize("fault", ["429", "503", "lost"])
-def test_a_call_is_tried_again_under_its_key_and_has_one_effect(way: Any, fault: str) -> None:
-    faulty = way(fault)
+def test_a_call_is_tried_again_under_its_key_and_has_one_effect(
+    make_faulty_client: Any, fault: str
+) -> None:
+    faulty = make_faulty_client(fault)
     made = faulty.pressroom.upload_attachment(PhotoFile())
     first, second = faulty.seen()
     assert first["key"]
@@ -43,8 +45,8 @@ def test_a_call_is_tried_again_under_its_key_and_has_one_effect(way: Any, fault:
     assert [each["id"] for each in faulty.pressroom.list_attachments()] == [made["id"]]
 
 
-def test_each_call_has_a_key_of_its_own_unless_it_is_given_one(way: Any) -> None:
-    faulty = way()
+def test_each_call_has_a_key_of_its_own_unless_it_is_given_one(make_faulty_client: Any) -> None:
+    faulty = make_faulty_client()
     faulty.pressroom.upload_attachment(PhotoFile())
     faulty.pressroom.upload_attachment(PhotoFile())
     faulty.pressroom.upload_attachment(PhotoFile(), idempotency_key="order-7-0123456789")
@@ -53,41 +55,47 @@ def test_each_call_has_a_key_of_its_own_unless_it_is_given_one(way: Any) -> None
     assert keys[-1] == "order-7-0123456789"
 
 
-def test_the_pause_that_is_asked_for_is_made(way: Any) -> None:
-    faulty = way("wait")
+def test_the_pause_that_is_asked_for_is_made(make_faulty_client: Any) -> None:
+    faulty = make_faulty_client("wait")
     began = time.monotonic()
     faulty.pressroom.read_me()
     assert time.monotonic() - began >= 1
 
 
-def test_a_pause_that_is_too_long_is_the_callers_to_make(package: ModuleType, way: Any) -> None:
-    faulty = way("hour")
+def test_a_pause_that_is_too_long_is_the_callers_to_make(
+    package: ModuleType, make_faulty_client: Any
+) -> None:
+    faulty = make_faulty_client("hour")
     with pytest.raises(package.ApiError) as caught:
         faulty.pressroom.read_me()
     assert caught.value.retry_after == 3600
     assert len(faulty.seen()) == 1
 
 
-def test_a_call_is_tried_so_often_and_no_more(package: ModuleType, way: Any) -> None:
-    faulty = way("429", "429", "429", "429")
+def test_a_call_is_tried_so_often_and_no_more(package: ModuleType, make_faulty_client: Any) -> None:
+    faulty = make_faulty_client("429", "429", "429", "429")
     with pytest.raises(package.ApiError):
         faulty.pressroom.read_me()
     assert len(faulty.seen()) == 3
-    never = way("429", retries=package.Retries(max_retries=0))
+    never = make_faulty_client("429", retries=package.Retries(max_retries=0))
     with pytest.raises(package.ApiError):
         never.pressroom.read_me()
     assert len(never.seen()) == 1
 
 
-def test_a_call_that_may_have_had_its_effect_is_not_repeated(package: ModuleType, way: Any) -> None:
-    faulty = way("lost")
+def test_a_call_that_may_have_had_its_effect_is_not_repeated(
+    package: ModuleType, make_faulty_client: Any
+) -> None:
+    faulty = make_faulty_client("lost")
     with pytest.raises(package.NotReached):
         faulty.pressroom.create_list({"title": "Garden", "slug": f"g-{time.time_ns()}"})
     assert len(faulty.seen()) == 1
 
 
-def test_a_stream_that_was_sent_is_not_sent_again(package: ModuleType, way: Any) -> None:
-    faulty = way("429")
+def test_a_stream_that_was_sent_is_not_sent_again(
+    package: ModuleType, make_faulty_client: Any
+) -> None:
+    faulty = make_faulty_client("429")
     with pytest.raises(package.ApiError):
         faulty.pressroom.import_members(7, iter([b"email\n", b"ben@example.com\n"]))
     assert len(faulty.seen()) == 1
@@ -108,8 +116,10 @@ def test_an_api_that_hangs_is_not_waited_for_without_end(package: ModuleType) ->
             client.check_health()
 
 
-def test_a_stream_of_a_job_that_breaks_off_is_taken_up_where_it_was(way: Any) -> None:
-    faulty = way("", "", "cut")
+def test_a_stream_of_a_job_that_breaks_off_is_taken_up_where_it_was(
+    make_faulty_client: Any,
+) -> None:
+    faulty = make_faulty_client("", "", "cut")
     list_id = faulty.pressroom.create_list({"title": "G", "slug": f"g-{time.time_ns()}"})["id"]
     rows = "".join(f"reader{n}@example.com\n" for n in range(30_000))
     job = faulty.pressroom.import_members(list_id, f"email\n{rows}".encode())

@@ -33,16 +33,16 @@ _FEW = "a file is uploaded|an error has its code|iterating goes on"
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as `make clients` builds it, with its tests: they import it by its name."""
+def typescript_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built package and of its tests, which import the package by name."""
     built = build_typescript(tmp_path_factory.mktemp("clients"))
     shutil.copytree(TESTS, built / "tests")
     return built
 
 
 @pytest.fixture
-def owned(stack: Stack, owner: Owner, tmp_path: Path) -> dict[str, Any]:
-    """What the client's tests are told of the API and an owner."""
+def api_details(stack: Stack, owner: Owner, tmp_path: Path) -> dict[str, Any]:
+    """The address of the API, the key of an owner and a photo, for the tests of the client."""
     photo_path = tmp_path / "photo.jpg"
     photo_path.write_bytes(photo())
     return {
@@ -54,13 +54,13 @@ def owned(stack: Stack, owner: Owner, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def given(
-    stack: Stack, network: str, owner: Owner, owned: dict[str, Any], pressroom: Any
+def test_input(
+    stack: Stack, network_url: str, owner: Owner, api_details: dict[str, Any], pressroom: Any
 ) -> dict[str, Any]:
-    """All that they are told."""
+    """Everything that the tests of the client read from the variable GIVEN."""
     program = oauth.register(stack, scopes=(Scope.CREDIT_READ, Scope.ATTACHMENT))
-    return owned | {
-        "network": network,
+    return api_details | {
+        "network": network_url,
         "session": oauth.log_in(stack, owner).browser.cookies["pressroom_session"],
         "program": {
             "client_id": program.client_id,
@@ -79,67 +79,80 @@ def given(
 
 @pytest.mark.tier("fast")
 def test_the_package_that_make_clients_builds_calls_the_api(
-    request: pytest.FixtureRequest, owned: dict[str, Any]
+    request: pytest.FixtureRequest, api_details: dict[str, Any]
 ) -> None:
     if not are_built():
         pass_over("`make clients` builds the TypeScript client from this document")
-    project: Path = request.getfixturevalue("project")
+    project: Path = request.getfixturevalue("typescript_project")
     said = _run_node(
         *("--test", f"--test-name-pattern={_FEW}", "tests/client.test.mjs"),
         folder=project,
-        GIVEN=json.dumps(owned),
+        GIVEN=json.dumps(api_details),
     )
     assert f"# pass {1 + _FEW.count('|')}\n" in said
 
 
 @pytest.mark.parametrize("name", sorted(each.name for each in TESTS.glob("*.test.mjs")))
 def test_the_typescript_client_passes_its_tests(
-    name: str, project: Path, given: dict[str, Any]
+    name: str, typescript_project: Path, test_input: dict[str, Any]
 ) -> None:
-    _run_node("--test", f"tests/{name}", folder=project, GIVEN=json.dumps(given))
+    _run_node("--test", f"tests/{name}", folder=typescript_project, GIVEN=json.dumps(test_input))
 
 
 def test_the_examples_of_its_readme_work_as_they_are_written(
-    project: Path, stack: Stack, owner: Owner, tmp_path: Path
+    typescript_project: Path, stack: Stack, owner: Owner, tmp_path: Path
 ) -> None:
     readme_examples.write_files(tmp_path)
     script = readme_examples.script(files.TYPESCRIPT / "README.md", "js", stack, owner)
     (tmp_path / "examples.mjs").write_text(script)
     (tmp_path / "node_modules").mkdir()
-    (tmp_path / "node_modules" / "pressroom-client").symlink_to(project)
+    (tmp_path / "node_modules" / "pressroom-client").symlink_to(typescript_project)
     said = _run_node("examples.mjs", folder=tmp_path)
     assert readme_examples.LAST_WORD in said
 
 
-def test_the_types_say_what_the_api_takes_and_answers(project: Path) -> None:
-    shutil.copy(TESTS / "usage.ts", project / "tests" / "usage.ts")
-    _compile(project, "tests/usage.ts", {"rootDir": "."})
+def test_the_types_say_what_the_api_takes_and_answers(typescript_project: Path) -> None:
+    shutil.copy(TESTS / "usage.ts", typescript_project / "tests" / "usage.ts")
+    _compile(typescript_project, "tests/usage.ts", {"rootDir": "."})
 
 
-def test_the_package_is_sound_for_those_who_install_it(project: Path) -> None:
-    described = json.loads((project / "package.json").read_text())
+def test_the_package_is_sound_for_those_who_install_it(typescript_project: Path) -> None:
+    described = json.loads((typescript_project / "package.json").read_text())
     assert "dependencies" not in described
-    run_tool(project, "publint", "--strict")
-    run_tool(project, "attw", "--pack", ".", "--profile", "esm-only")
+    run_tool(typescript_project, "publint", "--strict")
+    run_tool(typescript_project, "attw", "--pack", ".", "--profile", "esm-only")
 
 
-def test_every_operation_has_a_method(project: Path) -> None:
-    declared = (project / "dist" / "generated" / "operations.d.ts").read_text()
+def test_every_operation_has_a_method(typescript_project: Path) -> None:
+    declared = (typescript_project / "dist" / "generated" / "operations.d.ts").read_text()
     names = {operation.camel_name for operation in operations(openapi_document())}
     assert {name for name in names if f"\n    {name}(" not in declared} == set()
 
 
-def test_another_generator_makes_a_client_that_compiles(project: Path, tmp_path: Path) -> None:
-    options = ("--input", str(write_document(tmp_path)), "--output", str(project / "other"))
-    run_tool(project, "openapi-ts", *options, "--plugins", "@hey-api/client-fetch", "--silent")
+def test_another_generator_makes_a_client_that_compiles(
+    typescript_project: Path, tmp_path: Path
+) -> None:
+    options = (
+        "--input",
+        str(write_document(tmp_path)),
+        "--output",
+        str(typescript_project / "other"),
+    )
+    run_tool(
+        typescript_project, "openapi-ts", *options, "--plugins", "@hey-api/client-fetch", "--silent"
+    )
     entry = "other/sdk.gen.ts"
-    assert (project / entry).exists()
-    _compile(project, entry, {"rootDir": ".", "moduleResolution": "bundler", "module": "esnext"})
+    assert (typescript_project / entry).exists()
+    _compile(
+        typescript_project,
+        entry,
+        {"rootDir": ".", "moduleResolution": "bundler", "module": "esnext"},
+    )
 
 
-def _compile(project: Path, entry: str, options: dict[str, str]) -> None:
+def _compile(typescript_project: Path, entry: str, options: dict[str, str]) -> None:
     """Check the types of one more file, as strictly as those of the package."""
-    config = project / "tsconfig.more.json"
+    config = typescript_project / "tsconfig.more.json"
     checked = {"noEmit": True, "noUnusedLocals": False, **options}
     config.write_text(
         json.dumps(
@@ -151,7 +164,7 @@ def _compile(project: Path, entry: str, options: dict[str, str]) -> None:
             }
         )
     )
-    run_tool(project, "tsc", "--project", config.name)
+    run_tool(typescript_project, "tsc", "--project", config.name)
 
 
 def _run_node(*words: str, folder: Path, **environment: str) -> str:

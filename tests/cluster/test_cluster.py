@@ -116,7 +116,7 @@ class Work:
 
 
 @pytest.fixture
-def work(cluster: Cluster) -> Work:
+def traffic(cluster: Cluster) -> Work:
     stack = cluster.stack
     owner = stack.new_owner()
     ledger.grant_credits(
@@ -165,15 +165,15 @@ OF_HOSTS: tuple[Callable[..., None], ...] = (
 EVENTS = (*OF_HOSTS, database_is_killed, host_of_broker_loses_power)
 
 
-def hurt(work: Work, event: Callable[..., None], **hosts: str) -> None:
+def hurt(traffic: Work, event: Callable[..., None], **hosts: str) -> None:
     """Let it happen to hosts that have work to do: within a minute all of them serve again."""
-    work.ask_for_jobs(JOBS, 0.1)
-    event(work.cluster, **hosts)
+    traffic.ask_for_jobs(JOBS, 0.1)
+    event(traffic.cluster, **hosts)
     began = time.monotonic()
-    work.cluster.require_healthy()
-    work.load.require_more(20)
+    traffic.cluster.require_healthy()
+    traffic.load.require_more(20)
     log.info("%s %s: healthy after %.1f s", event.__name__, hosts, time.monotonic() - began)
-    work.require_jobs_done()
+    traffic.require_jobs_done()
 
 
 def test_clocks_of_the_hosts_differ(cluster: Cluster) -> None:
@@ -181,37 +181,37 @@ def test_clocks_of_the_hosts_differ(cluster: Cluster) -> None:
     assert abs((right - wrong).total_seconds() - WRONG_BY_SECONDS) < 5
 
 
-def test_work_is_done_once_and_hosts_recover_whatever_becomes_of_some(work: Work) -> None:
+def test_work_is_done_once_and_hosts_recover_whatever_becomes_of_some(traffic: Work) -> None:
     dice = random.Random(SEED)
-    with work.going_on():
+    with traffic.going_on():
         for event in EVENTS:
-            hurt(work, event)
+            hurt(traffic, event)
         for _ in range(ROUNDS):
             hosts = {"api": dice.choice(APIS), "worker": dice.choice(WORKERS)}
             event = dice.choice(EVENTS)
-            hurt(work, event, **(hosts if event in OF_HOSTS else {}))
-    log.info("slowest call %.1f s, tried again: %s", work.load.longest, work.load.again)
-    work.require_all_done()
+            hurt(traffic, event, **(hosts if event in OF_HOSTS else {}))
+    log.info("slowest call %.1f s, tried again: %s", traffic.load.longest, traffic.load.again)
+    traffic.require_all_done()
 
 
-def test_a_flush_of_the_broker_delays_work_and_loses_none(work: Work) -> None:
-    work.ask_for_jobs(FLUSHED, 0.02)
-    work.cluster.flush_broker()
-    work.require_jobs_done()
+def test_a_flush_of_the_broker_delays_work_and_loses_none(traffic: Work) -> None:
+    traffic.ask_for_jobs(FLUSHED, 0.02)
+    traffic.cluster.flush_broker()
+    traffic.require_jobs_done()
 
 
-def test_nothing_that_was_answered_is_lost_with_the_host_of_the_database(work: Work) -> None:
+def test_nothing_that_was_answered_is_lost_with_the_host_of_the_database(traffic: Work) -> None:
     """It goes silent: no connection is closed. The other tests ran on it, so this one is last."""
-    cluster = work.cluster
+    cluster = traffic.cluster
     wait_for_replicas(cluster.stack)
-    with work.going_on():
-        work.ask_for_jobs(JOBS, 0.1)
-        work.load.require_more(20)
+    with traffic.going_on():
+        traffic.ask_for_jobs(JOBS, 0.1)
+        traffic.load.require_more(20)
         cluster.lose_power("postgres")
         cluster.promote_replica()
         began = time.monotonic()
         cluster.require_healthy()
-        work.load.require_more(20)
+        traffic.load.require_more(20)
         log.info("database elsewhere: healthy after %.1f s", time.monotonic() - began)
-    log.info("slowest call %.1f s, tried again: %s", work.load.longest, work.load.again)
-    work.require_all_done()
+    log.info("slowest call %.1f s, tried again: %s", traffic.load.longest, traffic.load.again)
+    traffic.require_all_done()

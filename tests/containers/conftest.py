@@ -51,7 +51,7 @@ def image(engine: Engine) -> str:
 
 
 @pytest.fixture(scope="session")
-def project(
+def compose_project(
     engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Project]:
     """All services of the Compose file, each ready."""
@@ -69,18 +69,18 @@ def project(
 
 
 @pytest.fixture(scope="session")
-def key(project: Project) -> str:
+def api_key(compose_project: Project) -> str:
     """An API key of an owner on the paid plan."""
-    project.pressroom(
+    compose_project.pressroom(
         "users", "create", EDITOR, "--name", "Editor", "--password", "a long password"
     )
-    project.pressroom("users", "plan", EDITOR, "paid")
-    made: str = project.pressroom("keys", "create", EDITOR, "--name", "laptop")["key"]
+    compose_project.pressroom("users", "plan", EDITOR, "paid")
+    made: str = compose_project.pressroom("keys", "create", EDITOR, "--name", "laptop")["key"]
     return made
 
 
 @pytest.fixture
-def caller(project: Project, key: str) -> Iterator[httpx2.Client]:
-    """Calls the API through the proxy, by HTTPS."""
-    with project.client(key) as client:
+def proxy_client(compose_project: Project, api_key: str) -> Iterator[httpx2.Client]:
+    """A client that calls the API through the proxy, with HTTPS."""
+    with compose_project.client(api_key) as client:
         yield client

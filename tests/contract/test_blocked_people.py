@@ -90,7 +90,7 @@ def block_people(blocked_list: BlockedList) -> None:
     owner_id = blocked_list.console.owner.user_id
     with blocked_list.stack.resources.unit_of_work() as uow:
         deny_lists.replace_entries(uow, owner_id, [blocked_list.people["owner"].email])
-        mailing_list = lists.get(uow, blocked_list.list_id)
+        mailing_list = lists.get_list(uow, blocked_list.list_id)
         person = accounts.get(uow, blocked_list.people["opt-out"].user_id)
     unsubscribe.opt_out(
         blocked_list.stack.resources, mailing_list, person, OptOutKind.LIST, OF_PERSON
@@ -137,7 +137,7 @@ def wait(blocked_list: BlockedList) -> None:
 def leave(blocked_list: BlockedList) -> None:
     put_on_list(blocked_list, blocked_list.list_id)
     with blocked_list.stack.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, blocked_list.list_id)
+        mailing_list = lists.get_list(uow, blocked_list.list_id)
         for each in blocked_list.people.values():
             person = accounts.get(uow, each.user_id)
             unsubscribe.unsubscribe_member(uow, mailing_list, person, OF_PERSON)
@@ -146,7 +146,7 @@ def leave(blocked_list: BlockedList) -> None:
 def be_removed(blocked_list: BlockedList) -> None:
     put_on_list(blocked_list, blocked_list.list_id)
     with blocked_list.stack.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, blocked_list.list_id)
+        mailing_list = lists.get_list(uow, blocked_list.list_id)
         for each in blocked_list.people.values():
             members.remove_member(uow, mailing_list, each.user_id, OF_OWNER)
 

@@ -54,27 +54,29 @@ def opts_out(client: httpx2.Client, stack: Stack, list_id: int, user_id: int) ->
 
 
 def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
-    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     new = new_address()
     active_list_id, left_list_id, common_list_id = (new_list(client)["id"] for _ in range(3))
     for each in (active_list_id, left_list_id, common_list_id):
         record_id = brought(client, each, new)
-    join(person, common_list_id)
+    join(logged_in_visitor, common_list_id)
     for each in (left_list_id, common_list_id):
-        opts_out(client, person.stack, each, record_id)
-    link = link_to(person, new)
-    assert "erase that record" in person.get(link).text
-    assert person.fill_in(link).headers["location"].endswith("/account")
-    assert address_of(person) == new
-    user_id = user_id_of(person.stack, new)
+        opts_out(client, logged_in_visitor.stack, each, record_id)
+    link = link_to(logged_in_visitor, new)
+    assert "erase that record" in logged_in_visitor.get(link).text
+    assert logged_in_visitor.fill_in(link).headers["location"].endswith("/account")
+    assert address_of(logged_in_visitor) == new
+    user_id = user_id_of(logged_in_visitor.stack, new)
     assert user_id != record_id
     assert [
         roster(delivery_client, each) for each in (active_list_id, left_list_id, common_list_id)
     ] == [[], [], []]
     erased = "SELECT finished_at IS NOT NULL FROM erasures WHERE user_id = %s"
-    eventually(lambda: person.stack.query(erased, record_id) == [(True,)], what="the erasure")
-    assert person.stack.query("SELECT 1 FROM subscriptions WHERE email = %s", new) == []
+    eventually(
+        lambda: logged_in_visitor.stack.query(erased, record_id) == [(True,)], what="the erasure"
+    )
+    assert logged_in_visitor.stack.query("SELECT 1 FROM subscriptions WHERE email = %s", new) == []
     eventually(
         lambda: count(client, common_list_id) == 0, what="the account's own record to follow"
     )
@@ -83,105 +85,114 @@ def test_one_button_erases_the_record_and_what_it_said_no_to_stays_so(
         for address in (email, new):
             assert data(add(client, each, address)) == 0
     # It is the person's to take back.
-    join(person, common_list_id)
+    join(logged_in_visitor, common_list_id)
     assert roster(delivery_client, common_list_id) == [new]
 
 
 def test_no_record_is_erased_that_the_page_did_not_tell_of(
-    person: Visitor, email: str, client: httpx2.Client, list_id: int
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int
 ) -> None:
     new = new_address()
-    link = link_to(person, new)
-    shown = hidden(person.get(link))
+    link = link_to(logged_in_visitor, new)
+    shown = hidden(logged_in_visitor.get(link))
     assert "erase" not in shown
     brought(client, list_id, new)
-    reply = person.client.post(link.partition("?")[0], data=shown)
-    assert (reply.status_code, address_of(person)) == (303, email)
-    assert "erase that record" in person.get(reply.headers["location"]).text
+    reply = logged_in_visitor.client.post(link.partition("?")[0], data=shown)
+    assert (reply.status_code, address_of(logged_in_visitor)) == (303, email)
+    assert "erase that record" in logged_in_visitor.get(reply.headers["location"]).text
     assert known_member(client, list_id, new)
-    person.fill_in(link)
-    assert address_of(person) == new
+    logged_in_visitor.fill_in(link)
+    assert address_of(logged_in_visitor) == new
 
 
-def test_asking_tells_nothing_of_an_address(person: Visitor, recorded_address: str) -> None:
+def test_asking_tells_nothing_of_an_address(
+    logged_in_visitor: Visitor, recorded_address: str
+) -> None:
     told, mailed = set(), set()
-    for each in (new_address(), recorded_address, new_account(person.stack)):
-        reply = person.fill_in("/account/email", email=each, current=PASSWORD)
+    for each in (new_address(), recorded_address, new_account(logged_in_visitor.stack)):
+        reply = logged_in_visitor.fill_in("/account/email", email=each, current=PASSWORD)
         told.add((reply.status_code, reply.headers["location"], reply.text))
         # The same mail to each, and none to the person who asked.
-        mailed.add(person.mailed(each, CONFIRM).partition("?token=")[0])
+        mailed.add(logged_in_visitor.mailed(each, CONFIRM).partition("?token=")[0])
     assert (len(told), len(mailed)) == (1, 1)
     # Nor does the link tell anybody else.
-    link = link_to(person, recorded_address)
-    with a_visitor(person.stack) as stranger:
+    link = link_to(logged_in_visitor, recorded_address)
+    with a_visitor(logged_in_visitor.stack) as stranger:
         assert stranger.get(link).status_code == 303
-        stranger.log_in(new_account(person.stack))
+        stranger.log_in(new_account(logged_in_visitor.stack))
         assert stranger.get(link).status_code == 403
-        origin = {"Origin": person.stack.api_url}
+        origin = {"Origin": logged_in_visitor.stack.api_url}
         assert stranger.client.post(link, headers=origin).status_code == 403
 
 
 def test_an_address_with_an_account_is_refused_to_who_proved_it(
-    person: Visitor, email: str, recorded_address: str
+    logged_in_visitor: Visitor, email: str, recorded_address: str
 ) -> None:
     # A record without a login is one too, once it has something of its own.
-    grant(person.stack, user_id_of(person.stack, recorded_address), "5")
-    for each in (new_account(person.stack), recorded_address):
-        reply = person.get(link_to(person, each))
+    grant(logged_in_visitor.stack, user_id_of(logged_in_visitor.stack, recorded_address), "5")
+    for each in (new_account(logged_in_visitor.stack), recorded_address):
+        reply = logged_in_visitor.get(link_to(logged_in_visitor, each))
         assert reply.status_code == 409
         assert "This address has an account" in reply.text
-    assert address_of(person) == email
+    assert address_of(logged_in_visitor) == email
 
 
 def test_a_record_that_gets_a_password_before_the_button_is_kept(
-    person: Visitor, email: str, recorded_address: str, client: httpx2.Client, list_id: int
+    logged_in_visitor: Visitor,
+    email: str,
+    recorded_address: str,
+    client: httpx2.Client,
+    list_id: int,
 ) -> None:
-    link = link_to(person, recorded_address)
-    shown = hidden(person.get(link))
-    with a_visitor(person.stack) as visitor:
+    link = link_to(logged_in_visitor, recorded_address)
+    shown = hidden(logged_in_visitor.get(link))
+    with a_visitor(logged_in_visitor.stack) as visitor:
         visitor.fill_in("/register", email=recorded_address)
         registering = visitor.mailed_path(recorded_address, "Finish your registration")
         assert visitor.fill_in(registering, name="New", password=PASSWORD).status_code == 303
-    reply = person.client.post(link.partition("?")[0], data=shown)
-    assert (reply.status_code, address_of(person)) == (409, email)
+    reply = logged_in_visitor.client.post(link.partition("?")[0], data=shown)
+    assert (reply.status_code, address_of(logged_in_visitor)) == (409, email)
     assert known_member(client, list_id, recorded_address)
 
 
-def test_of_two_presses_of_the_button_one_counts(person: Visitor, recorded_address: str) -> None:
-    record_id = user_id_of(person.stack, recorded_address)
-    link = link_to(person, recorded_address)
-    form = hidden(person.get(link))
+def test_of_two_presses_of_the_button_one_counts(
+    logged_in_visitor: Visitor, recorded_address: str
+) -> None:
+    record_id = user_id_of(logged_in_visitor.stack, recorded_address)
+    link = link_to(logged_in_visitor, recorded_address)
+    form = hidden(logged_in_visitor.get(link))
     with ThreadPoolExecutor(2) as presses:
         replies = presses.map(
-            lambda _: person.client.post(link.partition("?")[0], data=form).status_code, range(2)
+            lambda _: logged_in_visitor.client.post(link.partition("?")[0], data=form).status_code,
+            range(2),
         )
         assert sorted(replies) == [303, 403]
-    assert address_of(person) == recorded_address
+    assert address_of(logged_in_visitor) == recorded_address
     erasures = "SELECT count(*) FROM erasures WHERE user_id = %s"
-    assert person.stack.query(erasures, record_id) == [(1,)]
+    assert logged_in_visitor.stack.query(erasures, record_id) == [(1,)]
 
 
 def test_an_undo_brings_no_record_back_and_lifts_no_opt_out(
-    person: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
     new, list_id = new_address(), new_list(client)["id"]
-    opts_out(client, person.stack, list_id, brought(client, list_id, new))
-    user_id = user_id_of(person.stack, email)
-    person.fill_in(link_to(person, new))
-    assert person.fill_in(person.mailed_path(email, MOVED)).status_code == 303
-    assert user_id_of(person.stack, email) == user_id
-    assert person.stack.query("SELECT 1 FROM users WHERE email = %s", new) == []
+    opts_out(client, logged_in_visitor.stack, list_id, brought(client, list_id, new))
+    user_id = user_id_of(logged_in_visitor.stack, email)
+    logged_in_visitor.fill_in(link_to(logged_in_visitor, new))
+    assert logged_in_visitor.fill_in(logged_in_visitor.mailed_path(email, MOVED)).status_code == 303
+    assert user_id_of(logged_in_visitor.stack, email) == user_id
+    assert logged_in_visitor.stack.query("SELECT 1 FROM users WHERE email = %s", new) == []
     for each in (email, new):
         data(add(client, list_id, each))
     assert roster(delivery_client, list_id) == []
 
 
 @pytest.fixture
-def changed_address(person: Visitor, list_id: int) -> str:
+def changed_address(logged_in_visitor: Visitor, list_id: int) -> str:
     """The new address of a member who chose to show the new address to the lists."""
-    join(person, list_id)
+    join(logged_in_visitor, list_id)
     new = new_address()
-    person.fill_in(link_to(person, new), show="yes")
+    logged_in_visitor.fill_in(link_to(logged_in_visitor, new), show="yes")
     return new
 
 
@@ -208,19 +219,23 @@ def make_due(stack: Stack, user_id: int) -> None:
 
 
 def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
-    person: Visitor, email: str, changed_address: str, client: httpx2.Client, list_id: int
+    logged_in_visitor: Visitor,
+    email: str,
+    changed_address: str,
+    client: httpx2.Client,
+    list_id: int,
 ) -> None:
-    user_id = user_id_of(person.stack, changed_address)
-    person.mailed(email, MOVED)
+    user_id = user_id_of(logged_in_visitor.stack, changed_address)
+    logged_in_visitor.mailed(email, MOVED)
     # A job that comes too early, since the mail was late, puts itself off.
-    make_due(person.stack, user_id)
+    make_due(logged_in_visitor.stack, user_id)
     later = (
         "SELECT 1 FROM jobs WHERE kind = 'account.show_address' AND subject_id = %s"
         " AND run_at BETWEEN now() + '71 h' AND now() + '73 h' AND finished_at IS NULL"
     )
-    eventually(lambda: person.stack.query(later, user_id), what="the job to be put off")
+    eventually(lambda: logged_in_visitor.stack.query(later, user_id), what="the job to be put off")
     assert member(client, list_id, changed_address) is None
-    let_days_pass(person.stack, changed_address)
+    let_days_pass(logged_in_visitor.stack, changed_address)
     assert member(client, list_id, email) is None
     assert known_member(client, list_id, changed_address)["user_id"] == user_id
     # A file that has the old address still means them.
@@ -230,7 +245,7 @@ def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
         "duplicate": 1,
     }
     assert len(members(client, list_id)) == 1
-    leave(person, list_id)
+    leave(logged_in_visitor, list_id)
     for each in (email, changed_address):
         data(add(client, list_id, each))
     assert count(client, list_id) == 0
@@ -239,13 +254,16 @@ def test_owners_see_the_new_address_three_days_later_if_the_person_ticked_that(
 @pytest.mark.usefixtures("changed_address")
 @pytest.mark.parametrize("then", ["is undone", "moves on without the box"])
 def test_owners_see_no_new_address_that_does_not_stay(
-    person: Visitor, email: str, client: httpx2.Client, list_id: int, then: str
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, then: str
 ) -> None:
     last = email if then == "is undone" else new_address()
     if then == "is undone":
-        assert person.fill_in(person.mailed_path(email, MOVED)).status_code == 303
+        assert (
+            logged_in_visitor.fill_in(logged_in_visitor.mailed_path(email, MOVED)).status_code
+            == 303
+        )
     else:
-        ask(person, last)
-    let_days_pass(person.stack, last)
+        ask(logged_in_visitor, last)
+    let_days_pass(logged_in_visitor.stack, last)
     [shown] = members(client, list_id)
     assert shown["email"] == email

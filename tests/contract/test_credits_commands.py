@@ -23,10 +23,10 @@ from tests.support.credits.till import Terms
 
 
 @pytest.fixture
-def ledger_stack(bare: Stack) -> Iterator[Stack]:
+def ledger_stack(empty_stack: Stack) -> Iterator[Stack]:
     """A stack whose ledger and orders a test can falsify. They are empty for each test."""
-    yield bare
-    falsify_tables(bare, f"TRUNCATE {LEDGER_TABLES}")
+    yield empty_stack
+    falsify_tables(empty_stack, f"TRUNCATE {LEDGER_TABLES}")
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def test_reports_of_strangers_are_bounded_by_network_and_by_list(
 
     def report(digest: bytes) -> int:
         with stack.resources.unit_of_work() as uow:
-            list_reports.report_page(uow, lists.get(uow, list_id), digest)
+            list_reports.report_page(uow, lists.get_list(uow, list_id), digest)
         return len(reports(stack, list_id))
 
     others = [new_list(client) for _ in range(list_reports.MAX_PAGE_REPORTS_OF_NETWORK_A_DAY)]

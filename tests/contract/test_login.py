@@ -253,22 +253,30 @@ ME = "/users/me"
 NEW_KEY = {"name": "from a session"}
 
 
-def test_a_session_may_do_what_its_user_may(person: Visitor, stack: Stack, email: str) -> None:
-    assert data(person.get(ME))["email"] == email
+def test_a_session_may_do_what_its_user_may(
+    logged_in_visitor: Visitor, stack: Stack, email: str
+) -> None:
+    assert data(logged_in_visitor.get(ME))["email"] == email
     for path in ("/lists", "/attachments", "/apikeys", "/jobs", "/auxilia/credits/balance"):
-        data(person.get(path))
-    made = data(person.client.post("/apikeys", json=NEW_KEY, headers={"Origin": stack.api_url}))
+        data(logged_in_visitor.get(path))
+    made = data(
+        logged_in_visitor.client.post("/apikeys", json=NEW_KEY, headers={"Origin": stack.api_url})
+    )
     with stack.client(made["key"]) as client:
         assert data(client.get(ME))["email"] == email
 
 
-def test_a_session_is_no_sender_of_mail(person: Visitor, stack: Stack, list_id: int) -> None:
+def test_a_session_is_no_sender_of_mail(
+    logged_in_visitor: Visitor, stack: Stack, list_id: int
+) -> None:
     path, origin = f"/lists/{list_id}/exports", {"Origin": stack.api_url}
-    reply = person.client.post(path, json={"kind": "delivery"}, headers=origin)
+    reply = logged_in_visitor.client.post(path, json={"kind": "delivery"}, headers=origin)
     problem(reply, 403, "auth.insufficient_scope")
 
 
-def test_a_write_that_another_site_may_have_sent_is_refused(stack: Stack, person: Visitor) -> None:
+def test_a_write_that_another_site_may_have_sent_is_refused(
+    stack: Stack, logged_in_visitor: Visitor
+) -> None:
     for headers in [
         {},
         {"Origin": "null"},
@@ -290,37 +298,37 @@ def test_a_write_that_another_site_may_have_sent_is_refused(stack: Stack, person
         keyring = stack.resources.keyring
         words = {
             "port": stack.api_port,
-            "cookie": person.cookie,
-            "token": sessions.csrf_token(keyring, person.cookie),
+            "cookie": logged_in_visitor.cookie,
+            "token": sessions.csrf_token(keyring, logged_in_visitor.cookie),
             "others": sessions.csrf_token(keyring, "x" * 43),
         }
         sent = {name: value.format(**words) for name, value in headers.items()}
         for method, path in (("POST", "/apikeys"), ("DELETE", "/apikeys/1"), ("PATCH", "/lists/1")):
-            reply = person.client.request(method, path, json=NEW_KEY, headers=sent)
+            reply = logged_in_visitor.client.request(method, path, json=NEW_KEY, headers=sent)
             problem(reply, 403, "auth.csrf")
-        assert data(person.get("/apikeys")) == []
+        assert data(logged_in_visitor.get("/apikeys")) == []
 
 
-def test_pages_of_other_sites_read_nothing_by_a_session(person: Visitor) -> None:
-    reply = person.client.get(ME, headers={"Origin": "https://evil.example"})
+def test_pages_of_other_sites_read_nothing_by_a_session(logged_in_visitor: Visitor) -> None:
+    reply = logged_in_visitor.client.get(ME, headers={"Origin": "https://evil.example"})
     assert reply.headers["access-control-allow-origin"] == "*"
     # Without this a browser hands nothing that came by a cookie to a page of another site.
     assert "access-control-allow-credentials" not in reply.headers
 
 
-def test_a_token_counts_in_a_header_and_not_in_the_address(person: Visitor) -> None:
-    token = person.csrf_token()
-    reply = person.client.post("/apikeys", params={"csrf_token": token}, json=NEW_KEY)
+def test_a_token_counts_in_a_header_and_not_in_the_address(logged_in_visitor: Visitor) -> None:
+    token = logged_in_visitor.csrf_token()
+    reply = logged_in_visitor.client.post("/apikeys", params={"csrf_token": token}, json=NEW_KEY)
     problem(reply, 403, "auth.csrf")
-    data(person.client.post("/apikeys", headers={"X-CSRF-Token": token}, json=NEW_KEY))
+    data(logged_in_visitor.client.post("/apikeys", headers={"X-CSRF-Token": token}, json=NEW_KEY))
 
 
-def test_a_form_may_say_the_token_in_a_field(person: Visitor) -> None:
-    token = person.csrf_token()
+def test_a_form_may_say_the_token_in_a_field(logged_in_visitor: Visitor) -> None:
+    token = logged_in_visitor.csrf_token()
     path = "/subscriptions/1/delete"
-    reply = person.client.post(path, data={"List-Unsubscribe": "One-Click"})
+    reply = logged_in_visitor.client.post(path, data={"List-Unsubscribe": "One-Click"})
     problem(reply, 403, "auth.csrf")
-    passed = person.client.post(path, data={"x": "y", "csrf_token": token})
+    passed = logged_in_visitor.client.post(path, data={"x": "y", "csrf_token": token})
     assert passed.status_code == 404
 
 
@@ -336,65 +344,71 @@ def test_what_is_no_session_is_401(stack: Stack, value: str) -> None:
     ("column", "age"), [("expires_at", timedelta()), ("last_used_at", sessions.IDLE_LIFETIME)]
 )
 def test_session_ends_by_itself(
-    stack: Stack, person: Visitor, email: str, column: str, age: timedelta
+    stack: Stack, logged_in_visitor: Visitor, email: str, column: str, age: timedelta
 ) -> None:
     statement = f"UPDATE user_sessions SET {column} = now() - %s WHERE user_id = %s"
     stack.query(statement, age - timedelta(minutes=2), user_id_of(stack, email))
     if column == "last_used_at":
         # Used in time, it is good for as long again.
-        data(person.get(ME))
+        data(logged_in_visitor.get(ME))
     stack.query(statement, age + timedelta(seconds=1), user_id_of(stack, email))
-    problem(person.get(ME), 401, "auth.invalid_credentials")
-    assert person.get("/account").status_code == 303
+    problem(logged_in_visitor.get(ME), 401, "auth.invalid_credentials")
+    assert logged_in_visitor.get("/account").status_code == 303
 
 
-def test_last_use_is_noted_by_the_minute(stack: Stack, person: Visitor, email: str) -> None:
+def test_last_use_is_noted_by_the_minute(
+    stack: Stack, logged_in_visitor: Visitor, email: str
+) -> None:
     user_id = user_id_of(stack, email)
     query = "SELECT last_used_at FROM user_sessions WHERE user_id = %s"
     before = stack.query(query, user_id)
-    data(person.get(ME))
+    data(logged_in_visitor.get(ME))
     assert stack.query(query, user_id) == before
     stack.query(
         "UPDATE user_sessions SET last_used_at = now() - interval '2 minutes' WHERE user_id = %s",
         user_id,
     )
-    data(person.get(ME))
+    data(logged_in_visitor.get(ME))
     assert stack.query(query, user_id) > before
 
 
-def test_a_key_counts_before_a_session_of_the_same_person(stack: Stack, person: Visitor) -> None:
+def test_a_key_counts_before_a_session_of_the_same_person(
+    stack: Stack, logged_in_visitor: Visitor
+) -> None:
     made = data(
-        person.client.post(
+        logged_in_visitor.client.post(
             "/apikeys",
             json={"name": "narrow", "scopes": ["attachment"]},
             headers={"Origin": stack.api_url},
         )
     )
     headers = {"Authorization": f"Bearer {made['key']}"}
-    data(person.client.get(ME, headers=headers))
-    reply = person.client.get("/lists", headers=headers)
+    data(logged_in_visitor.client.get(ME, headers=headers))
+    reply = logged_in_visitor.client.get("/lists", headers=headers)
     problem(reply, 403, "auth.insufficient_scope")
     # No page of another site can send a key, so no token is asked for.
-    reply = person.client.delete("/attachments/none", headers=headers)
+    reply = logged_in_visitor.client.delete("/attachments/none", headers=headers)
     assert reply.status_code == 404
 
 
-def test_a_key_and_a_session_of_two_people_disagree(person: Visitor, owner: Owner) -> None:
+def test_a_key_and_a_session_of_two_people_disagree(
+    logged_in_visitor: Visitor, owner: Owner
+) -> None:
     for headers in ({"Authorization": f"Bearer {owner.key}"}, {"X-API-Key": owner.key}):
-        problem(person.client.get(ME, headers=headers), 401, "auth.credentials_disagree")
+        problem(logged_in_visitor.client.get(ME, headers=headers), 401, "auth.credentials_disagree")
 
 
 def test_a_session_that_is_over_says_nothing_beside_a_key(
-    stack: Stack, owner: Owner, person: Visitor, email: str
+    stack: Stack, owner: Owner, logged_in_visitor: Visitor, email: str
 ) -> None:
     with stack.resources.unit_of_work() as uow:
         assert sessions.end_all(uow, user_id_of(stack, email)) == 1
     headers = {"Authorization": f"Bearer {owner.key}"}
-    assert data(person.client.get(ME, headers=headers))["id"] == owner.user_id
+    assert data(logged_in_visitor.client.get(ME, headers=headers))["id"] == owner.user_id
 
 
-def test_a_trace_id_counts_alone(person: Visitor) -> None:
-    reply = person.client.delete("/subscriptions/1", params={"trace_id": "forged"})
+def test_a_trace_id_counts_alone(logged_in_visitor: Visitor) -> None:
+    reply = logged_in_visitor.client.delete("/subscriptions/1", params={"trace_id": "forged"})
     problem(reply, 403, "trace.invalid")
 
 

@@ -210,15 +210,19 @@ def test_links_and_visits_end_after_an_hour(
 
 
 def test_links_and_visits_end_when_the_account_moves_to_another_address(
-    stack: Stack, person: Visitor, email: str, browser: httpx2.Client, client: httpx2.Client
+    stack: Stack,
+    logged_in_visitor: Visitor,
+    email: str,
+    browser: httpx2.Client,
+    client: httpx2.Client,
 ) -> None:
     list_id, new = new_list(client), new_address()
-    join(person, list_id)
+    join(logged_in_visitor, list_id)
     user_id = user_id_of(stack, email)
     before = Subscriber(stack, list_id, user_id, email)
     open_preferences(browser, before)
     token = receive_token(browser, before)
-    move(person, new)
+    move(logged_in_visitor, new)
     assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
     for reply in (
         browser.get("/preferences/open", params={"token": token}),

@@ -330,7 +330,7 @@ def test_a_console_with_an_old_login_asks_for_it_and_keeps_what_was_chosen(stack
 
 
 def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
-    stack: Stack, person: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     with stack.client(stack.new_key(user_id_of(stack, email))) as program:
         list_id = new_list(program)["id"]
@@ -347,12 +347,12 @@ def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
 
         for read in (listed, searched):
             assert len(data(read(program))["items"]) == MAX_MEMBERS_OF_SESSION + 1
-            first = data(read(person.client))
+            first = data(read(logged_in_visitor.client))
             assert len(first["items"]) == first["pagination"]["limit"] == MAX_MEMBERS_OF_SESSION
             cursor = first["pagination"]["next_cursor"]
-            assert len(data(read(person.client, cursor=cursor))["items"]) == 1
+            assert len(data(read(logged_in_visitor.client, cursor=cursor))["items"]) == 1
 
-        events = data(person.client.get("/events", params={"limit": 1000}))
+        events = data(logged_in_visitor.client.get("/events", params={"limit": 1000}))
         assert events["pagination"]["limit"] == MAX_MEMBERS_OF_SESSION
         assert data(program.get("/events", params={"limit": 1000}))["pagination"]["limit"] == 1000
 
@@ -363,28 +363,31 @@ def test_a_session_reads_fewer_members_at_a_time_and_many_pages_are_an_event(
         # Whichever windows of an hour the pages fall into: a program's don't count.
         for _ in range(MAX_PAGES_AN_HOUR - 5):
             data(program.get(path, params={"limit": 1}))
-            data(person.get(path, limit="1"))
+            data(logged_in_visitor.get(path, limit="1"))
         assert noted() == []
         for _ in range(2):
-            assert person.get(f"/console/lists/{list_id}/members").status_code == 200
+            assert logged_in_visitor.get(f"/console/lists/{list_id}/members").status_code == 200
         assert noted() == [{"pages": MAX_PAGES_AN_HOUR}]
 
 
 def test_a_session_with_an_old_login_gets_no_file_of_an_export_and_retries_none(
-    stack: Stack, person: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     origin = {"Origin": stack.api_url}
     with stack.client(stack.new_key(user_id_of(stack, email))) as program:
         list_id = new_list(program)["id"]
         job = data(program.post(f"/lists/{list_id}/exports", json={"kind": "members"}))
         path = f"/jobs/{job['id']}"
-        assert data(person.get(path))["result"]["url"]
+        assert data(logged_in_visitor.get(path))["result"]["url"]
         age_logins(stack, email, 15)
-        for record in (data(person.get(path)), data(person.get("/jobs"))["items"][0]):
+        for record in (
+            data(logged_in_visitor.get(path)),
+            data(logged_in_visitor.get("/jobs"))["items"][0],
+        ):
             assert record["result"] == {**job["result"], "url": None}
-        assert '"url":null' in person.get(f"{path}/events").text
+        assert '"url":null' in logged_in_visitor.get(f"{path}/events").text
         assert data(program.get(path))["result"]["url"]
-        retry = person.client.post(f"{path}/retry", headers=origin)
+        retry = logged_in_visitor.client.post(f"{path}/retry", headers=origin)
         problem(retry, 403, "auth.login_again")
         problem(program.post(f"{path}/retry"), 409, "job.not_retryable")
 
@@ -422,76 +425,81 @@ def test_an_old_session_opens_no_rows_that_an_import_rejected(stack: Stack) -> N
     ],
 )
 def test_pages_ask_once_more_and_go_on_where_the_person_was(
-    stack: Stack, person: Visitor, email: str, path: str
+    stack: Stack, logged_in_visitor: Visitor, email: str, path: str
 ) -> None:
-    fresh = person.get(path).status_code
+    fresh = logged_in_visitor.get(path).status_code
     age_logins(stack, email, 15)
     for reply in (
-        person.get(path),
-        person.client.post(path, data={"csrf_token": person.csrf_token()}),
+        logged_in_visitor.get(path),
+        logged_in_visitor.client.post(path, data={"csrf_token": logged_in_visitor.csrf_token()}),
     ):
         assert reply.status_code == 303
         asked = reply.headers["location"].removeprefix(stack.api_url)
         assert asked.startswith("/login?again=yes&next=")
-        shown = person.get(asked)
+        shown = logged_in_visitor.get(asked)
         assert email in shown.text
         assert "show once more that it is you" in shown.text
-    wrong = person.fill_in(asked, email=email, password="not the password")
+    wrong = logged_in_visitor.fill_in(asked, email=email, password="not the password")
     assert wrong.status_code == 403
     assert "show once more that it is you" in wrong.text
-    before = person.cookie
-    passed = person.fill_in(asked, email=email, password=PASSWORD)
+    before = logged_in_visitor.cookie
+    passed = logged_in_visitor.fill_in(asked, email=email, password=PASSWORD)
     assert passed.headers["location"] == stack.api_url + path
-    assert person.cookie != before
-    assert person.get(path).status_code == fresh
+    assert logged_in_visitor.cookie != before
+    assert logged_in_visitor.get(path).status_code == fresh
 
 
 def test_consent_asks_once_more_and_comes_back_to_the_program(
-    stack: Stack, person: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     program = register(stack)
-    owner = Person(stack, Owner(user_id_of(stack, email), email, ""), person.client)
+    owner = Person(stack, Owner(user_id_of(stack, email), email, ""), logged_in_visitor.client)
     path = program.request("credit.read")
     form = {"csrf_token": owner.csrf_token(path), "decision": "allow", "scope.credit.read": "on"}
     age_logins(stack, email, 15)
-    for reply in (person.client.get(path), person.client.post(path, data=form)):
+    for reply in (
+        logged_in_visitor.client.get(path),
+        logged_in_visitor.client.post(path, data=form),
+    ):
         assert reply.status_code == 303
         asked = reply.headers["location"]
         assert asked.startswith(f"{stack.api_url}/login?again=yes&next=")
     assert stack.query("SELECT 1 FROM oauth_grants WHERE client_id = %s", program.client_id) == []
     asked = asked.removeprefix(stack.api_url)
-    passed = person.fill_in(asked, email=email, password=PASSWORD)
+    passed = logged_in_visitor.fill_in(asked, email=email, password=PASSWORD)
     assert passed.headers["location"] == stack.api_url + path
     given = owner.answer(path, "credit.read")
     assert "code" in fields_of(given.headers["location"])
 
 
 def test_a_mail_tells_of_each_new_key_whoever_made_it(
-    stack: Stack, person: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     origin = {"Origin": stack.api_url}
     name = "look at https://evil.example"
-    first = data(person.client.post("/apikeys", json={"name": name}, headers=origin))
-    told = person.mailed(email, "Your account has a new API key")
+    first = data(logged_in_visitor.client.post("/apikeys", json={"name": name}, headers=origin))
+    told = logged_in_visitor.mailed(email, "Your account has a new API key")
     assert first["last_four"] in told
     assert first["key"] not in told
     assert "evil" not in told
     with stack.client(first["key"]) as program:
         second = data(program.post("/apikeys", json={"name": "second"}))
-    assert second["last_four"] in person.mailed(email, "Your account has a new API key", number=2)
+    assert second["last_four"] in logged_in_visitor.mailed(
+        email, "Your account has a new API key", number=2
+    )
 
 
 def test_a_mail_tells_of_a_new_program_and_of_more_scopes(
-    stack: Stack, person: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
     program = register(stack, name="Ledger reader")
-    owner = Person(stack, Owner(user_id_of(stack, email), email, ""), person.client)
+    owner = Person(stack, Owner(user_id_of(stack, email), email, ""), logged_in_visitor.client)
     subject = "A program has access to your account"
     program.tokens(owner, "credit.read")
-    assert "Ledger reader" in person.mailed(email, subject)
+    assert "Ledger reader" in logged_in_visitor.mailed(email, subject)
     program.tokens(owner, "credit.read")
     program.tokens(owner, "attachment")
-    person.mailed(email, subject, number=2)
+    logged_in_visitor.mailed(email, subject, number=2)
     kept = stack.query(
         "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_program'", email
     )

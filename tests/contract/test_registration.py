@@ -289,26 +289,28 @@ def test_keys_open_no_page(stack: Stack, email: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["one", "all others"])
-def test_sessions_are_shown_and_ended(person: Visitor, other_browser: Visitor, which: str) -> None:
-    page = person.get("/account").text
+def test_sessions_are_shown_and_ended(
+    logged_in_visitor: Visitor, other_browser: Visitor, which: str
+) -> None:
+    page = logged_in_visitor.get("/account").text
     assert "Firefox on Linux" in page
     assert "127.0.0.1" not in re.sub(r'(action|href|src)="[^"]*"', "", page)
     [number] = re.findall(r'name="session" value="(\d+)"', page)
     session = number if which == "one" else "others"
-    form = {"csrf_token": person.csrf_token(), "session": session}
-    assert person.client.post("/account/sessions", data=form).status_code == 303
+    form = {"csrf_token": logged_in_visitor.csrf_token(), "session": session}
+    assert logged_in_visitor.client.post("/account/sessions", data=form).status_code == 303
     assert not other_browser.is_in()
-    assert person.is_in()
-    assert "Firefox on Linux" not in person.get("/account").text
+    assert logged_in_visitor.is_in()
+    assert "Firefox on Linux" not in logged_in_visitor.get("/account").text
 
 
-def test_nobody_ends_a_session_of_somebody_else(stack: Stack, person: Visitor) -> None:
+def test_nobody_ends_a_session_of_somebody_else(stack: Stack, logged_in_visitor: Visitor) -> None:
     with a_visitor(stack) as other:
         other.enter(new_account(stack))
         [(number,)] = stack.query("SELECT max(id) FROM user_sessions")
         for wanted in (str(number), "0", "", "x", "9" * 30, "-1"):
-            form = {"csrf_token": person.csrf_token(), "session": wanted}
-            assert person.client.post("/account/sessions", data=form).status_code == 404
+            form = {"csrf_token": logged_in_visitor.csrf_token(), "session": wanted}
+            assert logged_in_visitor.client.post("/account/sessions", data=form).status_code == 404
         assert other.is_in()
 
 
@@ -316,26 +318,28 @@ def test_nobody_ends_a_session_of_somebody_else(stack: Stack, person: Visitor) -
     "path", ["/logout", "/account/sessions", "/account/password", "/account/email"]
 )
 def test_actions_from_other_sites_are_refused(
-    stack: Stack, person: Visitor, other_browser: Visitor, path: str
+    stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, path: str
 ) -> None:
     form = {"session": "others", "current": PASSWORD, "password": OTHER_PASSWORD}
     others = hidden(other_browser.get("/account"))["csrf_token"]
     for token in ({}, {"csrf_token": ""}, {"csrf_token": others}):
         for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
-            reply = person.client.post(path, data={**form, **token}, headers=headers)
+            reply = logged_in_visitor.client.post(path, data={**form, **token}, headers=headers)
             assert reply.status_code == 403
     # A token of the login's form is of another cookie.
     with a_visitor(stack) as visitor:
         anybodys = hidden(visitor.get("/login"))["csrf_token"]
-        person.client.cookies.set("pressroom_form", visitor.client.cookies["pressroom_form"])
-    reply = person.client.post(path, data={**form, "csrf_token": anybodys})
+        logged_in_visitor.client.cookies.set(
+            "pressroom_form", visitor.client.cookies["pressroom_form"]
+        )
+    reply = logged_in_visitor.client.post(path, data={**form, "csrf_token": anybodys})
     assert reply.status_code == 403
-    assert person.is_in()
+    assert logged_in_visitor.is_in()
     assert other_browser.is_in()
 
 
 def test_only_who_knows_the_password_changes_it(
-    stack: Stack, person: Visitor, other_browser: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, email: str
 ) -> None:
     before = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
     for fields in (
@@ -345,35 +349,37 @@ def test_only_who_knows_the_password_changes_it(
         {"current": PASSWORD, "password": "short"},
         {"current": PASSWORD},
     ):
-        reply = person.fill_in("/account/password", **fields)
+        reply = logged_in_visitor.fill_in("/account/password", **fields)
         assert reply.status_code == 422
         assert 'role="alert"' in reply.text
     assert stack.query("SELECT password_hash FROM users WHERE email = %s", email) == before
     assert other_browser.is_in()
     # A stolen session is no way to guess it either.
     stack.query("UPDATE login_attempts SET paused_until = now() + interval '1 hour'")
-    reply = person.fill_in("/account/password", current=PASSWORD, password=OTHER_PASSWORD)
+    reply = logged_in_visitor.fill_in(
+        "/account/password", current=PASSWORD, password=OTHER_PASSWORD
+    )
     assert reply.status_code == 429
     stack.query("DELETE FROM login_attempts")
 
 
 def test_an_account_goes_to_another_address(
-    stack: Stack, person: Visitor, other_browser: Visitor, visitor: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, visitor: Visitor, email: str
 ) -> None:
     user_id = user_id_of(stack, email)
     new = new_address()
-    reply = person.fill_in("/account/email", email=new.upper(), current=PASSWORD)
+    reply = logged_in_visitor.fill_in("/account/email", email=new.upper(), current=PASSWORD)
     assert reply.headers["location"] == f"{stack.api_url}/account"
-    link = person.mailed_path(new, CONFIRM)
+    link = logged_in_visitor.mailed_path(new, CONFIRM)
     visitor.fill_in("/password/forgotten", email=email)
     reset = visitor.mailed_path(email, NEW)
     assert visitor.get(reset).status_code == 200
-    assert new in person.get(link).text
+    assert new in logged_in_visitor.get(link).text
     assert user_id_of(stack, email) == user_id
-    assert person.fill_in(link).headers["location"] == f"{stack.api_url}/account"
-    assert data(person.get("/users/me"))["email"] == new
-    assert person.get(link).status_code == 403
-    assert person.mailed(email, "Your account has a new address")
+    assert logged_in_visitor.fill_in(link).headers["location"] == f"{stack.api_url}/account"
+    assert data(logged_in_visitor.get("/users/me"))["email"] == new
+    assert logged_in_visitor.get(link).status_code == 403
+    assert logged_in_visitor.mailed(email, "Your account has a new address")
     # Other sessions are over, and so are the links of the old address.
     assert not other_browser.is_in()
     assert visitor.get(reset).status_code == 403
@@ -381,13 +387,17 @@ def test_an_account_goes_to_another_address(
     assert visitor.log_in(new).status_code == 303
 
 
-def test_the_account_s_own_address_is_no_new_one(person: Visitor, email: str) -> None:
-    person.fill_in("/account/email", email=email, current=PASSWORD)
-    assert "token=" not in person.mailed(email, "This address is in use already")
+def test_the_account_s_own_address_is_no_new_one(logged_in_visitor: Visitor, email: str) -> None:
+    logged_in_visitor.fill_in("/account/email", email=email, current=PASSWORD)
+    assert "token=" not in logged_in_visitor.mailed(email, "This address is in use already")
 
 
-def test_a_new_address_needs_the_password(stack: Stack, person: Visitor) -> None:
+def test_a_new_address_needs_the_password(stack: Stack, logged_in_visitor: Visitor) -> None:
     new = new_address()
-    assert person.fill_in("/account/email", email=new, current="wrong").status_code == 422
-    assert person.fill_in("/account/email", email="x", current=PASSWORD).status_code == 422
+    assert (
+        logged_in_visitor.fill_in("/account/email", email=new, current="wrong").status_code == 422
+    )
+    assert (
+        logged_in_visitor.fill_in("/account/email", email="x", current=PASSWORD).status_code == 422
+    )
     assert stack.query("SELECT 1 FROM account_mails WHERE email = %s", new) == []

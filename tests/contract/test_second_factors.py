@@ -54,10 +54,10 @@ def location(reply: httpx2.Response) -> str:
 
 
 def test_a_login_asks_for_a_code_of_the_app(
-    stack: Stack, person: Visitor, visitor: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str
 ) -> None:
-    app = add_app(person)
-    let_half_a_minute_pass(person, email)
+    app = add_app(logged_in_visitor)
+    let_half_a_minute_pass(logged_in_visitor, email)
     asked = begin(visitor, email, next="/account/events")
     assert SESSION not in visitor.client.cookies
     assert not visitor.is_in()
@@ -74,21 +74,23 @@ def test_a_login_asks_for_a_code_of_the_app(
         data(program.get("/users/me"))
 
 
-def test_an_app_is_added_by_a_code_that_it_shows(person: Visitor) -> None:
-    shown = person.get(APP)
+def test_an_app_is_added_by_a_code_that_it_shows(logged_in_visitor: Visitor) -> None:
+    shown = logged_in_visitor.get(APP)
     assert "<svg" in shown.text
-    wrong = person.client.post(APP, data={**hidden(shown), "code": "000000"})
+    wrong = logged_in_visitor.client.post(APP, data={**hidden(shown), "code": "000000"})
     assert wrong.status_code == 422
     # The same secret, which the app has by now.
     assert hidden(wrong)["secret"] == hidden(shown)["secret"]
     other = {**hidden(shown), "secret": totp.new_secret(), "code": "000000"}
-    assert location(person.client.post(APP, data=other)).endswith(APP)
-    assert "You have none" in person.get(FACTORS).text
+    assert location(logged_in_visitor.client.post(APP, data=other)).endswith(APP)
+    assert "You have none" in logged_in_visitor.get(FACTORS).text
 
 
-def test_a_rotation_wraps_secrets_anew(stack: Stack, person: Visitor, email: str) -> None:
-    app = add_app(person)
-    let_half_a_minute_pass(person, email)
+def test_a_rotation_wraps_secrets_anew(
+    stack: Stack, logged_in_visitor: Visitor, email: str
+) -> None:
+    app = add_app(logged_in_visitor)
+    let_half_a_minute_pass(logged_in_visitor, email)
     new, old = Key("rotated", b"r" * 32), stack.settings().encryption_keyring
     rotated, alone = KeyWrapper(Keyring([new, *old])), KeyWrapper(Keyring([new]))
     user_id = user_id_of(stack, email)
@@ -105,9 +107,9 @@ def test_a_rotation_wraps_secrets_anew(stack: Stack, person: Visitor, email: str
 
 
 def test_a_recovery_code_stands_for_a_lost_app_once(
-    make_visitor: Callable[[], Visitor], person: Visitor, email: str
+    make_visitor: Callable[[], Visitor], logged_in_visitor: Visitor, email: str
 ) -> None:
-    app = add_app(person)
+    app = add_app(logged_in_visitor)
     assert len(set(app.recovery_codes)) == 10
     visitor = make_visitor()
     typed = f" {app.recovery_codes[0].upper().replace('-', ' ')} "
@@ -120,10 +122,12 @@ def test_a_recovery_code_stands_for_a_lost_app_once(
     assert not again.is_in()
 
 
-def test_new_recovery_codes_end_the_old_ones(person: Visitor, visitor: Visitor, email: str) -> None:
-    app = add_app(person)
-    form = {"csrf_token": person.csrf_token()}
-    made = codes_of(person.client.post(f"{FACTORS}/codes", data=form))
+def test_new_recovery_codes_end_the_old_ones(
+    logged_in_visitor: Visitor, visitor: Visitor, email: str
+) -> None:
+    app = add_app(logged_in_visitor)
+    form = {"csrf_token": logged_in_visitor.csrf_token()}
+    made = codes_of(logged_in_visitor.client.post(f"{FACTORS}/codes", data=form))
     assert len(made) == 10
     asked = begin(visitor, email)
     assert send_code(visitor, asked, app.recovery_codes[0]).status_code == 403
@@ -131,76 +135,78 @@ def test_new_recovery_codes_end_the_old_ones(person: Visitor, visitor: Visitor, 
 
 
 def test_recovery_codes_are_shown_with_the_first_factor_alone(
-    person: Visitor, device: Device
+    logged_in_visitor: Visitor, device: Device
 ) -> None:
-    app = add_app(person)
-    assert codes_of(add_passkey(person, device)) == []
-    assert not any(code in person.get(FACTORS).text for code in app.recovery_codes)
+    app = add_app(logged_in_visitor)
+    assert codes_of(add_passkey(logged_in_visitor, device)) == []
+    assert not any(code in logged_in_visitor.get(FACTORS).text for code in app.recovery_codes)
 
 
 def test_a_passkey_of_a_device_that_does_not_count_works_again_and_again(
-    stack: Stack, person: Visitor, visitor: Visitor
+    stack: Stack, logged_in_visitor: Visitor, visitor: Visitor
 ) -> None:
     synced = Device(stack.api_url, counts=False)
-    add_passkey(person, synced)
+    add_passkey(logged_in_visitor, synced)
     for _ in range(2):
         location(log_in_by_passkey(visitor, synced))
 
 
 def test_a_device_is_registered_once_and_a_person_has_a_bounded_number(
-    stack: Stack, person: Visitor, device: Device, email: str
+    stack: Stack, logged_in_visitor: Visitor, device: Device, email: str
 ) -> None:
-    add_passkey(person, device)
-    assert add_passkey(person, device).status_code == 409
+    add_passkey(logged_in_visitor, device)
+    assert add_passkey(logged_in_visitor, device).status_code == 409
     stack.query(
         "INSERT INTO passkeys (user_id, name, credential_id, public_key, sign_count)"
         " SELECT %s, 'old', sha256(concat(%s, n)::bytea), '', 0 FROM generate_series(1, 19) n",
         *(user_id_of(stack, email),) * 2,
     )
-    late = add_passkey(person, Device(stack.api_url))
+    late = add_passkey(logged_in_visitor, Device(stack.api_url))
     assert late.status_code == 409
     assert "at most 20 passkeys" in late.text
 
 
-def test_a_name_is_asked_for(person: Visitor, device: Device) -> None:
-    assert add_passkey(person, device, name=" ").status_code == 422
+def test_a_name_is_asked_for(logged_in_visitor: Visitor, device: Device) -> None:
+    assert add_passkey(logged_in_visitor, device, name=" ").status_code == 422
 
 
-def test_the_person_is_mailed_of_each_change(person: Visitor, email: str, device: Device) -> None:
-    add_app(person)
-    assert "An authenticator app was added" in person.mailed(email, CHANGED)
-    add_passkey(person, device, name="https://evil.example")
-    told = person.mailed(email, CHANGED, number=2)
+def test_the_person_is_mailed_of_each_change(
+    logged_in_visitor: Visitor, email: str, device: Device
+) -> None:
+    add_app(logged_in_visitor)
+    assert "An authenticator app was added" in logged_in_visitor.mailed(email, CHANGED)
+    add_passkey(logged_in_visitor, device, name="https://evil.example")
+    told = logged_in_visitor.mailed(email, CHANGED, number=2)
     assert "A passkey was added" in told
     assert "evil" not in told
     # Not one goes missing, however many there are.
     for number in range(3, 7):
-        form = {"csrf_token": person.csrf_token()}
-        assert person.client.post(f"{FACTORS}/codes", data=form).status_code == 200
-        person.mailed(email, CHANGED, number=number)
+        form = {"csrf_token": logged_in_visitor.csrf_token()}
+        assert logged_in_visitor.client.post(f"{FACTORS}/codes", data=form).status_code == 200
+        logged_in_visitor.mailed(email, CHANGED, number=number)
 
 
 def test_the_last_factor_takes_the_recovery_codes_with_it(
-    stack: Stack, person: Visitor, visitor: Visitor, email: str, device: Device
+    stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
-    add_app(person)
-    add_passkey(person, device)
+    add_app(logged_in_visitor)
+    add_passkey(logged_in_visitor, device)
     user_id = user_id_of(stack, email)
     [(passkey_id,)] = stack.query("SELECT id FROM passkeys WHERE user_id = %s", user_id)
     count = "SELECT count(*) FROM recovery_codes WHERE user_id = %s"
     for wanted, left in (("app", 10), (str(passkey_id), 0)):
-        form = {"csrf_token": person.csrf_token(), "remove": wanted}
-        location(person.client.post(FACTORS, data=form))
+        form = {"csrf_token": logged_in_visitor.csrf_token(), "remove": wanted}
+        location(logged_in_visitor.client.post(FACTORS, data=form))
         assert stack.query(count, user_id) == [(left,)]
     assert log_in_by_passkey(visitor, device).status_code == 403
     assert visitor.log_in(email).status_code == 303
     assert visitor.is_in()
-    form = {"csrf_token": person.csrf_token(), "remove": "app"}
-    assert person.client.post(FACTORS, data=form).status_code == 404
+    form = {"csrf_token": logged_in_visitor.csrf_token(), "remove": "app"}
+    assert logged_in_visitor.client.post(FACTORS, data=form).status_code == 404
 
 
 def test_no_factor_of_another_person_is_removed(
-    stack: Stack, person: Visitor, visitor: Visitor, device: Device
+    stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, device: Device
 ) -> None:
     other = new_account(stack)
     visitor.log_in(other)
@@ -209,37 +215,39 @@ def test_no_factor_of_another_person_is_removed(
         "SELECT id FROM passkeys WHERE user_id = %s", user_id_of(stack, other)
     )
     for wanted in (str(passkey_id), "x", "9" * 16, "9" * 99):
-        form = {"csrf_token": person.csrf_token(), "remove": wanted}
-        assert person.client.post(FACTORS, data=form).status_code == 404
+        form = {"csrf_token": logged_in_visitor.csrf_token(), "remove": wanted}
+        assert logged_in_visitor.client.post(FACTORS, data=form).status_code == 404
     assert location(log_in_by_passkey(visitor, device)).endswith("/account")
 
 
 @pytest.mark.parametrize("path", [APP, PASSKEY, FACTORS, f"{FACTORS}/codes"])
-def test_changes_need_a_recent_login(stack: Stack, person: Visitor, email: str, path: str) -> None:
-    token = person.csrf_token()
+def test_changes_need_a_recent_login(
+    stack: Stack, logged_in_visitor: Visitor, email: str, path: str
+) -> None:
+    token = logged_in_visitor.csrf_token()
     age_logins(stack, email, 15)
     again = f"{stack.api_url}/login?again=yes"
     if path in {APP, PASSKEY}:
-        assert location(person.get(path)).startswith(again)
+        assert location(logged_in_visitor.get(path)).startswith(again)
     form = {"csrf_token": token, "remove": "app"}
-    assert location(person.client.post(path, data=form)).startswith(again)
+    assert location(logged_in_visitor.client.post(path, data=form)).startswith(again)
 
 
 def test_a_login_once_more_asks_for_the_factor_and_counts_as_recent(
-    stack: Stack, person: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, email: str
 ) -> None:
-    app = add_app(person)
+    app = add_app(logged_in_visitor)
     age_logins(stack, email, 15)
-    asked = location(person.get(PASSKEY)).removeprefix(stack.api_url)
-    before = person.cookie
-    second = person.fill_in(asked, email=email, password=PASSWORD)
+    asked = location(logged_in_visitor.get(PASSKEY)).removeprefix(stack.api_url)
+    before = logged_in_visitor.cookie
+    second = logged_in_visitor.fill_in(asked, email=email, password=PASSWORD)
     assert second.status_code == 403
     # The person stays logged in meanwhile, and no better than before.
-    assert person.cookie == before
-    assert location(person.get(PASSKEY)).removeprefix(stack.api_url) == asked
-    passed = send_code(person, second, app.recovery_codes[0])
+    assert logged_in_visitor.cookie == before
+    assert location(logged_in_visitor.get(PASSKEY)).removeprefix(stack.api_url) == asked
+    passed = send_code(logged_in_visitor, second, app.recovery_codes[0])
     assert location(passed) == stack.api_url + PASSKEY
-    assert person.get(PASSKEY).status_code == 200
+    assert logged_in_visitor.get(PASSKEY).status_code == 200
 
 
 def test_an_operator_sets_a_factor_up_before_all_else(
@@ -264,13 +272,15 @@ def test_an_operator_sets_a_factor_up_before_all_else(
     assert visitor.get("/account").status_code == 200
 
 
-def test_everyone_needs_one_where_the_deployment_says_so(stack: Stack, person: Visitor) -> None:
+def test_everyone_needs_one_where_the_deployment_says_so(
+    stack: Stack, logged_in_visitor: Visitor
+) -> None:
     resources = stack.resources
-    opened = (resources.database, resources.keyring, person.cookie)
+    opened = (resources.database, resources.keyring, logged_in_visitor.cookie)
     with pytest.raises(DomainError, match="second factor"):
         sessions.authenticate(*opened, everyone_needs_factor=True)
     assert sessions.authenticate(*opened, everyone_needs_factor=False).session_id
-    add_app(person)
+    add_app(logged_in_visitor)
     assert sessions.authenticate(*opened, everyone_needs_factor=True).session_id
 
 
@@ -279,27 +289,29 @@ def reset_link(visitor: Visitor, email: str) -> str:
     return visitor.mailed_path(email, "Choose a new password")
 
 
-def test_a_reset_asks_for_the_second_factor(person: Visitor, visitor: Visitor, email: str) -> None:
-    app = add_app(person)
+def test_a_reset_asks_for_the_second_factor(
+    logged_in_visitor: Visitor, visitor: Visitor, email: str
+) -> None:
+    app = add_app(logged_in_visitor)
     link = reset_link(visitor, email)
     for code in ("", "000000", "abcde-fghij"):
         error = visitor.fill_in(link, password=OTHER_PASSWORD, code=code)
         assert error.status_code == 403
         assert "Choose a new password" in error.text
-    assert person.is_in()
+    assert logged_in_visitor.is_in()
     assert visitor.fill_in(link, password="short", code=app.recovery_codes[0]).status_code == 422
     passed = visitor.fill_in(link, password=OTHER_PASSWORD, code=app.recovery_codes[0])
     assert location(passed).endswith("/account")
     assert visitor.is_in()
-    assert not person.is_in()
+    assert not logged_in_visitor.is_in()
 
 
 def test_a_reset_takes_a_passkey_and_ends_those_that_are_ticked(
-    stack: Stack, person: Visitor, visitor: Visitor, email: str, device: Device
+    stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
     lost = Device(stack.api_url)
-    add_passkey(person, device, name="Mine")
-    add_passkey(person, lost, name="Lost")
+    add_passkey(logged_in_visitor, device, name="Mine")
+    add_passkey(logged_in_visitor, lost, name="Lost")
     shown = visitor.get(reset_link(visitor, email))
     [(ended,)] = stack.query("SELECT id FROM passkeys WHERE name = 'Lost'")
     assert shown.text.count('name="end_passkey.') == shown.text.count(" checked") == 2
@@ -312,12 +324,12 @@ def test_a_reset_takes_a_passkey_and_ends_those_that_are_ticked(
 
 
 def test_a_reset_without_a_word_ends_all_passkeys(
-    stack: Stack, person: Visitor, visitor: Visitor, email: str, device: Device
+    stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
     """Also those that an intruder makes while the person reads the page."""
-    codes = codes_of(add_passkey(person, device))
+    codes = codes_of(add_passkey(logged_in_visitor, device))
     shown = visitor.get(reset_link(visitor, email))
-    add_passkey(person, Device(stack.api_url))
+    add_passkey(logged_in_visitor, Device(stack.api_url))
     form = {**hidden(shown), "password": OTHER_PASSWORD, "code": codes[0], "shown_passkeys": ""}
     location(visitor.client.post("/password/new", data=form))
     own = "SELECT count(*) FROM passkeys WHERE user_id = %s"
@@ -325,34 +337,36 @@ def test_a_reset_without_a_word_ends_all_passkeys(
 
 
 def test_a_change_of_password_offers_to_end_passkeys(
-    stack: Stack, person: Visitor, email: str, device: Device
+    stack: Stack, logged_in_visitor: Visitor, email: str, device: Device
 ) -> None:
-    add_passkey(person, device)
+    add_passkey(logged_in_visitor, device)
     [(passkey_id,)] = stack.query(
         "SELECT id FROM passkeys WHERE user_id = %s", user_id_of(stack, email)
     )
     own = "SELECT count(*) FROM passkeys WHERE user_id = %s"
-    shown = person.get("/account/password")
+    shown = logged_in_visitor.get("/account/password")
     assert f'name="end_passkey.{passkey_id}"' in shown.text
     assert " checked" not in shown.text
     path, passwords = "/account/password", {"current": PASSWORD, "password": OTHER_PASSWORD}
-    location(person.fill_in(path, **passwords))
+    location(logged_in_visitor.fill_in(path, **passwords))
     assert stack.query(own, user_id_of(stack, email)) == [(1,)]
     passwords = {"current": OTHER_PASSWORD, "password": PASSWORD}
-    location(person.fill_in(path, **passwords, **{f"end_passkey.{passkey_id}": "on"}))
+    location(logged_in_visitor.fill_in(path, **passwords, **{f"end_passkey.{passkey_id}": "on"}))
     assert stack.query(own, user_id_of(stack, email)) == [(0,)]
 
 
 def test_an_undone_change_of_address_removes_the_factors_that_came_after_it(
-    stack: Stack, person: Visitor, visitor: Visitor, email: str, device: Device
+    stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
     """Otherwise the new password would need the intruder's app."""
-    add_passkey(person, device, name="Before")
+    add_passkey(logged_in_visitor, device, name="Before")
     new = f"intruder.{email}"
-    person.fill_in("/account/email", email=new, current=PASSWORD)
-    location(person.fill_in(person.mailed_path(new, "Confirm your new address")))
-    add_app(person)
-    add_passkey(person, Device(stack.api_url), name="After")
+    logged_in_visitor.fill_in("/account/email", email=new, current=PASSWORD)
+    location(
+        logged_in_visitor.fill_in(logged_in_visitor.mailed_path(new, "Confirm your new address"))
+    )
+    add_app(logged_in_visitor)
+    add_passkey(logged_in_visitor, Device(stack.api_url), name="After")
     undo = visitor.mailed_path(email, "Your account has a new address")
     choosing = location(visitor.fill_in(undo)).removeprefix(stack.api_url)
     user_id = user_id_of(stack, email)
@@ -366,10 +380,10 @@ def test_an_undone_change_of_address_removes_the_factors_that_came_after_it(
 
 
 def test_the_operator_lets_a_person_in_who_lost_all_factors(
-    stack: Stack, person: Visitor, visitor: Visitor, email: str, device: Device
+    stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
-    app = add_app(person)
-    add_passkey(person, device)
+    app = add_app(logged_in_visitor)
+    add_passkey(logged_in_visitor, device)
     asked = begin(visitor, email)
     printed(stack, "users", "reset-factors", email)
     assert "The operator of this service removed" in visitor.mailed(email, CHANGED, number=3)

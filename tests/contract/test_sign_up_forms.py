@@ -14,7 +14,7 @@ from tests.support.http.replies import data, problem
 from tests.support.lists.sign_up_forms import OWNER_ORIGIN, TITLE, WIDGET_FIELDS
 from tests.support.lists.subscribers import known_member, member, members, new_address, new_list
 from tests.support.people.oauth import log_in
-from tests.support.security.redirect_urls import GOOD, HOSTILE
+from tests.support.security.return_urls import HOSTILE_RETURN_URLS, SHOP
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_no_hostile_address_is_led_to(
     ]
     email = new_address()
     # Topups refuse the others for the names in their query alone.
-    hostile = [url for url in HOSTILE if not url.startswith(f"https://{GOOD}/?")]
+    hostile = [url for url in HOSTILE_RETURN_URLS if not url.startswith(f"https://{SHOP}/?")]
     for url in [*owned, *hostile[::30]]:
         reply = send(stranger, form_list_id, email=email, redirect_url=url)
         assert reply.status_code == 303

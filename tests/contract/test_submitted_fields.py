@@ -140,7 +140,7 @@ def test_a_field_that_was_closed_meanwhile_is_not_set_by_the_token(
     )
     ids = {each["key"]: each["id"] for each in data(client.get("/fields"))}
     with stack.resources.unit_of_work() as uow:
-        token = mailed_tokens.make(
+        token = mailed_tokens.create_token(
             uow,
             Purpose.CONFIRM_SUBSCRIPTION,
             user_id=made["user_id"],

@@ -1,28 +1,14 @@
 import ast
-import importlib
-import pkgutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
 
-from core import errors
-from core.errors.catalogue import ErrorType
 from core.errors.requests import invalid_field
+from tests.support.documents.error_catalogue import ENTRIES
 
 _ROOT = Path(__file__).parents[2]
 _PRODUCT = ("api", "workers", "services", "integrations", "storage", "cli", "core")
-
-
-def _entries() -> Iterator[tuple[str, ErrorType]]:
-    for area in pkgutil.iter_modules(errors.__path__):
-        module = importlib.import_module(f"core.errors.{area.name}")
-        for name, value in vars(module).items():
-            if isinstance(value, ErrorType):
-                yield name, value
-
-
-ENTRIES = tuple(_entries())
 
 
 def _placeholders(text: str) -> set[str]:

@@ -135,7 +135,7 @@ def test_the_script_pins_each_image_of_others_by_what_its_registry_says(tmp_path
 
 
 @pytest.fixture
-def compose_redis(tmp_path: Path) -> Iterator[int]:
+def compose_redis_port(tmp_path: Path) -> Iterator[int]:
     """The port of a server that was started by Redis' command in the Compose file."""
     [shell, flag, script] = files.services()["redis"]["command"]
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -158,14 +158,14 @@ def test_postgres_logs_no_values_of_statements() -> None:
         assert f"--{name}={QUIET_LOG[name]}" in command
 
 
-def test_redis_keeps_its_queues_and_has_one_user_with_few_rights(compose_redis: int) -> None:
+def test_redis_keeps_its_queues_and_has_one_user_with_few_rights(compose_redis_port: int) -> None:
     script = files.services()["redis"]["command"][-1]
     settings = dict(line.split(maxsplit=1) for line in script.splitlines() if " " in line)
     assert settings["maxmemory-policy"] == "volatile-lru"
     assert settings["appendonly"] == "yes"
     # The development stack, on which all tests run, has the same.
     assert PERMISSIONS in script
-    url = f"redis://{{}}@127.0.0.1:{compose_redis}/0"
+    url = f"redis://{{}}@127.0.0.1:{compose_redis_port}/0"
     with redis.Redis.from_url(url.format("pressroom:word")) as client:
         eventually(lambda: _answers(client), what="the server")
         assert client.set("key", "value")

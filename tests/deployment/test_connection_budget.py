@@ -99,41 +99,43 @@ def at_once(calls: Iterable[Callable[[], object]]) -> ThreadPoolExecutor:
 
 
 @pytest.fixture(scope="module")
-def loaded(bare: Stack) -> None:
-    """With an API to call."""
-    bare.start_sandbox()
-    bare.start_api()
+def started_api(empty_stack: Stack) -> None:
+    """Start an API and the sandbox on the empty stack."""
+    empty_stack.start_sandbox()
+    empty_stack.start_api()
 
 
 @pytest.fixture
-def caller(bare: Stack, loaded: None) -> Iterator[httpx2.Client]:
-    headers = {"Authorization": f"Bearer {bare.new_owner().key}"}
+def parallel_client(empty_stack: Stack, started_api: None) -> Iterator[httpx2.Client]:
+    headers = {"Authorization": f"Bearer {empty_stack.new_owner().key}"}
     limits = httpx2.Limits(max_connections=AT_ONCE)
     with httpx2.Client(
-        base_url=bare.api_url, headers=headers, timeout=60, limits=limits, verify=False
+        base_url=empty_stack.api_url, headers=headers, timeout=60, limits=limits, verify=False
     ) as client:
         yield client
 
 
 @pytest.mark.tier("processes")
-def test_an_api_process_under_load_has_no_more(bare: Stack, caller: httpx2.Client) -> None:
+def test_an_api_process_under_load_has_no_more(
+    empty_stack: Stack, parallel_client: httpx2.Client
+) -> None:
     charge = {"amount_credit": 1, "source_id": "bare"}
     picture = {"file": ("photo.jpg", photo(64, 48))}
-    list_id = new_list(caller)
+    list_id = new_list(parallel_client)
     singly = [
-        partial(caller.post, "/auxilia/credits/consume", json=charge),
-        partial(caller.get, "/auxilia/credits/balance"),
+        partial(parallel_client.post, "/auxilia/credits/consume", json=charge),
+        partial(parallel_client.get, "/auxilia/credits/balance"),
     ]
     in_transactions = [
-        partial(caller.get, "/lists"),
-        partial(caller.get, "/jobs"),
-        partial(caller.get, "/attachments"),
-        partial(caller.get, f"/lists/{list_id}/subscriptions"),
-        partial(caller.post, f"/subscriptions/{list_id}", json={"email": "a@example.com"}),
-        partial(caller.delete, f"/subscriptions/{list_id}"),
-        partial(caller.post, "/attachments", files=picture, headers={"Prefer": "wait=0"}),
+        partial(parallel_client.get, "/lists"),
+        partial(parallel_client.get, "/jobs"),
+        partial(parallel_client.get, "/attachments"),
+        partial(parallel_client.get, f"/lists/{list_id}/subscriptions"),
+        partial(parallel_client.post, f"/subscriptions/{list_id}", json={"email": "a@example.com"}),
+        partial(parallel_client.delete, f"/subscriptions/{list_id}"),
+        partial(parallel_client.post, "/attachments", files=picture, headers={"Prefer": "wait=0"}),
     ]
-    count = Count(bare)
+    count = Count(empty_stack)
     with count.going_on():
         # First all that a statement by itself needs, then all that a transaction needs, and then
         # the other way round: what was opened for the one is still there for the other.
@@ -142,7 +144,7 @@ def test_an_api_process_under_load_has_no_more(bare: Stack, caller: httpx2.Clien
             (in_transactions * 12, ["lists", "jobs", "attachments", "subscriptions"]),
             (singly * 30, ["credit_accounts"]),
         ):
-            with locked(bare, *tables):
+            with locked(empty_stack, *tables):
                 threads = at_once(calls)
             threads.shutdown()
     [most] = stated(API)
@@ -150,13 +152,13 @@ def test_an_api_process_under_load_has_no_more(bare: Stack, caller: httpx2.Clien
 
 
 @pytest.fixture
-def start_queues(bare: Stack, tmp_path: Path) -> Iterator[Callable[[list[Queue]], Running]]:
+def start_queues(empty_stack: Stack, tmp_path: Path) -> Iterator[Callable[[list[Queue]], Running]]:
     """Starts a worker as a deployment does, with each queue's own limit."""
     started = []
 
     def start(queues: list[Queue]) -> Running:
         mark = tmp_path / f"{queues[0]}.ready"
-        running = bare.start(
+        running = empty_stack.start(
             f"bare-{queues[0]}",
             "worker",
             *(word for queue in queues for word in ("--queue", queue)),
@@ -169,7 +171,7 @@ def start_queues(bare: Stack, tmp_path: Path) -> Iterator[Callable[[list[Queue]]
     yield start
     for running in started:
         running.stop()
-        bare.processes.remove(running)
+        empty_stack.processes.remove(running)
 
 
 def most_at(count: Count, queue: Queue) -> int:
@@ -188,66 +190,72 @@ def ended(stack: Stack, queues: list[Queue]) -> bool:
 
 @pytest.mark.tier("processes")
 def test_a_waiting_worker_under_load_has_no_more(
-    bare: Stack, caller: httpx2.Client, start_queues: Callable[[list[Queue]], Running]
+    empty_stack: Stack,
+    parallel_client: httpx2.Client,
+    start_queues: Callable[[list[Queue]], Running],
 ) -> None:
-    list_id = new_list(caller, confirm_required=True)
+    list_id = new_list(parallel_client, confirm_required=True)
     start_queues(WAITING)
-    count = Count(bare)
+    count = Count(empty_stack)
     with count.going_on():
         for number in range(12):
             email = f"mailed{number}@example.com"
-            caller.post(f"/subscriptions/{list_id}", json={"email": email})
-        with locked(bare, "jobs"):
+            parallel_client.post(f"/subscriptions/{list_id}", json={"email": email})
+        with locked(empty_stack, "jobs"):
             pass
-        eventually(lambda: ended(bare, WAITING), within=60, what="the mails")
+        eventually(lambda: ended(empty_stack, WAITING), within=60, what="the mails")
     [most] = stated(WAITS)
     assert 1 < most_at(count, Queue.REQUEST) + count.most["pressroom-sweep"] <= most
 
 
 @pytest.mark.tier("processes")
 def test_a_computing_worker_under_load_has_no_more(
-    bare: Stack, caller: httpx2.Client, start_queues: Callable[[list[Queue]], Running]
+    empty_stack: Stack,
+    parallel_client: httpx2.Client,
+    start_queues: Callable[[list[Queue]], Running],
 ) -> None:
-    list_id = new_list(caller)
+    list_id = new_list(parallel_client)
     picture = {"file": ("photo.jpg", photo(640, 480))}
     start_queues(COMPUTING)
-    count = Count(bare)
+    count = Count(empty_stack)
     with count.going_on():
-        calls = [partial(caller.post, "/attachments", files=picture) for _ in range(8)]
+        calls = [partial(parallel_client.post, "/attachments", files=picture) for _ in range(8)]
         for _ in range(3):
             file = {"file": ("members.csv", of_addresses(*addresses(2_000)))}
-            calls.append(partial(caller.post, f"/lists/{list_id}/imports", files=file))
+            calls.append(partial(parallel_client.post, f"/lists/{list_id}/imports", files=file))
             calls.append(
-                partial(caller.post, f"/lists/{list_id}/exports", json={"kind": "members"})
+                partial(parallel_client.post, f"/lists/{list_id}/exports", json={"kind": "members"})
             )
         at_once(calls).shutdown()
-        eventually(lambda: ended(bare, COMPUTING), within=60, what="the jobs")
+        eventually(lambda: ended(empty_stack, COMPUTING), within=60, what="the jobs")
     most = most_of_computing(plan_serving(COMPUTING))
     assert 1 < most_at(count, Queue.EXPORT) + count.most["pressroom-sweep"] <= most
 
 
 @pytest.fixture
-def shared(bare: Stack) -> Iterator[Database]:
-    """With one connection for transactions, and one for single statements."""
+def shared_database(empty_stack: Stack) -> Iterator[Database]:
+    """A database with one connection for transactions, and one for single statements."""
     name = f"pressroom-shared-{time.monotonic_ns()}"
-    opened = open_database(bare.settings(), pool_size=1, application_name=name, single_statements=1)
+    opened = open_database(
+        empty_stack.settings(), pool_size=1, application_name=name, single_statements=1
+    )
     yield opened
     opened.close()
 
 
 def test_statements_by_themselves_use_a_transactions_connection_when_theirs_is_in_use(
-    bare: Stack, shared: Database
+    empty_stack: Stack, shared_database: Database
 ) -> None:
     slowly = Statement("SELECT current_setting('application_name'), pg_sleep(0.3)")
     with ThreadPoolExecutor(4) as threads:
-        found = [threads.submit(shared.rows, slowly) for _ in range(4)]
+        found = [threads.submit(shared_database.rows, slowly) for _ in range(4)]
         [name] = {each.result()[0][0] for each in found}
     count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
-    assert bare.query(count, name) == [(2,)]
+    assert empty_stack.query(count, name) == [(2,)]
     # It is none that commits by itself any more.
-    with shared.engine.connect() as connection:
+    with shared_database.engine.connect() as connection:
         connection.exec_driver_sql("CREATE TEMP TABLE seen ON COMMIT DELETE ROWS AS SELECT 1")
         assert connection.exec_driver_sql("SELECT count(*) FROM seen").scalar() == 1
         connection.rollback()
-    with shared.engine.connect() as connection:
+    with shared_database.engine.connect() as connection:
         connection.exec_driver_sql("CREATE TEMP TABLE seen (id int)")

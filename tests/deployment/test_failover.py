@@ -63,7 +63,7 @@ class Deployment:
 
 
 @pytest.fixture
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     home: Path = tmp_path_factory.mktemp("failover")
     with (
         embedded_services(home) as services,
@@ -92,8 +92,8 @@ def payer(stack: Stack) -> Owner:
     return owner
 
 
-def test_nothing_that_was_answered_is_lost(deployed: Deployment) -> None:
-    stack = deployed.stack
+def test_nothing_that_was_answered_is_lost(deployment: Deployment) -> None:
+    stack = deployment.stack
     owner = payer(stack)
     load, answered = Load(stack.api_url), list[str]()
     actions = [(owner.key, partial(charge, answered))] * CALLERS
@@ -102,9 +102,9 @@ def test_nothing_that_was_answered_is_lost(deployed: Deployment) -> None:
         file = of_addresses(*addresses(IMPORTED))
         job_id = data(upload(client, list_id, file, prefer=None), 202)["id"]
         eventually(lambda: len(answered) > 100, what="charges")
-        deployed.kill_primary()
+        deployment.kill_primary()
         before = len(answered)
-        deployed.promote()
+        deployment.promote()
         went_on = before + CALLERS + 100
         eventually(lambda: len(answered) > went_on, within=60, what="charges after it")
         eventually(lambda: answers(stack.api_port, "/readyz"), what="/readyz")
@@ -118,10 +118,10 @@ def test_nothing_that_was_answered_is_lost(deployed: Deployment) -> None:
     # Until then a caller hears that it is away, or that the same charge is under way.
     assert all(each.startswith(_NOT_YET) for each in load.again), load.again
     assert load.longest < HEALTHY_WITHIN
-    kept = deployed.rows(
+    kept = deployment.rows(
         "SELECT source_id FROM credit_entries WHERE user_id = %s AND action = 'consume'",
         owner.user_id,
     )
     assert sorted(str(source) for (source,) in kept) == sorted(answered)
     members = "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'active'"
-    assert deployed.rows(members, list_id) == [(IMPORTED,)]
+    assert deployment.rows(members, list_id) == [(IMPORTED,)]

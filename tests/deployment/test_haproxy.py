@@ -34,7 +34,7 @@ CALLER = "127.0.0.9"
 
 
 @pytest.fixture(scope="module")
-def hosts(stack: Stack) -> Iterator[dict[int, Running]]:
+def api_hosts(stack: Stack) -> Iterator[dict[int, Running]]:
     haproxy.program()
     ports = free_port(), free_port()
     running = {port: stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK) for port in ports}
@@ -44,17 +44,17 @@ def hosts(stack: Stack) -> Iterator[dict[int, Running]]:
 
 
 @pytest.fixture(scope="module")
-def front(stack: Stack, hosts: dict[int, Running]) -> Iterator[Front]:
-    one, two = (f"{LOOPBACK}:{port}" for port in hosts)
+def haproxy_front(stack: Stack, api_hosts: dict[int, Running]) -> Iterator[Front]:
+    one, two = (f"{LOOPBACK}:{port}" for port in api_hosts)
     with in_front(stack, f"{LOOPBACK}:{free_port()}", (one, two)) as running:
         yield running
 
 
 @pytest.fixture
-def through(front: Front, owner: Owner) -> Iterator[httpx2.Client]:
+def client_through_haproxy(haproxy_front: Front, owner: Owner) -> Iterator[httpx2.Client]:
     transport = httpx2.HTTPTransport(local_address=CALLER, verify=False)
     headers = {"Authorization": f"Bearer {owner.key}"}
-    with plain_client(base_url=front.url, headers=headers, transport=transport) as client:
+    with plain_client(base_url=haproxy_front.url, headers=headers, transport=transport) as client:
         yield client
 
 
@@ -69,16 +69,16 @@ def test_haproxy_takes_the_configuration_without_a_warning(tmp_path: Path) -> No
 
 
 def test_api_sees_the_callers_own_address_and_not_what_the_caller_says(
-    stack: Stack, owner: Owner, through: httpx2.Client
+    stack: Stack, owner: Owner, client_through_haproxy: httpx2.Client
 ) -> None:
     lies = {"X-Forwarded-For": "192.0.2.7", "Forwarded": "for=192.0.2.8"}
-    assert through.post("/apikeys", json={"name": "made"}, headers=lies).is_success
+    assert client_through_haproxy.post("/apikeys", json={"name": "made"}, headers=lies).is_success
     seen = "SELECT ip FROM events WHERE user_id = %s AND ip IS NOT NULL"
     assert stack.query(seen, owner.user_id) == [(CALLER,)]
 
 
 def test_events_of_a_job_pass_while_the_stream_goes_on(
-    stack: Stack, owner: Owner, through: httpx2.Client
+    stack: Stack, owner: Owner, client_through_haproxy: httpx2.Client
 ) -> None:
     # No process works on a job of a kind that none knows: it waits.
     waiting = """
@@ -87,7 +87,7 @@ def test_events_of_a_job_pass_while_the_stream_goes_on(
         RETURNING id
     """
     [(job_id,)] = stack.query(waiting, owner.user_id)
-    with through.stream("GET", f"/jobs/{job_id}/events") as stream:
+    with client_through_haproxy.stream("GET", f"/jobs/{job_id}/events") as stream:
         assert stream.status_code == 200
         lines = stream.iter_lines()
         data = next(line for line in lines if line.startswith("data:"))
@@ -96,36 +96,40 @@ def test_events_of_a_job_pass_while_the_stream_goes_on(
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/readyz/", "/%72eadyz", "/metrics", "/metrics/"])
-def test_what_is_for_operators_is_not_found_by_callers(through: httpx2.Client, path: str) -> None:
-    assert through.get(path).status_code == 404
-    assert through.get("/healthz").status_code == 200
+def test_what_is_for_operators_is_not_found_by_callers(
+    client_through_haproxy: httpx2.Client, path: str
+) -> None:
+    assert client_through_haproxy.get(path).status_code == 404
+    assert client_through_haproxy.get("/healthz").status_code == 200
 
 
-def test_path_that_is_too_long_is_refused_by_the_proxy(through: httpx2.Client) -> None:
+def test_path_that_is_too_long_is_refused_by_the_proxy(
+    client_through_haproxy: httpx2.Client,
+) -> None:
     for length, status in ((MAX_PATH_BYTES, 404), (MAX_PATH_BYTES + 1, 414)):
-        reply = through.get("/" + "a" * (length - 1))
+        reply = client_through_haproxy.get("/" + "a" * (length - 1))
         assert reply.status_code == status
         assert ("x-request-id" in reply.headers) == (status == 404)
 
 
-def test_body_that_no_call_may_have_is_refused_by_the_proxy(front: Front) -> None:
-    assert _error_of_a_large_body(front, "/lists") == (413, None)
+def test_body_that_no_call_may_have_is_refused_by_the_proxy(haproxy_front: Front) -> None:
+    assert _error_of_a_large_body(haproxy_front, "/lists") == (413, None)
 
 
 @pytest.mark.parametrize(
     "path", ["/lists/1/imports", "/lists/the-daily/imports", "/lists/1/imports/"]
 )
 def test_large_file_of_members_reaches_the_api_however_its_list_is_named(
-    front: Front, path: str
+    haproxy_front: Front, path: str
 ) -> None:
-    status, request_id = _error_of_a_large_body(front, path)
+    status, request_id = _error_of_a_large_body(haproxy_front, path)
     assert status == 401
     assert request_id is not None
 
 
-def _error_of_a_large_body(front: Front, path: str) -> tuple[int, str | None]:
+def _error_of_a_large_body(haproxy_front: Front, path: str) -> tuple[int, str | None]:
     """The status, and the id that the API gives each request, of a call without credentials."""
-    address = front.url.removeprefix("https://")
+    address = haproxy_front.url.removeprefix("https://")
     context = ssl._create_unverified_context()
     with closing(http.client.HTTPSConnection(address, timeout=20, context=context)) as caller:
         # None of it is sent.
@@ -135,23 +139,23 @@ def _error_of_a_large_body(front: Front, path: str) -> tuple[int, str | None]:
 
 
 def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(
-    stack: Stack, owner: Owner, front: Front, hosts: dict[int, Running]
+    stack: Stack, owner: Owner, haproxy_front: Front, api_hosts: dict[int, Running]
 ) -> None:
     ledger.grant_credits(
         stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start"
     )
-    load = Load(front.url)
+    load = Load(haproxy_front.url)
 
     def look(caller: Caller) -> None:
         caller.call("GET", "/lists", keyed=False)
 
     with load.going_on(*[(owner.key, charge)] * 3, (owner.key, look)):
         load.require_more(50)
-        for server, port in zip(SERVERS, hosts, strict=True):
-            hosts[port].kill()
+        for server, port in zip(SERVERS, api_hosts, strict=True):
+            api_hosts[port].kill()
             load.require_more(50)
-            hosts[port] = stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK)
-            front.await_up(server)
+            api_hosts[port] = stack.start_api(port, PRESSROOM_TRUSTED_PROXIES=LOOPBACK)
+            haproxy_front.await_up(server)
             load.require_more(50)
     assert load.again == []
     entries = "SELECT count(*) FROM credit_entries WHERE user_id = %s AND source_id = 'load'"
@@ -160,23 +164,23 @@ def test_no_caller_whose_call_may_be_repeated_notices_that_a_host_is_killed(
 
 @pytest.mark.tier("machines")
 def test_no_caller_at_all_notices_that_hosts_are_started_anew_one_by_one(
-    stack: Stack, owner: Owner, front: Front, hosts: dict[int, Running]
+    stack: Stack, owner: Owner, haproxy_front: Front, api_hosts: dict[int, Running]
 ) -> None:
     ledger.grant_credits(
         stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start"
     )
-    load = Load(front.url)
+    load = Load(haproxy_front.url)
     # Without an Idempotency-Key: the proxy must not repeat it.
     action = partial(charge, keyed=False)
-    for server, port in zip(SERVERS, hosts, strict=True):
-        hosts[port].stop()
-        hosts[port] = stack.start_api(port, **OPERATED)
-        front.await_up(server)
+    for server, port in zip(SERVERS, api_hosts, strict=True):
+        api_hosts[port].stop()
+        api_hosts[port] = stack.start_api(port, **OPERATED)
+        haproxy_front.await_up(server)
     with load.going_on(*[(owner.key, action)] * 3):
         load.require_more(50)
-        for server, port in zip(SERVERS, hosts, strict=True):
-            assert hosts[port].stop() == 0
-            hosts[port] = stack.start_api(port, **OPERATED)
-            front.await_up(server)
+        for server, port in zip(SERVERS, api_hosts, strict=True):
+            assert api_hosts[port].stop() == 0
+            api_hosts[port] = stack.start_api(port, **OPERATED)
+            haproxy_front.await_up(server)
             load.require_more(50)
     assert load.again == []

@@ -1,115 +1,25 @@
-import configparser
-import io
-import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
-from shutil import which
 
 import httpx2
 import psycopg2
 import psycopg2.extensions
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import make_url
 
-from devstack import LOOPBACK
-from devstack.harness.embedded_services import Services, await_ready, kill_and_await
-from devstack.harness.free_ports import free_port
+from devstack.harness.embedded_services import Services
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from devstack.supervisor.supervision import Group
 from services.subscriptions.imports import staging
 from storage.database import SESSION_DEFAULTS, Statement, open_database
 from tests.support.credits.credits import balance, consume, grant
-from tests.support.documents.markdown import ROOT, blocks
+from tests.support.deployment.pooler import RunningPooler, running_pooler
 from tests.support.http.replies import data, problem
 from tests.support.images.uploads import upload
 from tests.support.imports.bulk import add, addresses, exported, imported, of_addresses
 from tests.support.lists.people_on_lists import new_list
-from tests.support.prerequisites import pass_over
-from tests.support.stack.replica import RUNS_POSTGRES, answers_postgres
-
-_NAME = "pgbouncer"
-_DOCUMENT = ROOT / "docs" / "day-two.md"
-
-
-@dataclass(frozen=True)
-class RunningPooler:
-    """Attributes:
-    size: the number of connections that it has to the server at most.
-    """
-
-    url: str
-    size: int
-    group: Group
-
-    def restart(self) -> None:
-        """Kill it outright, and return when it works again."""
-        kill_and_await(self.group, _NAME)
-
-
-@contextmanager
-def running_pooler(services: Services, stack: Stack, *, size: int) -> Iterator[RunningPooler]:
-    """A pool before the stack's database. Call it from the main thread, as for the services."""
-    program = which(_NAME, path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
-    if program is None:
-        pass_over("PgBouncer is not installed (Debian's package pgbouncer)")
-    url = make_url(stack.environment["PRESSROOM_DATABASE_URL"])
-    port = free_port()
-    primary = services.group["postgres"].program
-    place = stack.home / f"pooler-{port}"
-    place.mkdir(mode=0o755)
-    logins = place / "userlist.txt"
-    logins.write_text(f'"{url.username}" "{url.password}"\n')
-    settings = _documented()
-    settings["databases"] = {
-        str(url.database): f"host={LOOPBACK} port={url.port} dbname={url.database}"
-    }
-    settings["pgbouncer"] |= {
-        "listen_addr": LOOPBACK,
-        "listen_port": str(port),
-        "unix_socket_dir": "",
-        "auth_file": str(logins),
-        "default_pool_size": str(size),
-    }
-    ini = place / "pgbouncer.ini"
-    ini.write_text(_written(settings))
-    pooled = url.set(port=port).render_as_string(hide_password=False)
-    running = replace(
-        primary,
-        name=_NAME,
-        argv=(*primary.argv[: primary.argv.index(RUNS_POSTGRES)], program, str(ini)),
-        log=primary.log.with_name(f"pgbouncer-{port}.log"),
-        stop_signal=signal.SIGTERM,
-        ready=lambda: answers_postgres(pooled),
-        prepare=lambda: None,
-    )
-    group = Group([running], say=lambda _: None)
-    try:
-        await_ready(group)
-        yield RunningPooler(pooled, size, group)
-    finally:
-        group.stop([[_NAME]])
-
-
-def _documented() -> dict[str, dict[str, str]]:
-    """The settings that our documents tell operators to begin with."""
-    [text] = [each.text for each in blocks(_DOCUMENT) if "pool_mode" in each.text]
-    read = configparser.ConfigParser(interpolation=None)
-    read.read_string(text)
-    return {name: dict(read[name]) for name in read.sections()}
-
-
-def _written(settings: dict[str, dict[str, str]]) -> str:
-    made = configparser.ConfigParser(interpolation=None)
-    made.read_dict(settings)
-    text = io.StringIO()
-    made.write(text)
-    return text.getvalue()
-
 
 # Fewer than our processes would open by themselves.
 SERVER_CONNECTIONS = 4
@@ -119,10 +29,10 @@ NOT_FOR_EVER = 20.0
 
 
 @pytest.fixture(scope="module")
-def pooled(
+def pooled_stack(
     make_stack: Callable[[str], Stack], services: Services
 ) -> Iterator[tuple[Stack, RunningPooler]]:
-    """A stack whose processes reach the database by a pool alone."""
+    """A stack whose processes connect to the database only through PgBouncer, and the pooler."""
     stack = make_stack("pooled")
     with running_pooler(services, stack, size=SERVER_CONNECTIONS) as pooler:
         stack.environment["PRESSROOM_DATABASE_URL"] = pooler.url
@@ -133,8 +43,8 @@ def pooled(
 
 
 @pytest.fixture
-def payer(pooled: tuple[Stack, RunningPooler]) -> Owner:
-    stack, _ = pooled
+def funded_owner(pooled_stack: tuple[Stack, RunningPooler]) -> Owner:
+    stack, _ = pooled_stack
     owner = stack.new_owner()
     grant(stack, owner.user_id, "1000")
     return owner
@@ -149,11 +59,13 @@ def backends(stack: Stack) -> int:
     return int(str(count))
 
 
-def test_what_people_do_goes_through(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
-    stack, pooler = pooled
+def test_what_people_do_goes_through(
+    pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
+) -> None:
+    stack, pooler = pooled_stack
 
     def charge(_: int) -> int:
-        with stack.client(payer.key) as own:
+        with stack.client(funded_owner.key) as own:
             return consume(own).status_code
 
     def work(client: httpx2.Client) -> None:
@@ -162,9 +74,9 @@ def test_what_people_do_goes_through(pooled: tuple[Stack, RunningPooler], payer:
         assert imported(client, list_id, file)["added"] == 500
         added = add(client, list_id, *addresses(50), prefer="wait=30")
         assert data(added) == 50
-        assert upload(stack, payer).status_code == 200
+        assert upload(stack, funded_owner).status_code == 200
 
-    with ThreadPoolExecutor(CALLERS) as threads, stack.client(payer.key) as client:
+    with ThreadPoolExecutor(CALLERS) as threads, stack.client(funded_owner.key) as client:
         charges = [threads.submit(charge, number) for number in range(200)]
         work(client)
         assert {each.result() for each in charges} == {200}
@@ -186,24 +98,26 @@ LEFT = """
 
 @pytest.mark.tier("machines")
 def test_a_session_that_others_get_after_us_is_as_it_was(
-    pooled: tuple[Stack, RunningPooler], payer: Owner
+    pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
 ) -> None:
-    stack, _ = pooled
-    with stack.client(payer.key) as client:
+    stack, _ = pooled_stack
+    with stack.client(funded_owner.key) as client:
         list_id = new_list(client)
         assert imported(client, list_id, of_addresses(*addresses(100)))["added"] == 100
         assert exported(client, list_id) != []
         assert client.post(f"/subscriptions/{list_id}/no-challenge").status_code == 200
-    with sessions_of(pooled) as sessions:
+    with sessions_of(pooled_stack) as sessions:
         for session in sessions:
             session.execute(LEFT)
             assert session.fetchall() == []
 
 
 @contextmanager
-def sessions_of(pooled: tuple[Stack, RunningPooler]) -> Iterator[list[psycopg2.extensions.cursor]]:
+def sessions_of(
+    pooled_stack: tuple[Stack, RunningPooler],
+) -> Iterator[list[psycopg2.extensions.cursor]]:
     """Each connection that the pool has to the server, in a transaction, at the same time."""
-    _, pooler = pooled
+    _, pooler = pooled_stack
     with ExitStack() as held:
         links = [
             held.enter_context(closing(psycopg2.connect(pooler.url))) for _ in range(pooler.size)
@@ -217,43 +131,46 @@ def sessions_of(pooled: tuple[Stack, RunningPooler]) -> Iterator[list[psycopg2.e
 
 
 @pytest.mark.tier("machines")
-def test_limits_hold(pooled: tuple[Stack, RunningPooler], payer: Owner) -> None:
-    stack, pooler = pooled
+def test_limits_hold(pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner) -> None:
+    stack, pooler = pooled_stack
     url = SecretStr(pooler.url.replace("postgresql:", "postgresql+psycopg2:"))
     settings = stack.settings().model_copy(update={"database_url": url})
     with closing(open_database(settings, pool_size=1, application_name="limits")) as database:
         for name, value in SESSION_DEFAULTS.items():
             assert database.rows(Statement(f"SHOW {name}")) == [(value,)]
-    with closing(psycopg2.connect(stack.owner_url)) as connected, stack.client(payer.key) as client:
+    with (
+        closing(psycopg2.connect(stack.owner_url)) as connected,
+        stack.client(funded_owner.key) as client,
+    ):
         hold = "SELECT 1 FROM credit_accounts WHERE user_id = %s FOR UPDATE"
-        connected.cursor().execute(hold, (payer.user_id,))
+        connected.cursor().execute(hold, (funded_owner.user_id,))
         began = time.monotonic()
         problem(consume(client, key="0123456789abcdef"), 409, "idempotency.in_progress")
         assert WAITS_FOR_A_LOCK <= time.monotonic() - began < NOT_FOR_EVER
-    with stack.client(payer.key) as client:
+    with stack.client(funded_owner.key) as client:
         assert consume(client, key="0123456789abcdef").status_code == 200
 
 
 @pytest.mark.tier("machines")
 def test_a_caller_who_gets_no_connection_is_told_in_time(
-    pooled: tuple[Stack, RunningPooler], payer: Owner
+    pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
 ) -> None:
-    stack, _ = pooled
-    with sessions_of(pooled), stack.client(payer.key) as client:
+    stack, _ = pooled_stack
+    with sessions_of(pooled_stack), stack.client(funded_owner.key) as client:
         began = time.monotonic()
         problem(consume(client), 503, "service.unavailable")
         assert time.monotonic() - began < NOT_FOR_EVER
-    with stack.client(payer.key) as client:
+    with stack.client(funded_owner.key) as client:
         assert consume(client).status_code == 200
 
 
 @pytest.mark.tier("machines")
 @pytest.mark.parametrize("killed", ["pool", "server"])
 def test_what_was_killed_is_found_again(
-    pooled: tuple[Stack, RunningPooler], payer: Owner, services: Services, killed: str
+    pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner, services: Services, killed: str
 ) -> None:
-    stack, pooler = pooled
-    with stack.client(payer.key) as client:
+    stack, pooler = pooled_stack
+    with stack.client(funded_owner.key) as client:
         list_id = new_list(client)
         if killed == "pool":
             pooler.restart()
@@ -265,22 +182,22 @@ def test_what_was_killed_is_found_again(
 
 @pytest.mark.tier("machines")
 def test_tables_that_another_release_left_do_no_harm(
-    pooled: tuple[Stack, RunningPooler], payer: Owner
+    pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
 ) -> None:
-    stack, _ = pooled
-    with sessions_of(pooled) as sessions:
+    stack, _ = pooled_stack
+    with sessions_of(pooled_stack) as sessions:
         for session in sessions:
             for name in ("staged", "staged_digests", "judged"):
                 for table in (name, staging.name_table(name, "other columns")):
                     session.execute(f"CREATE TEMP TABLE IF NOT EXISTS {table} (other int)")
-    with stack.client(payer.key) as client:
+    with stack.client(funded_owner.key) as client:
         file = of_addresses(*addresses(10))
         assert imported(client, new_list(client), file)["added"] == 10
 
 
 @pytest.mark.tier("machines")
-def test_migrations_refuse_a_pool(pooled: tuple[Stack, RunningPooler]) -> None:
-    stack, pooler = pooled
+def test_migrations_refuse_a_pool(pooled_stack: tuple[Stack, RunningPooler]) -> None:
+    stack, pooler = pooled_stack
     for environment in ({"PRESSROOM_MIGRATION_DATABASE_URL": pooler.url}, {}):
         migrating = stack.start("migrates", "migrate", environment=environment)
         assert migrating.process.wait(60) == 1

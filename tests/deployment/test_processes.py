@@ -172,11 +172,11 @@ def test_a_process_that_waits_for_a_database_that_is_away_ends_when_asked(
     ],
 )
 def test_a_process_refuses_a_role_without_time_limits_and_says_what_gives_them(
-    unlimited: Stack, port: int, words: tuple[str, ...]
+    stack_without_timeouts: Stack, port: int, words: tuple[str, ...]
 ) -> None:
     """As after a restore into a new database, which has the tables and not what the role has."""
     own = ("--port", str(port)) if words == ("serve",) else ()
-    refused = unlimited.start(f"unlimited-{words[0]}", *words, *own)
+    refused = stack_without_timeouts.start(f"unlimited-{words[0]}", *words, *own)
     assert refused.process.wait(60) == 1
     said = refused.log.read_text()
     assert "statement_timeout, lock_timeout, idle_in_transaction_session_timeout, timezone" in said
@@ -184,7 +184,7 @@ def test_a_process_refuses_a_role_without_time_limits_and_says_what_gives_them(
 
 
 @pytest.fixture(scope="module")
-def unlimited(make_stack: Callable[[str], Stack]) -> Stack:
+def stack_without_timeouts(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("unlimited")
     role = make_url(stack.environment["PRESSROOM_DATABASE_URL"]).username
     stack.query(f"ALTER ROLE {role} IN DATABASE unlimited RESET ALL")

@@ -40,8 +40,8 @@ _SCRIPTS = _scripts()
 
 
 @pytest.fixture
-def directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
-    """A directory that looks as it does while `make run` runs there."""
+def run_directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
+    """A directory with the same files as during `make run`."""
     home = tmp_path / ".pressroom"
     home.mkdir()
     run = {"api_url": stack.api_url, "demo": {"api_key": owner.key}}
@@ -62,7 +62,7 @@ def test_readme_and_the_pages_of_the_api_have_examples_to_run() -> None:
 
 @pytest.mark.parametrize(("name", "language"), _SCRIPTS)
 def test_examples_work_as_they_are_written(
-    name: str, language: str, directory: Path, stack: Stack, owner: Owner
+    name: str, language: str, run_directory: Path, stack: Stack, owner: Owner
 ) -> None:
     program = {"sh": "curl", "js": "node"}.get(language)
     if program and shutil.which(program) is None:
@@ -71,11 +71,11 @@ def test_examples_work_as_they_are_written(
     done = subprocess.run(
         [*_RUNS[language], _SCRIPTS[name, language]],
         check=False,
-        cwd=directory,
+        cwd=run_directory,
         env={
             "PATH": os.environ["PATH"],
-            "CURL_HOME": str(directory),
-            "HOME": str(directory),
+            "CURL_HOME": str(run_directory),
+            "HOME": str(run_directory),
             **known,
         },
         capture_output=True,

@@ -12,47 +12,47 @@ from models import JobStatus
 from services.jobs.outbox import send_job
 from storage.broker import Broker
 from storage.resources import open_resources
-from tests.faults.conftest import pause, resume
 from tests.support.images.uploads import ready, upload
 from tests.support.probe.bench import PROBE_WORKER, Bench
 from tests.support.probe.kind import PROBE, plan
 from tests.support.sizes import sized
 from tests.support.stack.frozen_processes import frozen
+from tests.support.stack.signals import pause_process, resume_process
 
 QUEUED = sized(150, 1000)
 TWICE = sized(30, 1000)
 
 
-def test_jobs_queued_at_a_flush_of_redis_all_finish(bench: Bench) -> None:
-    bench.start_worker(concurrency=2)
-    with bench.stack.resources.unit_of_work() as uow:
+def test_jobs_queued_at_a_flush_of_redis_all_finish(probes: Bench) -> None:
+    probes.start_worker(concurrency=2)
+    with probes.stack.resources.unit_of_work() as uow:
         for _ in range(QUEUED):
             plan(uow, {})
-    eventually(lambda: bench.stack.query("SELECT 1 FROM jobs WHERE status = 'succeeded' LIMIT 1"))
-    bench.stack.resources.redis.flushall()
-    bench.all_finished(within=60)
-    _each_effect_once(bench, QUEUED)
+    eventually(lambda: probes.stack.query("SELECT 1 FROM jobs WHERE status = 'succeeded' LIMIT 1"))
+    probes.stack.resources.redis.flushall()
+    probes.all_finished(within=60)
+    _each_effect_once(probes, QUEUED)
 
 
-def test_each_job_delivered_twice_at_once_has_one_effect(bench: Bench) -> None:
-    worker = bench.start_worker(concurrency=2)
-    pause(worker)
-    with bench.stack.resources.unit_of_work() as uow:
+def test_each_job_delivered_twice_at_once_has_one_effect(probes: Bench) -> None:
+    worker = probes.start_worker(concurrency=2)
+    pause_process(worker)
+    with probes.stack.resources.unit_of_work() as uow:
         jobs = [plan(uow, {}) for _ in range(TWICE)]
         # Beside each job's own message comes a second one, and so side by side in the queue.
         for job in jobs:
             uow.after_commit(partial(send_job, uow.broker, job))
-    resume(worker)
-    bench.all_finished(within=120)
-    assert bench.stack.query("SELECT count(*) FROM probe_starts") == [(TWICE,)]
-    _each_effect_once(bench, TWICE)
+    resume_process(worker)
+    probes.all_finished(within=120)
+    assert probes.stack.query("SELECT count(*) FROM probe_starts") == [(TWICE,)]
+    _each_effect_once(probes, TWICE)
 
 
 def test_upload_delivered_twice_at_once_is_converted_once(
-    bench: Bench, api: Running, media: Running
+    probes: Bench, api: Running, media_worker: Running
 ) -> None:
-    stack = bench.stack
-    pause(media)
+    stack = probes.stack
+    pause_process(media_worker)
     owner = stack.new_owner()
     uploads = sized(3, 100)
     for _ in range(uploads):
@@ -60,7 +60,7 @@ def test_upload_delivered_twice_at_once_is_converted_once(
     queue = "pressroom.media"
     for message in stack.resources.redis.lrange(queue, 0, -1):
         stack.resources.redis.lpush(queue, _copy(message))
-    resume(media)
+    resume_process(media_worker)
     eventually(lambda: ready(stack) == uploads, within=60, what="every upload")
     assert stack.query("SELECT DISTINCT attempt, crashes FROM jobs") == [(1, 0)]
 
@@ -72,27 +72,27 @@ def _copy(message: bytes | str) -> str:
 
 
 @pytest.fixture
-def full_redis(bench: Bench) -> Iterator[None]:
-    """Redis without memory for anything more, until the test says otherwise."""
-    client = bench.stack.resources.redis
+def full_redis(probes: Bench) -> Iterator[None]:
+    """Limit the memory of Redis, so that Redis refuses writes until ``_make_room``."""
+    client = probes.stack.resources.redis
     client.config_set("maxmemory-policy", "noeviction")
     client.config_set("maxmemory", "1")
     try:
         yield
     finally:
-        _make_room(bench)
+        _make_room(probes)
 
 
-def _make_room(bench: Bench) -> None:
-    client = bench.stack.resources.redis
+def _make_room(probes: Bench) -> None:
+    client = probes.stack.resources.redis
     client.config_set("maxmemory", "256mb")
     client.config_set("maxmemory-policy", "volatile-lru")
 
 
 def test_work_accepted_while_the_broker_is_full_is_done_once_it_has_room(
-    bench: Bench, api: Running, media: Running, full_redis: None
+    probes: Bench, api: Running, media_worker: Running, full_redis: None
 ) -> None:
-    stack = bench.stack
+    stack = probes.stack
     # It can't take its place at the queue yet, but must not give up.
     words = ("worker", "--queue", "bulk", "--concurrency", "1")
     newcomer = stack.start("worker-bulk", *words, module=PROBE_WORKER)
@@ -102,29 +102,33 @@ def test_work_accepted_while_the_broker_is_full_is_done_once_it_has_room(
         assert "Retry-After" in reply.headers
     accepted = int(reply.status_code == 202)
     eventually(lambda: b"maxmemory" in newcomer.log.read_bytes(), what="the newcomer's trouble")
-    _make_room(bench)
+    _make_room(probes)
     eventually(lambda: ready(stack) == accepted, within=60, what="the accepted upload")
-    assert bench.finished(bench.enqueue()).status == JobStatus.SUCCEEDED
-    assert [running.process.poll() for running in (api, media, newcomer)] == [None, None, None]
+    assert probes.finished(probes.enqueue()).status == JobStatus.SUCCEEDED
+    assert [running.process.poll() for running in (api, media_worker, newcomer)] == [
+        None,
+        None,
+        None,
+    ]
 
 
-def test_worker_in_the_middle_of_its_queue_survives_a_full_broker(bench: Bench) -> None:
-    worker = bench.start_worker(concurrency=1)
-    jobs = [bench.enqueue(sleep=0.1) for _ in range(20)]
-    bench.started(jobs[2])
-    bench.stack.resources.redis.config_set("maxmemory-policy", "noeviction")
-    bench.stack.resources.redis.config_set("maxmemory", "1")
+def test_worker_in_the_middle_of_its_queue_survives_a_full_broker(probes: Bench) -> None:
+    worker = probes.start_worker(concurrency=1)
+    jobs = [probes.enqueue(sleep=0.1) for _ in range(20)]
+    probes.started(jobs[2])
+    probes.stack.resources.redis.config_set("maxmemory-policy", "noeviction")
+    probes.stack.resources.redis.config_set("maxmemory", "1")
     time.sleep(0.2)
-    _make_room(bench)
-    bench.all_finished(within=60)
-    _each_effect_once(bench, 20)
+    _make_room(probes)
+    probes.all_finished(within=60)
+    _each_effect_once(probes, 20)
     assert worker.process.poll() is None
 
 
 def test_upload_while_redis_is_silent_is_accepted_and_done_once_it_speaks(
-    bench: Bench, services: Services, api: Running, media: Running
+    probes: Bench, services: Services, api: Running, media_worker: Running
 ) -> None:
-    stack = bench.stack
+    stack = probes.stack
     owner = stack.new_owner()
     with frozen(services.pids["valkey"]):
         assert upload(stack, owner, wait=1).status_code == 202
@@ -132,10 +136,10 @@ def test_upload_while_redis_is_silent_is_accepted_and_done_once_it_speaks(
 
 
 def test_sender_hears_no_instead_of_waiting_for_a_silent_broker(
-    bench: Bench, services: Services
+    probes: Bench, services: Services
 ) -> None:
-    broker = Broker(bench.stack.settings())
-    resources = open_resources(bench.stack.settings(), concurrency=1, name="silent")
+    broker = Broker(probes.stack.settings())
+    resources = open_resources(probes.stack.settings(), concurrency=1, name="silent")
     assert broker.send(PROBE.name, PROBE.queue, {"job_id": 0})
     with frozen(services.pids["valkey"]):
         began = time.monotonic()
@@ -150,7 +154,7 @@ def test_sender_hears_no_instead_of_waiting_for_a_silent_broker(
     resources.close()
 
 
-def _each_effect_once(bench: Bench, jobs: int) -> None:
-    assert bench.stack.query("SELECT DISTINCT status FROM jobs") == [(JobStatus.SUCCEEDED,)]
-    found = bench.stack.query("SELECT count(*), count(DISTINCT job_id) FROM probe_effects")
+def _each_effect_once(probes: Bench, jobs: int) -> None:
+    assert probes.stack.query("SELECT DISTINCT status FROM jobs") == [(JobStatus.SUCCEEDED,)]
+    found = probes.stack.query("SELECT count(*), count(DISTINCT job_id) FROM probe_effects")
     assert found == [(jobs, jobs)]

@@ -8,11 +8,11 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from tests.faults.conftest import Fleet
 from tests.support.http.replies import data
 from tests.support.images.pictures import photo
 from tests.support.lists.people_on_lists import new_list, subscribe
 from tests.support.probe.bench import Bench
+from tests.support.stack.fleet import Fleet
 
 UPLOADS = 24
 SUBSCRIBERS = 60
@@ -22,11 +22,11 @@ PROMPT_SECONDS = 2.0
 
 
 @pytest.fixture
-def start_api(bench: Bench, fleet: Fleet) -> Callable[..., Stack]:
+def start_api(probes: Bench, fleet: Fleet) -> Callable[..., Stack]:
     def start(**environment: str) -> Stack:
         fleet.end()
-        bench.stack.start_api(None, **environment)
-        return bench.stack
+        probes.stack.start_api(None, **environment)
+        return probes.stack
 
     return start
 
@@ -55,9 +55,9 @@ def _await_readiness(client: httpx2.Client) -> None:
 
 
 def test_uploads_to_an_object_store_that_hangs_hold_up_no_other_call(
-    start_api: Callable[..., Stack], hanging: str
+    start_api: Callable[..., Stack], silent_server_url: str
 ) -> None:
-    stack = start_api(PRESSROOM_S3_ENDPOINT=f"http://{hanging}")
+    stack = start_api(PRESSROOM_S3_ENDPOINT=f"http://{silent_server_url}")
     owner = stack.new_owner()
     metrics = {"Authorization": f"Bearer {stack.environment['PRESSROOM_METRICS_TOKEN']}"}
     with ThreadPoolExecutor(UPLOADS) as threads, stack.client(owner.key) as client:
@@ -145,9 +145,9 @@ def _join(stack: Stack, list_id: int) -> httpx2.Response:
 
 
 def test_without_redis_a_process_is_ready_and_says_what_is_missing(
-    start_api: Callable[..., Stack], hanging: str
+    start_api: Callable[..., Stack], silent_server_url: str
 ) -> None:
-    stack = start_api(PRESSROOM_REDIS_URL=f"redis://{hanging}/0")
+    stack = start_api(PRESSROOM_REDIS_URL=f"redis://{silent_server_url}/0")
     with stack.client() as client:
         _await_readiness(client)
         promptly = Promptly(lambda: client.get("/healthz"))
@@ -160,9 +160,9 @@ def test_without_redis_a_process_is_ready_and_says_what_is_missing(
 
 
 def test_without_a_database_a_process_is_not_ready(
-    start_api: Callable[..., Stack], hanging: str
+    start_api: Callable[..., Stack], silent_server_url: str
 ) -> None:
-    stack = start_api(PRESSROOM_DATABASE_URL=f"postgresql+psycopg2://x:x@{hanging}/x")
+    stack = start_api(PRESSROOM_DATABASE_URL=f"postgresql+psycopg2://x:x@{silent_server_url}/x")
     with stack.client() as client:
         promptly = Promptly(lambda: client.get("/healthz"))
         for _ in range(3):

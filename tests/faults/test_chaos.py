@@ -18,11 +18,12 @@ from devstack.harness.stack import Owner
 from devstack.supervisor.programs import answers
 from models import Job, JobStatus
 from services.jobs import records
-from tests.faults.conftest import Fleet, pause, resume
 from tests.support.images.uploads import ready, upload
 from tests.support.probe.bench import PROBE_WORKER, Bench
 from tests.support.probe.kind import plan
 from tests.support.sizes import sized
+from tests.support.stack.fleet import Fleet
+from tests.support.stack.signals import pause_process, resume_process
 
 SEED = 20_260_801
 JOBS = sized(80, 10_000)
@@ -119,48 +120,48 @@ class Chaos:
 
     def _pause_worker(self) -> None:
         _, worker = self.dice.choice(self.workers)
-        pause(worker)
+        pause_process(worker)
         self.paused.append((time.monotonic() + _PAUSE_SECONDS, worker))
 
     def _wake(self, *, at: float) -> None:
         for due, worker in tuple(self.paused):
             if due <= at:
-                resume(worker)
+                resume_process(worker)
                 self.paused.remove((due, worker))
 
 
 @pytest.fixture
 def chaos(
-    bench: Bench, services: Services, fleet: Fleet, redis_proxy: Proxy, postgres_proxy: Proxy
+    probes: Bench, services: Services, fleet: Fleet, redis_proxy: Proxy, postgres_proxy: Proxy
 ) -> Iterator[Chaos]:
     fleet.end()
     environment = {**fleet.proxied(), "PRESSROOM_LOG_LEVEL": "warning"}
-    made = Chaos(bench, services, redis_proxy, postgres_proxy, environment)
+    made = Chaos(probes, services, redis_proxy, postgres_proxy, environment)
     made.start()
     yield made
     made.end()
 
 
 def test_every_committed_job_is_done_once_whatever_is_killed_and_cut(
-    bench: Bench, chaos: Chaos
+    probes: Bench, chaos: Chaos
 ) -> None:
-    eventually(lambda: answers(bench.stack.api_port, "/readyz"), within=30)
+    eventually(lambda: answers(probes.stack.api_port, "/readyz"), within=30)
     # Two pools of two processes, all of them at work.
-    first = [bench.enqueue(sleep=1) for _ in range(4)]
+    first = [probes.enqueue(sleep=1) for _ in range(4)]
     for job_id in first:
-        bench.finished(job_id)
+        probes.finished(job_id)
     clients = max(1, UPLOADS // 50)
-    with _persistent_uploads(bench, clients, UPLOADS // clients) as uploaded:
+    with _persistent_uploads(probes, clients, UPLOADS // clients) as uploaded:
         for _ in range(EVENTS):
-            _enqueue(bench, JOBS // EVENTS)
+            _enqueue(probes, JOBS // EVENTS)
             time.sleep(chaos.dice.uniform(*BETWEEN_EVENTS_SECONDS))
             chaos.hurt()
         chaos.end()
     assert len(uploaded) == UPLOADS
-    assert ready(bench.stack) == UPLOADS
-    bench.all_finished(within=60 + JOBS / 20)
-    _start_unlucky_jobs_again(bench)
-    found = bench.stack.query(
+    assert ready(probes.stack) == UPLOADS
+    probes.all_finished(within=60 + JOBS / 20)
+    _start_unlucky_jobs_again(probes)
+    found = probes.stack.query(
         "SELECT count(*), count(DISTINCT job_id) FROM probe_effects e JOIN jobs j ON j.id = job_id"
         " WHERE j.status = 'succeeded'"
     )
@@ -168,20 +169,20 @@ def test_every_committed_job_is_done_once_whatever_is_killed_and_cut(
     assert found == [(jobs, jobs)]
 
 
-def _enqueue(bench: Bench, count: int) -> None:
+def _enqueue(probes: Bench, count: int) -> None:
     """Directly, so that it is the commit of the test's own that must be kept."""
-    with bench.stack.resources.unit_of_work() as uow:
+    with probes.stack.resources.unit_of_work() as uow:
         for _ in range(count):
             plan(uow, {"sleep": JOB_SECONDS})
 
 
 @contextmanager
-def _persistent_uploads(bench: Bench, clients: int, each: int) -> Iterator[list[str]]:
+def _persistent_uploads(probes: Bench, clients: int, each: int) -> Iterator[list[str]]:
     """Clients that send the same request with the same key until it is answered with 200."""
-    owner, uploaded = bench.stack.new_owner(), list[str]()
+    owner, uploaded = probes.stack.new_owner(), list[str]()
     threads = [
         threading.Thread(
-            target=_upload_each, args=(bench, owner, f"client-{number}", each, uploaded)
+            target=_upload_each, args=(probes, owner, f"client-{number}", each, uploaded)
         )
         for number in range(clients)
     ]
@@ -192,28 +193,28 @@ def _persistent_uploads(bench: Bench, clients: int, each: int) -> Iterator[list[
         thread.join(300)
 
 
-def _upload_each(bench: Bench, owner: Owner, client: str, count: int, uploaded: list[str]) -> None:
+def _upload_each(probes: Bench, owner: Owner, client: str, count: int, uploaded: list[str]) -> None:
     for number in range(count):
         key = f"{client}-upload-number-{number}"
-        while not _uploaded(bench, owner, key):
+        while not _uploaded(probes, owner, key):
             time.sleep(0.1)
         uploaded.append(key)
 
 
-def _uploaded(bench: Bench, owner: Owner, key: str) -> bool:
+def _uploaded(probes: Bench, owner: Owner, key: str) -> bool:
     try:
-        return upload(bench.stack, owner, wait=10, key=key).status_code == 200
+        return upload(probes.stack, owner, wait=10, key=key).status_code == 200
     except httpx2.HTTPError:
         return False
 
 
-def _start_unlucky_jobs_again(bench: Bench) -> None:
+def _start_unlucky_jobs_again(probes: Bench) -> None:
     """A job under way in three killed workers is taken for poison: rare, told, and not lost."""
-    with bench.stack.resources.unit_of_work() as uow:
+    with probes.stack.resources.unit_of_work() as uow:
         unlucky = uow.session.query(Job).where(Job.status == JobStatus.FAILED).all()
         assert len(unlucky) <= JOBS // 100
         for job in unlucky:
             assert job.error is not None
             assert job.error["code"] == "job.worker_lost"
             records.retry_locked_job(uow, job)
-    bench.all_finished(within=60)
+    probes.all_finished(within=60)

@@ -14,14 +14,14 @@ from tests.support.http.replies import data
 
 
 @pytest.fixture(scope="module")
-def priced(make_stack: Callable[[str], Stack]) -> Modelled:
+def priced_composer(make_stack: Callable[[str], Stack]) -> Modelled:
     return Modelled(make_stack, "priced-faults", PRESSROOM_COMPOSER_PRICE="2")
 
 
 @pytest.fixture
-def owner(priced: Modelled) -> Owner:
-    made = priced.stack.new_owner()
-    credits.grant(priced.stack, made.user_id, "2")
+def funded_owner(priced_composer: Modelled) -> Owner:
+    made = priced_composer.stack.new_owner()
+    credits.grant(priced_composer.stack, made.user_id, "2")
     return made
 
 
@@ -31,24 +31,24 @@ def open_charges(model: Modelled, *, taken: bool) -> list[tuple[object, ...]]:
 
 
 def test_who_got_no_answer_gets_the_credits_back_and_pays_once_for_the_next(
-    priced: Modelled, owner: Owner
+    priced_composer: Modelled, funded_owner: Owner
 ) -> None:
-    stack, body = priced.stack, post()
+    stack, body = priced_composer.stack, post()
     [api] = [each for each in stack.processes if each.name == "api"]
-    with stack.client(owner.key) as client, ThreadPoolExecutor() as pool:
+    with stack.client(funded_owner.key) as client, ThreadPoolExecutor() as pool:
         asked = pool.submit(client.post, METADATA, json=body)
-        eventually(lambda: open_charges(priced, taken=False), what="the charge")
+        eventually(lambda: open_charges(priced_composer, taken=False), what="the charge")
         api.kill()
         with pytest.raises(httpx2.TransportError):
             asked.result()
     stack.start_api()
-    with stack.client(owner.key) as client:
+    with stack.client(funded_owner.key) as client:
         assert credits.balance(client) == 0
         stack.query("UPDATE open_charges SET deadline = now()")
         own_charges.reverse_overdue(stack.resources)
         assert credits.balance(client) == 2
-        priced.work()
-        priced.steer(None)
+        priced_composer.work()
+        priced_composer.steer(None)
         reply = client.post(METADATA, json=body)
         data(reply)
         assert reply.headers["pressroom-source"] == SOURCE
@@ -56,19 +56,19 @@ def test_who_got_no_answer_gets_the_credits_back_and_pays_once_for_the_next(
 
 
 def test_the_worker_after_one_that_was_killed_takes_the_same_charge(
-    priced: Modelled, owner: Owner
+    priced_composer: Modelled, funded_owner: Owner
 ) -> None:
-    stack = priced.stack
-    lost = priced.work()
-    priced.steer("moment")
-    with stack.client(owner.key) as client, ThreadPoolExecutor() as pool:
+    stack = priced_composer.stack
+    lost = priced_composer.work()
+    priced_composer.steer("moment")
+    with stack.client(funded_owner.key) as client, ThreadPoolExecutor() as pool:
         asked = pool.submit(client.post, METADATA, json=post())
-        eventually(lambda: open_charges(priced, taken=True), what="the model's question")
+        eventually(lambda: open_charges(priced_composer, taken=True), what="the model's question")
         lost.kill()
         stack.start_worker("request", concurrency=4)
         reply = asked.result()
         data(reply)
         assert reply.headers["pressroom-source"] == SOURCE
         assert [each["action"] for each in credits.entries(client)] == ["consume", "grant"]
-    assert open_charges(priced, taken=True) == []
+    assert open_charges(priced_composer, taken=True) == []
     assert verify.verify_ledger(stack.resources, full=True).faults == []

@@ -20,44 +20,44 @@ from tests.support.stack.load import at_once
 
 
 @pytest.fixture(scope="module")
-def bank(make_stack: Callable[[str], Stack]) -> Bank:
+def credits_stack(make_stack: Callable[[str], Stack]) -> Bank:
     stack = make_stack("bank")
     stack.start_api()
     return Bank(stack)
 
 
 @pytest.mark.tier("fast")
-def test_equal_charges_at_once_under_one_key_are_one_entry(bank: Bank) -> None:
+def test_equal_charges_at_once_under_one_key_are_one_entry(credits_stack: Bank) -> None:
     for _ in range(sized(1, 20)):
-        owner, key = bank.holder("10"), token_hex(16)
-        with _many_connections(bank, owner) as client:
+        owner, key = credits_stack.holder("10"), token_hex(16)
+        with _many_connections(credits_stack, owner) as client:
             replies = at_once(200, partial(consume, client, "0.1", key=key))
         assert {reply.status_code for reply in replies} == {200}
         assert len({reply.text.rpartition(',"ts":')[0] for reply in replies}) == 1
         assert sum("idempotent-replayed" not in reply.headers for reply in replies) == 1
-        assert len(bank.entries(owner)) == 2
-        assert bank.balance(owner) == Decimal("9.9")
-    bank.require_clean_books()
+        assert len(credits_stack.entries(owner)) == 2
+        assert credits_stack.balance(owner) == Decimal("9.9")
+    credits_stack.require_clean_books()
 
 
-def _many_connections(bank: Bank, owner: Owner) -> httpx2.Client:
+def _many_connections(credits_stack: Bank, owner: Owner) -> httpx2.Client:
     return httpx2.Client(
-        base_url=bank.stack.api_url,
+        base_url=credits_stack.stack.api_url,
         headers={"Authorization": f"Bearer {owner.key}"},
         limits=httpx2.Limits(max_connections=200),
         timeout=60,
     )
 
 
-def test_callers_of_one_account_never_overdraw_it(bank: Bank) -> None:
-    owner = bank.holder("3.3333")
+def test_callers_of_one_account_never_overdraw_it(credits_stack: Bank) -> None:
+    owner = credits_stack.holder("3.3333")
     numbers = count()
 
     def spend() -> list[httpx2.Response]:
         cents = random.Random(next(numbers))
         return [consume(client, f"0.{cents.randint(1, 3000):04}") for _ in range(sized(4, 200))]
 
-    with _many_connections(bank, owner) as client:
+    with _many_connections(credits_stack, owner) as client:
         replies = list(chain.from_iterable(at_once(50, spend)))
     assert {reply.status_code for reply in replies} <= {200, 402}
     paid = [
@@ -66,21 +66,21 @@ def test_callers_of_one_account_never_overdraw_it(bank: Bank) -> None:
         if reply.status_code == 200
     ]
     left = Decimal("3.3333") - sum((each["amount_credit"] for each in paid), Decimal(0))
-    assert bank.balance(owner) == left >= 0
-    kept = bank.entries(owner)
+    assert credits_stack.balance(owner) == left >= 0
+    kept = credits_stack.entries(owner)
     assert [seq for seq, *_ in kept] == list(range(1, len(paid) + 2))
     assert sorted((each["seq"], each["balance_after"]) for each in paid) == [
         (seq, after) for seq, _, after, _ in kept[1:]
     ]
     # Some were refused: the account was asked for more than it had.
     assert len(paid) < len(replies)
-    bank.require_clean_books()
+    credits_stack.require_clean_books()
 
 
-def test_any_order_of_movements_leaves_what_exact_arithmetic_says(bank: Bank) -> None:
+def test_any_order_of_movements_leaves_what_exact_arithmetic_says(credits_stack: Bank) -> None:
     for seed in range(sized(3, 100)):
         chance = random.Random(seed)
-        owner, expected, moves = bank.holder("1"), Decimal(1), 1
+        owner, expected, moves = credits_stack.holder("1"), Decimal(1), 1
         for _ in range(sized(60, 500)):
             amount = Decimal(chance.choice([chance.randint(1, 99), chance.randint(1, 10**7)]))
             amount = amount.scaleb(-4)
@@ -89,17 +89,17 @@ def test_any_order_of_movements_leaves_what_exact_arithmetic_says(bank: Bank) ->
                 delta = amount
             if expected + delta < 0:
                 with pytest.raises(DomainError, match="too low"):
-                    _move(bank, kind, owner.user_id, delta)
+                    _move(credits_stack, kind, owner.user_id, delta)
             else:
-                _move(bank, kind, owner.user_id, delta)
+                _move(credits_stack, kind, owner.user_id, delta)
                 expected, moves = expected + delta, moves + 1
-        assert bank.balance(owner) == expected
-        assert [seq for seq, *_ in bank.entries(owner)] == list(range(1, moves + 1))
-    bank.require_clean_books()
+        assert credits_stack.balance(owner) == expected
+        assert [seq for seq, *_ in credits_stack.entries(owner)] == list(range(1, moves + 1))
+    credits_stack.require_clean_books()
 
 
-def _move(bank: Bank, kind: str, user_id: int, delta: Decimal) -> None:
-    database = bank.stack.resources.database
+def _move(credits_stack: Bank, kind: str, user_id: int, delta: Decimal) -> None:
+    database = credits_stack.stack.resources.database
     if kind == "g":
         ledger.grant_credits(database, user_id, delta, source_id="x")
     elif kind == "a":

@@ -20,23 +20,23 @@ MOST_MORE = 50 * MEGABYTE
 
 
 def test_a_hundred_rows_do_not_wait_for_another_owners_hundred_thousand(
-    importing: Importing, importer: Owner
+    imports: Importing, import_owner: Owner
 ) -> None:
-    other, many = importing.stack.new_owner(), sized(100_000, 1_000_000)
+    other, many = imports.stack.new_owner(), sized(100_000, 1_000_000)
     large = csv_of([[each, "A name"] for each in new_addresses(many)])
-    worker(importing)
-    first = importing.begin(importer, importing.new_list(importer), large)
-    eventually(lambda: importing.of_job(first).chunk_bytes, what="the large one's beginning")
-    small = importing.begin(
+    worker(imports)
+    first = imports.begin(import_owner, imports.new_list(import_owner), large)
+    eventually(lambda: imports.of_job(first).chunk_bytes, what="the large one's beginning")
+    small = imports.begin(
         other,
-        importing.new_list(other),
+        imports.new_list(other),
         csv_of([[f"{random_hash_id()}@example.com", ""] for _ in range(100)]),
     )
-    assert succeeded(importing, small, within=60).added == 100
-    assert importing.job(first).status not in FINISHED
-    assert succeeded(importing, first, within=sized(90, 900)).added == many
+    assert succeeded(imports, small, within=60).added == 100
+    assert imports.job(first).status not in FINISHED
+    assert succeeded(imports, first, within=sized(90, 900)).added == many
     # It gave its turn away, again and again.
-    assert importing.job(first).attempt > 1
+    assert imports.job(first).attempt > 1
 
 
 def hostile_files() -> dict[str, bytes]:
@@ -61,32 +61,32 @@ def hostile_files() -> dict[str, bytes]:
 
 
 def test_memory_does_not_grow_with_the_file_and_a_hostile_file_harms_itself_alone(
-    importing: Importing, importer: Owner
+    imports: Importing, import_owner: Owner
 ) -> None:
-    running = worker(importing)
-    _import_many(importing, importer, 10_000)
+    running = worker(imports)
+    _import_many(imports, import_owner, 10_000)
     with peak(running) as least:
-        _import_many(importing, importer, 10_000)
+        _import_many(imports, import_owner, 10_000)
     with peak(running) as most:
-        _import_many(importing, importer, sized(100_000, 1_000_000))
+        _import_many(imports, import_owner, sized(100_000, 1_000_000))
         jobs = [
-            importing.begin(importer, importing.new_list(importer), file, name=f"{name}.csv")
+            imports.begin(import_owner, imports.new_list(import_owner), file, name=f"{name}.csv")
             for name, file in hostile_files().items()
         ]
-        ends = {importing.ended(each, within=90).status for each in jobs}
+        ends = {imports.ended(each, within=90).status for each in jobs}
     assert most[0] <= least[0] + MOST_MORE, (least, most)
     assert ends <= {"failed", "succeeded"}
     assert "failed" in ends
-    codes = {(importing.job(each).error or {}).get("code") for each in jobs}
+    codes = {(imports.job(each).error or {}).get("code") for each in jobs}
     assert not codes & {"job.internal_error", "job.worker_lost", "job.too_slow"}
     assert running.process.poll() is None
-    _import_many(importing, importer, 100)
+    _import_many(imports, import_owner, 100)
 
 
-def _import_many(importing: Importing, importer: Owner, rows: int) -> None:
+def _import_many(imports: Importing, import_owner: Owner, rows: int) -> None:
     file = csv_of([[each, "A name"] for each in new_addresses(rows)])
-    job_id = importing.begin(importer, importing.new_list(importer), file)
-    assert succeeded(importing, job_id, within=sized(60, 900)).added == rows
+    job_id = imports.begin(import_owner, imports.new_list(import_owner), file)
+    assert succeeded(imports, job_id, within=sized(60, 900)).added == rows
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from services.accounts import accounts
 from services.jobs.outbox import send_job
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
 from services.subscriptions.imports.judging import MAX_BATCH_ROWS
-from tests.faults.conftest import kill_all, pause, resume
 from tests.support.imports.importing import Importing, counts_of, csv_of, new_addresses
 from tests.support.imports.killed_imports import prepare, require_exact, succeeded, worker
 from tests.support.sizes import sized
 from tests.support.stack.held_rows import WAITS, await_waiter, held
+from tests.support.stack.signals import kill_with_children, pause_process, resume_process
 
 ROWS = sized(24_000, 200_000)
 KILLS = sized(4, 20)
@@ -31,56 +31,56 @@ def kill_child(running: Running) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def steps(importing: Importing, job_id: int) -> tuple[int, int]:
-    task = importing.of_job(job_id)
+def steps(imports: Importing, job_id: int) -> tuple[int, int]:
+    task = imports.of_job(job_id)
     return task.chunk_bytes, task.applied
 
 
 def await_step(
-    importing: Importing, job_id: int, before: tuple[int, int], of: slice = slice(None)
+    imports: Importing, job_id: int, before: tuple[int, int], of: slice = slice(None)
 ) -> None:
     """Wait until the import has gone on in these of its steps, or ended."""
 
     def has_gone_on() -> bool:
-        gone_on = steps(importing, job_id)[of] != before[of]
-        return gone_on or importing.job(job_id).status in FINISHED
+        gone_on = steps(imports, job_id)[of] != before[of]
+        return gone_on or imports.job(job_id).status in FINISHED
 
     eventually(has_gone_on, within=60, what="a step of the import")
 
 
 def test_each_row_is_imported_once_by_three_processes_of_which_any_is_killed(
-    importing: Importing, importer: Owner
+    imports: Importing, import_owner: Owner
 ) -> None:
     dice = random.Random(20_261_121)
-    list_id = importing.new_list(importer)
+    list_id = imports.new_list(import_owner)
     # So many that the processes that are left don't end it while one starts again.
-    sent = prepare(importing, list_id, sized(3, 5) * ROWS)
-    running = [worker(importing) for _ in range(3)]
-    job_id, kills = importing.begin(importer, list_id, sent.file()), 0
-    while kills < KILLS and importing.job(job_id).status not in FINISHED:
-        before = steps(importing, job_id)
+    sent = prepare(imports, list_id, sized(3, 5) * ROWS)
+    running = [worker(imports) for _ in range(3)]
+    job_id, kills = imports.begin(import_owner, list_id, sent.file()), 0
+    while kills < KILLS and imports.job(job_id).status not in FINISHED:
+        before = steps(imports, job_id)
         # Now and then while the file is read; most of the time while its chunks are applied.
-        await_step(importing, job_id, before, of=slice(1 if kills % 3 else 0, 2))
+        await_step(imports, job_id, before, of=slice(1 if kills % 3 else 0, 2))
         time.sleep(dice.uniform(0, 0.2))
         place = dice.randrange(len(running))
         # The others go on, and may end it, while a whole process starts again: so that comes last.
         if kills % 4 == 3:
-            kill_all(running[place])
-            running[place] = worker(importing)
+            kill_with_children(running[place])
+            running[place] = worker(imports)
         else:
             kill_child(running[place])
         kills += 1
-    task = succeeded(importing, job_id, within=sized(60, 600))
+    task = succeeded(imports, job_id, within=sized(60, 600))
     assert kills >= sized(3, KILLS)
-    require_exact(importing, list_id, task, sent)
-    undone = importing.ended(importing.begin_undo(importer, task.id))
+    require_exact(imports, list_id, task, sent)
+    undone = imports.ended(imports.begin_undo(import_owner, task.id))
     assert undone.result == {"import_id": task.id, "undone": task.added, "kept": 0}
     # A helper that was killed once all chunks were applied ends when its lease is over.
-    eventually(lambda: not _left_behind(importing, task.id), within=60, what="the helpers' end")
+    eventually(lambda: not _left_behind(imports, task.id), within=60, what="the helpers' end")
 
 
-def _left_behind(importing: Importing, import_id: int) -> list[tuple[object, ...]]:
-    return importing.stack.query(
+def _left_behind(imports: Importing, import_id: int) -> list[tuple[object, ...]]:
+    return imports.stack.query(
         "SELECT 'chunk', number FROM waiting_chunks WHERE import_id = %s"
         " UNION ALL SELECT 'helper', h.id FROM jobs AS h JOIN jobs AS j ON j.id = h.subject_id"
         " WHERE h.kind = 'members.apply' AND h.finished_at IS NULL AND j.subject_id = %s",
@@ -89,56 +89,56 @@ def _left_behind(importing: Importing, import_id: int) -> list[tuple[object, ...
 
 
 def test_import_goes_on_through_a_flush_of_redis_a_killed_api_and_a_restart_of_postgres(
-    importing: Importing, services: Services, importer: Owner
+    imports: Importing, services: Services, import_owner: Owner
 ) -> None:
-    list_id = importing.new_list(importer)
-    sent = prepare(importing, list_id, ROWS)
-    api = importing.stack.start_api()
-    running = [worker(importing), worker(importing)]
-    with importing.stack.client(importer.key) as client:
+    list_id = imports.new_list(import_owner)
+    sent = prepare(imports, list_id, ROWS)
+    api = imports.stack.start_api()
+    running = [worker(imports), worker(imports)]
+    with imports.stack.client(import_owner.key) as client:
         reply = client.post(f"/lists/{list_id}/imports", content=sent.file())
     assert reply.status_code == 202, reply.text
     job_id = int(reply.json()["data"]["id"])
-    eventually(lambda: importing.of_job(job_id).chunk_bytes, what="the first chunk")
-    importing.resources.redis.flushall()
+    eventually(lambda: imports.of_job(job_id).chunk_bytes, what="the first chunk")
+    imports.resources.redis.flushall()
     api.kill()
-    eventually(lambda: importing.of_job(job_id).applied >= 1, what="the first rows")
+    eventually(lambda: imports.of_job(job_id).applied >= 1, what="the first rows")
     services.restart("postgres")
-    task = succeeded(importing, job_id)
-    require_exact(importing, list_id, task, sent)
+    task = succeeded(imports, job_id)
+    require_exact(imports, list_id, task, sent)
     assert [each.process.poll() for each in running] == [None, None]
 
 
 def test_a_chunk_that_kills_its_processes_is_tried_three_times_while_others_get_on(
-    importing: Importing, importer: Owner
+    imports: Importing, import_owner: Owner
 ) -> None:
     people = new_addresses(4 * ROWS_PER_CHUNK)
-    with importing.resources.unit_of_work() as uow:
+    with imports.resources.unit_of_work() as uow:
         person = accounts.find_or_create_person(uow, people[0])
-    list_id = importing.new_list(importer)
-    job_id = importing.begin(importer, list_id, csv_of([[each, ""] for each in people]))
-    with held(importing.stack, "users", person.id):
-        running = worker(importing)
+    list_id = imports.new_list(import_owner)
+    job_id = imports.begin(import_owner, list_id, csv_of([[each, ""] for each in people]))
+    with held(imports.stack, "users", person.id):
+        running = worker(imports)
         for _ in range(3):
             # What the first chunk does is deadly.
-            await_waiter(importing.stack, "FOR KEY SHARE OFFSET 0")
+            await_waiter(imports.stack, "FOR KEY SHARE OFFSET 0")
             kill_child(running)
             eventually(
-                lambda: not importing.stack.query(WAITS, "%FOR KEY SHARE OFFSET 0%"),
+                lambda: not imports.stack.query(WAITS, "%FOR KEY SHARE OFFSET 0%"),
                 what="the end of its statement",
             )
-        job = importing.ended(job_id)
+        job = imports.ended(job_id)
     assert (job.status, job.error and job.error["code"]) == ("failed", "job.rows_failed")
     assert job.error is not None
     assert f"from line 2 to line {ROWS_PER_CHUNK + 1} " in job.error["message"]
-    assert importing.active(list_id) == set(people[ROWS_PER_CHUNK:])
-    assert _left_behind(importing, importing.of_job(job_id).id) == []
+    assert imports.active(list_id) == set(people[ROWS_PER_CHUNK:])
+    assert _left_behind(imports, imports.of_job(job_id).id) == []
 
 
 def test_file_that_is_damaged_at_its_end_adds_no_member_and_no_opt_out(
-    importing: Importing, importer: Owner
+    imports: Importing, import_owner: Owner
 ) -> None:
-    list_id = importing.new_list(importer)
+    list_id = imports.new_list(import_owner)
     # Half of the rows are opt-outs, so that full chunks of both kinds precede the damaged end.
     statuses = ("subscribed", "unsubscribed")
     rows = [[each, statuses[place % 2]] for place, each in enumerate(new_addresses(ROWS))]
@@ -146,64 +146,64 @@ def test_file_that_is_damaged_at_its_end_adds_no_member_and_no_opt_out(
     checksum_position = len(archive) - 8
     archive[checksum_position] ^= 0xFF
     for _ in range(2):
-        worker(importing)
-    job_id = importing.begin(importer, list_id, bytes(archive), name="members.csv.gz")
-    job = importing.ended(job_id)
+        worker(imports)
+    job_id = imports.begin(import_owner, list_id, bytes(archive), name="members.csv.gz")
+    job = imports.ended(job_id)
     assert (job.status, job.error and job.error["code"]) == ("failed", "import.damaged")
-    task = importing.of_job(job_id)
+    task = imports.of_job(job_id)
     assert task.received >= 2 * (ROWS_PER_CHUNK - MAX_BATCH_ROWS)
-    assert importing.records(list_id) == []
-    assert importing.opt_outs(list_id) == []
-    assert _left_behind(importing, task.id) == []
+    assert imports.records(list_id) == []
+    assert imports.opt_outs(list_id) == []
+    assert _left_behind(imports, task.id) == []
 
 
 def test_second_delivery_of_an_import_and_of_its_undo_does_nothing(
-    importing: Importing, importer: Owner
+    imports: Importing, import_owner: Owner
 ) -> None:
-    list_id = importing.new_list(importer)
-    empty = importing.records(list_id)
+    list_id = imports.new_list(import_owner)
+    empty = imports.records(list_id)
     sent = csv_of([[f"{random_hash_id()}@example.com", "A"] for _ in range(3000)])
     for _ in range(2):
-        worker(importing)
-    job_id = importing.begin(importer, list_id, sent)
-    deliver_often(importing, job_id)
-    task = succeeded(importing, job_id)
-    deliver_often(importing, job_id)
-    undo = importing.begin_undo(importer, task.id)
+        worker(imports)
+    job_id = imports.begin(import_owner, list_id, sent)
+    deliver_often(imports, job_id)
+    task = succeeded(imports, job_id)
+    deliver_often(imports, job_id)
+    undo = imports.begin_undo(import_owner, task.id)
     assert undo is not None
-    deliver_often(importing, undo)
-    assert importing.ended(undo).result == {"import_id": task.id, "undone": 3000, "kept": 0}
-    assert counts_of(importing.of_job(job_id)) == counts_of(task)
-    assert [importing.job(each).attempt for each in (job_id, undo)] == [1, 1]
-    assert importing.records(list_id) == empty
+    deliver_often(imports, undo)
+    assert imports.ended(undo).result == {"import_id": task.id, "undone": 3000, "kept": 0}
+    assert counts_of(imports.of_job(job_id)) == counts_of(task)
+    assert [imports.job(each).attempt for each in (job_id, undo)] == [1, 1]
+    assert imports.records(list_id) == empty
 
 
-def deliver_often(importing: Importing, job_id: int) -> None:
-    job = importing.job(job_id)
+def deliver_often(imports: Importing, job_id: int) -> None:
+    job = imports.job(job_id)
     for _ in range(10):
-        assert send_job(importing.resources.broker, job)
+        assert send_job(imports.resources.broker, job)
 
 
 def test_worker_that_slept_through_its_lease_changes_nothing_when_it_wakes(
-    importing: Importing, importer: Owner
+    imports: Importing, import_owner: Owner
 ) -> None:
-    list_id = importing.new_list(importer)
-    sent = prepare(importing, list_id, ROWS)
-    job_id = importing.begin(importer, list_id, sent.file())
-    sleeper = worker(importing)
-    eventually(lambda: importing.of_job(job_id).applied >= 1, what="the first rows")
-    pause(sleeper)
-    worker(importing)
-    succeeded(importing, job_id)
-    resume(sleeper)
+    list_id = imports.new_list(import_owner)
+    sent = prepare(imports, list_id, ROWS)
+    job_id = imports.begin(import_owner, list_id, sent.file())
+    sleeper = worker(imports)
+    eventually(lambda: imports.of_job(job_id).applied >= 1, what="the first rows")
+    pause_process(sleeper)
+    worker(imports)
+    succeeded(imports, job_id)
+    resume_process(sleeper)
     # It takes work again, so it has dealt with what it held.
-    eventually(lambda: "job.lease_lost" in sleeper.log.read_text() or _idle(importing, importer))
-    require_exact(importing, list_id, importing.of_job(job_id), sent)
+    eventually(lambda: "job.lease_lost" in sleeper.log.read_text() or _idle(imports, import_owner))
+    require_exact(imports, list_id, imports.of_job(job_id), sent)
 
 
-def _idle(importing: Importing, importer: Owner) -> bool:
+def _idle(imports: Importing, import_owner: Owner) -> bool:
     jobs = [
-        importing.begin(importer, importing.new_list(importer), csv_of([["a@example.com", ""]]))
+        imports.begin(import_owner, imports.new_list(import_owner), csv_of([["a@example.com", ""]]))
         for _ in range(4)
     ]
-    return all(importing.ended(each).status == "succeeded" for each in jobs)
+    return all(imports.ended(each).status == "succeeded" for each in jobs)

@@ -27,7 +27,6 @@ from devstack.supervisor.programs import answers
 from models import BulkActionKind, Job
 from services.accounts import accounts
 from services.privacy import erasure
-from tests.faults.conftest import kill_all
 from tests.support.credits.charging import Bank, Spenders
 from tests.support.images.uploads import upload
 from tests.support.imports.importing import Importing
@@ -41,6 +40,7 @@ from tests.support.sizes import sized
 from tests.support.stack.held_rows import await_waiter, uncommitted
 from tests.support.stack.load import repeated
 from tests.support.stack.programs import TEST_PROGRAMS
+from tests.support.stack.signals import kill_with_children
 
 pytestmark = pytest.mark.stack
 
@@ -60,13 +60,8 @@ class Site:
         return self.bench.stack
 
 
-@pytest.fixture(autouse=True)
-def _left_as_found() -> None:
-    """The stack of these tests is their own, and each leaves it as it found it."""
-
-
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def own_services_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home: Path = tmp_path_factory.mktemp("kills")
     port = free_port()
     with (
@@ -81,21 +76,24 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.tier("fast")
-def test_killed_services_are_found_again_by_every_process(site: Site) -> None:
-    owner = site.stack.new_owner()
+def test_killed_services_are_found_again_by_every_process(own_services_stack: Site) -> None:
+    owner = own_services_stack.stack.new_owner()
     for name in ("postgres", "valkey", "s3") * sized(1, 10):
-        _restart_under_load(site, owner, name)
+        _restart_under_load(own_services_stack, owner, name)
         # None of ours was started again.
-        assert [running.process.poll() for running in site.stack.processes] == [None, None]
+        assert [running.process.poll() for running in own_services_stack.stack.processes] == [
+            None,
+            None,
+        ]
 
 
-def _restart_under_load(site: Site, owner: Owner, name: str) -> None:
-    bench, stack, probe = site.bench, site.stack, PROBES[Queue.EXPORT]
+def _restart_under_load(own_services_stack: Site, owner: Owner, name: str) -> None:
+    bench, stack, probe = own_services_stack.bench, own_services_stack.stack, PROBES[Queue.EXPORT]
     with _load(stack, owner):
         jobs = [bench.enqueue(kind=probe, sleep=0.5) for _ in range(3)]
         # The worker holds a message that it can't acknowledge then.
         bench.started(jobs[0])
-        site.services.restart(name)
+        own_services_stack.services.restart(name)
     eventually(lambda: answers(stack.api_port, "/readyz"), within=HEALTHY_WITHIN, what="/readyz")
     eventually(
         lambda: upload(stack, owner, wait=5).status_code == 200,
@@ -128,8 +126,8 @@ def _load(stack: Stack, owner: Owner) -> Iterator[None]:
 
 
 @pytest.mark.tier("fast")
-def test_acknowledged_charges_survive_killed_databases(site: Site) -> None:
-    bank = Bank(site.stack)
+def test_acknowledged_charges_survive_killed_databases(own_services_stack: Site) -> None:
+    bank = Bank(own_services_stack.stack)
     owner = bank.holder("1000000")
     spenders = Spenders(bank, owner)
     threads = [threading.Thread(target=spenders.run, args=(number,)) for number in range(6)]
@@ -143,9 +141,9 @@ def test_acknowledged_charges_survive_killed_databases(site: Site) -> None:
                 within=HEALTHY_WITHIN,
                 what="charges after the last kill",
             )
-            site.services.restart("postgres")
+            own_services_stack.services.restart("postgres")
             eventually(
-                lambda: answers(site.stack.api_port, "/readyz"),
+                lambda: answers(own_services_stack.stack.api_port, "/readyz"),
                 within=HEALTHY_WITHIN,
                 what="/readyz",
             )
@@ -186,43 +184,43 @@ class Work:
     check: Callable[[Job], None]
 
 
-def an_import(importing: Importing) -> Work:
-    owner = importing.stack.new_owner()
-    list_id = importing.new_list(owner)
+def an_import(imports: Importing) -> Work:
+    owner = imports.stack.new_owner()
+    list_id = imports.new_list(owner)
     # Of two chunks. The first one is on the list when the second is killed.
-    sent = prepare(importing, list_id, 10_100)
-    job_id = importing.begin(owner, list_id, sent.file())
+    sent = prepare(imports, list_id, 10_100)
+    job_id = imports.begin(owner, list_id, sent.file())
     [late, *_] = sent.rows[-1]
     person = "INSERT INTO users (id, email) VALUES (1, %s)", (late,), "INSERT INTO users"
     # What it has written is counted last.
-    import_id = importing.of_job(job_id).id
+    import_id = imports.of_job(job_id).id
     counts = "SELECT 1 FROM imports WHERE id = %s FOR NO KEY UPDATE", (import_id,), "UPDATE imports"
 
     def check(_: Job) -> None:
-        require_exact(importing, list_id, importing.of_job(job_id), sent)
+        require_exact(imports, list_id, imports.of_job(job_id), sent)
 
     return Work(job_id, Queue.BULK, [person, counts], check)
 
 
-def a_bulk_action(importing: Importing) -> Work:
-    bulk = BulkActions(importing, owner := importing.stack.new_owner(), importing.new_list(owner))
-    fill(importing.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
+def a_bulk_action(imports: Importing) -> Work:
+    bulk = BulkActions(imports, owner := imports.stack.new_owner(), imports.new_list(owner))
+    fill(imports.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
 
     def check(job: Job) -> None:
         assert job.result is not None
         assert (job.result["matched"], job.result["changed"]) == (ROWS, ROWS)
         assert set(bulk.statuses()) == {"removed"}
         of_members = "SELECT count(*), count(DISTINCT user_id) FROM subscription_events"
-        told = importing.stack.query(f"{of_members} WHERE list_id = %s", bulk.list_id)
+        told = imports.stack.query(f"{of_members} WHERE list_id = %s", bulk.list_id)
         assert told == [(ROWS, ROWS)]
 
-    row = _in_the_middle(importing.stack, "subscriptions", "list_id", bulk.list_id)
+    row = _in_the_middle(imports.stack, "subscriptions", "list_id", bulk.list_id)
     return Work(bulk.begin(BulkActionKind.REMOVE), Queue.BULK, [row], check)
 
 
-def an_undo(importing: Importing) -> Work:
-    bulk = BulkActions(importing, owner := importing.stack.new_owner(), importing.new_list(owner))
-    fill(importing.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
+def an_undo(imports: Importing) -> Work:
+    bulk = BulkActions(imports, owner := imports.stack.new_owner(), imports.new_list(owner))
+    fill(imports.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
     before = bulk.records()
     bulk_id = bulk.do(BulkActionKind.REMOVE)["bulk_id"]
 
@@ -230,16 +228,16 @@ def an_undo(importing: Importing) -> Work:
         assert job.result == {"bulk_id": bulk_id, "undone": ROWS, "kept": 0}
         assert bulk.records() == before
 
-    row = _in_the_middle(importing.stack, "subscriptions", "list_id", bulk.list_id)
+    row = _in_the_middle(imports.stack, "subscriptions", "list_id", bulk.list_id)
     return Work(bulk.begin_undo(bulk_id), Queue.BULK, [row], check)
 
 
-def an_erasure(importing: Importing) -> Work:
-    stack, address = importing.stack, f"{random_hash_id()}@example.com"
-    with importing.resources.unit_of_work() as uow:
+def an_erasure(imports: Importing) -> Work:
+    stack, address = imports.stack, f"{random_hash_id()}@example.com"
+    with imports.resources.unit_of_work() as uow:
         user_id = accounts.create_user(uow, email=address, name="Ada").id
     keeper = stack.new_owner()
-    list_id = importing.new_list(keeper)
+    list_id = imports.new_list(keeper)
     lives.fill(stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=ROWS)
 
     def check(job: Job) -> None:
@@ -254,7 +252,7 @@ def an_erasure(importing: Importing) -> Work:
         _in_the_middle(stack, "attachments", "user_id", user_id),
         _in_the_middle(stack, "subscription_events", "actor_id", user_id),
     ]
-    return Work(erasure.begin_erasure(importing.resources, address), Queue.MAINTENANCE, rows, check)
+    return Work(erasure.begin_erasure(imports.resources, address), Queue.MAINTENANCE, rows, check)
 
 
 def _in_the_middle(
@@ -271,19 +269,19 @@ def _in_the_middle(
     [pytest.param(an_import, marks=pytest.mark.tier("fast")), a_bulk_action, an_undo, an_erasure],
 )
 def test_work_whose_worker_is_killed_goes_on_in_the_next_and_ends(
-    site: Site, begin: Callable[[Importing], Work]
+    own_services_stack: Site, begin: Callable[[Importing], Work]
 ) -> None:
-    stack, importing = site.stack, Importing(site.stack)
+    stack, importing = own_services_stack.stack, Importing(own_services_stack.stack)
     work = begin(importing)
     for statement, values, words in work.stops:
         worker = stack.start_worker(work.queue, concurrency=1)
         with uncommitted(stack, statement, *values):
             await_waiter(stack, words)
-            kill_all(worker)
+            kill_with_children(worker)
         stack.processes.remove(worker)
     worker = stack.start_worker(work.queue, concurrency=1)
     job = importing.ended(work.job_id, within=sized(90, 3_000))
-    kill_all(worker)
+    kill_with_children(worker)
     stack.processes.remove(worker)
     assert (job.status, job.error) == ("succeeded", None)
     work.check(job)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def tended(make_stack: Callable[[str], Stack], request: pytest.FixtureRequest) -> Stack:
+def maintenance_stack(make_stack: Callable[[str], Stack], request: pytest.FixtureRequest) -> Stack:
     stack = make_stack(f"tended-{request.node.name.split('_')[1]}")
     stack.query(TABLES)
     return stack
@@ -38,47 +38,54 @@ def overlaps(stack: Stack) -> object:
     )
 
 
-def test_restarted_workers_do_it_again_and_once(tended: Stack) -> None:
+def test_restarted_workers_do_it_again_and_once(maintenance_stack: Stack) -> None:
     """No clock; two workers, one of them killed every few seconds, and all messages lost."""
     began = time.monotonic()
-    start_worker(tended)
-    other = start_worker(tended)
+    start_worker(maintenance_stack)
+    other = start_worker(maintenance_stack)
     for _ in range(sized(3, 20)):
         time.sleep(3)
-        tended.resources.redis.flushdb()
+        maintenance_stack.resources.redis.flushdb()
         other.kill()
-        other = start_worker(tended)
-    done = runs(tended)
-    eventually(lambda: runs(tended) > done + 1, what="two runs after the last kill")
-    tended.stop()
-    assert overlaps(tended) == []
-    assert runs(tended) <= (time.monotonic() - began) / TEND.every.total_seconds() + 2
+        other = start_worker(maintenance_stack)
+    done = runs(maintenance_stack)
+    eventually(lambda: runs(maintenance_stack) > done + 1, what="two runs after the last kill")
+    maintenance_stack.stop()
+    assert overlaps(maintenance_stack) == []
+    assert runs(maintenance_stack) <= (time.monotonic() - began) / TEND.every.total_seconds() + 2
 
 
-def test_killed_worker_leaves_its_run_to_another(tended: Stack) -> None:
-    tended.query("UPDATE tending SET seconds = 300")
-    first = start_worker(tended)
-    eventually(lambda: tended.query("SELECT 1 FROM tended"), what="a run")
-    [(pid,)] = tended.query("SELECT pid FROM tended")
-    tended.query("UPDATE tending SET seconds = 0")
-    start_worker(tended)
+def test_killed_worker_leaves_its_run_to_another(maintenance_stack: Stack) -> None:
+    maintenance_stack.query("UPDATE tending SET seconds = 300")
+    first = start_worker(maintenance_stack)
+    eventually(lambda: maintenance_stack.query("SELECT 1 FROM tended"), what="a run")
+    [(pid,)] = maintenance_stack.query("SELECT pid FROM tended")
+    maintenance_stack.query("UPDATE tending SET seconds = 0")
+    start_worker(maintenance_stack)
     os.killpg(first.pid, signal.SIGKILL)
-    eventually(lambda: runs(tended) > 0, within=30, what="a run by the other worker")
-    assert tended.query("SELECT 1 FROM tended WHERE ended_at IS NOT NULL AND pid = %s", pid) == []
+    eventually(lambda: runs(maintenance_stack) > 0, within=30, what="a run by the other worker")
+    assert (
+        maintenance_stack.query("SELECT 1 FROM tended WHERE ended_at IS NOT NULL AND pid = %s", pid)
+        == []
+    )
 
 
-def test_failing_maintenance_stops_no_other(tended: Stack) -> None:
-    tended.query("UPDATE tending SET fails = true")
-    start_worker(tended)
-    tended.start_worker("maintenance")
+def test_failing_maintenance_stops_no_other(maintenance_stack: Stack) -> None:
+    maintenance_stack.query("UPDATE tending SET fails = true")
+    start_worker(maintenance_stack)
+    maintenance_stack.start_worker("maintenance")
     error = "SELECT last_error FROM maintenance WHERE name = %s AND last_error IS NOT NULL"
-    found = eventually(lambda: tended.query(error, TEND.name), what="the error in the row")
+    found = eventually(
+        lambda: maintenance_stack.query(error, TEND.name), what="the error in the row"
+    )
     assert found == [("ValueError: told to fail",)]
     ended = (
         "SELECT count(*) FROM maintenance WHERE last_error IS NULL AND last_finished_at IS NOT NULL"
     )
     eventually(
-        lambda: int(str(tended.query(ended)[0][0])) >= 6, within=60, what="all other maintenance"
+        lambda: int(str(maintenance_stack.query(ended)[0][0])) >= 6,
+        within=60,
+        what="all other maintenance",
     )
-    tended.query("UPDATE tending SET fails = false")
-    eventually(lambda: runs(tended) > 0, what="a run that ends well")
+    maintenance_stack.query("UPDATE tending SET fails = false")
+    eventually(lambda: runs(maintenance_stack) > 0, what="a run that ends well")

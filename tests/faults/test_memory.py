@@ -3,12 +3,13 @@ from concurrent.futures import ThreadPoolExecutor
 from devstack.harness.polling import eventually
 from devstack.harness.process_memory import held_memory
 from devstack.harness.running import Running
-from tests.faults.conftest import Fleet, children_of
 from tests.support.images.pictures import encoded, photo
 from tests.support.images.uploads import upload
 from tests.support.probe.bench import Bench
 from tests.support.sizes import sized
+from tests.support.stack.fleet import Fleet
 from tests.support.stack.held_memory import MEGABYTE, settled_memory
+from tests.support.stack.signals import list_children
 
 IMAGES = sized(60, 1000)
 AT_A_TIME = 4
@@ -28,21 +29,21 @@ def pictures(count: int) -> list[bytes]:
 
 
 def test_memory_of_a_media_worker_returns_to_its_level_after_many_images(
-    bench: Bench, fleet: Fleet, api: Running, media: Running
+    probes: Bench, fleet: Fleet, api: Running, media_worker: Running
 ) -> None:
-    _upload_all(bench, 2 * AT_A_TIME)  # both of its processes have a converter now
-    before = settled_memory(lambda: _memory(media))
-    _upload_all(bench, IMAGES)
+    _upload_all(probes, 2 * AT_A_TIME)  # both of its processes have a converter now
+    before = settled_memory(lambda: _memory(media_worker))
+    _upload_all(probes, IMAGES)
     eventually(
-        lambda: _memory(media) <= before + MOST_LEFT,
+        lambda: _memory(media_worker) <= before + MOST_LEFT,
         within=20,
-        what=f"the return of {media.name} to {before / MEGABYTE:.0f} MB",
+        what=f"the return of {media_worker.name} to {before / MEGABYTE:.0f} MB",
     )
-    assert media.process.poll() is None
+    assert media_worker.process.poll() is None
 
 
-def _upload_all(bench: Bench, count: int) -> None:
-    stack = bench.stack
+def _upload_all(probes: Bench, count: int) -> None:
+    stack = probes.stack
     owner = stack.new_owner()
     with ThreadPoolExecutor(AT_A_TIME) as threads:
         replies = list(
@@ -59,4 +60,4 @@ def _memory(worker: Running) -> int:
 
 
 def _descendants(pid: int) -> list[int]:
-    return [each for child in children_of(pid) for each in (child, *_descendants(child))]
+    return [each for child in list_children(pid) for each in (child, *_descendants(child))]

@@ -314,13 +314,13 @@ class History:
 
 @pytest.mark.parametrize("first", range(0, _HISTORIES, _PART))
 def test_any_history_of_payments_is_what_exact_arithmetic_says(
-    bank: Stack, poster: Poster, first: int
+    payment_stack: Stack, payment_webhooks: Poster, first: int
 ) -> None:
     for seed in range(first, first + _PART):
-        history = History(bank, poster, random.Random(seed))
+        history = History(payment_stack, payment_webhooks, random.Random(seed))
         history.begin()
         history.run()
         history.resolve()
         history.require_exact()
     # Once for all: what is wrong with an account's books stays wrong.
-    till.require_clean_books(bank)
+    till.require_clean_books(payment_stack)

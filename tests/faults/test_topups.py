@@ -17,41 +17,55 @@ pytestmark = pytest.mark.tier("fast")
 
 
 def test_events_of_one_payment_at_once_and_many_times_credit_once(
-    bank: Stack, poster: Poster
+    payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
     for seed in range(sized(3, 100)):
-        owner = bank.new_owner()
-        terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+        owner = payment_stack.new_owner()
+        terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
         events = [till.session(terms), till.session(terms), till.refund(terms, 100)]
         posts = events * 6
         random.Random(seed).shuffle(posts)
         with ThreadPoolExecutor(8) as pool:
-            replies = list(pool.map(poster.post, posts))
+            replies = list(pool.map(payment_webhooks.post, posts))
         assert {reply.status_code for reply in replies} == {200}
         assert {reply.json()["data"] for reply in replies} == {1}
-        assert till.standing(bank, owner.user_id) == (400, 0)
-    till.require_clean_books(bank)
+        assert till.standing(payment_stack, owner.user_id) == (400, 0)
+    till.require_clean_books(payment_stack)
 
 
 @pytest.mark.parametrize(
     ("secret", "seconds_ago"), [("whsec_guessed", 0), (None, 301), (None, 86_400)]
 )
 def test_forged_and_late_events_are_400_and_change_nothing(
-    bank: Stack, poster: Poster, secret: str | None, seconds_ago: float
+    payment_stack: Stack, payment_webhooks: Poster, secret: str | None, seconds_ago: float
 ) -> None:
-    terms = till.new_order(bank, bank.new_owner().user_id, minor=500, credit_units=5_000_000)
-    reply = poster.post(till.session(terms), secret=secret, seconds_ago=seconds_ago)
+    terms = till.new_order(
+        payment_stack,
+        payment_stack.new_owner().user_id,
+        minor=500,
+        credit_units=5_000_000,
+    )
+    reply = payment_webhooks.post(till.session(terms), secret=secret, seconds_ago=seconds_ago)
     assert (reply.status_code, reply.json()["code"]) == (400, "webhook.signature_invalid")
-    assert till.state(bank, terms) == "created"
+    assert till.state(payment_stack, terms) == "created"
 
 
-def test_a_body_that_was_changed_on_its_way_is_400(bank: Stack, poster: Poster) -> None:
-    terms = till.new_order(bank, bank.new_owner().user_id, minor=500, credit_units=5_000_000)
-    signature = poster.sign(b'{"id": "evt"}')
+def test_a_body_that_was_changed_on_its_way_is_400(
+    payment_stack: Stack, payment_webhooks: Poster
+) -> None:
+    terms = till.new_order(
+        payment_stack,
+        payment_stack.new_owner().user_id,
+        minor=500,
+        credit_units=5_000_000,
+    )
+    signature = payment_webhooks.sign(b'{"id": "evt"}')
     for headers in ({"Stripe-Signature": signature}, {"Stripe-Signature": "t=1,v1="}, {}):
-        reply = poster.http.post("/webhooks/stripe", json=till.session(terms), headers=headers)
+        reply = payment_webhooks.http.post(
+            "/webhooks/stripe", json=till.session(terms), headers=headers
+        )
         assert (reply.status_code, reply.json()["code"]) == (400, "webhook.signature_invalid")
-    assert till.state(bank, terms) == "created"
+    assert till.state(payment_stack, terms) == "created"
 
 
 @pytest.mark.parametrize(
@@ -59,67 +73,69 @@ def test_a_body_that_was_changed_on_its_way_is_400(bank: Stack, poster: Poster) 
     [{"amount_total": 499}, {"amount_total": 50_000}, {"currency": "jpy"}, {"amount_total": 0}],
 )
 def test_a_payment_of_something_else_goes_to_review(
-    bank: Stack, poster: Poster, difference: Json
+    payment_stack: Stack, payment_webhooks: Poster, difference: Json
 ) -> None:
-    owner = bank.new_owner()
-    terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
-    assert poster.post(till.session(terms, **difference)).status_code == 200
-    assert poster.post(till.session(terms)).status_code == 200
-    assert till.state(bank, terms) == "review"
-    assert till.standing(bank, owner.user_id) == (0, 0)
-    paid = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
-    poster.post(till.session(paid))
-    poster.post(till.session(paid, **difference))
-    assert till.state(bank, paid) == "paid"
-    assert till.standing(bank, owner.user_id) == (500, 0)
+    owner = payment_stack.new_owner()
+    terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
+    assert payment_webhooks.post(till.session(terms, **difference)).status_code == 200
+    assert payment_webhooks.post(till.session(terms)).status_code == 200
+    assert till.state(payment_stack, terms) == "review"
+    assert till.standing(payment_stack, owner.user_id) == (0, 0)
+    paid = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
+    payment_webhooks.post(till.session(paid))
+    payment_webhooks.post(till.session(paid, **difference))
+    assert till.state(payment_stack, paid) == "paid"
+    assert till.standing(payment_stack, owner.user_id) == (500, 0)
 
 
-def test_events_of_no_concern_are_200(bank: Stack, poster: Poster) -> None:
+def test_events_of_no_concern_are_200(payment_stack: Stack, payment_webhooks: Poster) -> None:
     unknown = Terms(5, 500, 5_000_000, "USD", "")
     foreign = till.session(unknown, metadata={"application": "somebody", "order_id": "5"})
     for sent in (till.session(unknown), foreign, till.event("customer.created", {"id": "x"})):
-        assert poster.post(sent).status_code == 200
+        assert payment_webhooks.post(sent).status_code == 200
 
 
 def test_an_event_that_only_the_provider_can_place_is_asked_for_again(
-    bank: Stack, poster: Poster
+    payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
-    owner = bank.new_owner()
-    terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+    owner = payment_stack.new_owner()
+    terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
     early = till.dispute(terms, "needs_response", 500)
-    reply = poster.post(early)
+    reply = payment_webhooks.post(early)
     assert reply.status_code == 503
-    assert poster.post(till.session(terms)).status_code == 200
-    assert poster.post(early).status_code == 200
-    assert till.state(bank, terms) == "disputed"
-    assert till.standing(bank, owner.user_id) == (0, 0)
+    assert payment_webhooks.post(till.session(terms)).status_code == 200
+    assert payment_webhooks.post(early).status_code == 200
+    assert till.state(payment_stack, terms) == "disputed"
+    assert till.standing(payment_stack, owner.user_id) == (0, 0)
 
 
 def test_a_sum_that_shrank_is_put_right_though_the_news_of_the_failure_was_lost(
-    bank: Stack, poster: Poster
+    payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
     for seed in range(sized(3, 30)):
-        owner = bank.new_owner()
-        terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+        owner = payment_stack.new_owner()
+        terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
         till.refund_object(terms, 500, "failed")
         till.refund_object(terms, 100)
         # All of it went back, none of it did, and then a fifth: the provider says 500, then 100.
         events = [till.session(terms), till.refund(terms, 500), till.refund(terms, 100)]
         random.Random(seed).shuffle(events)
         for sent in events:
-            assert poster.post(sent).status_code == 200
-        assert till.standing(bank, owner.user_id) == (400, 0)
-        assert till.state(bank, terms) == "paid"
-    till.require_clean_books(bank)
+            assert payment_webhooks.post(sent).status_code == 200
+        assert till.standing(payment_stack, owner.user_id) == (400, 0)
+        assert till.state(payment_stack, terms) == "paid"
+    till.require_clean_books(payment_stack)
 
 
 def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it(
-    bank: Stack, poster: Poster
+    payment_stack: Stack, payment_webhooks: Poster
 ) -> None:
-    owner = bank.new_owner()
-    ledger.grant_credits(bank.resources.database, owner.user_id, Decimal(1), source_id="x")
-    [(account,)] = bank.query("SELECT id FROM credit_accounts WHERE user_id = %s", owner.user_id)
-    terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
+    owner = payment_stack.new_owner()
+    ledger.grant_credits(payment_stack.resources.database, owner.user_id, Decimal(1), source_id="x")
+    [(account,)] = payment_stack.query(
+        "SELECT id FROM credit_accounts WHERE user_id = %s", owner.user_id
+    )
+    terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
     settled = [till.session(terms), till.refund(terms, 200), till.dispute(terms, "lost", 100)]
     expected = [("created", 1), ("paid", 501), ("paid", 301), ("paid", 201)]
     for sent, (state, balance), after in zip(
@@ -127,36 +143,38 @@ def test_a_process_that_is_killed_in_the_middle_of_a_settle_leaves_nothing_of_it
     ):
         with ThreadPoolExecutor() as pool:
             # The order is written, and its entries wait for the account.
-            with held_rows.held(bank, "credit_accounts", account):
-                posted = pool.submit(poster.post, sent)
-                held_rows.await_waiter(bank, "credit_")
-                till.kill_and_restart(bank)
+            with held_rows.held(payment_stack, "credit_accounts", account):
+                posted = pool.submit(payment_webhooks.post, sent)
+                held_rows.await_waiter(payment_stack, "credit_")
+                till.kill_and_restart(payment_stack)
             with pytest.raises(httpx2.TransportError):
                 posted.result()
-        assert till.state(bank, terms) == state
-        assert till.standing(bank, owner.user_id) == (balance, 0)
+        assert till.state(payment_stack, terms) == state
+        assert till.standing(payment_stack, owner.user_id) == (balance, 0)
         # The provider, which got no answer, sends it again.
-        assert poster.post(sent).status_code == 200
-        assert till.state(bank, terms) == after[0]
-        assert till.standing(bank, owner.user_id) == (after[1], 0)
-    till.require_clean_books(bank)
+        assert payment_webhooks.post(sent).status_code == 200
+        assert till.state(payment_stack, terms) == after[0]
+        assert till.standing(payment_stack, owner.user_id) == (after[1], 0)
+    till.require_clean_books(payment_stack)
 
 
-def test_an_account_that_is_full_sends_the_order_to_review(bank: Stack, poster: Poster) -> None:
-    owner = bank.new_owner()
-    database = bank.resources.database
+def test_an_account_that_is_full_sends_the_order_to_review(
+    payment_stack: Stack, payment_webhooks: Poster
+) -> None:
+    owner = payment_stack.new_owner()
+    database = payment_stack.resources.database
     ledger.grant_credits(database, owner.user_id, Decimal("99999999999.9999"), source_id="x")
-    terms = till.new_order(bank, owner.user_id, minor=500, credit_units=5_000_000)
-    assert poster.post(till.session(terms)).status_code == 200
-    assert till.state(bank, terms) == "review"
-    till.require_clean_books(bank)
+    terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
+    assert payment_webhooks.post(till.session(terms)).status_code == 200
+    assert till.state(payment_stack, terms) == "review"
+    till.require_clean_books(payment_stack)
     ledger.adjust_balance(database, owner.user_id, Decimal(-500), source_id="x")
-    with bank.resources.unit_of_work() as uow:
+    with payment_stack.resources.unit_of_work() as uow:
         settlement.resolve_order(uow, terms.order_id, Resolution.CREDIT)
-    assert till.state(bank, terms) == "paid"
-    till.require_clean_books(bank)
+    assert till.state(payment_stack, terms) == "paid"
+    till.require_clean_books(payment_stack)
 
 
-def test_a_webhook_too_large_is_413(bank: Stack, poster: Poster) -> None:
-    reply = poster.http.post("/webhooks/stripe", content=b"x" * (1024 * 1024 + 1))
+def test_a_webhook_too_large_is_413(payment_stack: Stack, payment_webhooks: Poster) -> None:
+    reply = payment_webhooks.http.post("/webhooks/stripe", content=b"x" * (1024 * 1024 + 1))
     assert (reply.status_code, reply.json()["code"]) == (413, "body.too_large")

@@ -17,7 +17,6 @@ from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
-from tests.faults.conftest import Fleet, descriptors_of, pause, resume
 from tests.support.credits.credits import balance, consume, grant
 from tests.support.http.replies import data
 from tests.support.images.pictures import photo
@@ -25,6 +24,8 @@ from tests.support.images.uploads import await_jobs, ready, upload, uploading
 from tests.support.observability.scraping import scrape_api
 from tests.support.probe.bench import Bench
 from tests.support.sizes import sized
+from tests.support.stack.fleet import Fleet
+from tests.support.stack.signals import count_descriptors, pause_process, resume_process
 
 UPLOADS = sized(8, 100)
 LEAVING = sized(60, 10_000)
@@ -42,9 +43,9 @@ def slow_picture() -> bytes:
     "victim", [pytest.param("main process", marks=pytest.mark.tier("fast")), "pool processes"]
 )
 def test_upload_whose_media_worker_is_killed_is_answered_200(
-    bench: Bench, fleet: Fleet, api: Running, slow_picture: bytes, victim: str
+    probes: Bench, fleet: Fleet, api: Running, slow_picture: bytes, victim: str
 ) -> None:
-    stack, media = bench.stack, fleet.start_media()
+    stack, media = probes.stack, fleet.start_media()
     with uploading(stack, stack.new_owner(), picture=slow_picture) as replies:
         await_jobs(stack, 1, "running")
         if victim == "main process":
@@ -59,17 +60,17 @@ def test_upload_whose_media_worker_is_killed_is_answered_200(
 
 
 def test_worker_killed_between_two_renditions_leaves_what_the_next_one_completes(
-    bench: Bench, fleet: Fleet, api: Running, slow_picture: bytes
+    probes: Bench, fleet: Fleet, api: Running, slow_picture: bytes
 ) -> None:
     """It is killed as soon as a rendition is in the storage."""
-    stack, media = bench.stack, fleet.start_media()
+    stack, media = probes.stack, fleet.start_media()
     owner = stack.new_owner()
     with uploading(stack, owner, picture=slow_picture, renditions=True) as replies:
         eventually(lambda: stack.stored("renditions/"), what="a first rendition")
         media.kill()
         at_the_kill = stack.stored("renditions/")
         fleet.start_media()
-    bench.all_finished(within=60)
+    probes.all_finished(within=60)
     with stack.client(owner.key) as client:
         # On a slow machine the request did not wait to the end.
         record = data(client.get(f"/attachments/{replies[0].result().json()['data']['hash_id']}"))
@@ -86,23 +87,23 @@ def test_worker_killed_between_two_renditions_leaves_what_the_next_one_completes
 
 @pytest.mark.tier("fast")
 def test_uploads_waiting_at_a_flush_of_redis_are_all_answered_200(
-    bench: Bench, api: Running, media: Running
+    probes: Bench, api: Running, media_worker: Running
 ) -> None:
-    stack = bench.stack
-    pause(media)
+    stack = probes.stack
+    pause_process(media_worker)
     with uploading(stack, stack.new_owner(), UPLOADS) as replies:
         await_jobs(stack, UPLOADS, "queued")
         stack.resources.redis.flushall()
-        resume(media)
+        resume_process(media_worker)
     assert {reply.result().status_code for reply in replies} == {200}
     assert ready(stack) == UPLOADS
 
 
 @pytest.mark.tier("fast")
 def test_upload_is_answered_200_though_the_api_cannot_reach_the_broker(
-    bench: Bench, api: Running, media: Running, redis_proxy: Proxy
+    probes: Bench, api: Running, media_worker: Running, redis_proxy: Proxy
 ) -> None:
-    stack = bench.stack
+    stack = probes.stack
     redis_proxy.refuse()
     reply = upload(stack, stack.new_owner())
     assert reply.status_code == 200, reply.text
@@ -111,9 +112,9 @@ def test_upload_is_answered_200_though_the_api_cannot_reach_the_broker(
 @pytest.mark.tier("fast")
 @pytest.mark.parametrize("deliver", [True, False], ids=["committed", "not committed"])
 def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
-    bench: Bench, api: Running, media: Running, postgres_proxy: Proxy, *, deliver: bool
+    probes: Bench, api: Running, media_worker: Running, postgres_proxy: Proxy, *, deliver: bool
 ) -> None:
-    stack = bench.stack
+    stack = probes.stack
     owner, key = stack.new_owner(), "one-and-the-same-key"
     postgres_proxy.cut_at(b"COMMIT", after=b"INSERT INTO jobs", deliver=deliver)
     first = upload(stack, owner, key=key)
@@ -128,32 +129,34 @@ def test_upload_whose_commit_was_cut_off_is_right_when_it_is_sent_again(
 
 @pytest.mark.tier("fast")
 def test_a_charge_is_made_while_each_statement_takes_long(
-    bench: Bench, api: Running, postgres_proxy: Proxy
+    probes: Bench, api: Running, postgres_proxy: Proxy
 ) -> None:
-    owner = bench.stack.new_owner()
-    grant(bench.stack, owner.user_id, "1")
+    owner = probes.stack.new_owner()
+    grant(probes.stack, owner.user_id, "1")
     postgres_proxy.delay(0.2)
-    with bench.stack.client(owner.key) as client:
+    with probes.stack.client(owner.key) as client:
         assert consume(client, "0.4").status_code == 200
         assert balance(client) == Decimal("0.6")
 
 
-def test_callers_who_leave_leave_nothing_behind(bench: Bench, api: Running, media: Running) -> None:
-    stack = bench.stack
-    pause(media)
+def test_callers_who_leave_leave_nothing_behind(
+    probes: Bench, api: Running, media_worker: Running
+) -> None:
+    stack = probes.stack
+    pause_process(media_worker)
     owner = stack.new_owner()
     for _ in range(3):
         _leave(stack, owner, AT_ONCE)
     eventually(lambda: _waiting(stack) == 0, what="the first callers' end")
-    descriptors = descriptors_of(api)
+    descriptors = count_descriptors(api)
     for _ in range(LEAVING // AT_ONCE):
         _leave(stack, owner, AT_ONCE)
     eventually(lambda: _waiting(stack) == 0, what="the last callers' end")
     assert _connections(stack) <= TRANSACTION_THREADS + SINGLE_STATEMENTS
     # The pools may still grow, but not with the number of callers.
     most = descriptors + min(LEAVING // 2, POOLED)
-    eventually(lambda: descriptors_of(api) <= most, what="descriptors given back")
-    resume(media)
+    eventually(lambda: count_descriptors(api) <= most, what="descriptors given back")
+    resume_process(media_worker)
     assert upload(stack, owner, wait=60).status_code == 200
 
 

@@ -90,15 +90,15 @@ class Fate:
 
 
 @pytest.fixture
-def fate(bare: Stack) -> Iterator[Fate]:
-    fate = Fate(bare)
+def random_kills(empty_stack: Stack) -> Iterator[Fate]:
+    fate = Fate(empty_stack)
     yield fate
     fate.stop()
 
 
-def test_receiver_gets_each_event_and_no_other(bare: Stack, fate: Fate) -> None:
-    owner, enough = bare.new_owner(), threading.Event()
-    fate.end()
+def test_receiver_gets_each_event_and_no_other(empty_stack: Stack, random_kills: Fate) -> None:
+    owner, enough = empty_stack.new_owner(), threading.Event()
+    random_kills.end()
     dice, lock = random.Random(SEED), threading.Lock()
 
     def often_bad(hook: Hook) -> Answer:
@@ -106,13 +106,15 @@ def test_receiver_gets_each_event_and_no_other(bare: Stack, fate: Fate) -> None:
         with lock:
             return (500, {}) if dice.random() < 1 / 3 else OK
 
-    with hooked() as receiver, bare.client(owner.key) as client:
+    with hooked() as receiver, empty_stack.client(owner.key) as client:
         receiver.answer = often_bad
-        paths = _members(bare, client)
+        paths = _members(empty_stack, client)
         endpoint = new_endpoint(client, receiver.url, CHANGED)
         verifiers = Verifiers(endpoint["secret"])
         writers = [
-            threading.Thread(target=_change, args=(bare, owner, path, number, enough), daemon=True)
+            threading.Thread(
+                target=_change, args=(empty_stack, owner, path, number, enough), daemon=True
+            )
             for number, path in enumerate(paths)
         ]
         for writer in writers:
@@ -120,17 +122,17 @@ def test_receiver_gets_each_event_and_no_other(bare: Stack, fate: Fate) -> None:
         began = time.monotonic()
         ends_by, passed = began + MAX_SECONDS, began
         while any(writer.is_alive() for writer in writers):
-            fate.strike(len(receiver.hooks))
+            random_kills.strike(len(receiver.hooks))
             if time.monotonic() > passed + BETWEEN_PASSES_SECONDS:
-                let_pauses_pass(bare, endpoint["id"])
+                let_pauses_pass(empty_stack, endpoint["id"])
                 passed = time.monotonic()
-            time.sleep(fate.rest())
-            if fate.kills >= LEAST_KILLS:
+            time.sleep(random_kills.rest())
+            if random_kills.kills >= LEAST_KILLS:
                 enough.set()
             assert time.monotonic() < ends_by
-        fate.end()
-        _settle(bare, owner, endpoint["id"], ends_by)
-        expected = event_ids(bare, owner, CHANGED)
+        random_kills.end()
+        _settle(empty_stack, owner, endpoint["id"], ends_by)
+        expected = event_ids(empty_stack, owner, CHANGED)
         assert len(expected) >= CHANGES
         assert set(receiver.ids) == set(expected)
         verifiers.end()
@@ -208,29 +210,29 @@ class Verifiers:
         assert json.loads(told) == {"verified": self._count}
 
 
-def test_events_of_lost_jobs_are_sent(bare: Stack) -> None:
+def test_events_of_lost_jobs_are_sent(empty_stack: Stack) -> None:
     """A worker is killed between the call and what it would have written of the answer."""
-    owner = bare.new_owner()
-    api, worker = bare.start_api(), bare.start_worker("webhooks")
+    owner = empty_stack.new_owner()
+    api, worker = empty_stack.start_api(), empty_stack.start_worker("webhooks")
 
     def kill(hook: Hook) -> Answer:
         if len(receiver.hooks) == 1:
             worker.kill()
         return OK
 
-    with hooked() as receiver, bare.client(owner.key) as client:
+    with hooked() as receiver, empty_stack.client(owner.key) as client:
         receiver.answer = kill
         endpoint = new_endpoint(client, receiver.url, FeedEventType.KEY_CREATED)
         data(client.post("/apikeys", json={"name": "an event"}))
         eventually(lambda: receiver.hooks, what="the first try")
-        successor = bare.start_worker("webhooks")
+        successor = empty_stack.start_worker("webhooks")
         eventually(lambda: len(receiver.hooks) == 2, what="the second try", within=40)
         first, second = receiver.hooks
         assert first.id == second.id
         second.check(endpoint["secret"])
         eventually(
             lambda: (
-                bare.query(
+                empty_stack.query(
                     "SELECT attempts FROM webhook_deliveries"
                     " WHERE endpoint_id = %s AND status = 'delivered'",
                     endpoint["id"],
@@ -243,20 +245,20 @@ def test_events_of_lost_jobs_are_sent(bare: Stack) -> None:
         running.kill()
 
 
-def test_listener_goes_on_when_the_api_was_restarted(bare: Stack) -> None:
-    owner, secret = bare.new_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
-    api = bare.start_api()
-    with hooked() as receiver, bare.client(owner.key) as client:
-        listener = bare.start(
+def test_listener_goes_on_when_the_api_was_restarted(empty_stack: Stack) -> None:
+    owner, secret = empty_stack.new_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
+    api = empty_stack.start_api()
+    with hooked() as receiver, empty_stack.client(owner.key) as client:
+        listener = empty_stack.start(
             "listener",
             *("listen", "--forward-to", receiver.url, "--key", owner.key, "--secret", secret),
-            *("--api", bare.api_url),
+            *("--api", empty_stack.api_url),
         )
         eventually(lambda: "Events go to" in listener.log.read_text(), what="the listener")
         data(client.post("/apikeys", json={"name": "first"}))
         eventually(lambda: len(receiver.hooks) == 1, what="the first event")
         api.kill()
-        api = bare.start_api()
+        api = empty_stack.start_api()
         data(client.post("/apikeys", json={"name": "second"}))
         eventually(lambda: len(receiver.hooks) == 2, what="the second event")
         assert len(set(receiver.ids)) == 2

@@ -6,45 +6,45 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
 from models import JobStatus
-from tests.faults.conftest import pause, resume
 from tests.support.probe.bench import Bench
 from tests.support.probe.job_states import update_job
+from tests.support.stack.signals import pause_process, resume_process
 
 
-def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(bench: Bench) -> None:
-    paused = bench.start_worker(concurrency=1)
-    job_id = bench.enqueue(sleep=0.3)
-    bench.started(job_id)
-    pause(paused)
-    bench.start_worker(concurrency=1)
-    job = bench.finished(job_id)
+def test_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(probes: Bench) -> None:
+    paused = probes.start_worker(concurrency=1)
+    job_id = probes.enqueue(sleep=0.3)
+    probes.started(job_id)
+    pause_process(paused)
+    probes.start_worker(concurrency=1)
+    job = probes.finished(job_id)
     assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 2)
-    resume(paused)
+    resume_process(paused)
     eventually(lambda: b"job.lease_lost" in paused.log.read_bytes(), what="the loser's notice")
-    assert bench.effects(job_id) == 1
-    assert bench.job(job_id).result == job.result
+    assert probes.effects(job_id) == 1
+    assert probes.job(job_id).result == job.result
 
 
-def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(bench: Bench) -> None:
-    bench.start_worker(concurrency=1)
-    stopped = bench.start_worker(concurrency=2, PRESSROOM_WORKER_GRACE="3")
+def test_worker_told_to_stop_ends_short_work_and_hands_back_the_rest(probes: Bench) -> None:
+    probes.start_worker(concurrency=1)
+    stopped = probes.start_worker(concurrency=2, PRESSROOM_WORKER_GRACE="3")
     # The first is the other worker's, which has no room for more as long as it takes.
-    first, short, long = bench.enqueue(sleep=4), bench.enqueue(sleep=2), bench.enqueue(sleep=60)
+    first, short, long = probes.enqueue(sleep=4), probes.enqueue(sleep=2), probes.enqueue(sleep=60)
     for job_id in (first, short, long):
-        bench.started(job_id)
+        probes.started(job_id)
     stopped.process.send_signal(signal.SIGTERM)
-    job = bench.finished(short)
+    job = probes.finished(short)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)
-    bench.started(long, attempt=2)
-    assert bench.job(long).crashes == 0
+    probes.started(long, attempt=2)
+    assert probes.job(long).crashes == 0
     stopped.process.wait(20)
-    update_job(bench.stack.resources, long, cancel_requested=True)
-    assert bench.finished(long).status == JobStatus.CANCELLED
+    update_job(probes.stack.resources, long, cancel_requested=True)
+    assert probes.finished(long).status == JobStatus.CANCELLED
 
 
 @pytest.mark.tier("fast")
-def test_pool_ends_with_its_killed_worker(bench: Bench) -> None:
-    worker = bench.start_worker(concurrency=2)
+def test_pool_ends_with_its_killed_worker(probes: Bench) -> None:
+    worker = probes.start_worker(concurrency=2)
     children = worker.children()
     assert len(children) >= 2
     worker.kill()
@@ -52,16 +52,16 @@ def test_pool_ends_with_its_killed_worker(bench: Bench) -> None:
 
 
 def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
-    bench: Bench, redis_proxy: Proxy
+    probes: Bench, redis_proxy: Proxy
 ) -> None:
-    worker = bench.start_worker(concurrency=1, PRESSROOM_REDIS_URL=redis_proxy.url)
-    job_id = bench.enqueue(sleep=2)
-    bench.started(job_id)
+    worker = probes.start_worker(concurrency=1, PRESSROOM_REDIS_URL=redis_proxy.url)
+    job_id = probes.enqueue(sleep=2)
+    probes.started(job_id)
     redis_proxy.refuse()
-    job = bench.finished(job_id)
+    job = probes.finished(job_id)
     assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
     redis_proxy.resume()
-    assert bench.finished(bench.enqueue(), within=60).status == JobStatus.SUCCEEDED
+    assert probes.finished(probes.enqueue(), within=60).status == JobStatus.SUCCEEDED
     assert worker.process.poll() is None
 
 
@@ -70,15 +70,15 @@ def test_worker_that_loses_the_broker_finishes_its_job_and_takes_the_next(
     ("deliver", "attempts"), [(True, 1), (False, 2)], ids=["committed", "not committed"]
 )
 def test_connection_cut_in_the_middle_of_the_finishing_commit_leaves_one_effect(
-    bench: Bench, postgres_proxy: Proxy, *, deliver: bool, attempts: int
+    probes: Bench, postgres_proxy: Proxy, *, deliver: bool, attempts: int
 ) -> None:
-    bench.start_worker(concurrency=1, PRESSROOM_DATABASE_URL=postgres_proxy.url)
+    probes.start_worker(concurrency=1, PRESSROOM_DATABASE_URL=postgres_proxy.url)
     postgres_proxy.cut_at(b"COMMIT", after=b"INSERT INTO probe_effects", deliver=deliver)
-    job_id = bench.enqueue()
+    job_id = probes.enqueue()
     assert postgres_proxy.sprung.wait(20)
-    job = bench.finished(job_id)
+    job = probes.finished(job_id)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, attempts, 0)
-    assert bench.effects(job_id) == 1
+    assert probes.effects(job_id) == 1
 
 
 def _runs(pid: int) -> bool:

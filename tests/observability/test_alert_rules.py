@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.core.test_errors import ENTRIES
 from tests.support.documents import markdown
+from tests.support.documents.error_catalogue import ENTRIES
 from tests.support.observability.alert_rules import (
     ALERTS,
     RECORDING,

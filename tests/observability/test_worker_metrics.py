@@ -17,8 +17,8 @@ CONVERSIONS = {"queue": "media", "kind": "attachment.process"}
 
 
 @pytest.fixture(scope="module")
-def scraped(make_stack: Callable[[str], Stack]) -> Stack:
-    """A stack of its own with an API, whose workers each test starts."""
+def scraped_stack(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack with a sandbox and an API. Each test starts the workers that it needs."""
     made = make_stack("scraped")
     made.start_sandbox()
     made.start_api()
@@ -26,15 +26,16 @@ def scraped(make_stack: Callable[[str], Stack]) -> Stack:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def metrics_folder(tmp_path: Path) -> Path:
+    """An empty folder for the metrics files of a worker."""
     made = tmp_path / "tmp"
     made.mkdir()
     return made
 
 
-def start(stack: Stack, folder: Path, *queues: str) -> tuple[Running, Callable[[], Scrape]]:
+def start(stack: Stack, metrics_folder: Path, *queues: str) -> tuple[Running, Callable[[], Scrape]]:
     address = f"127.0.0.1:{free_port()}"
-    more = {"PRESSROOM_WORKER_METRICS_ADDRESS": address, "TMPDIR": str(folder)}
+    more = {"PRESSROOM_WORKER_METRICS_ADDRESS": address, "TMPDIR": str(metrics_folder)}
     worker = stack.start_worker(*queues, concurrency=2, **more)
     return worker, lambda: scrape(f"http://{address}/metrics")
 
@@ -44,17 +45,17 @@ def upload(stack: Stack, key: str) -> None:
         data(send(client, prefer="wait=60"))
 
 
-def converted(scraped: Scrape) -> float:
-    return scraped.value("pressroom_jobs_ended_total", status="succeeded", **CONVERSIONS)
+def converted(scraped_stack: Scrape) -> float:
+    return scraped_stack.value("pressroom_jobs_ended_total", status="succeeded", **CONVERSIONS)
 
 
 def test_a_worker_counts_the_jobs_of_all_processes_of_its_pool_as_one(
-    scraped: Stack, folder: Path
+    scraped_stack: Stack, metrics_folder: Path
 ) -> None:
-    worker, told = start(scraped, folder, "media")
-    key = scraped.new_owner().key
+    worker, told = start(scraped_stack, metrics_folder, "media")
+    key = scraped_stack.new_owner().key
     for _ in range(4):
-        upload(scraped, key)
+        upload(scraped_stack, key)
     eventually(lambda: converted(told()) == 4, what="four conversions among the metrics")
     after = told()
     assert after.value("pressroom_job_attempts_total", **CONVERSIONS) == 4
@@ -69,57 +70,63 @@ def test_a_worker_counts_the_jobs_of_all_processes_of_its_pool_as_one(
     assert "pid" not in after.label_names()
     promtool("check", "metrics", given=after.text)
     assert worker.stop() == 0
-    assert list(folder.glob("pressroom-metrics-*")) == []
+    assert list(metrics_folder.glob("pressroom-metrics-*")) == []
 
 
 @pytest.mark.tier("faults")
-def test_counts_of_killed_processes_stay_and_leave_no_files(scraped: Stack, folder: Path) -> None:
-    worker, told = start(scraped, folder, "media")
-    key = scraped.new_owner().key
-    upload(scraped, key)
+def test_counts_of_killed_processes_stay_and_leave_no_files(
+    scraped_stack: Stack, metrics_folder: Path
+) -> None:
+    worker, told = start(scraped_stack, metrics_folder, "media")
+    key = scraped_stack.new_owner().key
+    upload(scraped_stack, key)
     eventually(lambda: converted(told()) == 1, what="the first conversion")
     before = told().value("pressroom_s3_seconds_count")
     killed = worker.children()
     for process in killed:
         os.kill(process, signal.SIGKILL)
     eventually(lambda: set(worker.children()).isdisjoint(killed), what="new processes")
-    upload(scraped, key)
+    upload(scraped_stack, key)
     eventually(lambda: converted(told()) == 2, what="the second conversion")
     assert told().value("pressroom_s3_seconds_count") > before
     # One file of all that ended, and those of processes that live.
-    written = {file.stem.rpartition("_")[2] for file in folder.rglob("*.db")}
+    written = {file.stem.rpartition("_")[2] for file in metrics_folder.rglob("*.db")}
     assert written.isdisjoint(map(str, killed))
     assert "ended" in written
     assert worker.stop() == 0
 
 
-def test_what_a_killed_worker_leaves_goes_with_the_next_start(scraped: Stack, folder: Path) -> None:
-    first, _ = start(scraped, folder, "money")
-    [left] = folder.glob("pressroom-metrics-*")
+def test_what_a_killed_worker_leaves_goes_with_the_next_start(
+    scraped_stack: Stack, metrics_folder: Path
+) -> None:
+    first, _ = start(scraped_stack, metrics_folder, "money")
+    [left] = metrics_folder.glob("pressroom-metrics-*")
     first.kill()
-    second, _ = start(scraped, folder, "money")
+    second, _ = start(scraped_stack, metrics_folder, "money")
     assert not left.exists()
-    assert len(list(folder.glob("pressroom-metrics-*"))) == 1
+    assert len(list(metrics_folder.glob("pressroom-metrics-*"))) == 1
     assert second.stop() == 0
 
 
-def test_a_port_that_is_taken_stops_no_worker(scraped: Stack, folder: Path) -> None:
-    taken = f"127.0.0.1:{scraped.api_port}"
-    worker = scraped.start_worker(
-        "mail", PRESSROOM_WORKER_METRICS_ADDRESS=taken, TMPDIR=str(folder)
+def test_a_port_that_is_taken_stops_no_worker(scraped_stack: Stack, metrics_folder: Path) -> None:
+    taken = f"127.0.0.1:{scraped_stack.api_port}"
+    worker = scraped_stack.start_worker(
+        "mail", PRESSROOM_WORKER_METRICS_ADDRESS=taken, TMPDIR=str(metrics_folder)
     )
     eventually(lambda: "metrics.not_served" in worker.log.read_text(), what="a word of the port")
     assert worker.stop() == 0
 
 
-def test_a_worker_without_the_setting_makes_no_files(scraped: Stack, folder: Path) -> None:
-    worker = scraped.start_worker("mail", TMPDIR=str(folder))
-    assert list(folder.glob("pressroom-metrics-*")) == []
+def test_a_worker_without_the_setting_makes_no_files(
+    scraped_stack: Stack, metrics_folder: Path
+) -> None:
+    worker = scraped_stack.start_worker("mail", TMPDIR=str(metrics_folder))
+    assert list(metrics_folder.glob("pressroom-metrics-*")) == []
     assert worker.stop() == 0
 
 
-def test_the_apis_metrics_please_promtool_and_count_errors_by_code(scraped: Stack) -> None:
-    assert httpx2.get(f"{scraped.api_url}/metrics").status_code == 401
-    told = scrape_api(scraped)
+def test_the_apis_metrics_please_promtool_and_count_errors_by_code(scraped_stack: Stack) -> None:
+    assert httpx2.get(f"{scraped_stack.api_url}/metrics").status_code == 401
+    told = scrape_api(scraped_stack)
     promtool("check", "metrics", given=told.text)
     assert told.value("pressroom_errors_total", code="auth.metrics_token") >= 1

@@ -52,7 +52,7 @@ BY_LOOKING: list[Json] = [
 
 
 @pytest.fixture(scope="module")
-def grown(make_stack: Callable[[str], Stack]) -> tuple[Stack, set[str]]:
+def stack_and_large_tables(make_stack: Callable[[str], Stack]) -> tuple[Stack, set[str]]:
     stack = make_stack("filter-plans")
     fill(stack.owner_url, VOLUME, stack.settings().keyring)
     return stack, pretend_growth(stack, TIMES)
@@ -87,16 +87,16 @@ def nodes(plan: Node) -> Iterator[Node]:
 
 
 @pytest.fixture
-def few_are_near(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_near_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "MAX_NEAR_MEMBERS", 10)
 
 
-@pytest.mark.usefixtures("few_are_near")
+@pytest.mark.usefixtures("few_near_members")
 @pytest.mark.parametrize(("sent", "index"), BY_INDEX)
 def test_what_is_rare_is_found_by_its_index(
-    grown: tuple[Stack, set[str]], sent: Json, index: str
+    stack_and_large_tables: tuple[Stack, set[str]], sent: Json, index: str
 ) -> None:
-    stack, large = grown
+    stack, large = stack_and_large_tables
     plans = plans_of(stack, sent)
     used = {node.get("Index Name"): node for plan in plans for node in nodes(plan)}
     assert index in used
@@ -106,12 +106,12 @@ def test_what_is_rare_is_found_by_its_index(
     assert [scan for plan in plans for scan in whole_scans("", plan, large)] == []
 
 
-@pytest.mark.usefixtures("few_are_near")
+@pytest.mark.usefixtures("few_near_members")
 @pytest.mark.parametrize("sent", BY_LOOKING)
 def test_what_no_index_finds_is_looked_for_among_so_many_in_order(
-    grown: tuple[Stack, set[str]], sent: Json
+    stack_and_large_tables: tuple[Stack, set[str]], sent: Json
 ) -> None:
-    stack, large = grown
+    stack, large = stack_and_large_tables
     for plan in plans_of(stack, sent):
         assert list(whole_scans("", plan, large)) == []
         kinds = [node["Node Type"] for node in nodes(plan)]

@@ -52,7 +52,7 @@ MAY_READ_ALL = {
 
 
 @pytest.fixture(scope="module")
-def filled(make_stack: Callable[[str], Stack]) -> Stack:
+def filled_stack(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("plans")
     fill(stack.owner_url, VOLUME, stack.settings().keyring)
     # The first run reads the whole ledger, and the others what is new.
@@ -60,20 +60,20 @@ def filled(make_stack: Callable[[str], Stack]) -> Stack:
     return stack
 
 
-def test_the_rows_are_as_the_product_writes_them(filled: Stack) -> None:
-    assert verify.verify_ledger(filled.resources, full=True).faults == []
+def test_the_rows_are_as_the_product_writes_them(filled_stack: Stack) -> None:
+    assert verify.verify_ledger(filled_stack.resources, full=True).faults == []
     wrong_counts = """
         SELECT list_id FROM subscriber_counts AS c FULL JOIN (
             SELECT list_id, count(*) AS active FROM subscriptions WHERE status = 'active'
             GROUP BY list_id) AS s USING (list_id)
         WHERE c.active IS DISTINCT FROM s.active
     """
-    assert not filled.query(wrong_counts)
-    assert daily_figures.verify_figures(filled.resources) == []
-    for table, column, other, key in filled.query(FOREIGN_KEYS):
+    assert not filled_stack.query(wrong_counts)
+    assert daily_figures.verify_figures(filled_stack.resources) == []
+    for table, column, other, key in filled_stack.query(FOREIGN_KEYS):
         missing = f"SELECT 1 FROM {other} AS o WHERE o.{key} = t.{column}"
         lost = f"SELECT count(*) FROM {table} AS t WHERE {column} > 0 AND NOT EXISTS ({missing})"
-        assert filled.query(lost) == [(0,)], (table, column)
+        assert filled_stack.query(lost) == [(0,)], (table, column)
 
 
 FOREIGN_KEYS = """
@@ -86,16 +86,16 @@ WHERE f.contype = 'f' AND a.atttypid = 'bigint'::regtype AND f.conparentid = 0
 
 
 @pytest.fixture(scope="module")
-def sized(filled: Stack) -> Iterator[SizedStack]:
-    log_plans(filled)
-    with running(filled, VOLUME) as found:
+def sized_stack(filled_stack: Stack) -> Iterator[SizedStack]:
+    log_plans(filled_stack)
+    with running(filled_stack, VOLUME) as found:
         yield found
 
 
-def plans_of_all(sized: SizedStack, home: Path) -> list[Plan]:
+def plans_of_all(sized_stack: SizedStack, home: Path) -> list[Plan]:
     """The plans of what one call of each route runs, and one run of each kind of maintenance."""
     with plans_meanwhile(home) as plans:
-        calls = [name for _, name, _ in one_round([sized], [0])]
+        calls = [name for _, name, _ in one_round([sized_stack], [0])]
     assert len(plans) > len(calls) > 60
     return plans
 
@@ -110,11 +110,11 @@ def plans_meanwhile(home: Path) -> Iterator[list[Plan]]:
     plans += plans_in(log, start)
 
 
-def import_chunks(sized: SizedStack) -> None:
+def import_chunks(sized_stack: SizedStack) -> None:
     """Import a file that is applied in parts, by several jobs."""
     rows = "".join(f"chunks{number}@example.org\n" for number in range(MANY_ROWS))
-    with sized.stack.client(sized.owner.key) as client:
-        path = f"/lists/{sized.list_id}/imports"
+    with sized_stack.stack.client(sized_stack.owner.key) as client:
+        path = f"/lists/{sized_stack.list_id}/imports"
         job = data(client.post(path, content=f"email\n{rows}"), 202)
         path = f"/jobs/{job['id']}"
         eventually(
@@ -122,23 +122,25 @@ def import_chunks(sized: SizedStack) -> None:
         )
 
 
-def test_no_page_is_looked_for_among_the_rows_of_others(sized: SizedStack, home: Path) -> None:
+def test_no_page_is_looked_for_among_the_rows_of_others(
+    sized_stack: SizedStack, home: Path
+) -> None:
     """One owner has half of most rows, the older half, and none of it was vacuumed yet.
 
     Postgres takes them to be spread evenly: to read a table from its newest row on, and to filter,
     looks cheap, and reads all that others have written since.
     """
-    forget_vacuum(sized.stack)
-    plans = plans_of_all(sized, home)
+    forget_vacuum(sized_stack.stack)
+    plans = plans_of_all(sized_stack, home)
     require_none(scan for plan in plans for scan in filtered_scans(*plan))
 
 
-def test_no_statement_reads_all_of_a_large_table(sized: SizedStack, home: Path) -> None:
-    large = pretend_growth(sized.stack, TIMES)
+def test_no_statement_reads_all_of_a_large_table(sized_stack: SizedStack, home: Path) -> None:
+    large = pretend_growth(sized_stack.stack, TIMES)
     assert {"subscriptions", "jobs", "credit_entries", "users", "pk_jobs"} <= large
-    plans = plans_of_all(sized, home)
+    plans = plans_of_all(sized_stack, home)
     with plans_meanwhile(home) as of_chunks:
-        import_chunks(sized)
+        import_chunks(sized_stack)
     assert any("'members.apply'" in statement for statement, _ in of_chunks)
     plans += of_chunks
     require_none(scan for plan in plans for scan in whole_scans(*plan, large))

@@ -1,15 +1,17 @@
 from collections.abc import Callable
 
+import httpx2
 import pytest
 
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
 from devstack.supervisor.programs import answers
+from tests.support.lists.subscribers import new_list
 
 
 @pytest.fixture(scope="session")
-def impatient(make_lasting_stack: Callable[[str], Stack]) -> tuple[Stack, Running]:
-    """An API with little patience and small bounds, and what works for it."""
+def impatient_api(make_lasting_stack: Callable[[str], Stack]) -> tuple[Stack, Running]:
+    """A stack with a worker, and its API process with short timeouts and low limits."""
     stack = make_lasting_stack("impatient")
     stack.start_worker("media")
     port = stack.api_port
@@ -24,5 +26,12 @@ def impatient(make_lasting_stack: Callable[[str], Stack]) -> tuple[Stack, Runnin
 
 
 @pytest.fixture
-def patience_owner(impatient: tuple[Stack, Running]) -> Owner:
-    return impatient[0].new_owner()
+def list_id(client: httpx2.Client) -> int:
+    """The id of a new list of `owner`."""
+    return int(new_list(client)["id"])
+
+
+@pytest.fixture
+def impatient_owner(impatient_api: tuple[Stack, Running]) -> Owner:
+    """A new owner of the stack with the impatient API."""
+    return impatient_api[0].new_owner()

@@ -13,9 +13,9 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
 from models import User
 from services.accounts import passwords
-from tests.security.test_enumeration import compared, share_of_later_first
 from tests.support.people.visiting import PASSWORD, a_visitor, new_account, new_address
 from tests.support.security.people import Request
+from tests.support.security.stopwatch import share_of_slower_first, time_requests
 from tests.support.stack.cheap_passwords import thorough_hashes
 
 PAIRS = 60
@@ -28,21 +28,24 @@ FORMS = {"/register": {}, "/password/forgotten": {}, "/login": {"password": "not
 
 
 @pytest.fixture(scope="module")
-def a_hash() -> str:
+def password_hash() -> str:
+    """The hash of the password, with the full cost of the product."""
     with thorough_hashes():
         return passwords.make(PASSWORD)
 
 
 @pytest.fixture(scope="module")
-def thorough(stack: Stack) -> Iterator[Stack]:
-    """The stack with an API that takes as long for a hash as the product does."""
+def stack_with_full_hashes(stack: Stack) -> Iterator[Stack]:
+    """The stack, with an API that hashes passwords at the full cost."""
     port = free_port()
     url = f"http://{LOOPBACK}:{port}"
     with stack.second_api(port, module="cli.main", PRESSROOM_PUBLIC_URL=url) as api:
         yield api
 
 
-def told(stack: Stack, path: str, email: str, **fields: str) -> tuple[int, str, list[str]]:
+def comparable_reply(
+    stack: Stack, path: str, email: str, **fields: str
+) -> tuple[int, str, list[str]]:
     with a_visitor(stack) as visitor:
         reply = visitor.fill_in(path, email=email, **fields)
         names = sorted({name for name in reply.headers if name != "content-length"})
@@ -54,57 +57,63 @@ def told(stack: Stack, path: str, email: str, **fields: str) -> tuple[int, str, 
 @pytest.mark.parametrize("path", FORMS)
 def test_answers_are_alike_for_known_and_unknown_addresses(stack: Stack, path: str) -> None:
     kinds = (new_account(stack), new_account(stack, password=None), new_address())
-    answers = [told(stack, path, email, **FORMS[path]) for email in kinds for _ in range(4)]
+    answers = [
+        comparable_reply(stack, path, email, **FORMS[path]) for email in kinds for _ in range(4)
+    ]
     assert answers == [answers[0]] * len(answers)
 
 
 @pytest.mark.parametrize("path", FORMS)
-def test_no_answer_comes_before_the_end_of_its_step(stack: Stack, path: str, a_hash: str) -> None:
-    [pair] = timed_pairs(stack, path, a_hash, 1)
+def test_no_answer_comes_before_the_end_of_its_step(
+    stack: Stack, path: str, password_hash: str
+) -> None:
+    [pair] = timed_pairs(stack, path, password_hash, 1)
     assert min(pair) >= STEP_SECONDS * 0.95
 
 
 @pytest.mark.tier("timing")
 @pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
 def test_asking_for_mail_takes_as_long_for_a_known_address_as_for_an_unknown_one(
-    thorough: Stack, path: str, a_hash: str
+    stack_with_full_hashes: Stack, path: str, password_hash: str
 ) -> None:
-    timed = timed_pairs(thorough, path, a_hash, PAIRS)
+    timed = timed_pairs(stack_with_full_hashes, path, password_hash, PAIRS)
     assert min(seconds for pair in timed for seconds in pair) >= STEP_SECONDS * 0.95
-    assert abs(share_of_later_first(timed) - 0.5) <= MOST_UNEVEN, sorted(timed)
+    assert abs(share_of_slower_first(timed) - 0.5) <= MOST_UNEVEN, sorted(timed)
 
 
 @pytest.mark.tier("timing")
 def test_a_login_takes_as_long_for_a_known_address_as_for_an_unknown_one(
-    thorough: Stack, a_hash: str
+    stack_with_full_hashes: Stack, password_hash: str
 ) -> None:
-    timed = timed_pairs(thorough, "/login", a_hash, FEW)
+    timed = timed_pairs(stack_with_full_hashes, "/login", password_hash, FEW)
     assert min(seconds for pair in timed for seconds in pair) >= STEP_SECONDS * 0.95
     known, unknown = (median(times) for times in zip(*timed, strict=True))
     assert 0.5 < known / unknown < 2, sorted(timed)
 
 
 @pytest.mark.tier("timing")
-def test_as_much_is_hashed_where_there_is_no_password(a_hash: str) -> None:
+def test_as_much_is_hashed_where_there_is_no_password(password_hash: str) -> None:
     spent = {}
     with thorough_hashes():
         passwords.verify(None, "as it is once the first has come")
-        for kept in (a_hash, None):
+        for kept in (password_hash, None):
             began = time.process_time()
             for _ in range(3):
                 assert not passwords.verify(kept, "not the password").matches
             spent[kept] = time.process_time() - began
-    assert 0.5 < spent[None] / spent[a_hash] < 2
+    assert 0.5 < spent[None] / spent[password_hash] < 2
 
 
-def timed_pairs(stack: Stack, path: str, a_hash: str, count: int) -> list[tuple[float, float]]:
+def timed_pairs(
+    stack: Stack, path: str, password_hash: str, count: int
+) -> list[tuple[float, float]]:
     """Seconds for an address with an account, and for one without."""
     known = [new_address() for _ in range(count)]
     with stack.resources.unit_of_work() as uow:
-        uow.session.add_all(User(email=email, password_hash=a_hash) for email in known)
+        uow.session.add_all(User(email=email, password_hash=password_hash) for email in known)
 
     def asking(email: str) -> Request:
         return ("POST", path, {"email": email, **FORMS[path]})
 
     requests = [(asking(email), asking(new_address())) for email in known]
-    return compared(stack, requests, AT_ONCE)
+    return time_requests(stack, requests, AT_ONCE)

@@ -18,7 +18,7 @@ from tests.support.http.openapi import openapi_document
 
 
 @dataclass
-class World:
+class ListWithOnlookers:
     """A list with a member, and people who have no business with that member."""
 
     list_id: int
@@ -32,7 +32,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(stack: Stack) -> World:
+def list_with_onlookers(stack: Stack) -> ListWithOnlookers:
+    """A list with one member, and callers who must not see the member's address."""
     owner, rival = stack.new_owner(), stack.new_owner()
     member, fellow = stack.new_owner(plan=Plan.FREE), stack.new_owner(plan=Plan.FREE)
     list_id, slug = _new_list(stack, owner)
@@ -49,7 +50,9 @@ def world(stack: Stack) -> World:
         "another member": fellow.key,
         "a key without the scope": restricted,
     }
-    return World(list_id, slug, owner, member, (member.email, name), onlookers, others_list_id)
+    return ListWithOnlookers(
+        list_id, slug, owner, member, (member.email, name), onlookers, others_list_id
+    )
 
 
 def _new_list(stack: Stack, owner: Owner) -> tuple[int, str]:
@@ -70,24 +73,28 @@ def operations() -> list[tuple[str, str]]:
 _ORDER = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-def paths(world: World, template: str) -> set[str]:
+def paths(list_with_onlookers: ListWithOnlookers, template: str) -> set[str]:
     """The path with everything in it that may lead to the member."""
     names = re.findall(r"{(\w+)}", template)
-    values = dict.fromkeys(names, str(world.member.user_id))
+    values = dict.fromkeys(names, str(list_with_onlookers.member.user_id))
     return {
         template.format(**(values | {"list_id": place}))
-        for place in (str(world.list_id), world.slug, str(world.others_list_id))
+        for place in (
+            str(list_with_onlookers.list_id),
+            list_with_onlookers.slug,
+            str(list_with_onlookers.others_list_id),
+        )
     }
 
 
-def queries(world: World) -> list[dict[str, str]]:
+def queries(list_with_onlookers: ListWithOnlookers) -> list[dict[str, str]]:
     """Each parameter that names a list or a person or looks for one."""
-    email, list_id = world.member.email, str(world.list_id)
+    email, list_id = list_with_onlookers.member.email, str(list_with_onlookers.list_id)
     return [
         {
             "list_id": list_id,
-            "dst_list_id": str(world.others_list_id),
-            "user_id": str(world.member.user_id),
+            "dst_list_id": str(list_with_onlookers.others_list_id),
+            "user_id": str(list_with_onlookers.member.user_id),
             "email": email[:5] + "*",
             "trace_id": "",
         },
@@ -100,20 +107,25 @@ _BODIES: dict[str, dict[str, Any] | None] = {"PUT": {"enabled": True}, "PATCH": 
 
 
 def test_nobody_else_is_told_a_members_address_or_name_by_any_route(
-    stack: Stack, world: World
+    stack: Stack, list_with_onlookers: ListWithOnlookers
 ) -> None:
     asked: set[str] = set()
     with ExitStack() as opened:
         callers = {
-            who: opened.enter_context(stack.client(key)) for who, key in world.onlookers.items()
+            who: opened.enter_context(stack.client(key))
+            for who, key in list_with_onlookers.onlookers.items()
         }
         for method, template in operations():
             if template.endswith("/events"):
                 continue  # a stream, whose states GET /jobs/{job_id} answers
-            for path, query, who in product(paths(world, template), queries(world), callers):
+            for path, query, who in product(
+                paths(list_with_onlookers, template), queries(list_with_onlookers), callers
+            ):
                 reply = callers[who].request(method, path, params=query, json=_BODIES.get(method))
                 asked.add(f"{method} {template}")
-                told = [each for each in world.secrets if each in everything_of(reply)]
+                told = [
+                    each for each in list_with_onlookers.secrets if each in everything_of(reply)
+                ]
                 assert told == [], (who, method, path, query, reply.text)
                 assert reply.status_code < 500, (who, method, path, reply.text)
     assert {"GET /subscriptions/opponent", "GET /lists/{list_id}/subscriptions"} < asked
@@ -128,9 +140,14 @@ def everything_of(reply: httpx2.Response) -> str:
     return f"{body}\n{reply.headers}"
 
 
-def test_the_owner_and_the_member_are_told(stack: Stack, world: World) -> None:
-    list_id, user_id = world.list_id, world.member.user_id
-    with stack.client(world.owner.key) as owner, stack.client(world.member.key) as member:
+def test_the_owner_and_the_member_are_told(
+    stack: Stack, list_with_onlookers: ListWithOnlookers
+) -> None:
+    list_id, user_id = list_with_onlookers.list_id, list_with_onlookers.member.user_id
+    with (
+        stack.client(list_with_onlookers.owner.key) as owner,
+        stack.client(list_with_onlookers.member.key) as member,
+    ):
         for reply in (
             owner.get(f"/lists/{list_id}/subscriptions"),
             owner.get(f"/subscriptions/{list_id}/members/{user_id}/subs"),
@@ -138,4 +155,4 @@ def test_the_owner_and_the_member_are_told(stack: Stack, world: World) -> None:
             member.get("/subscriptions"),
             member.get("/subscriptions/opponent", params={"list_id": list_id}),
         ):
-            assert world.member.email in everything_of(reply)
+            assert list_with_onlookers.member.email in everything_of(reply)

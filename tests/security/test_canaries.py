@@ -26,7 +26,7 @@ def canary(name: str) -> str:
     return f"canary-{name}-{secrets.token_hex(8)}"
 
 
-class Aviary:
+class CanaryStack:
     """A stack with a canary in every setting that is a secret, and all that it writes."""
 
     def __init__(self, stack: Stack, home: Path) -> None:
@@ -78,8 +78,8 @@ class Aviary:
             ),
         ]
 
-    def told(self) -> dict[str, str]:
-        """Everything that anybody but the sender can read."""
+    def readable_texts(self) -> dict[str, str]:
+        """Return each log, page, job and answer that someone else than the sender can read."""
         flower = httpx2.Client(
             base_url=f"http://{LOOPBACK}:{self.flower_port}",
             auth=("operator", FLOWER_PASSWORD),
@@ -99,26 +99,29 @@ class Aviary:
 
 
 @pytest.fixture(scope="module")
-def aviary(make_stack: object, home: Path) -> Iterator[Aviary]:
+def canary_stack(make_stack: object, home: Path) -> Iterator[CanaryStack]:
+    """A stack whose secret settings are canaries: random words that may appear in no text."""
     assert callable(make_stack)
-    made = Aviary(make_stack("canaries"), home)
+    made = CanaryStack(make_stack("canaries"), home)
     yield made
     made.stack.stop()
 
 
-def test_no_secret_that_is_set_or_sent_is_told_to_anybody(aviary: Aviary) -> None:
-    stack = aviary.stack
+def test_no_secret_that_is_set_or_sent_is_told_to_anybody(canary_stack: CanaryStack) -> None:
+    stack = canary_stack.stack
     owner = stack.new_owner()
     sent = {canary(name) for name in ("bearer", "cookie", "challenge", "token", "signature")}
     by_name = {each.split("-")[1]: each for each in sent}
     with stack.client(owner.key) as client, stack.client() as stranger:
-        aviary.answers += _ask(client, stranger, by_name)
-    eventually(lambda: "attachment" in str(aviary.told()["jobs"]), what="the upload's job")
-    told = aviary.told()
-    assert "request" in "".join(told.values())
-    secret = aviary.secrets | sent | {owner.key}
+        canary_stack.answers += _ask(client, stranger, by_name)
+    eventually(
+        lambda: "attachment" in str(canary_stack.readable_texts()["jobs"]), what="the upload's job"
+    )
+    texts = canary_stack.readable_texts()
+    assert "request" in "".join(texts.values())
+    secret = canary_stack.secrets | sent | {owner.key}
     assert len(secret) >= 18
-    assert not [(word[:16], where) for word in secret for where in told if word in told[where]]
+    assert not [(word[:16], where) for word in secret for where in texts if word in texts[where]]
 
 
 def _ask(client: httpx2.Client, stranger: httpx2.Client, sent: dict[str, str]) -> list[str]:

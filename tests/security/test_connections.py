@@ -22,14 +22,15 @@ LARGE_ANSWERS = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * ANSWERS
 
 
 @pytest.fixture
-def connect(impatient: tuple[Stack, Running]) -> Iterator[Callable[..., socket.socket]]:
+def open_connection(impatient_api: tuple[Stack, Running]) -> Iterator[Callable[..., socket.socket]]:
+    """Opens a connection to the impatient API from the given address."""
     made: list[socket.socket] = []
 
     def connect_to_api(address: str = "127.0.0.1") -> socket.socket:
         made.append(socket.socket())
         made[-1].bind((address, 0))
         made[-1].settimeout(CLOSED_WITHIN_SECONDS)
-        made[-1].connect(("127.0.0.1", impatient[0].api_port))
+        made[-1].connect(("127.0.0.1", impatient_api[0].api_port))
         return made[-1]
 
     yield connect_to_api
@@ -48,25 +49,31 @@ def rest(connection: socket.socket) -> bytes:
     return received
 
 
-def test_a_connection_that_says_nothing_is_closed(connect: Callable[..., socket.socket]) -> None:
-    assert rest(connect()) == b""
+def test_a_connection_that_says_nothing_is_closed(
+    open_connection: Callable[..., socket.socket],
+) -> None:
+    assert rest(open_connection()) == b""
 
 
-def test_a_head_that_does_not_end_in_time_is_closed(connect: Callable[..., socket.socket]) -> None:
-    connection = connect()
+def test_a_head_that_does_not_end_in_time_is_closed(
+    open_connection: Callable[..., socket.socket],
+) -> None:
+    connection = open_connection()
     connection.sendall(HEAD)
     with trickling(connection, b"X-More: 1\r\n"):
         assert rest(connection) == b""
 
 
-def test_so_is_the_half_head_of_a_second_request(connect: Callable[..., socket.socket]) -> None:
-    connection = connect()
+def test_so_is_the_half_head_of_a_second_request(
+    open_connection: Callable[..., socket.socket],
+) -> None:
+    connection = open_connection()
     connection.sendall(HEAD + b"\r\n" + HEAD)
     assert rest(connection).count(b"HTTP/1.1 200") == 1
 
 
-def test_a_head_without_end_is_refused(connect: Callable[..., socket.socket]) -> None:
-    connection = connect()
+def test_a_head_without_end_is_refused(open_connection: Callable[..., socket.socket]) -> None:
+    connection = open_connection()
     try:
         for number in range(200):
             connection.sendall(b"X-%d: %b\r\n" % (number, b"x" * 1000) if number else HEAD)
@@ -76,9 +83,9 @@ def test_a_head_without_end_is_refused(connect: Callable[..., socket.socket]) ->
     assert rest(connection)[:12] in (b"HTTP/1.1 400", b"")
 
 
-def test_one_address_keeps_no_other_out(connect: Callable[..., socket.socket]) -> None:
-    held = [connect("127.0.0.77") for _ in range(260)]
-    other = connect("127.0.0.78")
+def test_one_address_keeps_no_other_out(open_connection: Callable[..., socket.socket]) -> None:
+    held = [open_connection("127.0.0.77") for _ in range(260)]
+    other = open_connection("127.0.0.78")
     other.sendall(HEAD + b"\r\n")
     assert other.recv(65536).startswith(b"HTTP/1.1 200")
     # The first ones are closed later, for their silence.
@@ -88,8 +95,10 @@ def test_one_address_keeps_no_other_out(connect: Callable[..., socket.socket]) -
 
 
 @pytest.mark.tier("timing")
-def test_an_idle_connection_serves_a_later_request(connect: Callable[..., socket.socket]) -> None:
-    connection = connect()
+def test_an_idle_connection_serves_a_later_request(
+    open_connection: Callable[..., socket.socket],
+) -> None:
+    connection = open_connection()
     for _ in range(2):
         connection.sendall(HEAD + b"\r\n")
         while b'"ok"' not in connection.recv(65536):
@@ -99,17 +108,19 @@ def test_an_idle_connection_serves_a_later_request(connect: Callable[..., socket
 
 @pytest.mark.tier("timing")
 def test_a_client_that_does_not_read_its_answer_is_cut_off(
-    connect: Callable[..., socket.socket],
+    open_connection: Callable[..., socket.socket],
 ) -> None:
-    connection = connect()
+    connection = open_connection()
     connection.sendall(LARGE_ANSWERS)
     time.sleep(2 * LONG_SECONDS)
     assert rest(connection).count(b"HTTP/1.1 200") < ANSWERS
 
 
 @pytest.mark.tier("timing")
-def test_a_client_that_reads_slowly_gets_all_of_it(connect: Callable[..., socket.socket]) -> None:
-    connection = connect()
+def test_a_client_that_reads_slowly_gets_all_of_it(
+    open_connection: Callable[..., socket.socket],
+) -> None:
+    connection = open_connection()
     connection.sendall(LARGE_ANSWERS)
     received, until = b"", time.monotonic() + 2 * LONG_SECONDS
     while time.monotonic() < until:
@@ -124,18 +135,20 @@ def test_a_client_that_reads_slowly_gets_all_of_it(connect: Callable[..., socket
 
 @pytest.mark.tier("timing")
 def test_an_event_stream_lives_on_without_events(
-    impatient: tuple[Stack, Running], patience_owner: Owner, connect: Callable[..., socket.socket]
+    impatient_api: tuple[Stack, Running],
+    impatient_owner: Owner,
+    open_connection: Callable[..., socket.socket],
 ) -> None:
-    stack = impatient[0]
-    with stack.client(patience_owner.key) as client:
+    stack = impatient_api[0]
+    with stack.client(impatient_owner.key) as client:
         list_id = new_list(client)["id"]
         # No worker of this stack imports.
         reply = client.post(f"/lists/{list_id}/imports", content=b"email\na@example.com\n")
         job_id = reply.json()["data"]["id"]
-        connection = connect()
+        connection = open_connection()
         connection.sendall(
             f"GET /jobs/{job_id}/events HTTP/1.1\r\nHost: x\r\n"
-            f"Authorization: Bearer {patience_owner.key}\r\n\r\n".encode()
+            f"Authorization: Bearer {impatient_owner.key}\r\n\r\n".encode()
         )
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
         time.sleep(LONG_SECONDS)

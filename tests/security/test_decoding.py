@@ -46,26 +46,29 @@ def hostile(*confinement: str) -> Iterator[ConverterProcess]:
 
 
 @pytest.fixture(scope="module")
-def closed() -> Iterator[ConverterProcess]:
+def confined_converter() -> Iterator[ConverterProcess]:
+    """A converter that runs hostile code with all its confinement."""
     with hostile() as converter:
         yield converter
 
 
 @pytest.fixture(scope="module")
-def limited() -> Iterator[ConverterProcess]:
+def limited_converter() -> Iterator[ConverterProcess]:
+    """A converter that runs hostile code with resource limits only."""
     with hostile("limits") as converter:
         yield converter
 
 
 @pytest.fixture(scope="module")
-def unconfined() -> Iterator[ConverterProcess]:
+def unconfined_converter() -> Iterator[ConverterProcess]:
+    """A converter that runs hostile code without confinement."""
     with hostile("open") as converter:
         yield converter
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Gives what a piece of code reaches for."""
+def target_of(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Returns the port, socket, program or file that hostile code tries to use."""
     file, address = tmp_path / "file", tmp_path / "socket"
     file.write_text("as it was")
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:
@@ -88,17 +91,17 @@ def outcome(converter: ConverterProcess, code: str, target: str) -> str:
 
 @pytest.mark.parametrize("code", REACHING)
 def test_code_in_the_childs_place_reaches_nothing(
-    closed: ConverterProcess, target: Callable[[str], str], code: str
+    confined_converter: ConverterProcess, target_of: Callable[[str], str], code: str
 ) -> None:
-    assert outcome(closed, code, target(code)) == "EPERM"
+    assert outcome(confined_converter, code, target_of(code)) == "EPERM"
 
 
 @pytest.mark.parametrize("code", [each for each in REACHING if each not in NOT_EVERYWHERE])
 def test_the_same_code_reaches_it_where_nothing_confines_it(
-    unconfined: ConverterProcess, target: Callable[[str], str], code: str
+    unconfined_converter: ConverterProcess, target_of: Callable[[str], str], code: str
 ) -> None:
     expected = {"become a program": "ENOENT"}.get(code, "reached")
-    assert outcome(unconfined, code, target(code)) == expected
+    assert outcome(unconfined_converter, code, target_of(code)) == expected
 
 
 @pytest.mark.parametrize(
@@ -110,9 +113,9 @@ def test_the_same_code_reaches_it_where_nothing_confines_it(
     ],
 )
 def test_without_a_filter_the_limits_still_refuse_files_and_sockets(
-    limited: ConverterProcess, target: Callable[[str], str], code: str
+    limited_converter: ConverterProcess, target_of: Callable[[str], str], code: str
 ) -> None:
-    assert outcome(limited, code, target(code)) == "EMFILE"
+    assert outcome(limited_converter, code, target_of(code)) == "EMFILE"
 
 
 def test_child_is_started_with_nothing_but_its_pipes(
@@ -133,10 +136,13 @@ def test_child_is_started_with_nothing_but_its_pipes(
 
 
 def test_what_the_child_prints_is_no_line_of_the_workers_log(
-    closed: ConverterProcess, capfd: pytest.CaptureFixture[str]
+    confined_converter: ConverterProcess, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(20):
-        assert outcome(closed, "print", "a forged line\n" * 1_000) in {"reached", "EAGAIN"}
+        assert outcome(confined_converter, "print", "a forged line\n" * 1_000) in {
+            "reached",
+            "EAGAIN",
+        }
     assert capfd.readouterr() == ("", "")
 
 

@@ -1,20 +1,14 @@
 """Strangers can't find out who subscribes, neither by the answers nor by how long they take."""
 
-import http.client
-import json
 import secrets
-import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 import httpx2
 import pytest
 
 from api.response_timing import STEP_SECONDS
-from devstack import LOOPBACK
 from devstack.harness.stack import Owner, Stack
 from models import Plan
 from tests.support.lists.subscribers import trace_for
@@ -28,9 +22,13 @@ from tests.support.security.people import (
     traced,
     user_ids,
 )
+from tests.support.security.stopwatch import (
+    Stopwatch,
+    share_of_slower_first,
+    time_requests,
+)
 
 PAIRS = 200
-AT_ONCE = 8
 # Who of a pair answers later is a fair coin if nothing tells them apart, whatever else the machine
 # does meanwhile, for the two follow one another at once and take turns in going first. This is 5.6
 # standard deviations of 200 coins: chance passes it once in 50 million runs.
@@ -38,12 +36,13 @@ MOST_UNEVEN = 0.2
 
 
 @pytest.fixture(scope="module")
-def keeper(stack: Stack) -> Owner:
+def list_owner(stack: Stack) -> Owner:
+    """The owner of the lists."""
     return stack.new_owner()
 
 
-def told(reply: httpx2.Response) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """All that a reply tells, but for when it was made and which request it answers."""
+def comparable_reply(reply: httpx2.Response) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """Return the reply without its time and its request id, for comparison with other replies."""
     body = {name: value for name, value in reply.json().items() if name not in _OF_THE_MOMENT}
     headers = {name: value for name, value in reply.headers.items() if name not in _OF_THE_MOMENT}
     return reply.status_code, body, headers
@@ -54,14 +53,16 @@ _OF_THE_MOMENT = {"ts", "request_id", "x-request-id", "date"}
 
 @pytest.mark.parametrize("confirm_required", [False, True])
 def test_subscribing_answers_alike_whoever_the_address_is_of(
-    stack: Stack, keeper: Owner, stranger: httpx2.Client, confirm_required: bool
+    stack: Stack, list_owner: Owner, stranger: httpx2.Client, confirm_required: bool
 ) -> None:
-    list_id = new_list(stack, keeper, confirm_required=confirm_required)
+    list_id = new_list(stack, list_owner, confirm_required=confirm_required)
     expected = None
     for kind in KINDS:
         email = address_of(stack, list_id, kind)
         for _ in range(2):
-            answer = told(stranger.post(f"/subscriptions/{list_id}", json={"email": email}))
+            answer = comparable_reply(
+                stranger.post(f"/subscriptions/{list_id}", json={"email": email})
+            )
             expected = expected or answer
             assert answer == expected, kind
     assert expected is not None
@@ -82,24 +83,24 @@ def test_subscribing_answers_alike_whoever_the_address_is_of(
     ],
 )
 def test_refusing_to_subscribe_answers_alike_whoever_the_address_is_of(
-    stack: Stack, keeper: Owner, stranger: httpx2.Client, fields: dict[str, Any], status: int
+    stack: Stack, list_owner: Owner, stranger: httpx2.Client, fields: dict[str, Any], status: int
 ) -> None:
     fenced = {"challenge_enabled": True, "challenge_provider": "turnstile"}
-    list_id = new_list(stack, keeper, **fenced)
+    list_id = new_list(stack, list_owner, **fenced)
     answers = []
     for kind in KINDS:
         email = address_of(stack, list_id, kind)
         reply = stranger.post(f"/subscriptions/{list_id}", json={"email": email, **fields})
         assert reply.status_code == status, reply.text
         assert email not in reply.text
-        answers.append(told(reply))
+        answers.append(comparable_reply(reply))
     assert answers == [answers[0]] * len(KINDS)
 
 
 def test_forged_trace_ids_answer_alike_whoever_they_name(
-    stack: Stack, keeper: Owner, stranger: httpx2.Client
+    stack: Stack, list_owner: Owner, stranger: httpx2.Client
 ) -> None:
-    list_id, other_id = new_list(stack, keeper), new_list(stack, keeper)
+    list_id, other_id = new_list(stack, list_owner), new_list(stack, list_owner)
     people = user_ids(stack, list_id)
     assert {"active", "nobody"} < set(people)
     for method, path, body in traced(list_id):
@@ -108,15 +109,15 @@ def test_forged_trace_ids_answer_alike_whoever_they_name(
             # Genuine, but mailed for another list.
             tokens += [trace_for(stack, other_id, each) for each in people.values()]
         answers = [
-            told(stranger.request(method, path, params={"trace_id": token}, json=body))
+            comparable_reply(stranger.request(method, path, params={"trace_id": token}, json=body))
             for token in tokens
         ]
         assert answers == [answers[0]] * len(answers)
         assert answers[0][0] == 403
 
 
-def test_other_owners_learn_nothing_of_who_is_a_member(stack: Stack, keeper: Owner) -> None:
-    list_id = new_list(stack, keeper)
+def test_other_owners_learn_nothing_of_who_is_a_member(stack: Stack, list_owner: Owner) -> None:
+    list_id = new_list(stack, list_owner)
     people = user_ids(stack, list_id)
     with stack.client(stack.new_owner(plan=Plan.PAID).key) as nosy:
         for method, path, body in (
@@ -133,63 +134,20 @@ def test_other_owners_learn_nothing_of_who_is_a_member(stack: Stack, keeper: Own
             ),
         ):
             answers = [
-                told(nosy.request(method, path.format(list_id=list_id, user_id=each), json=body))
+                comparable_reply(
+                    nosy.request(method, path.format(list_id=list_id, user_id=each), json=body)
+                )
                 for each in people.values()
             ]
             assert answers == [answers[0]] * len(answers)
             assert answers[0][0] == 403
 
 
-class Stopwatch:
-    """Times requests on a connection of its own, which it keeps."""
-
-    def __init__(self, stack: Stack) -> None:
-        self._kept = http.client.HTTPConnection(LOOPBACK, stack.api_port, timeout=120)
-        self._origin = stack.api_url
-
-    def seconds(self, method: str, path: str, body: dict[str, Any] | None) -> float:
-        is_json = path.startswith("/subscriptions")
-        sent = None if body is None else (json.dumps(body) if is_json else urlencode(body))
-        kind = "application/json" if is_json else "application/x-www-form-urlencoded"
-        headers = {} if body is None else {"Content-Type": kind, "Origin": self._origin}
-        began = time.perf_counter()
-        self._kept.request(method, path, sent, headers)
-        reply = self._kept.getresponse()
-        reply.read()
-        taken = time.perf_counter() - began
-        assert reply.status < 429, path
-        return taken
-
-    def pairs(self, requests: Sequence[tuple[Request, Request]]) -> list[tuple[float, float]]:
-        """Both of each pair, one right after the other; who goes first changes."""
-        times = []
-        for number, (first, second) in enumerate(requests):
-            if number % 2:
-                late = self.seconds(*second)
-                times.append((self.seconds(*first), late))
-            else:
-                early = self.seconds(*first)
-                times.append((early, self.seconds(*second)))
-        self._kept.close()
-        return times
-
-
-def share_of_later_first(pairs: Sequence[tuple[float, float]]) -> float:
-    return sum(first > second for first, second in pairs) / len(pairs)
-
-
-def compared(
-    stack: Stack, requests: Sequence[tuple[Request, Request]], at_once: int = AT_ONCE
-) -> list[tuple[float, float]]:
-    shares = [requests[start::at_once] for start in range(at_once)]
-    with ThreadPoolExecutor(at_once) as pool:
-        timed = pool.map(lambda share: Stopwatch(stack).pairs(share), shares)
-        return [pair for pairs in timed for pair in pairs]
-
-
 @pytest.mark.parametrize("path", ["/subscriptions/{list_id}", "/preferences/ask?list={list_id}"])
-def test_no_answer_comes_before_the_end_of_its_step(stack: Stack, keeper: Owner, path: str) -> None:
-    list_id = new_list(stack, keeper)
+def test_no_answer_comes_before_the_end_of_its_step(
+    stack: Stack, list_owner: Owner, path: str
+) -> None:
+    list_id = new_list(stack, list_owner)
     watch, address = Stopwatch(stack), path.format(list_id=list_id)
     for kind in ("active", "new"):
         [email] = addresses_of(stack, list_id, kind, count=1)
@@ -199,9 +157,9 @@ def test_no_answer_comes_before_the_end_of_its_step(stack: Stack, keeper: Owner,
 @pytest.mark.tier("timing")
 @pytest.mark.parametrize("address", ["/subscriptions/{list_id}", "/preferences/ask?list={list_id}"])
 def test_asking_takes_as_long_for_a_member_as_for_a_new_address(
-    stack: Stack, keeper: Owner, address: str
+    stack: Stack, list_owner: Owner, address: str
 ) -> None:
-    list_id = new_list(stack, keeper)
+    list_id = new_list(stack, list_owner)
     path = address.format(list_id=list_id)
     # The two that differ most in what is done: nothing, and a person with all that belongs to them.
     known = addresses_of(stack, list_id, "active", count=PAIRS)
@@ -210,22 +168,22 @@ def test_asking_takes_as_long_for_a_member_as_for_a_new_address(
         (("POST", path, {"email": one}), ("POST", path, {"email": other}))
         for one, other in zip(known, unknown, strict=True)
     ]
-    pairs = compared(stack, requests)
+    pairs = time_requests(stack, requests)
     assert min(seconds for pair in pairs for seconds in pair) >= STEP_SECONDS * 0.95
-    assert abs(share_of_later_first(pairs) - 0.5) <= MOST_UNEVEN, sorted(pairs)
+    assert abs(share_of_slower_first(pairs) - 0.5) <= MOST_UNEVEN, sorted(pairs)
 
 
 @pytest.mark.tier("timing")
 def test_forged_trace_ids_take_as_long_for_a_member_as_for_nobody(
-    stack: Stack, keeper: Owner
+    stack: Stack, list_owner: Owner
 ) -> None:
-    list_id = new_list(stack, keeper)
+    list_id = new_list(stack, list_owner)
     member = user_ids(stack, list_id)["active"]
     requests = traced(list_id)
     with ThreadPoolExecutor(len(requests)) as pool:
         timed = list(pool.map(partial(_traced_pairs, stack, list_id, member), requests))
     for (method, path, _), pairs in zip(requests, timed, strict=True):
-        assert abs(share_of_later_first(pairs) - 0.5) <= MOST_UNEVEN, (method, path)
+        assert abs(share_of_slower_first(pairs) - 0.5) <= MOST_UNEVEN, (method, path)
 
 
 def _traced_pairs(
@@ -237,7 +195,9 @@ def _traced_pairs(
         return (method, f"{path}?trace_id={forged(stack, list_id, user_id)}", body)
 
     known = asking(member)
-    return Stopwatch(stack).pairs([(known, asking(secrets.randbelow(2**53))) for _ in range(PAIRS)])
+    return Stopwatch(stack).time_pairs(
+        [(known, asking(secrets.randbelow(2**53))) for _ in range(PAIRS)]
+    )
 
 
 def test_an_error_that_tells_nothing_of_people_is_not_held_back(stack: Stack) -> None:

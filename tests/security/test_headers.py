@@ -11,7 +11,7 @@ import pytest
 from pydantic import AnyUrl
 from starlette.responses import PlainTextResponse
 
-from api.health import Drain
+from api.drain import Drain
 from api.middleware.headers import HeadersMiddleware
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, send
@@ -21,7 +21,8 @@ NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
 
 
 @pytest.fixture(scope="module")
-def behind_tls(stack: Stack) -> Iterator[httpx2.Client]:
+def client_over_tls(stack: Stack) -> Iterator[httpx2.Client]:
+    """A client of an API whose public URL is https."""
     with (
         stack.second_api(
             PRESSROOM_PUBLIC_URL="https://api.example.com",
@@ -107,10 +108,10 @@ def test_documentation_runs_its_own_scripts_alone(stranger: httpx2.Client) -> No
 
 
 def test_only_who_is_reached_by_https_asks_for_it(
-    stranger: httpx2.Client, behind_tls: httpx2.Client
+    stranger: httpx2.Client, client_over_tls: httpx2.Client
 ) -> None:
     for path in ("/healthz", "/nowhere", "/unsubscribe"):
-        asked = behind_tls.get(path).headers["strict-transport-security"]
+        asked = client_over_tls.get(path).headers["strict-transport-security"]
         assert asked == "max-age=31536000; includeSubDomains"
         assert "strict-transport-security" not in stranger.get(path).headers
 

@@ -46,7 +46,8 @@ CONSUME = "POST /auxilia/credits/consume"
 
 
 @pytest.fixture(scope="module")
-def port(stack: Stack) -> Iterator[int]:
+def proxied_port(stack: Stack) -> Iterator[int]:
+    """The port of an API with low rate limits that trusts the header X-Forwarded-For."""
     with stack.second_api(
         PRESSROOM_TRUSTED_PROXIES=LOOPBACK,
         PRESSROOM_RATE_LIMIT_DEFAULT="30000/minute",
@@ -58,8 +59,9 @@ def port(stack: Stack) -> Iterator[int]:
 
 
 @pytest.fixture
-def attacker(port: int) -> Iterator[Attacker]:
-    with attacking(port, new_address()) as made:
+def body_attacker(proxied_port: int) -> Iterator[Attacker]:
+    """An attacker with an unused IP address."""
+    with attacking(proxied_port, new_address()) as made:
         yield made
 
 
@@ -87,19 +89,20 @@ class Neighbour:
 
 
 @pytest.fixture
-def neighbour(stack: Stack, port: int) -> Neighbour:
+def neighbour(stack: Stack, proxied_port: int) -> Neighbour:
+    """Another customer, with a password, credits and an API key."""
     email = new_email()
     with stack.resources.unit_of_work() as uow:
         user_id = accounts.create_user(uow, email=email, name="N", password=PASSWORD).id
     grant(stack, user_id, "100")
-    return Neighbour(stack, port, Owner(user_id, email, stack.new_key(user_id)))
+    return Neighbour(stack, proxied_port, Owner(user_id, email, stack.new_key(user_id)))
 
 
 def test_bodies_without_credentials_are_never_read(
-    attacker: Attacker, neighbour: Neighbour
+    body_attacker: Attacker, neighbour: Neighbour
 ) -> None:
     begun = [
-        attacker.begins("POST /composer/metadata", declares=8 * MEGABYTE - 1, sends=256 * 1024)
+        body_attacker.begins("POST /composer/metadata", declares=8 * MEGABYTE - 1, sends=256 * 1024)
         for _ in range(32)
     ]
     assert neighbour.is_served()
@@ -107,15 +110,15 @@ def test_bodies_without_credentials_are_never_read(
 
 
 def test_an_account_that_holds_all_it_can_get_refuses_no_other(
-    stack: Stack, attacker: Attacker, neighbour: Neighbour
+    stack: Stack, body_attacker: Attacker, neighbour: Neighbour
 ) -> None:
     key = stack.new_owner().key
     small = MAX_SMALL_BODY_BYTES - 1024
-    attacker.begins(ADD_MEMBERS, declares=32 * MEGABYTE, sends=LARGE_SHARE - MEGABYTE, key=key)
+    body_attacker.begins(ADD_MEMBERS, declares=32 * MEGABYTE, sends=LARGE_SHARE - MEGABYTE, key=key)
     for _ in range(SMALL_SHARE // small):
-        attacker.begins(CONSUME, declares=small + 1, sends=small, key=key)
+        body_attacker.begins(CONSUME, declares=small + 1, sends=small, key=key)
     while True:
-        beyond = attacker.begins(CONSUME, declares=small, key=key)
+        beyond = body_attacker.begins(CONSUME, declares=small, key=key)
         beyond.settimeout(0.2)
         try:
             assert answer_of(beyond) == (429, "body.too_many_unfinished")
@@ -126,22 +129,27 @@ def test_an_account_that_holds_all_it_can_get_refuses_no_other(
     assert neighbour.is_served()
 
 
-def test_an_owner_holds_no_more_by_calling_from_many_addresses(stack: Stack, port: int) -> None:
+def test_an_owner_holds_no_more_by_calling_from_many_addresses(
+    stack: Stack, proxied_port: int
+) -> None:
     key = stack.new_owner().key
-    with attacking(port, new_address()) as first, attacking(port, new_address()) as second:
+    with (
+        attacking(proxied_port, new_address()) as first,
+        attacking(proxied_port, new_address()) as second,
+    ):
         begun = [
-            attacker.begins("POST /lists", declares=1024, key=key)
-            for attacker in (first, second)
+            body_attacker.begins("POST /lists", declares=1024, key=key)
+            for body_attacker in (first, second)
             for _ in range(MAX_UNFINISHED_BODIES // 2 + 1)
         ]
         assert first_answer(begun) == (429, "body.too_many_unfinished")
 
 
-def test_what_was_held_is_given_back(stack: Stack, port: int, neighbour: Neighbour) -> None:
+def test_what_was_held_is_given_back(stack: Stack, proxied_port: int, neighbour: Neighbour) -> None:
     key = stack.new_owner().key
-    with attacking(port, neighbour.address) as attacker:
+    with attacking(proxied_port, neighbour.address) as body_attacker:
         begun = [
-            attacker.begins("POST /lists", declares=1024, key=key)
+            body_attacker.begins("POST /lists", declares=1024, key=key)
             for _ in range(MAX_UNFINISHED_BODIES + 1)
         ]
         assert first_answer(begun) == (429, "body.too_many_unfinished")
@@ -157,11 +165,13 @@ def operations(wanted: Callable[[Access], bool]) -> Iterator[str]:
             yield from (f"{method} {path}" for method in route.methods or ())
 
 
-def test_every_route_that_needs_credentials_refuses_before_the_body(attacker: Attacker) -> None:
+def test_every_route_that_needs_credentials_refuses_before_the_body(
+    body_attacker: Attacker,
+) -> None:
     # A trace id may come in the body: the first kilobytes are read for it.
     declares = MAX_UNCHECKED_BODY_BYTES + 1
     found = {
-        operation: answer_of(attacker.begins(operation, declares=declares))[0]
+        operation: answer_of(body_attacker.begins(operation, declares=declares))[0]
         for operation in operations(needs_credentials)
     }
     assert len(found) > 40
@@ -176,16 +186,16 @@ def is_optional(access: Access) -> bool:
     return {} in access.docs.security and not isinstance(access, TraceAccess)
 
 
-def test_every_route_for_strangers_counts_their_address_before_the_body(port: int) -> None:
+def test_every_route_for_strangers_counts_their_address_before_the_body(proxied_port: int) -> None:
     address = new_address()
-    with attacking(port, address) as spent:
+    with attacking(proxied_port, address) as spent:
         begun = [spent.begins("POST /login", declares=1024) for _ in range(MOST_LOGINS + 1)]
         assert first_answer(begun)[0] == 429
         for operation in operations(lambda access: access.stranger is RateLimitName.LOGIN):
             assert answer_of(spent.begins(operation, declares=1024))[0] == 429, operation
         # The page itself still opens.
         assert answer_of(spent.begins("GET /login", declares=0))[0] == 200
-    with attacking(port, address) as spent:
+    with attacking(proxied_port, address) as spent:
         for _ in range(MOST_STRANGERS):
             answer_of(spent.begins("GET /login", declares=0))
         for operation in operations(is_for_strangers):
@@ -196,12 +206,14 @@ def is_for_strangers(access: Access) -> bool:
     return isinstance(access, PublicAccess) and access.stranger is RateLimitName.ANONYMOUS
 
 
-def test_forms_of_pages_are_read_from_people_who_are_logged_in_alone(attacker: Attacker) -> None:
+def test_forms_of_pages_are_read_from_people_who_are_logged_in_alone(
+    body_attacker: Attacker,
+) -> None:
     for path in (
         "/account/sessions",
         "/account/password",
         "/account/email",
         "/console/developers/keys/new",
     ):
-        begun = attacker.begins(f"POST {path}", declares=1024)
+        begun = body_attacker.begins(f"POST {path}", declares=1024)
         assert answer_of(begun)[0] == 303, path

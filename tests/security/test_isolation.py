@@ -139,7 +139,8 @@ class Side:
 
 
 @pytest.fixture(scope="module")
-def api(stack: Stack) -> Iterator[Side]:
+def api_side(stack: Stack) -> Iterator[Side]:
+    """The API, with clients of two owners."""
     world = worlds.build(stack)
     world.values["provider"] = "stockphoto"
     with closing(world.client), stack.client(stack.new_owner().key) as rival:
@@ -147,7 +148,8 @@ def api(stack: Stack) -> Iterator[Side]:
 
 
 @pytest.fixture(scope="module")
-def console(stack: Stack) -> Iterator[Side]:
+def console_side(stack: Stack) -> Iterator[Side]:
+    """The console, with browsers of two owners."""
     world = worlds.build(stack)
     own, rival = browser_of(stack, world.owner), browser_of(stack, stack.new_owner())
     with closing(world.client), own, rival:
@@ -163,21 +165,24 @@ def browser_of(stack: Stack, owner: Owner) -> httpx2.Client:
 
 
 @pytest.fixture(scope="module")
-def headers(api: Side) -> dict[str, dict[str, str]]:
-    return {kind: stranger.headers(api.world) for kind, stranger in STRANGERS.items()}
+def stranger_headers(api_side: Side) -> dict[str, dict[str, str]]:
+    """The request headers of each kind of stranger."""
+    return {kind: stranger.headers(api_side.world) for kind, stranger in STRANGERS.items()}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _at_rest(stack: Stack, api: Side, console: Side, headers: object) -> Iterator[None]:
-    # Owners are mailed of what was made in their name.
+def _pause_maintenance(
+    stack: Stack, api_side: Side, console_side: Side, stranger_headers: object
+) -> Iterator[None]:
+    """Wait until all mails are sent, and pause maintenance during the tests."""
     settled(stack)
     with resting_maintenance(stack):
         yield
 
 
 @pytest.fixture
-def side(api: Side, console: Side, operation: str) -> Side:
-    return console if operation in PAGES else api
+def side(api_side: Side, console_side: Side, operation: str) -> Side:
+    return console_side if operation in PAGES else api_side
 
 
 def test_every_operation_of_the_document_is_called_here() -> None:
@@ -203,18 +208,18 @@ def test_what_needs_no_credential_or_no_scope_is_known() -> None:
 
 @pytest.mark.parametrize("kind", STRANGERS)
 def test_who_has_no_good_credential_gets_and_changes_nothing(
-    api: Side, stranger: httpx2.Client, headers: dict[str, dict[str, str]], kind: str
+    api_side: Side, stranger: httpx2.Client, stranger_headers: dict[str, dict[str, str]], kind: str
 ) -> None:
-    before = belongings(api.world)
+    before = belongings(api_side.world)
     for operation in CALLS:
         if operation in FOR_STRANGERS or (STRANGERS[kind].writes and operation.startswith("GET ")):
             continue
-        reply = api.send(stranger, operation, "nobody", **headers[kind])
+        reply = api_side.send(stranger, operation, "nobody", **stranger_headers[kind])
         if not _takes_strangers(operation, kind):
             assert reply.status_code == STRANGERS[kind].status, (operation, reply.text)
             assert reply.json()["code"] == STRANGERS[kind].code, operation
-        _tells_nothing(api.world, operation, reply)
-    assert belongings(api.world) == before
+        _tells_nothing(api_side.world, operation, reply)
+    assert belongings(api_side.world) == before
 
 
 def _takes_strangers(operation: str, kind: str) -> bool:
@@ -234,13 +239,13 @@ def _tells_nothing(world: World, operation: str, reply: httpx2.Response) -> None
 
 @each(PAGES)
 def test_who_is_not_logged_in_is_led_to_the_login(
-    console: Side, stranger: httpx2.Client, operation: str
+    console_side: Side, stranger: httpx2.Client, operation: str
 ) -> None:
-    before = belongings(console.world)
-    reply = console.send(stranger, operation, "nobody")
+    before = belongings(console_side.world)
+    reply = console_side.send(stranger, operation, "nobody")
     assert reply.status_code == 303
     assert "/login?next=%2Fconsole" in reply.headers["location"]
-    assert belongings(console.world) == before
+    assert belongings(console_side.world) == before
 
 
 @each(EVERY_CALL)
@@ -280,7 +285,7 @@ def is_of_operators(operation: str) -> bool:
         "/apikeys": "key_id",
     }.items()
 )
-def test_a_list_holds_its_callers_own_alone(api: Side, operation: tuple[str, str]) -> None:
+def test_a_list_holds_its_callers_own_alone(api_side: Side, operation: tuple[str, str]) -> None:
     path, named = operation
 
     def shown(client: httpx2.Client) -> set[Any]:
@@ -288,15 +293,15 @@ def test_a_list_holds_its_callers_own_alone(api: Side, operation: tuple[str, str
         items = found if isinstance(found, list) else found["items"]
         return {item[named if named in item else "id"] for item in items}
 
-    assert api.world.values[named] in shown(api.own)
-    assert not shown(api.own) & shown(api.rival)
+    assert api_side.world.values[named] in shown(api_side.own)
+    assert not shown(api_side.own) & shown(api_side.rival)
 
 
 def test_somebody_who_guesses_things_they_do_not_own_learns_nothing_by_mixing_them(
-    api: Side,
+    api_side: Side,
 ) -> None:
     # A list of one's own opens no member, member record or target that is another's.
-    world, rival = api.world, api.rival
+    world, rival = api_side.world, api_side.rival
     made = rival.post("/lists", json={"title": "Mine", "slug": f"mine-{world.mark}"}).json()
     mine, user_id = made["data"]["id"], world.values["user_id"]
     before = belongings(world)
@@ -344,30 +349,33 @@ def _needed_by_what_is_named(operation: str) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def key_of(api: Side) -> Callable[[tuple[Scope, ...]], str]:
-    """Give the owner's key of these scopes, which is made once."""
-    return cache(lambda scopes: api.world.stack.new_key(api.world.owner.user_id, *scopes))
+def key_with_scopes(api_side: Side) -> Callable[[tuple[Scope, ...]], str]:
+    """Returns an API key of the owner with these scopes. The key is created once."""
+    return cache(lambda scopes: api_side.world.stack.new_key(api_side.world.owner.user_id, *scopes))
 
 
 @each(name for name in CALLS if name not in WITHOUT_A_SCOPE)
 def test_the_owners_own_key_with_another_scope_is_refused(
-    api: Side, stranger: httpx2.Client, key_of: Callable[[tuple[Scope, ...]], str], operation: str
+    api_side: Side,
+    stranger: httpx2.Client,
+    key_with_scopes: Callable[[tuple[Scope, ...]], str],
+    operation: str,
 ) -> None:
-    world = api.world
-    bearer = _bearer(key_of(tuple(_all_but_what_is_needed(operation) or ())))
+    world = api_side.world
+    bearer = _bearer(key_with_scopes(tuple(_all_but_what_is_needed(operation) or ())))
     before = belongings(world)
-    reply = api.send(stranger, operation, "a", **bearer)
+    reply = api_side.send(stranger, operation, "a", **bearer)
     assert reply.status_code in {403, 404}, reply.text
     assert world.mark not in reply.text
     assert belongings(world) == before
 
 
 @each(name for name in PAGES if not name.startswith("GET "))
-def test_a_form_of_another_site_changes_nothing(console: Side, operation: str) -> None:
-    before = belongings(console.world)
-    reply = console.send(console.own, operation, "forged", **{CSRF_HEADER: "x"})
+def test_a_form_of_another_site_changes_nothing(console_side: Side, operation: str) -> None:
+    before = belongings(console_side.world)
+    reply = console_side.send(console_side.own, operation, "forged", **{CSRF_HEADER: "x"})
     assert reply.status_code == (404 if is_of_operators(operation) else 403), reply.text
-    assert belongings(console.world) == before
+    assert belongings(console_side.world) == before
 
 
 @each(EVERY_CALL)

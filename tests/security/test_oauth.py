@@ -30,10 +30,11 @@ ME = "/users/me"
 
 
 @pytest.fixture
-def person(stack: Stack, owner: Owner) -> Iterator[Person]:
-    person = log_in(stack, owner)
-    yield person
-    person.browser.close()
+def logged_in_owner(stack: Stack, owner: Owner) -> Iterator[Person]:
+    """The owner, in a browser with a login."""
+    logged_in_owner = log_in(stack, owner)
+    yield logged_in_owner
+    logged_in_owner.browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +60,12 @@ def given_to(stack: Stack, owner: Owner) -> int:
 
 
 def test_a_code_that_comes_twice_ends_what_it_gave(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    code = program.code(person)
+    code = program.code(logged_in_owner)
     first = program.exchange(code).json()
     second = program.refresh(first["refresh_token"]).json()
-    apart = program.tokens(person)
+    apart = program.tokens(logged_in_owner)
     assert is_error(program.exchange(code), 400, "invalid_grant")
     for given in (first, second):
         assert not stack.opens(given["access_token"])
@@ -74,9 +75,9 @@ def test_a_code_that_comes_twice_ends_what_it_gave(
 
 
 def test_a_code_sent_many_times_at_once_gives_once_and_that_is_taken_back(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    code = program.code(person)
+    code = program.code(logged_in_owner)
     replies = at_once(8, lambda: program.exchange(code))
     given = [reply.json() for reply in replies if reply.status_code == 200]
     assert len(given) == 1
@@ -84,9 +85,9 @@ def test_a_code_sent_many_times_at_once_gives_once_and_that_is_taken_back(
 
 
 def test_a_refresh_token_that_comes_twice_ends_its_family(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    first = program.tokens(person)
+    first = program.tokens(logged_in_owner)
     second = program.refresh(first["refresh_token"]).json()
     assert is_error(program.refresh(first["refresh_token"]), 400, "invalid_grant")
     assert is_error(program.refresh(second["refresh_token"]), 400, "invalid_grant")
@@ -95,9 +96,9 @@ def test_a_refresh_token_that_comes_twice_ends_its_family(
 
 
 def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
-    stack: Stack, public_program: Program, person: Person
+    stack: Stack, public_program: Program, logged_in_owner: Person
 ) -> None:
-    first = public_program.tokens(person)
+    first = public_program.tokens(logged_in_owner)
     replies = at_once(8, lambda: public_program.refresh(first["refresh_token"]))
     given = [reply.json() for reply in replies if reply.status_code == 200]
     assert len(given) == 1
@@ -107,18 +108,18 @@ def test_a_refresh_token_sent_many_times_at_once_leaves_nothing_behind(
 
 
 def test_a_client_gets_nothing_for_anothers_secrets(
-    stack: Stack, program: Program, public_program: Program, person: Person
+    stack: Stack, program: Program, public_program: Program, logged_in_owner: Person
 ) -> None:
-    code = program.code(person)
-    given = program.tokens(person)
+    code = program.code(logged_in_owner)
+    given = program.tokens(logged_in_owner)
     for other in (register(stack), public_program):
         other.verifier = program.verifier
-        before = given_to(stack, person.owner)
+        before = given_to(stack, logged_in_owner.owner)
         assert is_error(other.exchange(code), 400, "invalid_grant")
         assert is_error(other.refresh(given["refresh_token"]), 400, "invalid_grant")
         for kind in ("access_token", "refresh_token"):
             assert other.post("/oauth/revoke", {"token": given[kind]}).status_code == 200
-        assert given_to(stack, person.owner) == before
+        assert given_to(stack, logged_in_owner.owner) == before
     # Nothing of that harmed the client whose they are.
     assert stack.opens(given["access_token"])
     assert program.refresh(given["refresh_token"]).status_code == 200
@@ -126,9 +127,9 @@ def test_a_client_gets_nothing_for_anothers_secrets(
 
 
 def test_who_is_not_the_client_gets_nothing_for_its_code(
-    stack: Stack, program: Program, public_program: Program, person: Person
+    stack: Stack, program: Program, public_program: Program, logged_in_owner: Person
 ) -> None:
-    code = program.code(person)
+    code = program.code(logged_in_owner)
     assert program.secret
     wrong = program.secret[:-1] + ("x" if program.secret[-1] != "x" else "y")
     form = {
@@ -172,10 +173,10 @@ def test_who_is_not_the_client_gets_nothing_for_its_code(
 
 
 def test_a_code_counts_for_the_redirect_uri_it_was_sent_to(
-    public_program: Program, person: Person
+    public_program: Program, logged_in_owner: Person
 ) -> None:
     for redirect_uri in (LOOPBACK, "", REGISTERED + "/"):
-        code = public_program.code(person)
+        code = public_program.code(logged_in_owner)
         reply = public_program.exchange(code, redirect_uri=redirect_uri)
         assert is_error(reply, 400, "invalid_grant")
         # And once, whatever came of it.
@@ -208,16 +209,16 @@ DOWNGRADES: list[dict[str, str | None]] = [
 
 @pytest.mark.parametrize("kind", ["confidential", "public"])
 def test_nobody_is_asked_without_a_proof_by_s256(
-    program: Program, public_program: Program, person: Person, kind: str
+    program: Program, public_program: Program, logged_in_owner: Person, kind: str
 ) -> None:
     asking = program if kind == "confidential" else public_program
     for changes in DOWNGRADES:
-        reply = person.browser.get(asking.request(**changes))
+        reply = logged_in_owner.browser.get(asking.request(**changes))
         assert reply.status_code == 303, changes
         assert fields_of(reply.headers["location"])["error"] == "invalid_request", changes
         assert reply.headers["location"].startswith(REGISTERED + "?")
     twice = asking.request() + "&code_challenge=" + "a" * 43
-    assert person.browser.get(twice).status_code == 400
+    assert logged_in_owner.browser.get(twice).status_code == 400
 
 
 WRONG_VERIFIERS = ["", "x", "v" * 42, "v" * 44, "v" * 129, "V" * 43, "ü" * 43, VERIFIER + "\n"]
@@ -225,13 +226,13 @@ WRONG_VERIFIERS = ["", "x", "v" * 42, "v" * 44, "v" * 129, "V" * 43, "ü" * 43, 
 
 @pytest.mark.parametrize("kind", ["confidential", "public"])
 def test_a_code_needs_the_verifier_that_was_meant(
-    stack: Stack, program: Program, public_program: Program, person: Person, kind: str
+    stack: Stack, program: Program, public_program: Program, logged_in_owner: Person, kind: str
 ) -> None:
     asking = program if kind == "confidential" else public_program
     own, asking.verifier = asking.verifier, VERIFIER
     try:
         for wrong in (*WRONG_VERIFIERS, challenge_of(VERIFIER)):
-            code = asking.code(person)
+            code = asking.code(logged_in_owner)
             reply = asking.exchange(code, code_verifier=wrong)
             assert reply.status_code == 400, wrong
             assert reply.json()["error"] in {"invalid_grant", "invalid_request"}
@@ -242,13 +243,13 @@ def test_a_code_needs_the_verifier_that_was_meant(
     [(tokens,)] = stack.query(
         "SELECT count(*) FROM oauth_tokens t JOIN oauth_grants g ON g.id = t.grant_id"
         " WHERE g.user_id = %s",
-        person.owner.user_id,
+        logged_in_owner.owner.user_id,
     )
     assert tokens == 0
 
 
 def test_nobody_is_sent_where_the_client_is_not_registered(
-    stack: Stack, public_program: Program, person: Person
+    stack: Stack, public_program: Program, logged_in_owner: Person
 ) -> None:
     assert len(set(ELSEWHERE)) >= 100
     # Whatever else is right or wrong, and logged in or not.
@@ -263,7 +264,7 @@ def test_nobody_is_sent_where_the_client_is_not_registered(
         for number, uri in enumerate(ELSEWHERE):
             wrong = {**mistakes[number % len(mistakes)], "redirect_uri": uri}
             path = public_program.request(**wrong)
-            for browser in (nobody, person.browser):
+            for browser in (nobody, logged_in_owner.browser):
                 reply = browser.get(path)
                 assert reply.status_code == 400, uri
                 assert "location" not in reply.headers
@@ -271,46 +272,51 @@ def test_nobody_is_sent_where_the_client_is_not_registered(
                 assert "evil" not in reply.text
     for changes in ({"redirect_uri": None}, {"client_id": None}, {"client_id": "nobody"}):
         for mistake in mistakes:
-            reply = person.browser.get(public_program.request(**{**mistake, **changes}))
+            reply = logged_in_owner.browser.get(public_program.request(**{**mistake, **changes}))
             assert reply.status_code == 400
             assert "location" not in reply.headers
     twice = public_program.request() + "&redirect_uri=https://evil.example/"
-    assert person.browser.get(twice).status_code == 400
-    assert person.browser.get(public_program.request() + "&client_id=x").status_code == 400
-    assert stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", person.owner.user_id) == []
+    assert logged_in_owner.browser.get(twice).status_code == 400
+    assert logged_in_owner.browser.get(public_program.request() + "&client_id=x").status_code == 400
+    assert (
+        stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", logged_in_owner.owner.user_id)
+        == []
+    )
 
 
 def test_a_form_that_was_changed_on_its_way_sends_nobody_elsewhere(
-    public_program: Program, person: Person
+    public_program: Program, logged_in_owner: Person
 ) -> None:
-    token = person.csrf_token(public_program.request())
+    token = logged_in_owner.csrf_token(public_program.request())
     form = {"csrf_token": token, "decision": "allow", "scope.credit.read": "on"}
     for uri in ELSEWHERE:
         for decision in ("allow", "deny"):
             path = public_program.request(redirect_uri=uri)
-            reply = person.browser.post(path, data={**form, "decision": decision})
+            reply = logged_in_owner.browser.post(path, data={**form, "decision": decision})
             assert reply.status_code == 400, uri
             assert "location" not in reply.headers
     # What the form says of it doesn't count; the address was checked.
     named = {**form, "redirect_uri": "https://evil.example/", "client_id": "x"}
-    reply = person.browser.post(public_program.request(), data=named)
+    reply = logged_in_owner.browser.post(public_program.request(), data=named)
     assert reply.headers["location"].startswith(REGISTERED + "?")
 
 
 def test_loopback_ports_are_free_and_nothing_else_is(
-    public_program: Program, person: Person
+    public_program: Program, logged_in_owner: Person
 ) -> None:
     for port in (1, 80, 5000, 49152, 65535):
         uri = f"http://127.0.0.1:{port}/callback"
         public_program.redirect_uri = uri
         try:
-            location = person.answer(public_program.request(), "credit.read").headers["location"]
+            location = logged_in_owner.answer(public_program.request(), "credit.read").headers[
+                "location"
+            ]
             assert location.startswith(uri + "?")
             code = fields_of(location)["code"]
             assert is_error(
                 public_program.exchange(code, redirect_uri=LOOPBACK + "x"), 400, "invalid_grant"
             )
-            given = public_program.exchange(public_program.code(person))
+            given = public_program.exchange(public_program.code(logged_in_owner))
             assert given.status_code == 200
         finally:
             public_program.redirect_uri = REGISTERED
@@ -343,28 +349,32 @@ TOO_MUCH = [
 
 
 def test_nobody_is_asked_for_more_than_the_client_may(
-    public_program: Program, person: Person
+    public_program: Program, logged_in_owner: Person
 ) -> None:
     for scope in TOO_MUCH:
-        reply = person.browser.get(public_program.request(scope=scope))
+        reply = logged_in_owner.browser.get(public_program.request(scope=scope))
         assert reply.status_code == 303, scope
         assert fields_of(reply.headers["location"])["error"] == "invalid_scope", scope
 
 
 def test_a_person_gives_no_more_than_was_asked(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    reply = person.answer(program.request("credit.read"), *Scope)
+    reply = logged_in_owner.answer(program.request("credit.read"), *Scope)
     given = program.exchange(fields_of(reply.headers["location"])["code"], scope="credit.full")
     assert given.json()["scope"] == "credit.read"
     assert stack.query(
-        "SELECT scopes FROM oauth_grants WHERE user_id = %s", person.owner.user_id
+        "SELECT scopes FROM oauth_grants WHERE user_id = %s", logged_in_owner.owner.user_id
     ) == [(["credit.read"],)]
 
 
-def test_a_refresh_gives_no_more_than_was_agreed_to(program: Program, person: Person) -> None:
-    program.tokens(person, "credit.full")  # More, by another login: that is another family.
-    given = program.tokens(person, "credit.read")
+def test_a_refresh_gives_no_more_than_was_agreed_to(
+    program: Program, logged_in_owner: Person
+) -> None:
+    program.tokens(
+        logged_in_owner, "credit.full"
+    )  # More, by another login: that is another family.
+    given = program.tokens(logged_in_owner, "credit.read")
     for scope in ("credit.full", "credit.read credit.full", "attachment", *TOO_MUCH):
         reply = program.refresh(given["refresh_token"], scope=scope)
         assert is_error(reply, 400, "invalid_scope"), scope
@@ -386,11 +396,11 @@ def test_delivery_is_given_by_nobody(stack: Stack) -> None:
 
 
 def test_a_token_never_makes_or_ends_credentials(
-    stack: Stack, person: Person, client: httpx2.Client
+    stack: Stack, logged_in_owner: Person, client: httpx2.Client
 ) -> None:
     scopes = sorted(GRANTABLE)
     everything = register(stack, scopes=tuple(scopes))
-    given = everything.tokens(person, *scopes)
+    given = everything.tokens(logged_in_owner, *scopes)
     key = data(client.post("/apikeys", json={"name": "own"}))
     [grant] = data(client.get("/grants"))
     with stack.client(given["access_token"]) as token:
@@ -409,10 +419,10 @@ def test_a_token_never_makes_or_ends_credentials(
 
 
 def test_a_consent_counts_from_our_own_page_of_the_same_session_alone(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     path = program.request()
-    own = person.csrf_token(path)
+    own = logged_in_owner.csrf_token(path)
     thief = log_in(stack, stack.new_owner())
     theirs = thief.csrf_token(path)
     changed = own[:-1] + ("A" if own[-1] != "A" else "B")
@@ -425,42 +435,47 @@ def test_a_consent_counts_from_our_own_page_of_the_same_session_alone(
                 form = {"decision": decision, "scope.credit.read": "on"}
                 form |= {} if token is None else {"csrf_token": token}
                 headers = {} if origin is None else {"Origin": origin}
-                reply = person.browser.post(path, data=form, headers=headers)
+                reply = logged_in_owner.browser.post(path, data=form, headers=headers)
                 assert reply.status_code == 403
                 assert "location" not in reply.headers
                 attempts += 1
     assert attempts >= 100
-    assert given_to(stack, person.owner) == 0
+    assert given_to(stack, logged_in_owner.owner) == 0
     thief.browser.close()
 
 
-def test_opening_the_page_gives_nothing(stack: Stack, program: Program, person: Person) -> None:
+def test_opening_the_page_gives_nothing(
+    stack: Stack, program: Program, logged_in_owner: Person
+) -> None:
     for more in ("", "&decision=allow", "&decision=allow&scope.credit.read=on&prompt=none"):
-        assert person.browser.get(program.request() + more).status_code == 200
-        assert person.browser.head(program.request() + more).status_code == 200
-    assert stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", person.owner.user_id) == []
+        assert logged_in_owner.browser.get(program.request() + more).status_code == 200
+        assert logged_in_owner.browser.head(program.request() + more).status_code == 200
+    assert (
+        stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", logged_in_owner.owner.user_id)
+        == []
+    )
 
 
 def test_what_ends_a_grant_or_a_client_counts_on_the_next_request(
-    stack: Stack, person: Person, client: httpx2.Client
+    stack: Stack, logged_in_owner: Person, client: httpx2.Client
 ) -> None:
     program = register(stack)
-    given = program.tokens(person)
-    code = program.code(person)
+    given = program.tokens(logged_in_owner)
+    code = program.code(logged_in_owner)
     [grant] = data(client.get("/grants"))
     assert stack.opens(given["access_token"])
     assert data(client.delete(f"/grants/{grant['id']}")) == 1
     assert not stack.opens(given["access_token"])
     assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
     assert is_error(program.exchange(code), 400, "invalid_grant")
-    again = program.tokens(person)
+    again = program.tokens(logged_in_owner)
     assert stack.opens(again["access_token"])
     assert not stack.opens(given["access_token"])
     with stack.resources.unit_of_work() as uow:
         assert clients.revoke(uow, program.client_id) == 1
     assert not stack.opens(again["access_token"])
     assert is_error(program.refresh(again["refresh_token"]), 401, "invalid_client")
-    assert person.browser.get(program.request()).status_code == 400
+    assert logged_in_owner.browser.get(program.request()).status_code == 400
 
 
 @pytest.mark.parametrize("form", [ACCESS_TOKEN, REFRESH_TOKEN, AUTHORIZATION_CODE])
@@ -470,10 +485,10 @@ def test_no_other_secret_of_ours_is_an_access_token(stack: Stack, form: Any) -> 
 
 
 def test_refresh_tokens_and_codes_open_nothing(
-    stack: Stack, program: Program, person: Person
+    stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    code = program.code(person)
-    given = program.tokens(person)
+    code = program.code(logged_in_owner)
+    given = program.tokens(logged_in_owner)
     renamed = "pra_" + given["refresh_token"][4:]
     for secret in (code, given["refresh_token"], renamed, program.secret):
         with stack.client(secret) as client:

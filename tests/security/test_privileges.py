@@ -39,8 +39,8 @@ OF_ORDERS = {
 
 
 @pytest.fixture
-def cursor(stack: Stack) -> Iterator[Cursor]:
-    """The application's own login."""
+def application_cursor(stack: Stack) -> Iterator[Cursor]:
+    """A cursor with the database role of the application."""
     with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as connection:
         connection.autocommit = True
         with connection.cursor() as opened:
@@ -97,9 +97,9 @@ def cursor(stack: Stack) -> Iterator[Cursor]:
         *(f"ALTER TABLE {table} DISABLE TRIGGER {table}_purged" for table in OF_ORDERS),
     ],
 )
-def test_the_applications_role_is_refused(cursor: Cursor, statement: str) -> None:
+def test_the_applications_role_is_refused(application_cursor: Cursor, statement: str) -> None:
     with pytest.raises(InsufficientPrivilege):
-        cursor.execute(statement)
+        application_cursor.execute(statement)
 
 
 @pytest.mark.parametrize(
@@ -121,15 +121,15 @@ def test_the_applications_role_is_refused(cursor: Cursor, statement: str) -> Non
     ],
 )
 def test_a_trigger_keeps_orders_that_matter_from_the_applications_role(
-    stack: Stack, cursor: Cursor, steps: tuple[str, ...]
+    stack: Stack, application_cursor: Cursor, steps: tuple[str, ...]
 ) -> None:
     order_id = create_old_order(stack, *steps)
     for table, column in OF_ORDERS.items():
         for condition in (f"{column} = {order_id}", "true"):
             with pytest.raises(RestrictViolation):
-                cursor.execute(f"DELETE FROM {table} WHERE {condition}")
-        cursor.execute(f"SELECT count(*) FROM {table} WHERE {column} = {order_id}")
-        [(left,)] = cursor.fetchall()
+                application_cursor.execute(f"DELETE FROM {table} WHERE {condition}")
+        application_cursor.execute(f"SELECT count(*) FROM {table} WHERE {column} = {order_id}")
+        [(left,)] = application_cursor.fetchall()
         assert left
     # Past the triggers: no order of the product's is as these are.
     for table, column in OF_ORDERS.items():
@@ -139,35 +139,39 @@ def test_a_trigger_keeps_orders_that_matter_from_the_applications_role(
         )
 
 
-def test_the_applications_role_owns_nothing_and_belongs_to_no_other(cursor: Cursor) -> None:
-    cursor.execute(
+def test_the_applications_role_owns_nothing_and_belongs_to_no_other(
+    application_cursor: Cursor,
+) -> None:
+    application_cursor.execute(
         "SELECT rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls,"
         " EXISTS (SELECT FROM pg_auth_members WHERE member = pg_roles.oid),"
         " EXISTS (SELECT FROM pg_class WHERE relowner = pg_roles.oid AND relpersistence <> 't')"
         " FROM pg_roles WHERE rolname = current_user"
     )
-    assert cursor.fetchone() == (False,) * 7
+    assert application_cursor.fetchone() == (False,) * 7
 
 
-def test_no_table_that_refuses_changes_lets_the_application_make_them(cursor: Cursor) -> None:
+def test_no_table_that_refuses_changes_lets_the_application_make_them(
+    application_cursor: Cursor,
+) -> None:
     """A trigger alone can be forgotten: a table that has one is without the right, too."""
-    cursor.execute(
+    application_cursor.execute(
         "SELECT DISTINCT tgrelid::regclass::text, privilege FROM pg_trigger"
         " CROSS JOIN (VALUES ('UPDATE', 16), ('DELETE', 8)) AS privileges (privilege, bit)"
         # BEFORE a statement, by a function that refuses.
         " WHERE tgname LIKE '%\\_stay' AND tgtype & 2 > 0 AND tgtype & 1 = 0 AND tgtype & bit > 0"
         " AND has_table_privilege(tgrelid, privilege)"
     )
-    assert cursor.fetchall() == []
+    assert application_cursor.fetchall() == []
 
 
-def test_what_runs_with_the_owners_rights_can_not_be_misled(cursor: Cursor) -> None:
-    cursor.execute(
+def test_what_runs_with_the_owners_rights_can_not_be_misled(application_cursor: Cursor) -> None:
+    application_cursor.execute(
         "SELECT oid::regprocedure::text, proconfig,"
         " has_function_privilege('public', oid, 'EXECUTE')"
         " FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace"
     )
-    for name, options, is_open in cursor.fetchall():
+    for name, options, is_open in application_cursor.fetchall():
         paths = [each.partition("=")[2] for each in options or () if "search_path=" in each]
         assert paths, f"{name} has no search path of its own"
         # Else the caller's temporary tables would stand before ours.
@@ -176,8 +180,8 @@ def test_what_runs_with_the_owners_rights_can_not_be_misled(cursor: Cursor) -> N
 
 
 @pytest.fixture
-def database(stack: Stack) -> Iterator[Callable[[str], Settings]]:
-    """Makes settings for a new database, as an older installation has one, by this owner's URL."""
+def make_database(stack: Stack) -> Iterator[Callable[[str], Settings]]:
+    """Creates a database with the given owner, and returns settings with the owner's URL."""
     made: list[str] = []
     before = {row for (row,) in stack.query("SELECT rolname FROM pg_roles")}
     with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
@@ -214,18 +218,18 @@ def rows(url: SecretStr, statement: str) -> list[tuple[object, ...]]:
 
 
 def test_an_installation_with_one_role_goes_on_and_the_log_says_so(
-    database: Callable[[str], Settings], capsys: pytest.CaptureFixture[str]
+    make_database: Callable[[str], Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = database("pressroom")
+    settings = make_database("pressroom")
     migrate(settings)
     assert "database.role_may_change_tables" in "".join(capsys.readouterr())
     rows(settings.database_url, "TRUNCATE jobs CASCADE")
 
 
 def test_an_installation_with_one_role_gets_a_second_one_by_a_setting(
-    database: Callable[[str], Settings], capsys: pytest.CaptureFixture[str]
+    make_database: Callable[[str], Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = database("pressroom")
+    before = make_database("pressroom")
     migrate(before)
     rows(before.database_url, "INSERT INTO users (id, email) VALUES (1, 'kept@example.com')")
     capsys.readouterr()
@@ -244,8 +248,10 @@ def test_an_installation_with_one_role_gets_a_second_one_by_a_setting(
     rows(application, "INSERT INTO of_the_next_release DEFAULT VALUES")
 
 
-def test_a_right_that_was_given_by_hand_is_taken_back(database: Callable[[str], Settings]) -> None:
-    before = database("pressroom")
+def test_a_right_that_was_given_by_hand_is_taken_back(
+    make_database: Callable[[str], Settings],
+) -> None:
+    before = make_database("pressroom")
     application = login(before, "third_role", "word")
     named = {"database_url": application, "migration_database_url": before.database_url}
     after = before.model_copy(update=named)
@@ -259,11 +265,11 @@ def test_a_right_that_was_given_by_hand_is_taken_back(database: Callable[[str], 
 
 
 def test_an_owner_who_may_not_make_roles_says_which_one_is_missing(
-    database: Callable[[str], Settings],
+    make_database: Callable[[str], Settings],
 ) -> None:
-    administrator = database("pressroom").database_url
+    administrator = make_database("pressroom").database_url
     rows(administrator, "CREATE ROLE plain_owner LOGIN PASSWORD 'word'")
-    before = database("plain_owner")
+    before = make_database("plain_owner")
     owner = login(before, "plain_owner", "word")
     application = login(before, "missing_role", "word")
     after = before.model_copy(update={"database_url": application, "migration_database_url": owner})

@@ -80,7 +80,8 @@ class Production:
 
 
 @pytest.fixture(scope="module")
-def live(make_stack: Callable[[str], Stack]) -> Iterator[Production]:
+def production(make_stack: Callable[[str], Stack]) -> Iterator[Production]:
+    """A stack with the settings of production."""
     stack = make_stack("production")
     for name in _OF_TESTS:
         del stack.environment[name]
@@ -93,13 +94,16 @@ def live(make_stack: Callable[[str], Stack]) -> Iterator[Production]:
 
 
 @pytest.fixture
-def email(live: Production) -> str:
-    return new_account(live.stack)
+def production_email(production: Production) -> str:
+    """The address of a new account of the production stack."""
+    return new_account(production.stack)
 
 
-def test_a_login_over_tls_leaves_cookies_of_this_host_alone(live: Production, email: str) -> None:
-    with live.visitor() as person:
-        reply = person.log_in(email)
+def test_a_login_over_tls_leaves_cookies_of_this_host_alone(
+    production: Production, production_email: str
+) -> None:
+    with production.visitor() as person:
+        reply = person.log_in(production_email)
         assert person.is_in()
     assert reply.status_code == 303
     cookies = reply.headers.get_list("set-cookie")
@@ -111,8 +115,10 @@ def test_a_login_over_tls_leaves_cookies_of_this_host_alone(live: Production, em
     assert "max-age=" in reply.headers["strict-transport-security"]
 
 
-def test_the_host_says_whom_to_tell_of_a_hole_and_shows_no_documents(live: Production) -> None:
-    with live.caller() as stranger:
+def test_the_host_says_whom_to_tell_of_a_hole_and_shows_no_documents(
+    production: Production,
+) -> None:
+    with production.caller() as stranger:
         told = stranger.get("/.well-known/security.txt")
         assert told.status_code == 200
         assert f"Contact: {CONTACT}" in told.text
@@ -123,5 +129,5 @@ def test_the_host_says_whom_to_tell_of_a_hole_and_shows_no_documents(live: Produ
 
 
 # The last test of the file: the head began when the stack was ready, so little is left to wait.
-def test_half_a_head_is_not_waited_for(live: Production) -> None:
-    assert live.half_said.recv(65536) == b""
+def test_half_a_head_is_not_waited_for(production: Production) -> None:
+    assert production.half_said.recv(65536) == b""

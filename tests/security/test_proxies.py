@@ -15,16 +15,17 @@ TOLD = "proxy.not_trusted"
 
 
 @pytest.fixture
-def port() -> int:
+def api_port() -> int:
+    """A free port for an API process."""
     return free_port()
 
 
 def test_an_api_behind_tls_does_not_start_before_it_was_told_of_its_proxies(
-    stack: Stack, port: int
+    stack: Stack, api_port: int
 ) -> None:
     silent = stack.start(
         "silent-api",
-        *("serve", "--port", str(port)),
+        *("serve", "--port", str(api_port)),
         environment={"PRESSROOM_PUBLIC_URL": "https://api.example.com"},
     )
     assert silent.process.wait(30) == 2
@@ -34,13 +35,14 @@ def test_an_api_behind_tls_does_not_start_before_it_was_told_of_its_proxies(
 
 
 @pytest.fixture
-def direct(stack: Stack, port: int) -> Iterator[Running]:
+def api_without_proxies(stack: Stack, api_port: int) -> Iterator[Running]:
+    """An API process that trusts no proxy."""
     running = stack.start(
         # The log of an API process of another test may have the line too.
         "api-of-no-proxy",
-        *("serve", "--port", str(port)),
-        ready=lambda: answers(port, "/healthz"),
-        port=port,
+        *("serve", "--port", str(api_port)),
+        ready=lambda: answers(api_port, "/healthz"),
+        port=api_port,
         environment={"PRESSROOM_TRUSTED_PROXIES": "none"},
     )
     yield running
@@ -49,14 +51,14 @@ def direct(stack: Stack, port: int) -> Iterator[Running]:
 
 
 def test_a_proxy_that_was_not_named_is_logged_once_and_not_believed(
-    port: int, direct: Running
+    api_port: int, api_without_proxies: Running
 ) -> None:
-    with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
+    with plain_client(base_url=f"http://{LOOPBACK}:{api_port}") as client:
         client.get("/healthz")
-        assert TOLD not in direct.log.read_text()
+        assert TOLD not in api_without_proxies.log.read_text()
         for number in range(5):
             client.get("/lists", headers={"X-Forwarded-For": f"192.0.2.{number}"})
-    eventually(lambda: TOLD in direct.log.read_text(), what="the line in the log")
-    said = direct.log.read_text()
+    eventually(lambda: TOLD in api_without_proxies.log.read_text(), what="the line in the log")
+    said = api_without_proxies.log.read_text()
     assert said.count(TOLD) == 1
     assert "192.0.2." not in said

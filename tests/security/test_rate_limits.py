@@ -69,15 +69,16 @@ LIKE_LOGIN = PASSWORDS | {
 
 
 @pytest.fixture(scope="module")
-def redis(stack: Stack) -> Iterator[Proxy]:
+def redis_proxy(stack: Stack) -> Iterator[Proxy]:
+    """A proxy between the API and Redis."""
     with open_proxy(stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
-def limited(stack: Stack, redis: Proxy) -> Iterator[Callable[..., httpx2.Client]]:
-    """Makes clients of an API process with low limits, each from an address of its own."""
-    with stack.second_api(None, **_low(redis.url)) as api, ExitStack() as opened:
+def make_limited_client(stack: Stack, redis_proxy: Proxy) -> Iterator[Callable[..., httpx2.Client]]:
+    """Makes clients of an API with low rate limits. Each client has another IP address."""
+    with stack.second_api(None, **_low(redis_proxy.url)) as api, ExitStack() as opened:
 
         def make(key: str | None = None, address: str | None = None) -> httpx2.Client:
             client = opened.enter_context(api.client(key))
@@ -117,9 +118,11 @@ def test_the_document_says_which_routes_may_refuse_by_rate(stranger: httpx2.Clie
 
 
 def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
-    stack: Stack, limited: Callable[..., httpx2.Client]
+    stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
-    *replies, refused = _counted_replies(stack, limited, MOST[RateLimitName.DEFAULT] + 1)
+    *replies, refused = _counted_replies(
+        stack, make_limited_client, MOST[RateLimitName.DEFAULT] + 1
+    )
     for number, reply in enumerate(replies, start=1):
         assert reply.status_code == 200
         assert (
@@ -135,7 +138,7 @@ def test_a_credential_is_refused_beyond_its_limit_and_told_when_to_come_back(
 
 
 def _counted_replies(
-    stack: Stack, limited: Callable[..., httpx2.Client], count: int
+    stack: Stack, make_limited_client: Callable[..., httpx2.Client], count: int
 ) -> list[httpx2.Response]:
     """Return the replies to some calls with a new key, all of which were counted.
 
@@ -143,7 +146,7 @@ def _counted_replies(
     repeated with another key.
     """
     for _ in range(3):
-        client = limited(stack.new_owner().key)
+        client = make_limited_client(stack.new_owner().key)
         replies = [client.get("/users/me") for _ in range(count)]
         if all("ratelimit" in reply.headers for reply in replies):
             break
@@ -162,9 +165,9 @@ def _counted_replies(
     ],
 )
 def test_a_call_that_is_refused_for_an_unknown_name_counts(
-    limited: Callable[..., httpx2.Client], method: str, path: str, rate: RateLimitName
+    make_limited_client: Callable[..., httpx2.Client], method: str, path: str, rate: RateLimitName
 ) -> None:
-    client = limited()
+    client = make_limited_client()
     client.headers["Prefer"] = "handling=strict"
     taken = statuses(partial(client.request, method, f"{path}?unknown=1"), MOST[rate] + 1)
     assert taken[-1] == 429
@@ -178,22 +181,22 @@ def _standing(reply: httpx2.Response) -> tuple[int, int]:
 
 
 def test_all_credentials_of_a_user_count_together_and_those_of_another_apart(
-    stack: Stack, limited: Callable[..., httpx2.Client]
+    stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     owner, address = stack.new_owner(), new_address()
     keys = [owner.key, *(stack.new_key(owner.user_id) for _ in range(MOST[RateLimitName.DEFAULT]))]
     # A new key for each call gives no new limit.
-    taken = [limited(key, new_address()).get("/users/me").status_code for key in keys]
+    taken = [make_limited_client(key, new_address()).get("/users/me").status_code for key in keys]
     assert taken == [200] * MOST[RateLimitName.DEFAULT] + [429]
-    assert limited(stack.new_owner().key, address).get("/users/me").status_code == 200
-    assert limited(address=address).post("/subscriptions/1", json={}).status_code == 422
+    assert make_limited_client(stack.new_owner().key, address).get("/users/me").status_code == 200
+    assert make_limited_client(address=address).post("/subscriptions/1", json={}).status_code == 422
 
 
 def test_a_credential_counts_for_all_its_calls_wherever_it_is_checked(
-    stack: Stack, limited: Callable[..., httpx2.Client]
+    stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     # In a thread of its own, in the handler, and where a trace id would do.
-    client = limited(stack.new_owner().key)
+    client = make_limited_client(stack.new_owner().key)
     for _ in range(2):
         assert client.get("/jobs").status_code == 200
         assert client.post("/auxilia/credits/consume", json={}).status_code == 422
@@ -203,30 +206,30 @@ def test_a_credential_counts_for_all_its_calls_wherever_it_is_checked(
 
 
 def test_a_key_is_not_refused_for_what_its_address_did(
-    stack: Stack, limited: Callable[..., httpx2.Client]
+    stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     address = new_address()
-    guessing = limited("prk_wrong", address)
+    guessing = make_limited_client("prk_wrong", address)
     expected = [401] * MOST[RateLimitName.ANONYMOUS] + [429]
     assert statuses(lambda: guessing.get("/users/me"), len(expected)) == expected
-    assert limited(stack.new_owner().key, address).get("/users/me").status_code == 200
+    assert make_limited_client(stack.new_owner().key, address).get("/users/me").status_code == 200
 
 
 def test_two_processes_count_together(
-    stack: Stack, redis: Proxy, limited: Callable[..., httpx2.Client]
+    stack: Stack, redis_proxy: Proxy, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     key = stack.new_owner().key
-    with stack.second_api(None, **_low(redis.url)) as second, second.client(key) as two:
-        one = limited(key)
+    with stack.second_api(None, **_low(redis_proxy.url)) as second, second.client(key) as two:
+        one = make_limited_client(key)
         taken = [each.get("/users/me").status_code for each in (one, two) * 4]
         assert taken == [200] * MOST[RateLimitName.DEFAULT]
         assert {each.get("/users/me").status_code for each in (one, two)} == {429}
 
 
 def test_an_address_without_credentials_is_refused_beyond_its_limit(
-    limited: Callable[..., httpx2.Client],
+    make_limited_client: Callable[..., httpx2.Client],
 ) -> None:
-    client = limited()
+    client = make_limited_client()
     expected = [422] * MOST[RateLimitName.ANONYMOUS] + [429, 429]
     assert statuses(lambda: client.post("/subscriptions/1", json={}), len(expected)) == expected
     # Missing credentials count as well, and pages are refused as pages.
@@ -236,13 +239,15 @@ def test_an_address_without_credentials_is_refused_beyond_its_limit(
     assert page.headers["content-type"].startswith("text/html")
     assert int(page.headers["retry-after"]) > 0
     assert "Too many requests" in page.text
-    assert limited().post("/subscriptions/1", json={}).status_code == 422
+    assert make_limited_client().post("/subscriptions/1", json={}).status_code == 422
 
 
-def test_a_network_of_ipv6_counts_as_one_address(limited: Callable[..., httpx2.Client]) -> None:
+def test_a_network_of_ipv6_counts_as_one_address(
+    make_limited_client: Callable[..., httpx2.Client],
+) -> None:
     for network in ("2001:db8:77:1", "2001:db8:77:2", "2001:db8:77:3"):
         addresses = [f"{network}::{n:x}" for n in range(MOST[RateLimitName.ANONYMOUS] + 1)]
-        clients = [limited(address=address) for address in addresses]
+        clients = [make_limited_client(address=address) for address in addresses]
         replies = [client.post("/subscriptions/1", json={}) for client in clients]
         # A call that Redis didn't count in time has no such header. Then repeat the calls.
         if all("ratelimit" in reply.headers for reply in replies):
@@ -252,10 +257,10 @@ def test_a_network_of_ipv6_counts_as_one_address(limited: Callable[..., httpx2.C
 
 
 def test_people_whose_mail_provider_has_one_address_are_counted_apart(
-    stack: Stack, limited: Callable[..., httpx2.Client]
+    stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     list_id = new_list(stack, stack.new_owner())
-    provider = limited()
+    provider = make_limited_client()
     form = {"List-Unsubscribe": "One-Click"}
     for path in (f"/subscriptions/{list_id}/delete", "/unsubscribe"):
         for _ in range(MOST[RateLimitName.ANONYMOUS] + 2):
@@ -274,8 +279,10 @@ def test_people_whose_mail_provider_has_one_address_are_counted_apart(
     assert forged == [403] * MOST[RateLimitName.ANONYMOUS] + [429]
 
 
-def test_what_does_not_count_is_never_refused(limited: Callable[..., httpx2.Client]) -> None:
-    client = limited()
+def test_what_does_not_count_is_never_refused(
+    make_limited_client: Callable[..., httpx2.Client],
+) -> None:
+    client = make_limited_client()
     many = MOST[RateLimitName.ANONYMOUS] + 2
     for path in ("/healthz", "/media/none.webp", "/exports/1/file.csv.gz", "/metrics"):
         assert 429 not in statuses(lambda path=path: client.get(path), many)  # type: ignore[misc]
@@ -284,22 +291,22 @@ def test_what_does_not_count_is_never_refused(limited: Callable[..., httpx2.Clie
 
 @pytest.mark.parametrize("how", ["refuse", "hang"])
 def test_without_redis_only_what_must_be_bounded_is(
-    stack: Stack, redis: Proxy, limited: Callable[..., httpx2.Client], how: str
+    stack: Stack, redis_proxy: Proxy, make_limited_client: Callable[..., httpx2.Client], how: str
 ) -> None:
-    client, payer = limited(stack.new_owner().key), limited()
+    client, payer = make_limited_client(stack.new_owner().key), make_limited_client()
     assert client.get("/users/me").status_code == 200
-    getattr(redis, how)()
+    getattr(redis_proxy, how)()
     try:
         many = MOST[RateLimitName.DEFAULT] * 3
         assert statuses(lambda: client.get("/users/me"), many) == [200] * many
-        anybody = limited()
+        anybody = make_limited_client()
         assert set(statuses(lambda: anybody.post("/subscriptions/1", json={}), many)) == {422}
         allowed = MOST[RateLimitName.LOGIN] // 2
         orders = statuses(lambda: payer.post("/auxilia/credits/topup", json=ORDER), allowed + 2)
         assert orders == [422] * allowed + [429, 429]
     finally:
-        redis.cut()
-        redis.resume()
+        redis_proxy.cut()
+        redis_proxy.resume()
 
     def is_counted() -> bool:
         return "ratelimit" in client.get("/users/me").headers

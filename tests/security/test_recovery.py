@@ -61,7 +61,7 @@ class Intruder:
 
 @pytest.fixture
 def own_key(stack: Stack, email: str) -> str:
-    """Made by the person, for a program of theirs."""
+    """An API key that the owner of the account created before the attack."""
     return stack.new_key(user_id_of(stack, email))
 
 
@@ -81,17 +81,18 @@ def intruder(stack: Stack, email: str, own_key: str) -> Iterator[Intruder]:
 
 
 @pytest.fixture
-def person(stack: Stack) -> Iterator[Visitor]:
+def recovering_owner(stack: Stack) -> Iterator[Visitor]:
+    """A browser of the account's owner, without a login."""
     with a_visitor(stack) as visitor:
         yield visitor
 
 
-def reset(person: Visitor, email: str, *unticked: str) -> httpx2.Response:
+def reset(recovering_owner: Visitor, email: str, *unticked: str) -> httpx2.Response:
     """Press the button, with these boxes unticked."""
-    person.fill_in(FORGOTTEN, email=email)
-    link = person.mailed_path(email, "Choose a new password")
-    ticked = dict.fromkeys(boxes(person.get(link), "checked") - set(unticked), "on")
-    return person.fill_in(link, password=OTHER_PASSWORD, **ticked)
+    recovering_owner.fill_in(FORGOTTEN, email=email)
+    link = recovering_owner.mailed_path(email, "Choose a new password")
+    ticked = dict.fromkeys(boxes(recovering_owner.get(link), "checked") - set(unticked), "on")
+    return recovering_owner.fill_in(link, password=OTHER_PASSWORD, **ticked)
 
 
 def boxes(shown: httpx2.Response, state: str = "") -> set[str]:
@@ -100,26 +101,26 @@ def boxes(shown: httpx2.Response, state: str = "") -> set[str]:
 
 
 def test_after_a_reset_nothing_of_an_intruder_works(
-    intruder: Intruder, person: Visitor, email: str, own_key: str
+    intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
     everything = {"session", "access token", "key", "second key"}
     assert intruder.ways_in() == everything
-    assert reset(person, email).status_code == 303
+    assert reset(recovering_owner, email).status_code == 303
     assert intruder.ways_in() == set()
     assert not intruder.refreshes()
     assert not intruder.opens(own_key)
-    assert person.is_in()
+    assert recovering_owner.is_in()
 
 
 def test_a_reset_keeps_the_keys_that_the_person_unticks_and_no_other(
-    stack: Stack, intruder: Intruder, person: Visitor, email: str, own_key: str
+    stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
     [(kept,)] = stack.query(
         "SELECT id FROM api_keys WHERE user_id = %s AND name = 'test'", user_id_of(stack, email)
     )
-    person.fill_in(FORGOTTEN, email=email)
-    link = person.mailed_path(email, "Choose a new password")
-    shown = person.get(link)
+    recovering_owner.fill_in(FORGOTTEN, email=email)
+    link = recovering_owner.mailed_path(email, "Choose a new password")
+    shown = recovering_owner.get(link)
     ticked = boxes(shown, "checked")
     assert {f"end.{kept}", f"end.{intruder.key['id']}"} <= ticked
     assert "mine now" in shown.text
@@ -127,90 +128,97 @@ def test_a_reset_keeps_the_keys_that_the_person_unticks_and_no_other(
     # One more, made while the person reads the page.
     late = stack.new_key(user_id_of(stack, email))
     form = {**hidden(shown), **dict.fromkeys(ticked - {f"end.{kept}"}, "on")}
-    person.client.post(link, data={**form, "password": OTHER_PASSWORD})
+    recovering_owner.client.post(link, data={**form, "password": OTHER_PASSWORD})
     assert intruder.ways_in() == set()
     assert intruder.opens(own_key)
     assert not intruder.opens(late)
 
 
 def test_a_reset_ends_webhook_endpoints_but_those_that_the_person_unticks(
-    stack: Stack, intruder: Intruder, person: Visitor, email: str, own_key: str
+    stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
     with stack.client(own_key) as client:
         own = new_endpoint(client, "http://127.0.0.1:9/own")
     with stack.client(intruder.key["key"]) as client:
         theirs = new_endpoint(client, "http://127.0.0.1:9/theirs")
-    assert reset(person, email, f"end_endpoint.{own['id']}").status_code == 303
-    states = {each["id"]: each["state"] for each in data(person.get("/webhook-endpoints"))}
+    assert reset(recovering_owner, email, f"end_endpoint.{own['id']}").status_code == 303
+    states = {
+        each["id"]: each["state"] for each in data(recovering_owner.get("/webhook-endpoints"))
+    }
     assert states == {own["id"]: "active", theirs["id"]: "ended"}
 
 
 def test_a_reset_that_asks_again_remembers_what_was_unticked(
-    intruder: Intruder, person: Visitor, email: str
+    intruder: Intruder, recovering_owner: Visitor, email: str
 ) -> None:
-    person.fill_in(FORGOTTEN, email=email)
-    link = person.mailed_path(email, "Choose a new password")
-    shown = person.get(link)
+    recovering_owner.fill_in(FORGOTTEN, email=email)
+    link = recovering_owner.mailed_path(email, "Choose a new password")
+    shown = recovering_owner.get(link)
     ended = f"end.{intruder.key['id']}"
-    again = person.client.post(link, data={**hidden(shown), "password": "short", ended: "on"})
+    again = recovering_owner.client.post(
+        link, data={**hidden(shown), "password": "short", ended: "on"}
+    )
     assert again.status_code == 422
     assert boxes(again, "checked") == {ended}
     assert intruder.ways_in() == {"session", "access token", "key", "second key"}
 
 
 def test_a_change_of_password_offers_to_end_keys_and_programs(
-    intruder: Intruder, person: Visitor, email: str, own_key: str
+    intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
-    person.log_in(email)
-    shown = person.get("/account/password")
+    recovering_owner.log_in(email)
+    shown = recovering_owner.get("/account/password")
     assert "Ledger reader" in shown.text
     assert boxes(shown, "checked") == set()
     offered = boxes(shown)
     assert {"end_grants", f"end.{intruder.key['id']}"} <= offered
     passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
-    assert person.fill_in("/account/password", **passwords).status_code == 303
+    assert recovering_owner.fill_in("/account/password", **passwords).status_code == 303
     assert intruder.ways_in() == {"access token", "key", "second key"}
     passwords = {"current": OTHER_PASSWORD, "password": PASSWORD}
     ticked = {"end_grants": "on", f"end.{intruder.key['id']}": "on"}
-    assert person.fill_in("/account/password", **passwords, **ticked).status_code == 303
+    assert recovering_owner.fill_in("/account/password", **passwords, **ticked).status_code == 303
     # The second key ends with the one that made it.
     assert intruder.ways_in() == set()
     assert intruder.opens(own_key)
-    assert person.is_in()
+    assert recovering_owner.is_in()
 
 
 def test_a_change_of_password_ends_no_key_of_another_person(
-    stack: Stack, person: Visitor, email: str
+    stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
-    person.log_in(email)
+    recovering_owner.log_in(email)
     other = stack.new_owner()
     [(key_id,)] = stack.query("SELECT id FROM api_keys WHERE user_id = %s", other.user_id)
     form = {"current": PASSWORD, "password": OTHER_PASSWORD, f"end.{key_id}": "on"}
-    assert person.fill_in("/account/password", **form).status_code == 404
+    assert recovering_owner.fill_in("/account/password", **form).status_code == 404
     with stack.client(other.key) as client:
         data(client.get("/users/me"))
     assert (
-        person.fill_in("/account/password", current=PASSWORD, password=PASSWORD).status_code == 303
+        recovering_owner.fill_in(
+            "/account/password", current=PASSWORD, password=PASSWORD
+        ).status_code
+        == 303
     )
 
 
 def test_an_intruders_browser_is_a_new_one_after_a_recovery(
-    stack: Stack, intruder: Intruder, person: Visitor, email: str
+    stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str
 ) -> None:
     mailed = "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_browser'"
     told = stack.query(mailed, email)
     intruder.session.client.cookies.delete(SESSION)
     assert intruder.session.log_in(email).status_code == 303
     assert stack.query(mailed, email) == told
-    reset(person, email)
+    reset(recovering_owner, email)
     [(before,)] = stack.query(mailed, email)
     assert isinstance(before, int)
     intruder.session.client.cookies.delete(SESSION)
     assert intruder.session.log_in(email, OTHER_PASSWORD).status_code == 303
     assert stack.query(mailed, email) == [(before + 1,)]
     # The browser in which the person took the account back is known.
-    person.client.cookies.delete(SESSION)
-    assert person.log_in(email, OTHER_PASSWORD).status_code == 303
+    recovering_owner.client.cookies.delete(SESSION)
+    assert recovering_owner.log_in(email, OTHER_PASSWORD).status_code == 303
     assert stack.query(mailed, email) == [(before + 1,)]
 
 
@@ -221,15 +229,15 @@ def change_address(visitor: Visitor, new: str) -> None:
 
 
 def test_the_old_address_takes_the_account_back(
-    stack: Stack, intruder: Intruder, person: Visitor, email: str
+    stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str
 ) -> None:
     user_id, theirs = user_id_of(stack, email), new_address()
     change_address(intruder.session, theirs)
-    undo = person.mailed_path(email, "Your account has a new address")
+    undo = recovering_owner.mailed_path(email, "Your account has a new address")
     # A stranger who subscribes the address meanwhile can't keep it.
     with stack.resources.unit_of_work() as uow:
         accounts.find_or_create_person(uow, email)
-    reply = person.fill_in(undo)
+    reply = recovering_owner.fill_in(undo)
     assert intruder.ways_in() == set()
     assert not intruder.refreshes()
     assert user_id_of(stack, email) == user_id
@@ -237,59 +245,61 @@ def test_the_old_address_takes_the_account_back(
     with a_visitor(stack) as again:
         assert again.log_in(email).status_code == 403
     choosing = reply.headers["location"].removeprefix(stack.api_url)
-    assert person.fill_in(choosing, password=OTHER_PASSWORD).status_code == 303
-    assert data(person.get("/users/me"))["email"] == email
-    assert person.get(undo).status_code == 403
+    assert recovering_owner.fill_in(choosing, password=OTHER_PASSWORD).status_code == 303
+    assert data(recovering_owner.get("/users/me"))["email"] == email
+    assert recovering_owner.get(undo).status_code == 403
 
 
 def test_an_undo_works_for_three_days_and_only_as_a_post(
-    stack: Stack, person: Visitor, email: str
+    stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
-    person.log_in(email)
+    recovering_owner.log_in(email)
     new = new_address()
-    change_address(person, new)
-    undo = person.mailed_path(email, "Your account has a new address")
+    change_address(recovering_owner, new)
+    undo = recovering_owner.mailed_path(email, "Your account has a new address")
     age = "UPDATE mailed_links SET expires_at = expires_at - %s WHERE user_id = %s"
-    assert person.get(undo).status_code == 200
+    assert recovering_owner.get(undo).status_code == 200
     stack.query(age, timedelta(hours=71), user_id_of(stack, new))
-    assert person.get(undo).status_code == 200
+    assert recovering_owner.get(undo).status_code == 200
     stack.query(age, timedelta(hours=1), user_id_of(stack, new))
-    assert person.get(undo).status_code == 403
-    assert person.client.post(undo, headers={"Origin": stack.api_url}).status_code == 403
-    assert data(person.get("/users/me"))["email"] == new
+    assert recovering_owner.get(undo).status_code == 403
+    assert recovering_owner.client.post(undo, headers={"Origin": stack.api_url}).status_code == 403
+    assert data(recovering_owner.get("/users/me"))["email"] == new
 
 
 @pytest.mark.parametrize("intruder_is_first", [True, False])
 def test_an_intruder_cannot_undo_the_undo(
-    stack: Stack, intruder: Intruder, person: Visitor, email: str, intruder_is_first: bool
+    stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str, intruder_is_first: bool
 ) -> None:
     """Not by an address between, whose own link of undoing the intruder has."""
     between, last = new_address(), new_address()
     change_address(intruder.session, between)
-    first = person.mailed_path(email, "Your account has a new address")
+    first = recovering_owner.mailed_path(email, "Your account has a new address")
     change_address(intruder.session, last)
-    second = person.mailed_path(between, "Your account has a new address")
-    shown = hidden(person.get(second))
+    second = recovering_owner.mailed_path(between, "Your account has a new address")
+    shown = hidden(recovering_owner.get(second))
     # The first change is undone after the second one was, or before, and for good.
     if intruder_is_first:
         assert intruder.session.fill_in(second).status_code == 303
-    assert person.fill_in(first).status_code == 303
+    assert recovering_owner.fill_in(first).status_code == 303
     assert user_id_of(stack, email)
-    assert person.get(second).status_code == 403
-    assert person.client.post(second, data=shown).status_code == 403
+    assert recovering_owner.get(second).status_code == 403
+    assert recovering_owner.client.post(second, data=shown).status_code == 403
 
 
 def test_no_key_comes_of_a_credential_that_ended_while_the_request_waited(
-    stack: Stack, person: Visitor, email: str
+    stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
     """A recovery and the making of a key take turns: the key is ended, or is never made."""
-    person.log_in(email)
+    recovering_owner.log_in(email)
     user_id = user_id_of(stack, email)
     origin = {"Origin": stack.api_url}
     with ThreadPoolExecutor(1) as pool:
         with stack.resources.unit_of_work() as uow:
             lock_person(uow, user_id)
-            made = pool.submit(person.client.post, "/apikeys", json={"name": "k"}, headers=origin)
+            made = pool.submit(
+                recovering_owner.client.post, "/apikeys", json={"name": "k"}, headers=origin
+            )
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             eventually(lambda: stack.query(waiting), what="the request's wait")
             sessions.end_all(uow, user_id)

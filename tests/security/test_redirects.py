@@ -7,18 +7,28 @@ import pytest
 
 from services.credits import return_urls
 from tests.support.http.replies import problem
-from tests.support.security.redirect_urls import GOOD, HOSTILE, HOSTILE_LOOPBACK
+from tests.support.security.return_urls import HOSTILE_RETURN_URLS, SHOP
 
 ALLOWED = ("https://shop.example", "https://shop.example:8443", "http://intra.example")
 LOOPBACK = (*ALLOWED, "loopback")
+HOSTILE_LOOPBACK = [
+    *("http://localhost.evil.example/", "http://127.0.0.1.evil.example/", "http://127.1/"),
+    *("http://localhost@evil.example/", "http://evil.example#localhost", "http://127.0.0.2/"),
+    *("http://127.0.0.1./", "http://0.0.0.0/", "http://0/", "http://0177.0.0.1/"),
+    *("http://0x7f.0.0.1/", "http://0x7f000001/", "http://2130706433/", "http://[::]/"),
+    *("http://[::ffff:127.0.0.1]/", "http://[0:0:0:0:0:0:0:1]/", "http://[::1%25lo]/"),
+    *("http://::1/", "http://localhost:/", "http://localhost./", "http://localhost:0/"),
+    *("http://169.254.169.254/", "http://①②⑦.0.0.1/"),
+]
+
 WELCOME = [
-    f"https://{GOOD}",
-    f"https://{GOOD}/",
+    f"https://{SHOP}",
+    f"https://{SHOP}/",
     "HTTPS://Shop.Example:443/Done",
-    f"https://{GOOD}:8443/done?a=1&b=%20#part",
-    f"https://{GOOD}/done#/app/route?x=1",
-    f"https://{GOOD}/a/../b/?next=/c",
-    f"https://{GOOD}/?statuses=1&my_order_id=2",
+    f"https://{SHOP}:8443/done?a=1&b=%20#part",
+    f"https://{SHOP}/done#/app/route?x=1",
+    f"https://{SHOP}/a/../b/?next=/c",
+    f"https://{SHOP}/?statuses=1&my_order_id=2",
     "http://intra.example:80/~user/(x)",
 ]
 
@@ -33,9 +43,9 @@ def allows(url: str, allowed: tuple[str, ...]) -> bool:
 
 
 def test_no_hostile_form_passes() -> None:
-    assert len(set(HOSTILE)) + len(set(HOSTILE_LOOPBACK)) >= 200
-    assert [url for url in HOSTILE if allows(url, ALLOWED)] == []
-    assert [url for url in HOSTILE if allows(url, LOOPBACK)] == []
+    assert len(set(HOSTILE_RETURN_URLS)) + len(set(HOSTILE_LOOPBACK)) >= 200
+    assert [url for url in HOSTILE_RETURN_URLS if allows(url, ALLOWED)] == []
+    assert [url for url in HOSTILE_RETURN_URLS if allows(url, LOOPBACK)] == []
     assert [url for url in HOSTILE_LOOPBACK if allows(url, LOOPBACK)] == []
 
 
@@ -66,7 +76,7 @@ def test_the_result_goes_into_the_query(url: str, led_to: str) -> None:
 
 
 def test_the_route_refuses_every_hostile_form_with_a_field(stranger: httpx2.Client) -> None:
-    for url in [*HOSTILE[:60], *HOSTILE_LOOPBACK]:
+    for url in [*HOSTILE_RETURN_URLS[:60], *HOSTILE_LOOPBACK]:
         reply = stranger.post(
             "/auxilia/credits/topup",
             content=json.dumps({"amount": 5, "redirect_url": url}),

@@ -80,7 +80,8 @@ READS = {name: call for name, call in EVERY_CALL.items() if name.startswith("GET
 
 
 @pytest.fixture(scope="module")
-def world(stack: Stack) -> Iterator[World]:
+def settled_account(stack: Stack) -> Iterator[World]:
+    """An account with one object of each kind, and no unfinished work."""
     made = worlds.build(stack)
     # A page of a list is found by its id too.
     made.values |= {"provider": "stockphoto", "slug": made.values["list_id"]}
@@ -101,37 +102,37 @@ def test_every_route_that_reads_is_called_here() -> None:
 
 
 @pytest.fixture(scope="module")
-def browser(stack: Stack, world: World) -> Iterator[httpx2.Client]:
-    """One in which the owner is logged in."""
-    with log_in(stack, world.owner).browser as client:
+def owner_browser(stack: Stack, settled_account: World) -> Iterator[httpx2.Client]:
+    """A browser in which the owner is logged in."""
+    with log_in(stack, settled_account.owner).browser as client:
         yield client
 
 
 @pytest.mark.parametrize("operation", READS)
 def test_reading_twice_is_answered_alike_and_leaves_the_database_as_it_was(
-    world: World, browser: httpx2.Client, stranger: httpx2.Client, operation: str
+    settled_account: World, owner_browser: httpx2.Client, stranger: httpx2.Client, operation: str
 ) -> None:
-    call, before = READS[operation], everything(world)
+    call, before = READS[operation], everything(settled_account)
     path = operation.removeprefix("GET ")
-    for client in (world.client, browser, stranger):
+    for client in (settled_account.client, owner_browser, stranger):
         replies = [
-            call.send(client, f"{method} {path}", world.values)
+            call.send(client, f"{method} {path}", settled_account.values)
             for method in ("GET", "HEAD", "GET", "HEAD")
         ]
         [status] = {reply.status_code for reply in replies}
         assert status < 500
         assert replies[1].content == replies[3].content == b""
-    after = everything(world)
+    after = everything(settled_account)
     changed = {table for table in after if after[table] != before[table]}
     assert changed == COUNTED.get(operation, set())
 
 
 def test_no_page_and_no_answer_has_a_signed_url_for_an_old_login(
-    stack: Stack, world: World, browser: httpx2.Client
+    stack: Stack, settled_account: World, owner_browser: httpx2.Client
 ) -> None:
     aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE user_id ="
-    stack.query(f"{aged} %s", world.owner.user_id)
+    stack.query(f"{aged} %s", settled_account.owner.user_id)
     for operation, call in READS.items():
-        reply = call.send(browser, operation, world.values)
+        reply = call.send(owner_browser, operation, settled_account.values)
         signed = re.findall(r"signature=\w", reply.text + reply.headers.get("location", ""))
         assert signed == [], operation

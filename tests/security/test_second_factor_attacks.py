@@ -50,8 +50,8 @@ FORMS = (
 
 
 @pytest.fixture
-def attacker(make_visitor: Callable[[], Visitor]) -> Visitor:
-    """Who knows the password."""
+def attacker_browser(make_visitor: Callable[[], Visitor]) -> Visitor:
+    """A browser without a login. Its user knows the password of the account."""
     return make_visitor()
 
 
@@ -66,23 +66,26 @@ def device(stack: Stack) -> Device:
 
 
 def test_a_code_that_was_seen_is_worth_nothing(
-    visitor: Visitor, person: Visitor, attacker: Visitor, email: str
+    visitor: Visitor, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
-    app = add_app(person)
-    assert send_code(attacker, begin(attacker, email), app.confirmed_by).status_code == 403
-    let_half_a_minute_pass(person, email)
+    app = add_app(logged_in_visitor)
+    assert (
+        send_code(attacker_browser, begin(attacker_browser, email), app.confirmed_by).status_code
+        == 403
+    )
+    let_half_a_minute_pass(logged_in_visitor, email)
     code = app.code()
     assert send_code(visitor, begin(visitor, email), code).status_code == 303
-    assert send_code(attacker, begin(attacker, email), code).status_code == 403
-    assert not attacker.is_in()
+    assert send_code(attacker_browser, begin(attacker_browser, email), code).status_code == 403
+    assert not attacker_browser.is_in()
 
 
 @pytest.mark.parametrize("kind", ["app", "recovery"])
 def test_of_two_requests_with_one_code_one_gets_in(
-    make_visitor: Callable[[], Visitor], person: Visitor, email: str, kind: str
+    make_visitor: Callable[[], Visitor], logged_in_visitor: Visitor, email: str, kind: str
 ) -> None:
-    app = add_app(person)
-    let_half_a_minute_pass(person, email)
+    app = add_app(logged_in_visitor)
+    let_half_a_minute_pass(logged_in_visitor, email)
     code = app.code() if kind == "app" else app.recovery_codes[0]
     racers = [make_visitor() for _ in range(4)]
     pages = [begin(each, email) for each in racers]
@@ -135,30 +138,30 @@ def test_guessing_is_paused_for_all_browsers_but_those_of_the_person(
 def test_guessing_at_a_reset_counts_with_the_guesses_at_logins(
     stack: Stack,
     make_visitor: Callable[[], Visitor],
-    person: Visitor,
-    attacker: Visitor,
+    logged_in_visitor: Visitor,
+    attacker_browser: Visitor,
     email: str,
 ) -> None:
-    app = add_app(person)
-    attacker.fill_in("/password/forgotten", email=email)
-    link = attacker.mailed_path(email, "Choose a new password")
+    app = add_app(logged_in_visitor)
+    attacker_browser.fill_in("/password/forgotten", email=email)
+    link = attacker_browser.mailed_path(email, "Choose a new password")
     wrong = {"password": OTHER_PASSWORD, "code": "000000"}
-    paused_by_guesses(stack, lambda _: attacker.fill_in(link, **wrong))
+    paused_by_guesses(stack, lambda _: attacker_browser.fill_in(link, **wrong))
     right = {"password": OTHER_PASSWORD, "code": app.recovery_codes[0]}
-    assert attacker.fill_in(link, **right).status_code == 429
+    assert attacker_browser.fill_in(link, **right).status_code == 429
     other = make_visitor()
     asked = begin(other, email)
     assert send_code(other, asked, app.recovery_codes[0]).status_code == 429
-    assert person.is_in()
+    assert logged_in_visitor.is_in()
 
 
 def test_half_a_login_is_no_session(
-    stack: Stack, person: Visitor, attacker: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
-    add_app(person)
-    begin(attacker, email)
-    assert set(attacker.client.cookies) == {FIRST_STEP, FORM}
-    half = attacker.client.cookies[FIRST_STEP]
+    add_app(logged_in_visitor)
+    begin(attacker_browser, email)
+    assert set(attacker_browser.client.cookies) == {FIRST_STEP, FORM}
+    half = attacker_browser.client.cookies[FIRST_STEP]
     for value in (half, half.rpartition(".")[2], half.partition(".")[2]):
         with a_visitor(stack) as thief:
             thief.client.cookies.set(SESSION, value)
@@ -167,13 +170,16 @@ def test_half_a_login_is_no_session(
 
 
 def test_half_a_login_is_worth_nothing_in_another_browser(
-    person: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
+    logged_in_visitor: Visitor,
+    attacker_browser: Visitor,
+    make_visitor: Callable[[], Visitor],
+    email: str,
 ) -> None:
-    app = add_app(person)
-    begin(attacker, email)
+    app = add_app(logged_in_visitor)
+    begin(attacker_browser, email)
     thief = make_visitor()
     shown = thief.get("/login")
-    thief.client.cookies.set(FIRST_STEP, attacker.client.cookies[FIRST_STEP])
+    thief.client.cookies.set(FIRST_STEP, attacker_browser.client.cookies[FIRST_STEP])
     assert thief.get("/login/factor").headers["location"].endswith("/login?next=%2Faccount")
     form = {**hidden(shown), "code": app.recovery_codes[0]}
     reply = thief.client.post("/login/factor", data=form)
@@ -182,86 +188,91 @@ def test_half_a_login_is_worth_nothing_in_another_browser(
 
 
 def test_half_a_login_of_one_person_is_none_of_another(
-    stack: Stack, person: Visitor, attacker: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
-    add_app(person)
+    add_app(logged_in_visitor)
     own = new_account(stack)
-    attacker.log_in(own)
-    app = add_app(attacker)
-    attacker.client.post("/logout", data={"csrf_token": attacker.csrf_token()})
-    page = begin(attacker, own)
-    _, _, proof = attacker.client.cookies[FIRST_STEP].partition(".")
-    attacker.client.cookies.delete(FIRST_STEP)
-    attacker.client.cookies.set(FIRST_STEP, f"{user_id_of(stack, email)}.{proof}")
-    assert "/login" in send_code(attacker, page, app.recovery_codes[0]).headers["location"]
-    assert not attacker.is_in()
+    attacker_browser.log_in(own)
+    app = add_app(attacker_browser)
+    attacker_browser.client.post("/logout", data={"csrf_token": attacker_browser.csrf_token()})
+    page = begin(attacker_browser, own)
+    _, _, proof = attacker_browser.client.cookies[FIRST_STEP].partition(".")
+    attacker_browser.client.cookies.delete(FIRST_STEP)
+    attacker_browser.client.cookies.set(FIRST_STEP, f"{user_id_of(stack, email)}.{proof}")
+    assert "/login" in send_code(attacker_browser, page, app.recovery_codes[0]).headers["location"]
+    assert not attacker_browser.is_in()
 
 
 NO_HALF_LOGINS = "|.|1|1.2.3|1.2.3.4.5|-1.9.a.b.c|" + "9" * 400 + ".1.a.b.c|٣.1.a.b.c"
 
 
-def test_what_we_did_not_make_is_no_half_login(attacker: Visitor) -> None:
-    shown = attacker.get("/login")
+def test_what_we_did_not_make_is_no_half_login(attacker_browser: Visitor) -> None:
+    shown = attacker_browser.get("/login")
     form = {**hidden(shown), "code": "000000"}
     for value in NO_HALF_LOGINS.split("|"):
-        cookie = f"{FORM}={attacker.client.cookies[FORM]}; {FIRST_STEP}={value}"
+        cookie = f"{FORM}={attacker_browser.client.cookies[FORM]}; {FIRST_STEP}={value}"
         headers = {b"Cookie": cookie.encode()}
-        reply = attacker.client.post("/login/factor", data=form, headers=headers)
+        reply = attacker_browser.client.post("/login/factor", data=form, headers=headers)
         assert reply.status_code == 303, value
         assert "/login" in reply.headers["location"], value
 
 
-def test_half_a_login_works_once(person: Visitor, attacker: Visitor, email: str) -> None:
-    app = add_app(person)
-    page = begin(attacker, email)
-    half = attacker.client.cookies[FIRST_STEP]
-    assert send_code(attacker, page, app.recovery_codes[0]).status_code == 303
-    assert FIRST_STEP not in attacker.client.cookies
-    attacker.client.cookies.delete(SESSION)
-    attacker.client.cookies.set(FIRST_STEP, half)
-    assert "/login" in send_code(attacker, page, app.recovery_codes[1]).headers["location"]
-    assert not attacker.is_in()
+def test_half_a_login_works_once(
+    logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
+) -> None:
+    app = add_app(logged_in_visitor)
+    page = begin(attacker_browser, email)
+    half = attacker_browser.client.cookies[FIRST_STEP]
+    assert send_code(attacker_browser, page, app.recovery_codes[0]).status_code == 303
+    assert FIRST_STEP not in attacker_browser.client.cookies
+    attacker_browser.client.cookies.delete(SESSION)
+    attacker_browser.client.cookies.set(FIRST_STEP, half)
+    assert "/login" in send_code(attacker_browser, page, app.recovery_codes[1]).headers["location"]
+    assert not attacker_browser.is_in()
 
 
 def test_half_a_login_ends_with_the_password(
-    person: Visitor, attacker: Visitor, email: str
+    logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
-    app = add_app(person)
-    page = begin(attacker, email)
+    app = add_app(logged_in_visitor)
+    page = begin(attacker_browser, email)
     passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
-    assert person.fill_in("/account/password", **passwords).status_code == 303
-    assert "/login" in send_code(attacker, page, app.recovery_codes[0]).headers["location"]
-    assert not attacker.is_in()
+    assert logged_in_visitor.fill_in("/account/password", **passwords).status_code == 303
+    assert "/login" in send_code(attacker_browser, page, app.recovery_codes[0]).headers["location"]
+    assert not attacker_browser.is_in()
 
 
 def test_half_a_login_ends_after_ten_minutes_and_asking_again_does_not_prolong_it(
-    person: Visitor, attacker: Visitor, email: str
+    logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
-    add_app(person)
-    begin(attacker, email)
-    half = attacker.client.cookies[FIRST_STEP]
+    add_app(logged_in_visitor)
+    begin(attacker_browser, email)
+    half = attacker_browser.client.cookies[FIRST_STEP]
     expires = int(half.split(".")[1])
-    shown = attacker.get("/login/factor")
+    shown = attacker_browser.get("/login/factor")
     assert "set-cookie" not in shown.headers or FIRST_STEP not in shown.headers["set-cookie"]
-    send_code(attacker, shown, "000000")
-    assert attacker.client.cookies[FIRST_STEP] == half
+    send_code(attacker_browser, shown, "000000")
+    assert attacker_browser.client.cookies[FIRST_STEP] == half
     late = half.replace(str(expires), str(expires + 60))
-    attacker.client.cookies.delete(FIRST_STEP)
-    attacker.client.cookies.set(FIRST_STEP, late)
-    assert attacker.get("/login/factor").status_code == 303
+    attacker_browser.client.cookies.delete(FIRST_STEP)
+    attacker_browser.client.cookies.set(FIRST_STEP, late)
+    assert attacker_browser.get("/login/factor").status_code == 303
 
 
 def test_a_session_that_was_planted_before_the_login_is_not_the_one_after_it(
-    person: Visitor, attacker: Visitor, make_visitor: Callable[[], Visitor], email: str
+    logged_in_visitor: Visitor,
+    attacker_browser: Visitor,
+    make_visitor: Callable[[], Visitor],
+    email: str,
 ) -> None:
-    app = add_app(person)
+    app = add_app(logged_in_visitor)
     victim = make_visitor()
     planted = "x" * 43
     victim.client.cookies.set(SESSION, planted)
     assert send_code(victim, begin(victim, email), app.recovery_codes[0]).status_code == 303
     victim.client.cookies.delete(SESSION, domain="")
-    attacker.client.cookies.set(SESSION, planted)
-    assert not attacker.is_in()
+    attacker_browser.client.cookies.set(SESSION, planted)
+    assert not attacker_browser.is_in()
 
 
 def sends(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
@@ -272,60 +283,64 @@ def sends(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
 
 
 def test_a_passkey_of_another_person_is_no_second_factor(
-    stack: Stack, person: Visitor, attacker: Visitor, email: str, device: Device
+    stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str, device: Device
 ) -> None:
-    add_passkey(person, device)
+    add_passkey(logged_in_visitor, device)
     own = Device(stack.api_url)
     other = new_account(stack)
     with a_visitor(stack) as elsewhere:
         elsewhere.log_in(other)
         add_passkey(elsewhere, own)
-    page = begin(attacker, email)
+    page = begin(attacker_browser, email)
     answer = own.sign(options_of(page))
-    assert not sends(attacker, page, answer)
+    assert not sends(attacker_browser, page, answer)
     # Nor under the name of the person's passkey, or with the person's handle.
     named = {**answer, "id": options_of(page)["allowCredentials"][0]["id"]}
     named["rawId"] = named["id"]
-    assert not sends(attacker, page, named)
+    assert not sends(attacker_browser, page, named)
 
 
 def test_a_passkey_that_signed_for_another_origin_is_refused(
-    person: Visitor, attacker: Visitor, email: str, device: Device
+    logged_in_visitor: Visitor, attacker_browser: Visitor, email: str, device: Device
 ) -> None:
-    add_passkey(person, device)
-    own, page = device.origin, begin(attacker, email)
+    add_passkey(logged_in_visitor, device)
+    own, page = device.origin, begin(attacker_browser, email)
     for origin in ("https://evil.example", "http://127.0.0.1", "http://127.0.0.1:1", "null", ""):
         device.origin = origin
-        assert not sends(attacker, page, device.sign(options_of(page))), origin
-        assert log_in_by_passkey(attacker, device).status_code == 403, origin
+        assert not sends(attacker_browser, page, device.sign(options_of(page))), origin
+        assert log_in_by_passkey(attacker_browser, device).status_code == 403, origin
     device.origin = own
-    assert sends(attacker, page, device.sign(options_of(page)))
+    assert sends(attacker_browser, page, device.sign(options_of(page)))
 
 
-def test_a_passkey_is_not_made_for_another_origin_or_site(person: Visitor, device: Device) -> None:
+def test_a_passkey_is_not_made_for_another_origin_or_site(
+    logged_in_visitor: Visitor, device: Device
+) -> None:
     device.origin = "https://evil.example"
-    assert add_passkey(person, device).status_code == 422
+    assert add_passkey(logged_in_visitor, device).status_code == 422
 
 
 def test_a_passkey_that_signed_for_another_site_is_refused(
-    person: Visitor, attacker: Visitor, email: str, device: Device
+    logged_in_visitor: Visitor, attacker_browser: Visitor, email: str, device: Device
 ) -> None:
-    add_passkey(person, device)
-    page = begin(attacker, email)
-    assert not sends(attacker, page, device.sign({**options_of(page), "rpId": "evil.example"}))
+    add_passkey(logged_in_visitor, device)
+    page = begin(attacker_browser, email)
+    assert not sends(
+        attacker_browser, page, device.sign({**options_of(page), "rpId": "evil.example"})
+    )
 
 
 def test_what_a_passkey_signed_counts_once_and_in_one_browser(
-    stack: Stack, person: Visitor, attacker: Visitor
+    stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor
 ) -> None:
     synced = Device(stack.api_url, counts=False)
-    add_passkey(person, synced)
+    add_passkey(logged_in_visitor, synced)
     with a_visitor(stack) as victim:
         shown = victim.get("/login")
         form = {**hidden(shown, 1), "passkey": json.dumps(synced.sign(options_of(shown)))}
-        own = hidden(attacker.get("/login"))
+        own = hidden(attacker_browser.get("/login"))
         stolen = {**own, "passkey": form["passkey"]}
-        assert attacker.client.post("/login/passkey", data=stolen).status_code == 403
+        assert attacker_browser.client.post("/login/passkey", data=stolen).status_code == 403
         assert victim.client.post("/login/passkey", data=form).status_code == 303
         assert victim.client.post("/login/passkey", data=form).status_code == 403
     with a_visitor(stack) as again:
@@ -336,24 +351,24 @@ def test_what_a_passkey_signed_counts_once_and_in_one_browser(
 
 
 def test_a_copy_of_a_device_is_noticed_by_its_count(
-    person: Visitor, attacker: Visitor, device: Device
+    logged_in_visitor: Visitor, attacker_browser: Visitor, device: Device
 ) -> None:
-    add_passkey(person, device)
+    add_passkey(logged_in_visitor, device)
     device.uses = 10
-    assert log_in_by_passkey(attacker, device).status_code == 303
+    assert log_in_by_passkey(attacker_browser, device).status_code == 303
     device.uses = 5
-    assert log_in_by_passkey(attacker, device).status_code == 403
+    assert log_in_by_passkey(attacker_browser, device).status_code == 403
 
 
 def test_a_device_that_did_not_verify_its_user_replaces_no_password(
-    stack: Stack, person: Visitor, attacker: Visitor, email: str
+    stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     stolen = Device(stack.api_url, verifies=False)
-    add_passkey(person, stolen)
-    assert log_in_by_passkey(attacker, stolen).status_code == 403
-    assert not attacker.is_in()
-    page = begin(attacker, email)
-    assert sends(attacker, page, stolen.sign(options_of(page)))
+    add_passkey(logged_in_visitor, stolen)
+    assert log_in_by_passkey(attacker_browser, stolen).status_code == 403
+    assert not attacker_browser.is_in()
+    page = begin(attacker_browser, email)
+    assert sends(attacker_browser, page, stolen.sign(options_of(page)))
 
 
 JUNK = st.recursive(
@@ -393,23 +408,23 @@ def test_an_answer_that_no_browser_sends_is_refused(
 
 
 @pytest.mark.parametrize("answer", ["", "{", "[" * 9000, "null", "x" * 20_000, '{"id": "\\ud800"}'])
-def test_an_answer_that_is_no_json_is_refused(attacker: Visitor, answer: str) -> None:
-    shown = attacker.get("/login")
+def test_an_answer_that_is_no_json_is_refused(attacker_browser: Visitor, answer: str) -> None:
+    shown = attacker_browser.get("/login")
     form = {**hidden(shown), "passkey": answer}
-    assert attacker.client.post("/login/passkey", data=form).status_code == 403
+    assert attacker_browser.client.post("/login/passkey", data=form).status_code == 403
 
 
 def test_no_form_is_taken_from_another_site(
-    stack: Stack, person: Visitor, email: str, device: Device
+    stack: Stack, logged_in_visitor: Visitor, email: str, device: Device
 ) -> None:
-    add_app(person)
-    answer = json.dumps(device.make(options_of(person.get(PASSKEY))))
+    add_app(logged_in_visitor)
+    answer = json.dumps(device.make(options_of(logged_in_visitor.get(PASSKEY))))
     fields = {"email": email, "password": PASSWORD, "remove": "app", "name": "x", "passkey": answer}
     before = stack.query("SELECT user_id FROM totp_secrets UNION ALL SELECT user_id FROM passkeys")
     tokens: tuple[dict[str, str], ...] = ({}, {"csrf_token": "x"}, {"csrf_token": ""})
     origins: tuple[dict[str, str], ...] = ({}, {"Origin": "https://evil.example"})
     for path, token, headers in product(FORMS, tokens, origins):
-        reply = person.client.post(path, data={**fields, **token}, headers=headers)
+        reply = logged_in_visitor.client.post(path, data={**fields, **token}, headers=headers)
         assert reply.status_code == 403, path
         assert "didn’t show that this came from a page of ours" in reply.text, path
     assert before == stack.query(
@@ -417,10 +432,10 @@ def test_no_form_is_taken_from_another_site(
     )
 
 
-def test_pages_run_our_own_script_alone(person: Visitor) -> None:
-    add_app(person)
+def test_pages_run_our_own_script_alone(logged_in_visitor: Visitor) -> None:
+    add_app(logged_in_visitor)
     for path, allowed in (("/login?again=yes", "'sha256-"), (PASSKEY, "'self';"), (APP, "'self';")):
-        reply = person.get(path)
+        reply = logged_in_visitor.get(path)
         policy = reply.headers["content-security-policy"]
         assert f"script-src {allowed}" in policy
         assert ("<script>" in reply.text) == (allowed != "'self';")

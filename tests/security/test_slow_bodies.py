@@ -50,41 +50,41 @@ def fact_of(pid: int, name: str) -> int:
 
 @pytest.mark.parametrize("trickles", [False, True])
 def test_a_sender_who_falls_silent_or_trickles_is_told_408(
-    impatient: tuple[Stack, Running], patience_owner: Owner, trickles: bool
+    impatient_api: tuple[Stack, Running], impatient_owner: Owner, trickles: bool
 ) -> None:
     with (
-        slow_upload(impatient[0], patience_owner, declared=100_000, sent=b"x") as upload,
+        slow_upload(impatient_api[0], impatient_owner, declared=100_000, sent=b"x") as upload,
         trickling(upload) if trickles else nullcontext(),
     ):
         assert status_of(upload) == 408
 
 
 def test_a_file_of_members_that_trickles_is_held_for_a_bounded_time(
-    impatient: tuple[Stack, Running], patience_owner: Owner
+    impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
-    stack = impatient[0]
-    with stack.client(patience_owner.key) as client:
+    stack = impatient_api[0]
+    with stack.client(impatient_owner.key) as client:
         path = f"/lists/{new_list(client)['id']}/imports"
     with attacking(stack.api_port, "192.0.2.1") as attacker:
-        begun = attacker.begins(f"POST {path}", declares=MEGABYTE, sends=1, key=patience_owner.key)
+        begun = attacker.begins(f"POST {path}", declares=MEGABYTE, sends=1, key=impatient_owner.key)
         with trickling(begun):
             assert answer_of(begun) == (408, "body.too_slow")
 
 
 def test_many_slow_senders_hold_no_threads_and_leave_others_served(
-    impatient: tuple[Stack, Running], patience_owner: Owner
+    impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
-    stack, api = impatient
+    stack, api = impatient_api
     threads = fact_of(api.pid, "Threads")
     with ExitStack() as opened:
         uploads = [
             opened.enter_context(
                 slow_upload(stack, owner, declared=100_000, sent=b"x" * 1000, address=address)
             )
-            for address, owner in (("127.0.0.2", patience_owner), ("127.0.0.3", stack.new_owner()))
+            for address, owner in (("127.0.0.2", impatient_owner), ("127.0.0.3", stack.new_owner()))
             for _ in range(SLOW_ONES // 2)
         ]
-        with stack.client(patience_owner.key) as client:
+        with stack.client(impatient_owner.key) as client:
             reply = client.post("/attachments", files={"file": ("a.jpg", photo())})
         assert reply.status_code == 200, reply.text
         # The pool for short database work, and not one for each sender.
@@ -105,14 +105,14 @@ def waiting_upload(
 
 
 def test_bodies_of_one_owner_take_no_more_memory_than_their_share(
-    impatient: tuple[Stack, Running], patience_owner: Owner
+    impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
-    stack, api = impatient
+    stack, api = impatient_api
     before = fact_of(api.pid, "VmRSS")
     piece = b"x" * (2 * MEGABYTE - 64 * 1024)
     with ExitStack() as opened:
         uploads = [
-            opened.enter_context(waiting_upload(stack, patience_owner, piece)) for _ in range(12)
+            opened.enter_context(waiting_upload(stack, impatient_owner, piece)) for _ in range(12)
         ]
         statuses = list(map(status_of, uploads))
     assert statuses.count(429) >= 12 - 4 * MEGABYTE // len(piece)
@@ -121,9 +121,9 @@ def test_bodies_of_one_owner_take_no_more_memory_than_their_share(
 
 
 def test_bodies_of_all_together_take_no_more_memory_than_is_set_aside(
-    impatient: tuple[Stack, Running],
+    impatient_api: tuple[Stack, Running],
 ) -> None:
-    stack, api = impatient
+    stack, api = impatient_api
     # Made beforehand: all bodies must be there before the first one has taken too long.
     owners = {f"127.0.0.{number}": stack.new_owner() for number in range(2, 14)}
     before = fact_of(api.pid, "VmRSS")
@@ -141,12 +141,12 @@ def test_bodies_of_all_together_take_no_more_memory_than_is_set_aside(
 
 
 def test_room_is_given_back_when_a_body_is_stored_or_given_up(
-    impatient: tuple[Stack, Running], patience_owner: Owner
+    impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
-    stack, _ = impatient
+    stack, _ = impatient_api
     large = photo(3000, 2200, quality=92)
     assert len(large) > MEGABYTE
-    with stack.client(patience_owner.key) as client:
+    with stack.client(impatient_owner.key) as client:
         for _ in range(10):
             headers = {"Prefer": "respond-async"}
             files = {"file": ("a.jpg", large)}
@@ -159,17 +159,17 @@ def originals(stack: Stack) -> set[str]:
 
 
 def test_a_length_that_promises_more_than_comes_is_refused(
-    impatient: tuple[Stack, Running], patience_owner: Owner
+    impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
-    stack, _ = impatient
+    stack, _ = impatient_api
     # What other tests' uploads left may be worked on still.
     before = originals(stack)
-    with slow_upload(stack, patience_owner, declared=100_000, sent=b"x") as upload:
+    with slow_upload(stack, impatient_owner, declared=100_000, sent=b"x") as upload:
         upload.shutdown(socket.SHUT_WR)
         upload.settimeout(10)
         assert upload.recv(4096)[9:12] in (b"", b"400", b"408")
     rows = stack.query(
-        "SELECT count(*) FROM attachments WHERE user_id = %s", patience_owner.user_id
+        "SELECT count(*) FROM attachments WHERE user_id = %s", impatient_owner.user_id
     )
     assert rows == [(0,)]
     assert eventually(lambda: originals(stack) <= before)

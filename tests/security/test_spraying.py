@@ -16,18 +16,19 @@ FREE = logins.SOURCE_THROTTLE.free
 
 
 @pytest.fixture(scope="module")
-def behind_proxy(stack: Stack) -> Iterator[Stack]:
-    """With an API process whose callers say where they are."""
+def stack_behind_proxy(stack: Stack) -> Iterator[Stack]:
+    """The stack, with an API that trusts the header X-Forwarded-For."""
     with stack.second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
         yield api
 
 
 @pytest.fixture
-def visitor_at(behind_proxy: Stack) -> Iterator[Callable[[str], Visitor]]:
+def visitor_at(stack_behind_proxy: Stack) -> Iterator[Callable[[str], Visitor]]:
+    """Returns a visitor with the given IP address."""
     with ExitStack() as opened:
 
         def make(address: str) -> Visitor:
-            visitor = opened.enter_context(a_visitor(behind_proxy))
+            visitor = opened.enter_context(a_visitor(stack_behind_proxy))
             visitor.client.headers["X-Forwarded-For"] = address
             return visitor
 
@@ -35,7 +36,8 @@ def visitor_at(behind_proxy: Stack) -> Iterator[Callable[[str], Visitor]]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_counted(stack: Stack) -> Iterator[None]:
+def _reset_failed_logins(stack: Stack) -> Iterator[None]:
+    """Delete all counts of failed logins before and after the test."""
     stack.query("DELETE FROM login_attempts")
     yield
     stack.query("DELETE FROM login_attempts")

@@ -182,8 +182,8 @@ DETAIL = "/v1/images/1c5442f6-6bb6-4ab7-b603-f598e7579dd2/"
 
 
 @pytest.fixture(scope="module")
-def real() -> StockPhotoProviders:
-    """As they are without a base URL of one's own; nothing is asked of them here."""
+def default_providers() -> StockPhotoProviders:
+    """The photo providers with their public URLs. These tests send them no requests."""
     given = Settings.model_construct(
         stock_photo_provider="unsplash",
         unsplash_base_url=AnyHttpUrl(UNSPLASH),
@@ -193,17 +193,19 @@ def real() -> StockPhotoProviders:
     return StockPhotoProviders(given, lambda *_: None)
 
 
-def test_unsplashs_own_origin_alone_is_allowed(real: StockPhotoProviders) -> None:
-    unsplash = real.named(PhotoProviderName.UNSPLASH)
+def test_unsplashs_own_origin_alone_is_allowed(default_providers: StockPhotoProviders) -> None:
+    unsplash = default_providers.named(PhotoProviderName.UNSPLASH)
     assert unsplash.photo_at(f"{UNSPLASH}{PHOTO}") == Photo("LBI7cgq3pbM")
     marked = f"{UNSPLASH}{PHOTO}?ixid=M3wxMTI1ODF8MHwxfHNlYXJjaHwxfHxjYXR8ZW58MHx8fHwxNjk"
     assert unsplash.photo_at(marked).mark == marked.partition("ixid=")[2]
     forms = [*hostile(UNSPLASH, 8443), f"https://unsplash.com{PHOTO}", OPENVERSE + DETAIL]
-    assert [form for form in forms if _allows(real, PhotoProviderName.UNSPLASH, form)] == []
+    assert [
+        form for form in forms if _allows(default_providers, PhotoProviderName.UNSPLASH, form)
+    ] == []
 
 
-def test_openverses_own_origin_alone_is_allowed(real: StockPhotoProviders) -> None:
-    openverse = real.named(PhotoProviderName.OPENVERSE)
+def test_openverses_own_origin_alone_is_allowed(default_providers: StockPhotoProviders) -> None:
+    openverse = default_providers.named(PhotoProviderName.OPENVERSE)
     assert openverse.photo_at(OPENVERSE + DETAIL).id == "1c5442f6-6bb6-4ab7-b603-f598e7579dd2"
     forms = [
         *(form.replace(PHOTO, DETAIL) for form in hostile(OPENVERSE, 8443)),
@@ -215,13 +217,15 @@ def test_openverses_own_origin_alone_is_allowed(real: StockPhotoProviders) -> No
     ]
     own = OPENVERSE + DETAIL
     assert [
-        each for each in forms if each != own and _allows(real, PhotoProviderName.OPENVERSE, each)
+        each
+        for each in forms
+        if each != own and _allows(default_providers, PhotoProviderName.OPENVERSE, each)
     ] == []
 
 
-def _allows(real: StockPhotoProviders, name: PhotoProviderName, endpoint: str) -> bool:
+def _allows(default_providers: StockPhotoProviders, name: PhotoProviderName, endpoint: str) -> bool:
     try:
-        real.named(name).photo_at(endpoint)
+        default_providers.named(name).photo_at(endpoint)
     except DomainError as error:
         return error.code != "stockphoto.endpoint_not_allowed"
     return True

@@ -17,11 +17,6 @@ OPPONENT = "/subscriptions/opponent"
 
 
 @pytest.fixture
-def list_id(client: httpx2.Client) -> int:
-    return int(new_list(client)["id"])
-
-
-@pytest.fixture
 def reader(stack: Stack, list_id: int) -> Iterator[Reader]:
     with a_reader(stack) as reader:
         yield reader.joins(list_id)

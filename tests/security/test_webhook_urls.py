@@ -81,7 +81,8 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 @pytest.fixture
-def listener() -> Iterator[Listener]:
+def local_listener() -> Iterator[Listener]:
+    """A server on all addresses of this machine that records its calls."""
     with Listener("0.0.0.0", OK).listening() as found:
         yield found
 
@@ -109,22 +110,22 @@ def answering(*addresses: str) -> destinations.Resolver:
     return lambda host, port: addresses
 
 
-def test_corpus_of_urls_reaches_nothing_on_this_machine(listener: Listener) -> None:
-    corpus = forms(listener.port)
+def test_corpus_of_urls_reaches_nothing_on_this_machine(local_listener: Listener) -> None:
+    corpus = forms(local_listener.port)
     assert len(set(corpus)) >= MIN_FORMS
     # Names that pass as names lead here: no such name is called either.
     client = client_of(resolve=answering("127.0.0.1"))
     for url in corpus:
         assert post(client, url).status is None
-    assert listener.calls == []
+    assert local_listener.calls == []
 
 
 @pytest.mark.parametrize("address", PRIVATE_V4 + PRIVATE_V6)
-def test_name_of_a_private_address_is_not_called(listener: Listener, address: str) -> None:
+def test_name_of_a_private_address_is_not_called(local_listener: Listener, address: str) -> None:
     for addresses in ([address], ["8.8.8.8", address], [address, "2600:1f00::1"]):
         with pytest.raises(DestinationRefused):
             client_of(resolve=answering(*addresses)).check("https://receiver.example/")
-    assert listener.calls == []
+    assert local_listener.calls == []
 
 
 @pytest.mark.parametrize("allowed", [[], ["127.0.0.2/32"]])
@@ -142,7 +143,7 @@ def test_rules_hold_for_a_host_without_an_address(allowed: list[str], url: str, 
     client.check("https://receiver.example:8443/x")
 
 
-def test_name_is_resolved_once_and_its_address_is_called(listener: Listener) -> None:
+def test_name_is_resolved_once_and_its_address_is_called(local_listener: Listener) -> None:
     asked: list[str] = []
 
     def changing(host: str, port: int) -> Sequence[str]:
@@ -150,12 +151,14 @@ def test_name_is_resolved_once_and_its_address_is_called(listener: Listener) -> 
         return ["127.0.0.2"] if len(asked) == 1 else ["127.0.0.1"]
 
     client = client_of("127.0.0.2/32", resolve=changing)
-    url = f"http://receiver.example:{listener.port}/hook?x=1"
+    url = f"http://receiver.example:{local_listener.port}/hook?x=1"
     assert post(client, url).status == 200
     assert asked == ["receiver.example"]
-    assert f"host: receiver.example:{listener.port}".encode() in listener.calls[0].lower()
+    assert (
+        f"host: receiver.example:{local_listener.port}".encode() in local_listener.calls[0].lower()
+    )
     assert post(client, url).status is None
-    assert len(listener.calls) == 1
+    assert len(local_listener.calls) == 1
 
 
 def test_redirect_is_an_answer_and_is_not_followed() -> None:
@@ -171,14 +174,14 @@ def test_redirect_is_an_answer_and_is_not_followed() -> None:
 
 
 def test_proxies_of_the_environment_are_not_asked(
-    listener: Listener, monkeypatch: pytest.MonkeyPatch
+    local_listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
-        monkeypatch.setenv(name, f"http://127.0.0.1:{listener.port}")
+        monkeypatch.setenv(name, f"http://127.0.0.1:{local_listener.port}")
     with Listener("127.0.0.2", OK).listening() as receiver:
         url = f"http://127.0.0.2:{receiver.port}/"
         assert post(client_of("127.0.0.2/32"), url).body == b"ok"
-    assert listener.calls == []
+    assert local_listener.calls == []
 
 
 def test_long_answer_is_cut() -> None:

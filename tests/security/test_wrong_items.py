@@ -19,7 +19,6 @@ from api.schemas.envelope import Body
 from devstack.harness.stack import Stack
 from tests.support.http.openapi import openapi_document
 from tests.support.http.replies import problem
-from tests.support.lists.subscribers import new_list
 from tests.support.sizes import sized
 
 MAX_BODY_BYTES = 2_000_000
@@ -90,11 +89,6 @@ def _containers(
         yield names, schema
     for name, part in schema.get("properties", {}).items():
         yield from _containers(document, part, (*names, name), seen)
-
-
-@pytest.fixture
-def list_id(client: httpx2.Client) -> int:
-    return int(new_list(client)["id"])
 
 
 # The payment provider signs the first body, and ``meta`` may contain any JSON. Other limits apply.

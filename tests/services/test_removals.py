@@ -17,9 +17,9 @@ from storage.resources import Resources
 
 
 @pytest.fixture
-def removal_resources(bare: Stack) -> Iterator[Resources]:
-    yield bare.resources
-    bare.query("TRUNCATE object_removals")
+def removal_resources(empty_stack: Stack) -> Iterator[Resources]:
+    yield empty_stack.resources
+    empty_stack.query("TRUNCATE object_removals")
 
 
 def put(removal_resources: Resources, *, count: int = 1, prefix: str = "media/") -> list[str]:
@@ -31,20 +31,20 @@ def put(removal_resources: Resources, *, count: int = 1, prefix: str = "media/")
 
 def forget(removal_resources: Resources, *keys: str, after: timedelta = timedelta(0)) -> None:
     with removal_resources.unit_of_work() as uow:
-        removals.forget(uow, *keys, after=after)
+        removals.forget_objects(uow, *keys, after=after)
 
 
-def count_removals(bare: Stack) -> int:
-    [(count,)] = bare.query("SELECT count(*) FROM object_removals")
+def count_removals(empty_stack: Stack) -> int:
+    [(count,)] = empty_stack.query("SELECT count(*) FROM object_removals")
     return int(str(count))
 
 
-def make_due(bare: Stack) -> None:
-    bare.query("UPDATE object_removals SET try_at = now()")
+def make_due(empty_stack: Stack) -> None:
+    empty_stack.query("UPDATE object_removals SET try_at = now()")
 
 
 def test_forgotten_objects_and_folders_are_removed_and_their_rows_with_them(
-    bare: Stack, removal_resources: Resources
+    empty_stack: Stack, removal_resources: Resources
 ) -> None:
     folder = f"imports/{random_hash_id()}/"
     kept = put(removal_resources)
@@ -54,15 +54,15 @@ def test_forgotten_objects_and_folders_are_removed_and_their_rows_with_them(
     stored = {each.key for each in removal_resources.objects.stored()}
     assert not stored & set(gone)
     assert stored >= set(kept)
-    assert count_removals(bare) == 0
+    assert count_removals(empty_stack) == 0
 
 
 def test_object_of_a_transaction_that_rolled_back_stays(
-    bare: Stack, removal_resources: Resources
+    empty_stack: Stack, removal_resources: Resources
 ) -> None:
     [key] = put(removal_resources)
     with removal_resources.unit_of_work() as uow:
-        removals.forget(uow, key)
+        removals.forget_objects(uow, key)
         uow.session.flush()
         uow.session.rollback()
     assert removals.work_off(removal_resources) == 0
@@ -70,35 +70,35 @@ def test_object_of_a_transaction_that_rolled_back_stays(
 
 
 def test_object_is_kept_until_its_time_or_for_good_when_it_is_named(
-    bare: Stack, removal_resources: Resources
+    empty_stack: Stack, removal_resources: Resources
 ) -> None:
     [key] = put(removal_resources)
     forget(removal_resources, key, after=timedelta(days=7))
     assert removals.work_off(removal_resources) == 0
     with removal_resources.unit_of_work() as uow:
-        assert removals.keep(uow, key)
-    make_due(bare)
+        assert removals.keep_object(uow, key)
+    make_due(empty_stack)
     assert removals.work_off(removal_resources) == 0
     assert removal_resources.objects.exists(key)
 
 
 def test_object_whose_removal_has_begun_can_not_be_kept(
-    bare: Stack, removal_resources: Resources
+    empty_stack: Stack, removal_resources: Resources
 ) -> None:
     [key] = put(removal_resources)
     forget(removal_resources, key)
     # As after a worker that was killed while it removed.
-    bare.query("UPDATE object_removals SET tries = 1, try_at = now() + interval '30 s'")
+    empty_stack.query("UPDATE object_removals SET tries = 1, try_at = now() + interval '30 s'")
     forget(removal_resources, key, after=timedelta(hours=1))
     with removal_resources.unit_of_work() as uow:
-        assert not removals.keep(uow, key)
-    make_due(bare)
+        assert not removals.keep_object(uow, key)
+    make_due(empty_stack)
     assert removals.work_off(removal_resources) == 1
     assert not removal_resources.objects.exists(key)
 
 
 def test_object_that_the_storage_keeps_holds_up_no_other(
-    bare: Stack, removal_resources: Resources, services: Services
+    empty_stack: Stack, removal_resources: Resources, services: Services
 ) -> None:
     folder = f"imports/{random_hash_id()}/"
     locked = f"locked/{random_hash_id()}/"
@@ -108,25 +108,25 @@ def test_object_that_the_storage_keeps_holds_up_no_other(
     ]
     gone = [*put(removal_resources, count=120), *put(removal_resources, count=2, prefix=folder)]
     forget(removal_resources, kept[0], *gone[:60], folder, locked, *gone[60:120], kept[1])
-    with locked_objects(bare, services):
+    with locked_objects(empty_stack, services):
         assert removals.work_off(removal_resources) == 121
         stored = {each.key for each in removal_resources.objects.stored()}
         assert stored >= set(kept)
         assert not stored & set(gone)
-        rows = bare.query("SELECT key, try_at > now(), last_reason FROM object_removals")
+        rows = empty_stack.query("SELECT key, try_at > now(), last_reason FROM object_removals")
         assert {key for key, *_ in rows} == {*kept[:2], locked}
         for _, waits, reason in rows:
             assert waits
             assert "AccessDenied" in str(reason)
-    make_due(bare)
+    make_due(empty_stack)
     assert removals.work_off(removal_resources) == 3
-    assert count_removals(bare) == 0
+    assert count_removals(empty_stack) == 0
 
 
 @contextmanager
-def locked_objects(bare: Stack, services: Services) -> Iterator[None]:
+def locked_objects(empty_stack: Stack, services: Services) -> Iterator[None]:
     """Meanwhile a rule of the bucket's forbids that an object below ``locked/`` is removed."""
-    settings, own = bare.settings(), services.secrets
+    settings, own = empty_stack.settings(), services.secrets
     client = Minio(
         f"{settings.s3_endpoint.host}:{settings.s3_endpoint.port}",
         access_key=own.s3_admin_access_key,
@@ -149,14 +149,14 @@ def locked_objects(bare: Stack, services: Services) -> Iterator[None]:
 
 
 def test_storage_that_is_away_only_delays_a_removal(
-    bare: Stack, removal_resources: Resources, services: Services
+    empty_stack: Stack, removal_resources: Resources, services: Services
 ) -> None:
     keys = put(removal_resources, count=3)
     forget(removal_resources, *keys)
     services.group["s3"].send(signal.SIGKILL)
     try:
         assert removals.work_off(removal_resources) == 0
-        [(tries, due, reason)] = bare.query(
+        [(tries, due, reason)] = empty_stack.query(
             "SELECT DISTINCT tries, try_at <= now() + interval '30 s', last_reason"
             " FROM object_removals"
         )
@@ -166,20 +166,20 @@ def test_storage_that_is_away_only_delays_a_removal(
         services.restart("s3")
 
     def gone() -> bool:
-        make_due(bare)
+        make_due(empty_stack)
         removals.work_off(removal_resources)
-        return count_removals(bare) == 0
+        return count_removals(empty_stack) == 0
 
     # Its breaker may rest for a moment.
     eventually(gone, what="the removal of all objects")
     assert not [key for key in keys if removal_resources.objects.exists(key)]
 
 
-def test_workers_share_what_is_due(bare: Stack, removal_resources: Resources) -> None:
+def test_workers_share_what_is_due(empty_stack: Stack, removal_resources: Resources) -> None:
     keys = put(removal_resources, count=250)
     forget(removal_resources, *keys)
     with ThreadPoolExecutor(3) as threads:
         done = list(threads.map(lambda _: removals.work_off(removal_resources), range(3)))
     assert sum(done) == 250
-    assert count_removals(bare) == 0
+    assert count_removals(empty_stack) == 0
     assert not [each.key for each in removal_resources.objects.stored("media/") if each.key in keys]

@@ -3,9 +3,16 @@ from collections.abc import Callable
 import pytest
 
 from devstack.harness.stack import Stack
+from devstack.supervisor.environment import path_of_programs
 
 
 @pytest.fixture(scope="session")
 def idle_stack(make_lasting_stack: Callable[[str], Stack]) -> Stack:
-    """A database that no process of ours uses."""
+    """A stack without processes, whose database has all tables."""
     return make_lasting_stack("idle")
+
+
+@pytest.fixture
+def postgres_tools_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set PATH so that the product finds the programs of the embedded Postgres."""
+    monkeypatch.setenv("PATH", path_of_programs())

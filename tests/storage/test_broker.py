@@ -22,8 +22,8 @@ def _read(text: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("queue", [Queue.REQUEST, Queue.MONEY])
-def test_message_for_a_script_is_what_the_producer_sends(bare: Stack, queue: Queue) -> None:
-    broker, redis = bare.resources.broker, bare.resources.redis
+def test_message_for_a_script_is_what_the_producer_sends(empty_stack: Stack, queue: Queue) -> None:
+    broker, redis = empty_stack.resources.broker, empty_stack.resources.redis
     assert broker.send("probe.none", queue, KWARGS, task_id="one")
     sent = redis.rpop(queue_name(queue))
     assert isinstance(sent, bytes)

@@ -81,17 +81,19 @@ def _opened(body: bytes) -> Any:
 
 
 @pytest.fixture
-def server() -> Iterator[AdminServer]:
+def admin_server() -> Iterator[AdminServer]:
+    """A server that accepts the administration calls of an object storage."""
     made = AdminServer()
     with running(made):
         yield made
 
 
 @pytest.fixture
-def settings(stack: Stack, server: AdminServer) -> Settings:
+def bucket_settings(stack: Stack, admin_server: AdminServer) -> Settings:
+    """Settings with the keys of the administrator and of the application."""
     return stack.settings().model_copy(
         update={
-            "s3_endpoint": AnyHttpUrl(f"http://127.0.0.1:{server.server_port}"),
+            "s3_endpoint": AnyHttpUrl(f"http://127.0.0.1:{admin_server.server_port}"),
             "s3_bucket": "ours",
             "s3_access_key": "application",
             "s3_secret_key": SecretStr("applications-secret"),
@@ -102,14 +104,14 @@ def settings(stack: Stack, server: AdminServer) -> Settings:
 
 
 def test_the_bucket_gets_a_user_who_may_use_no_other(
-    server: AdminServer, settings: Settings
+    admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
-    make_bucket(settings)
-    assert server.buckets == {"ours"}
-    assert server.users == {"application": "applications-secret"}
-    assert server.keys == {"administrator"}
-    [(name, policy)] = server.policies.items()
-    assert server.attached == [{"policies": [name], "user": "application"}]
+    make_bucket(bucket_settings)
+    assert admin_server.buckets == {"ours"}
+    assert admin_server.users == {"application": "applications-secret"}
+    assert admin_server.keys == {"administrator"}
+    [(name, policy)] = admin_server.policies.items()
+    assert admin_server.attached == [{"policies": [name], "user": "application"}]
     resources = {arn for each in policy["Statement"] for arn in each["Resource"]}
     assert resources == {"arn:aws:s3:::ours", "arn:aws:s3:::ours/*"}
     actions = {action for each in policy["Statement"] for action in each["Action"]}
@@ -117,24 +119,26 @@ def test_the_bucket_gets_a_user_who_may_use_no_other(
 
 
 def test_it_may_run_again_and_brings_in_a_new_secret_key(
-    server: AdminServer, settings: Settings
+    admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
-    make_bucket(settings)
-    make_bucket(settings.model_copy(update={"s3_secret_key": SecretStr("a-later-secret")}))
-    assert server.users == {"application": "a-later-secret"}
-    assert len(server.attached) == 1
+    make_bucket(bucket_settings)
+    make_bucket(bucket_settings.model_copy(update={"s3_secret_key": SecretStr("a-later-secret")}))
+    assert admin_server.users == {"application": "a-later-secret"}
+    assert len(admin_server.attached) == 1
 
 
 def test_the_administrator_signs_for_the_region_of_the_bucket(
-    server: AdminServer, settings: Settings
+    admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
-    make_bucket(settings.model_copy(update={"s3_region": "eu-west-3"}))
-    assert server.regions == {"eu-west-3"}
+    make_bucket(bucket_settings.model_copy(update={"s3_region": "eu-west-3"}))
+    assert admin_server.regions == {"eu-west-3"}
 
 
-def test_an_error_is_said_without_any_key(server: AdminServer, settings: Settings) -> None:
-    make_bucket(settings)
-    server.is_closed = True
+def test_an_error_is_said_without_any_key(
+    admin_server: AdminServer, bucket_settings: Settings
+) -> None:
+    make_bucket(bucket_settings)
+    admin_server.is_closed = True
     with pytest.raises(TransientError, match="AccessDenied") as caught:
-        make_bucket(settings)
+        make_bucket(bucket_settings)
     assert "secret" not in str(caught.value)

@@ -31,28 +31,29 @@ COUNT = text("SELECT count(*) FROM seen")
 
 
 @pytest.fixture(scope="module")
-def whole(make_stack: Callable[[str], Stack]) -> Stack:
-    """The database that has a replica."""
-    stack = make_stack("whole")
+def primary_stack(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without processes, whose Postgres has a replica."""
+    stack = make_stack("primary_stack")
     stack.query("CREATE TABLE seen (id bigint PRIMARY KEY)")
     stack.query("GRANT ALL ON seen TO PUBLIC")
     return stack
 
 
 @pytest.fixture(scope="module")
-def replica(services: Services, whole: Stack) -> Iterator[RunningReplica]:
+def replica(services: Services, primary_stack: Stack) -> Iterator[RunningReplica]:
     with running_replica(services) as running:
-        yield replace(running, owner_url=running.reached_as(whole.owner_url))
+        yield replace(running, owner_url=running.reached_as(primary_stack.owner_url))
 
 
 @pytest.fixture
-def read_url(whole: Stack, replica: RunningReplica) -> SecretStr:
-    return secret(replica.reached_as(whole.settings().database_url.get_secret_value()))
+def replica_url(primary_stack: Stack, replica: RunningReplica) -> SecretStr:
+    return secret(replica.reached_as(primary_stack.settings().database_url.get_secret_value()))
 
 
 @pytest.fixture
-def reading(whole: Stack, read_url: SecretStr) -> Iterator[Resources]:
-    settings = whole.settings().model_copy(update={"read_database_url": read_url})
+def replica_resources(primary_stack: Stack, replica_url: SecretStr) -> Iterator[Resources]:
+    """Resources whose long reads use the replica."""
+    settings = primary_stack.settings().model_copy(update={"read_database_url": replica_url})
     opened = open_resources(settings, concurrency=4, name="reading")
     yield opened
     opened.close()
@@ -63,10 +64,10 @@ def secret(url: str) -> SecretStr:
     return SecretStr(url.replace("postgresql://", "postgresql+psycopg2://"))
 
 
-def elsewhere(reading: Resources, url: str) -> LongReads:
+def elsewhere(replica_resources: Resources, url: str) -> LongReads:
     """As with another replica, at this URL."""
     other = open_replica(secret(url), application_name="other")
-    return replace(reading.long_reads, replica=other)
+    return replace(replica_resources.long_reads, replica=other)
 
 
 class TrustingReads(LongReads):
@@ -74,10 +75,12 @@ class TrustingReads(LongReads):
         return True
 
 
-def broken(reading: Resources) -> Resources:
+def broken(replica_resources: Resources) -> Resources:
     """With a replica that is as it should be until one reads from it."""
-    gone = elsewhere(reading, f"postgresql://x@{LOOPBACK}:1/x").replica
-    return replace(reading, long_reads=TrustingReads(reading.database.engine, gone))
+    gone = elsewhere(replica_resources, f"postgresql://x@{LOOPBACK}:1/x").replica
+    return replace(
+        replica_resources, long_reads=TrustingReads(replica_resources.database.engine, gone)
+    )
 
 
 @contextmanager
@@ -89,19 +92,23 @@ def one_more(stack: Stack, reads: LongReads) -> Iterator[Connection]:
         yield connection
 
 
-def test_replica_shows_all_that_was_committed_before(whole: Stack, reading: Resources) -> None:
+def test_replica_shows_all_that_was_committed_before(
+    primary_stack: Stack, replica_resources: Resources
+) -> None:
     for _ in range(30):
-        with one_more(whole, reading.long_reads) as connection:
+        with one_more(primary_stack, replica_resources.long_reads) as connection:
             assert connection.scalar(IS_REPLICA) is True
 
 
 def test_replica_that_is_late_for_a_moment_is_waited_for(
-    whole: Stack, reading: Resources, replica: RunningReplica
+    primary_stack: Stack, replica_resources: Resources, replica: RunningReplica
 ) -> None:
     with replica.paused():
         soon = threading.Timer(0.5, replica.resume)
         soon.start()
-        with one_more(whole, replace(reading.long_reads, max_wait=MINUTE)) as connection:
+        with one_more(
+            primary_stack, replace(replica_resources.long_reads, max_wait=MINUTE)
+        ) as connection:
             assert connection.scalar(IS_REPLICA) is True
         soon.join()
 
@@ -115,36 +122,38 @@ def test_replica_that_is_late_for_a_moment_is_waited_for(
     ],
 )
 def test_replica_that_stays_late_or_answers_nothing_is_passed_over(
-    whole: Stack,
-    reading: Resources,
+    primary_stack: Stack,
+    replica_resources: Resources,
     replica: RunningReplica,
     trouble: Callable[[RunningReplica], AbstractContextManager[None]],
 ) -> None:
-    hasty = replace(reading.long_reads, max_wait=SHORT)
-    with trouble(replica), one_more(whole, hasty) as connection:
+    hasty = replace(replica_resources.long_reads, max_wait=SHORT)
+    with trouble(replica), one_more(primary_stack, hasty) as connection:
         assert connection.scalar(IS_REPLICA) is False
 
 
-def test_database_that_is_no_replica_is_passed_over(whole: Stack, reading: Resources) -> None:
+def test_database_that_is_no_replica_is_passed_over(
+    primary_stack: Stack, replica_resources: Resources
+) -> None:
     """Such as a replica that became a primary: what it lacks is committed somewhere else."""
-    own = elsewhere(reading, whole.settings().database_url.get_secret_value())
-    with one_more(whole, own) as connection:
+    own = elsewhere(replica_resources, primary_stack.settings().database_url.get_secret_value())
+    with one_more(primary_stack, own) as connection:
         name = connection.scalar(text("SELECT current_setting('application_name')"))
         assert name == "pressroom-reading"
 
 
 def test_read_that_the_replica_ends_begins_again_and_then_on_the_primary(
-    whole: Stack, reading: Resources, replica: RunningReplica
+    primary_stack: Stack, replica_resources: Resources, replica: RunningReplica
 ) -> None:
-    whole.query("INSERT INTO seen SELECT generate_series(1000, 2000)")
+    primary_stack.query("INSERT INTO seen SELECT generate_series(1000, 2000)")
 
     def read(failures: int) -> bool:
-        with reading.long_reads.view(MINUTE, failures=failures) as connection:
+        with replica_resources.long_reads.view(MINUTE, failures=failures) as connection:
             is_replica = bool(connection.scalar(IS_REPLICA))
             connection.execute(COUNT)
-            whole.query("DELETE FROM seen WHERE id >= 1000")
-            vacuum(whole)
-            whole.query("INSERT INTO seen SELECT generate_series(1000, 2000)")
+            primary_stack.query("DELETE FROM seen WHERE id >= 1000")
+            vacuum(primary_stack)
+            primary_stack.query("INSERT INTO seen SELECT generate_series(1000, 2000)")
             for _ in range(50):
                 connection.execute(text("SELECT count(*), pg_sleep(0.1) FROM seen"))
                 if not is_replica:
@@ -165,13 +174,13 @@ def vacuum(stack: Stack) -> None:
 
 
 @pytest.fixture
-def export(whole: Stack) -> Lease:
-    """An export of a list whose member was just committed, at its first attempt."""
-    importing, owner = Importing(whole), whole.new_owner()
+def export_lease(primary_stack: Stack) -> Lease:
+    """The lease of an export in its first attempt. A member was added to the list just before."""
+    importing, owner = Importing(primary_stack), primary_stack.new_owner()
     list_id = importing.new_list(owner)
-    fill(whole, list_id, new_addresses(1))
-    with whole.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id)
+    fill(primary_stack, list_id, new_addresses(1))
+    with primary_stack.resources.unit_of_work() as uow:
+        mailing_list = lists.get_list(uow, list_id)
         job = exports.enqueue_export(uow, owner.user_id, mailing_list, ExportKind.MEMBERS)
     return importing.lease(job.id)
 
@@ -181,40 +190,45 @@ def result(stack: Stack, lease: Lease) -> object:
 
 
 def test_export_reads_from_the_replica(
-    whole: Stack, reading: Resources, replica: RunningReplica, export: Lease
+    primary_stack: Stack, replica_resources: Resources, replica: RunningReplica, export_lease: Lease
 ) -> None:
-    exports.write_export(reading, export)
-    assert result(whole, export) == [("succeeded", "1")]
+    exports.write_export(replica_resources, export_lease)
+    assert result(primary_stack, export_lease) == [("succeeded", "1")]
     assert "FROM subscriptions" in replica.log()
 
 
 def test_export_that_the_replica_ends_is_tried_again_and_then_on_the_primary(
-    whole: Stack, reading: Resources, export: Lease
+    primary_stack: Stack, replica_resources: Resources, export_lease: Lease
 ) -> None:
     for failures in range(FAILURES_OF_REPLICA):
         with pytest.raises(ReplicaFailed):
-            exports.write_export(broken(reading), replace(export, retries=failures))
-    exports.write_export(broken(reading), replace(export, retries=FAILURES_OF_REPLICA))
-    assert result(whole, export) == [("succeeded", "1")]
+            exports.write_export(broken(replica_resources), replace(export_lease, retries=failures))
+    exports.write_export(
+        broken(replica_resources), replace(export_lease, retries=FAILURES_OF_REPLICA)
+    )
+    assert result(primary_stack, export_lease) == [("succeeded", "1")]
 
 
 def test_check_of_the_ledger_reads_from_the_replica_and_signs_on_the_primary(
-    whole: Stack, reading: Resources, replica: RunningReplica
+    primary_stack: Stack, replica_resources: Resources, replica: RunningReplica
 ) -> None:
-    user_id = whole.new_owner().user_id
+    user_id = primary_stack.new_owner().user_id
     for run in range(3):
-        ledger.grant_credits(whole.resources.database, user_id, Decimal(1), source_id="x")
-        report = verify.verify_ledger(reading, full=False)
+        ledger.grant_credits(primary_stack.resources.database, user_id, Decimal(1), source_id="x")
+        report = verify.verify_ledger(replica_resources, full=False)
         assert (report.faults, report.resumed, report.entries) == ([], min(run, 1), 1)
     assert "FROM credit_entries" in replica.log()
 
 
 def test_check_of_the_ledger_that_the_replica_ends_is_done_on_the_primary(
-    whole: Stack, reading: Resources
+    primary_stack: Stack, replica_resources: Resources
 ) -> None:
     ledger.grant_credits(
-        whole.resources.database, whole.new_owner().user_id, Decimal(1), source_id="x"
+        primary_stack.resources.database,
+        primary_stack.new_owner().user_id,
+        Decimal(1),
+        source_id="x",
     )
-    report = verify.verify_ledger(broken(reading), full=True)
+    report = verify.verify_ledger(broken(replica_resources), full=True)
     assert report.entries > 0
     assert report.faults == []

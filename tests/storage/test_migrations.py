@@ -17,21 +17,22 @@ BY_TRIGGERS = "ALTER TABLE subscriptions ALTER CONSTRAINT fk_subscriptions_{} NO
 
 
 @pytest.fixture
-def scratch(idle_stack: Stack) -> Iterator[ScratchDatabase]:
+def empty_database(idle_stack: Stack) -> Iterator[ScratchDatabase]:
+    """A database without tables."""
     with scratch_database(idle_stack) as opened:
         yield opened
 
 
 @pytest.mark.tier("check")
 def test_migrated_database_is_what_the_models_and_the_schema_say(
-    idle_stack: Stack, scratch: ScratchDatabase
+    idle_stack: Stack, empty_database: ScratchDatabase
 ) -> None:
     with idle_stack.resources.database.engine.connect() as connection:
         migrated = definitions(connection)
     functions = {path.stem: path.read_text() for path in sorted(ROOT.glob("storage/schema/*.sql"))}
     # The default of a column, and a part of an index.
     first = [functions.pop("feed_place"), functions.pop("network_of_ip")]
-    with scratch.engine.begin() as connection:
+    with empty_database.engine.begin() as connection:
         connection.exec_driver_sql("CREATE EXTENSION pg_trgm; CREATE EXTENSION btree_gin")
         connection.exec_driver_sql("SET LOCAL check_function_bodies = off")
         for statements in first:
@@ -60,16 +61,16 @@ def test_what_is_released_stays_as_it_is() -> None:
     [("0050", "create an empty database"), ("9999", "migrate it with that release")],
 )
 def test_a_database_from_whose_revision_no_migration_leads_on_is_left_alone(
-    scratch: ScratchDatabase, revision: str, advice: str
+    empty_database: ScratchDatabase, revision: str, advice: str
 ) -> None:
-    scratch.execute(
+    empty_database.execute(
         "CREATE TABLE alembic_version (version_num varchar(32) NOT NULL)",
         f"INSERT INTO alembic_version VALUES ('{revision}')",
     )
     with pytest.raises(DomainError, match=rf"\({revision}\).*{advice}"):
-        migrate(scratch.settings)
-    assert scratch.scalar("SELECT version_num FROM alembic_version") == revision
-    assert scratch.scalar("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 1
+        migrate(empty_database.settings)
+    assert empty_database.scalar("SELECT version_num FROM alembic_version") == revision
+    assert empty_database.scalar("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 1
 
 
 def test_the_database_refuses_a_ready_attachment_that_is_not_whole(idle_stack: Stack) -> None:

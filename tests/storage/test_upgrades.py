@@ -18,7 +18,6 @@ from devstack.harness.free_ports import free_port
 from devstack.harness.opening import open_stack
 from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.valkey import DATABASES
-from devstack.supervisor.environment import path_of_programs
 from storage.backup_files import postgres_tools
 from storage.migrations.run import migrate
 from tests.support.commands.running import printed
@@ -30,24 +29,19 @@ from tests.support.stack.make_release import FOLDER
 from tests.support.stack.programs import TEST_PROGRAMS
 from tests.support.stack.scratch_databases import scratch_database
 
-pytestmark = pytest.mark.tier("processes")
-
-
-@pytest.fixture(autouse=True)
-def _with_the_programs_of_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", path_of_programs())
+pytestmark = [pytest.mark.tier("processes"), pytest.mark.usefixtures("postgres_tools_on_path")]
 
 
 @pytest.fixture(params=sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
-def record(request: pytest.FixtureRequest) -> Path:
-    """What is kept of a release beside its database."""
+def release_record(request: pytest.FixtureRequest) -> Path:
+    """The JSON file of a release, which describes the contents of its database."""
     return Path(request.param)
 
 
 @pytest.fixture
-def upgraded(services: Services, home: Path, record: Path) -> Iterator[Stack]:
-    """A database without tables."""
-    name = f"from-{record.stem.replace('.', '-')}"
+def release_stack(services: Services, home: Path, release_record: Path) -> Iterator[Stack]:
+    """A stack without tables, for the database of the release."""
+    name = f"from-{release_record.stem.replace('.', '-')}"
     with open_stack(
         services, home, name, DATABASES - 3, free_port(), migrated=False, programs=TEST_PROGRAMS
     ) as empty:
@@ -55,29 +49,31 @@ def upgraded(services: Services, home: Path, record: Path) -> Iterator[Stack]:
 
 
 def test_the_database_of_a_release_is_upgraded_with_all_that_is_in_it(
-    upgraded: Stack, record: Path
+    release_stack: Stack, release_record: Path
 ) -> None:
-    kept, url = json.loads(record.read_text()), SecretStr(upgraded.owner_url)
-    dump = gzip.decompress(record.with_suffix(".dump.gz").read_bytes())
+    kept, url = json.loads(release_record.read_text()), SecretStr(release_stack.owner_url)
+    dump = gzip.decompress(release_record.with_suffix(".dump.gz").read_bytes())
     postgres_tools.restore(url, [dump])
-    before = _rows(upgraded)
-    owner = {"PRESSROOM_MIGRATION_DATABASE_URL": upgraded.owner_url}
-    assert upgraded.start("migrates", "migrate", environment=owner).process.wait(60) == 0
-    after = _rows(upgraded)
+    before = _rows(release_stack)
+    owner = {"PRESSROOM_MIGRATION_DATABASE_URL": release_stack.owner_url}
+    assert release_stack.start("migrates", "migrate", environment=owner).process.wait(60) == 0
+    after = _rows(release_stack)
     assert [name for name in before if after.get(name, 0) < before[name]] == []
-    with scratch_database(upgraded) as fresh:
+    with scratch_database(release_stack) as fresh:
         migrate(fresh.settings)
-        assert _restored(upgraded, url) == _restored(upgraded, fresh.settings.database_url)
-    upgraded.environment |= kept["settings"]
-    upgraded.start_api()
-    with upgraded.client(kept["api_key"]) as client:
+        assert _restored(release_stack, url) == _restored(
+            release_stack, fresh.settings.database_url
+        )
+    release_stack.environment |= kept["settings"]
+    release_stack.start_api()
+    with release_stack.client(kept["api_key"]) as client:
         for path, answer in kept["answers"].items():
-            text = json.dumps(answer).replace(kept["api_url"], upgraded.api_url)
+            text = json.dumps(answer).replace(kept["api_url"], release_stack.api_url)
             assert _holds(json.loads(text), data(client.get(path))), path
         had = balance(client)
         data(consume(client, "0.125", source_id="upgraded"))
         assert balance(client) == had - Decimal("0.125")
-    assert printed(upgraded, "credits", "verify", "--full") == []
+    assert printed(release_stack, "credits", "verify", "--full") == []
 
 
 def _rows(stack: Stack) -> dict[str, int]:

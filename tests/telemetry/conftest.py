@@ -7,8 +7,7 @@ from devstack.harness.stack import Stack
 from tests.support.composer.language_model import Run
 from tests.support.composer.modelling import steered_settings
 from tests.support.observability.otlp_collector import Collector, collecting
-
-RUN = "traces"
+from tests.support.observability.traced_calls import MODEL_RUN
 
 
 @pytest.fixture(scope="package")
@@ -18,19 +17,20 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture(scope="package")
-def traced(make_lasting_stack: Callable[[str], Stack], collector: Collector) -> Stack:
-    """A stack whose API and workers tell the collector of what they do."""
-    traced = make_lasting_stack("traced")
-    traced.start_sandbox()
-    traced.environment |= collector.environment | steered_settings(Run(traced.sandbox_url, RUN))
-    with traced.starting_together():
-        traced.start_api()
-        traced.start_worker("media", "bulk", concurrency=1)
-        traced.start_worker("request", "mail")
-    return traced
+def traced_stack(make_lasting_stack: Callable[[str], Stack], collector: Collector) -> Stack:
+    """A stack whose API and workers send traces to the collector."""
+    stack = make_lasting_stack("traced")
+    stack.start_sandbox()
+    run = Run(stack.sandbox_url, MODEL_RUN)
+    stack.environment |= collector.environment | steered_settings(run)
+    with stack.starting_together():
+        stack.start_api()
+        stack.start_worker("media", "bulk", concurrency=1)
+        stack.start_worker("request", "mail")
+    return stack
 
 
 @pytest.fixture
-def caller(traced: Stack) -> Iterator[httpx2.Client]:
-    with traced.client(traced.new_owner().key) as client:
+def traced_client(traced_stack: Stack) -> Iterator[httpx2.Client]:
+    with traced_stack.client(traced_stack.new_owner().key) as client:
         yield client

@@ -17,7 +17,8 @@ SHOW_IMPORTS = {"PYTHONPROFILEIMPORTTIME": "1"}
 
 
 @pytest.fixture
-def hanging() -> Iterator[Collector]:
+def hanging_collector() -> Iterator[Collector]:
+    """A collector that accepts calls and never responds."""
     with collecting(silent=True) as collector:
         yield collector
 
@@ -38,13 +39,13 @@ def _upload(stack: Stack, api: Running, port: int) -> None:
     ],
 )
 def test_the_sdk_is_loaded_only_where_a_collector_is_named(
-    bare: Stack, variables: dict[str, str], *, is_loaded: bool
+    empty_stack: Stack, variables: dict[str, str], *, is_loaded: bool
 ) -> None:
     port = free_port()
     given = {**SHOW_IMPORTS, **variables}
-    api = bare.start_api(port, **given)
-    worker = bare.start_worker("media", concurrency=1, **given)
-    _upload(bare, api, port)
+    api = empty_stack.start_api(port, **given)
+    worker = empty_stack.start_worker("media", concurrency=1, **given)
+    _upload(empty_stack, api, port)
     assert (api.stop(), worker.stop()) == (0, 0)
     for running in (api, worker):
         assert "psycopg2" in running.log.read_text()
@@ -54,31 +55,31 @@ def test_the_sdk_is_loaded_only_where_a_collector_is_named(
 
 @pytest.mark.tier("faults")
 def test_a_collector_that_hangs_costs_no_caller_and_no_end_of_a_process(
-    bare: Stack, hanging: Collector
+    empty_stack: Stack, hanging_collector: Collector
 ) -> None:
     port = free_port()
     # More spans than the queue holds, and a collector with all the time in the world.
     queue = {"OTEL_BSP_MAX_QUEUE_SIZE": "32", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "8"}
-    given = {**hanging.environment, **queue, "OTEL_EXPORTER_OTLP_TIMEOUT": "600"}
-    api = bare.start_api(port, **given)
-    worker = bare.start_worker("media", concurrency=1, **given)
-    _upload(bare, api, port)
-    eventually(lambda: hanging.calls, what="a call that hangs")
+    given = {**hanging_collector.environment, **queue, "OTEL_EXPORTER_OTLP_TIMEOUT": "600"}
+    api = empty_stack.start_api(port, **given)
+    worker = empty_stack.start_worker("media", concurrency=1, **given)
+    _upload(empty_stack, api, port)
+    eventually(lambda: hanging_collector.calls, what="a call that hangs")
     with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
-        headers = {"Authorization": f"Bearer {bare.new_owner().key}"}
+        headers = {"Authorization": f"Bearer {empty_stack.new_owner().key}"}
         for _ in range(200):
             assert client.get("/lists", headers=headers).status_code == 200
-    _upload(bare, api, port)
+    _upload(empty_stack, api, port)
     # The SDK by itself would wait until the collector answers.
     assert (api.stop(), worker.stop()) == (0, 0)
-    assert hanging.bodies == []
+    assert hanging_collector.bodies == []
 
 
 @pytest.mark.tier("processes")
-def test_a_wrong_variable_is_told_and_stops_no_process(bare: Stack) -> None:
+def test_a_wrong_variable_is_told_and_stops_no_process(empty_stack: Stack) -> None:
     port = free_port()
     wrong = {"OTEL_BSP_MAX_QUEUE_SIZE": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1]:9"}
-    api = bare.start_api(port, **wrong)
+    api = empty_stack.start_api(port, **wrong)
     with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
         assert client.get("/healthz").status_code == 200
     assert api.stop() == 0

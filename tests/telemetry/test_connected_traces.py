@@ -14,11 +14,13 @@ from tests.support.images.pictures import photo
 from tests.support.imports.bulk import addresses, imported, of_addresses
 from tests.support.lists.subscribers import new_list
 from tests.support.observability.otlp_collector import Collector, Exported
-from tests.telemetry.conftest import RUN
-
-UPLOAD = "POST /attachments"
-IMPORT = "POST /lists/{list_id}/imports"
-COMPOSE = "POST /composer/metadata"
+from tests.support.observability.traced_calls import (
+    COMPOSE,
+    IMPORT,
+    MODEL_RUN,
+    UPLOAD,
+    upload,
+)
 
 # Of another program: W3C's own example.
 CALLERS = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -43,20 +45,11 @@ def is_connected(trace: list[Exported]) -> bool:
     return [each.parent_id in known for each in trace].count(False) == 1
 
 
-def upload(client: httpx2.Client, name: str = "holiday.jpg", **options: Any) -> dict[str, Any]:
-    headers = {"Prefer": "wait=60"}
-    files = {"file": (name, photo())}
-    reply = client.post("/attachments", files=files, headers=headers, **options)
-    assert reply.status_code == 200, reply.text
-    found: dict[str, Any] = reply.json()["data"]
-    return found
-
-
 def test_upload_is_one_trace_from_the_api_to_the_worker_that_converts(
-    collector: Collector, caller: httpx2.Client
+    collector: Collector, traced_client: httpx2.Client
 ) -> None:
     before = len(collector.bodies)
-    upload(caller)
+    upload(traced_client)
     whole = has("INSERT jobs", "job attachment.process", "convert image", "s3 put", "COMMIT")
     trace = collector.trace(UPLOAD, whole, after=before)
     root, job = one(trace, UPLOAD), one(trace, "job attachment.process")
@@ -76,10 +69,10 @@ def test_upload_is_one_trace_from_the_api_to_the_worker_that_converts(
 
 
 def test_import_is_one_trace_from_its_file_to_its_members(
-    collector: Collector, caller: httpx2.Client
+    collector: Collector, traced_client: httpx2.Client
 ) -> None:
-    list_id = new_list(caller)["id"]
-    imported(caller, list_id, of_addresses(*addresses(3)))
+    list_id = new_list(traced_client)["id"]
+    imported(traced_client, list_id, of_addresses(*addresses(3)))
     parts = "INSERT imports", "job members.import", "s3 put", "s3 get", "INSERT subscriptions"
     # At its end its owner gets a mail.
     trace = collector.trace(IMPORT, has(*parts, "job account.mail"))
@@ -89,9 +82,11 @@ def test_import_is_one_trace_from_its_file_to_its_members(
 
 
 def test_composer_call_is_one_trace_to_the_language_model(
-    collector: Collector, caller: httpx2.Client
+    collector: Collector, traced_client: httpx2.Client
 ) -> None:
-    assert caller.post("/composer/metadata", json=post()).headers["pressroom-source"] == SOURCE
+    assert (
+        traced_client.post("/composer/metadata", json=post()).headers["pressroom-source"] == SOURCE
+    )
     whole = has("send composer.write", "request composer.write", "POST 127.0.0.1")
     trace = collector.trace(COMPOSE, whole)
     asked = one(trace, "POST 127.0.0.1")
@@ -101,12 +96,12 @@ def test_composer_call_is_one_trace_to_the_language_model(
 
 
 def test_failed_call_of_a_provider_is_marked_in_the_trace(
-    traced: Stack, collector: Collector, caller: httpx2.Client
+    traced_stack: Stack, collector: Collector, traced_client: httpx2.Client
 ) -> None:
-    run = Run(traced.sandbox_url, RUN)
+    run = Run(traced_stack.sandbox_url, MODEL_RUN)
     run.steer("401")
     try:
-        reply = caller.post("/composer/metadata", json=post("failing"))
+        reply = traced_client.post("/composer/metadata", json=post("failing"))
     finally:
         run.steer(None)
     assert reply.headers["pressroom-source"].startswith("offline")
@@ -118,9 +113,9 @@ def test_failed_call_of_a_provider_is_marked_in_the_trace(
 
 
 def test_callers_trace_is_linked_and_not_gone_on_with(
-    collector: Collector, caller: httpx2.Client
+    collector: Collector, traced_client: httpx2.Client
 ) -> None:
-    reply = caller.get("/lists", headers={"traceparent": CALLERS})
+    reply = traced_client.get("/lists", headers={"traceparent": CALLERS})
     assert reply.status_code == 200
 
     def look() -> list[Exported]:
@@ -136,18 +131,18 @@ def test_callers_trace_is_linked_and_not_gone_on_with(
     assert not any(each.trace_id in CALLERS for each in collector.spans())
 
 
-def test_malformed_traceparent_is_passed_over(caller: httpx2.Client) -> None:
+def test_malformed_traceparent_is_passed_over(traced_client: httpx2.Client) -> None:
     for sent in ("00-zz-1-01", "x" * 4000, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
-        assert caller.get("/lists", headers={"traceparent": sent}).status_code == 200
+        assert traced_client.get("/lists", headers={"traceparent": sent}).status_code == 200
 
 
 def test_checks_of_health_and_the_work_of_each_second_make_no_traces(
-    collector: Collector, caller: httpx2.Client
+    collector: Collector, traced_client: httpx2.Client
 ) -> None:
     for path in ("/healthz", "/readyz"):
-        assert caller.get(path).status_code == 200
+        assert traced_client.get(path).status_code == 200
     after = len(collector.bodies)
-    caller.get("/lists")
+    traced_client.get("/lists")
     collector.trace("GET /lists", has("GET /lists"), after=after)
     roots = {each.name for each in collector.spans() if not each.parent_id}
     assert all(name.startswith(("GET ", "POST ", "PUT ", "job ")) for name in roots), roots
@@ -155,9 +150,11 @@ def test_checks_of_health_and_the_work_of_each_second_make_no_traces(
 
 
 @pytest.mark.tier("processes")
-def test_name_that_the_operator_gave_a_process_counts(traced: Stack, collector: Collector) -> None:
+def test_name_that_the_operator_gave_a_process_counts(
+    traced_stack: Stack, collector: Collector
+) -> None:
     after = len(collector.bodies)
-    with traced.second_api(OTEL_SERVICE_NAME="letters") as named, named.client() as client:
+    with traced_stack.second_api(OTEL_SERVICE_NAME="letters") as named, named.client() as client:
         assert client.get("/nowhere").status_code == 404
     [root] = collector.trace("GET unmatched", has("GET unmatched"), after=after)
     assert (root.service, root.resource["pressroom.process"]) == ("letters", "pressroom-api")
@@ -165,24 +162,24 @@ def test_name_that_the_operator_gave_a_process_counts(traced: Stack, collector: 
 
 @pytest.mark.tier("processes")
 def test_job_of_a_process_without_traces_is_done_in_a_trace_of_its_own(
-    traced: Stack, collector: Collector
+    traced_stack: Stack, collector: Collector
 ) -> None:
-    after, key = len(collector.bodies), traced.new_owner().key
-    with traced.second_api(OTEL_SDK_DISABLED="true") as silent, silent.client(key) as client:
+    after, key = len(collector.bodies), traced_stack.new_owner().key
+    with traced_stack.second_api(OTEL_SDK_DISABLED="true") as silent, silent.client(key) as client:
         upload(client)
     collector.trace("job attachment.process", has("convert image"), after=after)
 
 
 def test_log_records_have_the_ids_of_the_trace(
-    traced: Stack, collector: Collector, caller: httpx2.Client
+    traced_stack: Stack, collector: Collector, traced_client: httpx2.Client
 ) -> None:
-    reply = caller.post("/attachments", files={"file": ("logged.jpg", photo())})
+    reply = traced_client.post("/attachments", files={"file": ("logged.jpg", photo())})
     request_id = reply.headers["x-request-id"]
 
     def records() -> list[dict[str, Any]]:
         found = [
             record
-            for running in traced.processes
+            for running in traced_stack.processes
             for record in _records(running.log)
             if record.get("request_id") == request_id
         ]
@@ -209,16 +206,16 @@ def _records(log: Path) -> list[dict[str, Any]]:
 
 
 def test_figures_of_requests_name_a_trace_where_openmetrics_is_asked_for(
-    traced: Stack, collector: Collector, caller: httpx2.Client
+    traced_stack: Stack, collector: Collector, traced_client: httpx2.Client
 ) -> None:
-    assert data(caller.get("/lists")) is not None
-    token = traced.environment["PRESSROOM_METRICS_TOKEN"]
+    assert data(traced_client.get("/lists")) is not None
+    token = traced_stack.environment["PRESSROOM_METRICS_TOKEN"]
     headers = {"Authorization": f"Bearer {token}"}
-    plain = caller.get("/metrics", headers=headers)
+    plain = traced_client.get("/metrics", headers=headers)
     assert plain.headers["content-type"].startswith("text/plain")
     assert "trace_id" not in plain.text
     accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
-    shown = caller.get("/metrics", headers={**headers, "Accept": accept})
+    shown = traced_client.get("/metrics", headers={**headers, "Accept": accept})
     assert shown.headers["content-type"].startswith("application/openmetrics-text")
     lines = [
         line

@@ -8,7 +8,7 @@ from tests.support.images.pictures import photo
 from tests.support.imports.bulk import imported, sheet
 from tests.support.lists.subscribers import new_list
 from tests.support.observability.otlp_collector import Collector
-from tests.telemetry.test_connected_traces import COMPOSE, upload
+from tests.support.observability.traced_calls import COMPOSE, upload
 
 ADDRESS = "anna.karenina@private.example"
 NAME = "Karenina"
@@ -17,9 +17,11 @@ QUERY = "moonlight"
 PRIVATE = (ADDRESS, "anna.karenina", "anna%2ekarenina", "private.example", NAME, QUERY)
 
 
-def test_nothing_that_a_person_sent_is_in_any_span(traced: Stack, collector: Collector) -> None:
-    owner = traced.new_owner()
-    with traced.client(owner.key) as client:
+def test_nothing_that_a_person_sent_is_in_any_span(
+    traced_stack: Stack, collector: Collector
+) -> None:
+    owner = traced_stack.new_owner()
+    with traced_stack.client(owner.key) as client:
         _walk(client)
     eventually(
         lambda: (

@@ -7,16 +7,16 @@ from tests.support.probe.bench import Bench, make_bench
 
 
 @pytest.fixture(scope="session")
-def working(make_lasting_stack: Callable[[str], Stack]) -> Bench:
+def lasting_probes(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     return make_bench(make_lasting_stack("queues"))
 
 
 @pytest.fixture
-def bench(working: Bench) -> Iterator[Bench]:
-    """A bench of which each test starts the workers that it needs; they end with it."""
-    yield working
-    for running in working.stack.processes:
+def probes(lasting_probes: Bench) -> Iterator[Bench]:
+    """A stack for probe jobs. Each test starts the workers that it needs."""
+    yield lasting_probes
+    for running in lasting_probes.stack.processes:
         running.kill()
-    working.stack.processes.clear()
-    working.stack.query("TRUNCATE jobs, idempotency_records")
-    working.stack.resources.redis.flushdb()
+    lasting_probes.stack.processes.clear()
+    lasting_probes.stack.query("TRUNCATE jobs, idempotency_records")
+    lasting_probes.stack.resources.redis.flushdb()

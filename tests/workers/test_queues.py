@@ -18,39 +18,39 @@ COMPUTING = ("media", "export", "bulk")
 
 @pytest.mark.parametrize("queues", [WAITING, COMPUTING], ids=["threads", "processes"])
 def test_while_one_queue_is_full_the_others_of_its_process_work_at_once(
-    bench: Bench, queues: tuple[str, ...]
+    probes: Bench, queues: tuple[str, ...]
 ) -> None:
-    bench.start_worker(*queues, concurrency=2)
+    probes.start_worker(*queues, concurrency=2)
     full, *others = (PROBES[Queue(queue)] for queue in queues)
-    stuck = [bench.enqueue(kind=full, sleep=60) for _ in range(20)]
+    stuck = [probes.enqueue(kind=full, sleep=60) for _ in range(20)]
     for job_id in stuck[:2]:
-        bench.started(job_id)
-    quick = [bench.enqueue(kind=kind) for kind in others for _ in range(5)]
+        probes.started(job_id)
+    quick = [probes.enqueue(kind=kind) for kind in others for _ in range(5)]
     for job_id in quick:
-        assert bench.finished(job_id).status == JobStatus.SUCCEEDED
-    assert sum(bench.starts(job_id) for job_id in stuck) == 2
+        assert probes.finished(job_id).status == JobStatus.SUCCEEDED
+    assert sum(probes.starts(job_id) for job_id in stuck) == 2
 
 
-def test_queue_stays_within_its_limit_when_its_worker_connects_again(bench: Bench) -> None:
-    with open_proxy(bench.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
-        bench.start_worker("mail", "money", concurrency=2, PRESSROOM_REDIS_URL=proxy.url)
-        stuck = [bench.enqueue(kind=PROBES[Queue.MAIL], sleep=60) for _ in range(8)]
+def test_queue_stays_within_its_limit_when_its_worker_connects_again(probes: Bench) -> None:
+    with open_proxy(probes.stack.environment["PRESSROOM_REDIS_URL"]) as proxy:
+        probes.start_worker("mail", "money", concurrency=2, PRESSROOM_REDIS_URL=proxy.url)
+        stuck = [probes.enqueue(kind=PROBES[Queue.MAIL], sleep=60) for _ in range(8)]
         for job_id in stuck[:2]:
-            bench.started(job_id)
+            probes.started(job_id)
         proxy.cut()
-        money = bench.enqueue(kind=PROBES[Queue.MONEY])
-        assert bench.finished(money, within=60).status == JobStatus.SUCCEEDED
-        assert sum(bench.starts(job_id) for job_id in stuck) == 2
+        money = probes.enqueue(kind=PROBES[Queue.MONEY])
+        assert probes.finished(money, within=60).status == JobStatus.SUCCEEDED
+        assert sum(probes.starts(job_id) for job_id in stuck) == 2
 
 
 @pytest.mark.tier("faults")
-def test_a_worker_that_has_not_reached_its_broker_makes_no_queue_look_slow(bench: Bench) -> None:
+def test_a_worker_that_has_not_reached_its_broker_makes_no_queue_look_slow(probes: Bench) -> None:
     nowhere = f"redis://127.0.0.1:{free_port()}/0"
     words = ("worker", "--queue", "mail")
-    started = bench.stack.start("lost", *words, environment={"PRESSROOM_BROKER_URL": nowhere})
+    started = probes.stack.start("lost", *words, environment={"PRESSROOM_BROKER_URL": nowhere})
     try:
         time.sleep(10)  # it looks each second whether a canary is due
-        assert bench.stack.resources.redis.hgetall("pressroom:canaries") == {}
+        assert probes.stack.resources.redis.hgetall("pressroom:canaries") == {}
     finally:
         started.kill()
 

@@ -15,48 +15,48 @@ MAIL = PROBES[Queue.MAIL]
 
 @pytest.mark.tier("processes")
 @pytest.mark.parametrize("kind", [MAIL, PROBES[Queue.EXPORT]], ids=["thread", "process"])
-def test_job_that_three_restarts_interrupt_has_no_crash(bench: Bench, kind: JobKind) -> None:
-    job_id = bench.enqueue(kind=kind, hang=3)
+def test_job_that_three_restarts_interrupt_has_no_crash(probes: Bench, kind: JobKind) -> None:
+    job_id = probes.enqueue(kind=kind, hang=3)
     for attempt in (1, 2, 3):
-        worker = bench.start_worker(kind.queue, concurrency=1, PRESSROOM_WORKER_GRACE="0.2")
-        bench.started(job_id, attempt)
+        worker = probes.start_worker(kind.queue, concurrency=1, PRESSROOM_WORKER_GRACE="0.2")
+        probes.started(job_id, attempt)
         assert worker.stop() == 0
-        assert bench.job(job_id).crashes == 0
-    bench.start_worker(kind.queue, concurrency=1)
-    job = bench.finished(job_id)
+        assert probes.job(job_id).crashes == 0
+    probes.start_worker(kind.queue, concurrency=1)
+    job = probes.finished(job_id)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 4, 0)
-    assert bench.effects(job_id) == 1
+    assert probes.effects(job_id) == 1
 
 
 @pytest.mark.tier("processes")
 def test_worker_of_threads_told_to_stop_ends_what_ends_in_time_and_takes_no_more(
-    bench: Bench,
+    probes: Bench,
 ) -> None:
-    worker = bench.start_worker("mail", concurrency=1)
-    first = bench.enqueue(kind=MAIL, sleep=1.5)
-    bench.started(first)
-    second = bench.enqueue(kind=MAIL)
+    worker = probes.start_worker("mail", concurrency=1)
+    first = probes.enqueue(kind=MAIL, sleep=1.5)
+    probes.started(first)
+    second = probes.enqueue(kind=MAIL)
     assert worker.stop() == 0
-    job = bench.job(first)
+    job = probes.job(first)
     assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
-    assert bench.starts(second) == 0
+    assert probes.starts(second) == 0
     # Acknowledged: the broker has no reason to deliver it again.
-    assert not bench.stack.resources.redis.hlen("unacked")
+    assert not probes.stack.resources.redis.hlen("unacked")
 
 
 @pytest.mark.tier("processes")
 def test_job_past_its_deadline_runs_again_and_its_stuck_process_ends_to_be_restarted(
-    bench: Bench,
+    probes: Bench,
 ) -> None:
-    worker = bench.start_worker("mail", "money", concurrency=2, PRESSROOM_WORKER_GRACE="0.2")
-    neighbour = bench.enqueue(kind=PROBES[Queue.MONEY], hang=1)
-    bench.started(neighbour)
-    overdue = bench.enqueue(kind=BRIEF, hang=1)
-    bench.started(overdue)
-    bench.start_worker("mail", "money", concurrency=2)
+    worker = probes.start_worker("mail", "money", concurrency=2, PRESSROOM_WORKER_GRACE="0.2")
+    neighbour = probes.enqueue(kind=PROBES[Queue.MONEY], hang=1)
+    probes.started(neighbour)
+    overdue = probes.enqueue(kind=BRIEF, hang=1)
+    probes.started(overdue)
+    probes.start_worker("mail", "money", concurrency=2)
     eventually(lambda: worker.process.poll() is not None, within=30, what="the worker's end")
     assert worker.process.returncode == STUCK_EXIT_CODE
     for job_id, crashes in ((neighbour, 0), (overdue, 1)):
-        job = bench.finished(job_id)
+        job = probes.finished(job_id)
         assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 2, crashes)
-        assert bench.effects(job_id) == 1
+        assert probes.effects(job_id) == 1

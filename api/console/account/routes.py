@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from api.auth.logins import prove_password
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.browsers import KNOWN, browser_name, client_address
+from api.client_details import browser_name, client_address
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -21,6 +21,7 @@ from api.console.requests import (
     RecentConsoleForm,
 )
 from api.console.typed_forms import problem_form
+from api.cookies import KNOWN
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import list_newest_keys, read_ticked_boxes
 from api.paging import Cursor
@@ -209,7 +210,7 @@ async def ask_for_address(console: RecentConsoleForm) -> Response:
     """Mail a link to the new address, also if it has an account: nobody learns that by asking."""
     current, _ = await RECORDS.run(_personal_words, console)
     try:
-        email = email_addresses.normalise(console.form.get("email", ""))
+        email = email_addresses.normalise_address(console.form.get("email", ""))
         async with pad_duration():
             await _proven(console, current)
             await console.state.in_unit_of_work(

@@ -182,8 +182,6 @@ def _day(query: Mapping[str, str], name: str) -> date | None:
         raise wrong_field(name, "must be a day, such as 2026-11-22") from None
 
 
-# -- buying ---------------------------------------------------------------------------------------
-
 CREDITS, AMOUNT, CURRENCY, CHANNEL = "credit_amount", "amount", "currency", "channel"
 # The form fields at which errors without a field of their own are shown.
 PLACES = {TOPUP_CURRENCY.code: CURRENCY, TOPUP_CHANNEL.code: CHANNEL}
@@ -257,8 +255,6 @@ def _order_request(console: ConsoleRequest) -> OrderRequest:
         redirect_url=return_urls.console_url(console.state.resources.settings),
     )
 
-
-# -- orders ---------------------------------------------------------------------------------------
 
 ORDERS_PATH = f"{PATH}/orders"
 ORDERS_ON_PAGE = 30

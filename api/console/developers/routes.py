@@ -54,9 +54,6 @@ def show_developers(console: Console, uow: Transaction) -> Response:
     )
 
 
-# -- programs with access -------------------------------------------------------------------------
-
-
 def _scope_words(scopes: Sequence[str]) -> Sequence[str]:
     # The scope without an explanation is given by the operator alone.
     of_operator = "Get the rosters of lists that are sent by mail"
@@ -89,8 +86,6 @@ def _own_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> Grant
             return each
     raise GRANT_NOT_FOUND()
 
-
-# -- keys -----------------------------------------------------------------------------------------
 
 KEEP_ENDPOINTS = "keep_endpoints"
 _LIFETIMES = {
@@ -186,8 +181,6 @@ def _own_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> ShownKey:
             return each
     raise API_KEY_NOT_FOUND()
 
-
-# -- events ---------------------------------------------------------------------------------------
 
 EVENTS_ON_PAGE = 40
 _TYPE = "type"

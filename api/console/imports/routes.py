@@ -160,7 +160,7 @@ async def upload_import(request: Request, console: Console) -> Response:
 def _upload_choice(form: Mapping[str, str]) -> tuple[int, ImportOptions]:
     """Return the list, and how the file is read in its dry run; raises ``body.invalid``."""
     try:
-        list_id = lists.id_of(form.get("list_id", ""))
+        list_id = lists.parse_list_id(form.get("list_id", ""))
     except DomainError:
         list_id = None
     if list_id is None:

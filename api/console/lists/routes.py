@@ -119,9 +119,6 @@ def show_list(
     )
 
 
-# -- the list as readers meet it ------------------------------------------------------------------
-
-
 @router.get("/{list_id}/public")
 def show_face(console: Console, list_id: ListId, form: EmptyForm, language: str = "") -> Response:
     state, language = console.state, reader_languages.chosen(language)
@@ -171,9 +168,6 @@ def change_face(console: ConsoleForm, list_id: ListId) -> Response:
         values["colour"] = None
     notice = "What readers see is changed."
     return _change(console, list_id, values, show_face, tab="public", notice=notice)
-
-
-# -- settings -------------------------------------------------------------------------------------
 
 
 @router.get("/{list_id}/settings")

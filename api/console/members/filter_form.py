@@ -256,9 +256,6 @@ def read_filter(text: str) -> dict[str, Any]:
     return found
 
 
-# -- what was sent ---------------------------------------------------------------------------------
-
-
 def draft_of_form(form: Mapping[str, str]) -> FilterDraft:
     """Return the filter of a form that was sent, after what its button asked for."""
     button, text = form.get("do", ""), form.get("filter", "")
@@ -322,9 +319,6 @@ def _number(group: Group, place: str) -> None:
             _number(part, below)
         else:
             part.place = below
-
-
-# -- what is shown ---------------------------------------------------------------------------------
 
 
 def draft_of_filter(written: object, choices: Mapping[str, Choice]) -> FilterDraft:

@@ -64,8 +64,6 @@ STATUSES = {
     "removed": "Removed",
 }
 
-# -- search and adding ----------------------------------------------------------------------------
-
 MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 _OF_ADDRESS = {
@@ -202,7 +200,7 @@ def add_member(console: ConsoleForm, list_id: ListId) -> Response:
     """Add one person, or change the member who has this address."""
     form = console.form
     try:
-        email = email_addresses.normalise(form.get("email", ""))
+        email = email_addresses.normalise_address(form.get("email", ""))
         named = {"name": text_or_none(form, "name"), "type": form.get("type", "")}
         body = body_of_form(MemberUpsert, {key: value for key, value in named.items() if value})
         with console.unit_of_work() as uow:
@@ -221,8 +219,6 @@ def _actor(console: ConsoleRequest) -> Actor:
 def _path(list_id: int, user_id: int) -> str:
     return f"{list_path(list_id)}/members/{user_id}"
 
-
-# -- one member -----------------------------------------------------------------------------------
 
 ENTRIES_ON_PAGE = 20
 LISTS_TO_CHOOSE = 100
@@ -363,7 +359,7 @@ def switch_mail(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Respo
 def move_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
 
     def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
-        target_id = lists.id_of(console.form.get("list", ""))
+        target_id = lists.parse_list_id(console.form.get("list", ""))
         target = console.own_list(uow, target_id or 0)
         members.transfer_member(uow, source, target, user_id, actor=_actor(console))
         return target.id, f"The member is on “{target.title}” now."

@@ -1,4 +1,4 @@
-"""The segments of a list, which are filters with a name, and its tags."""
+"""Pages about the named groups of a list: segments or tags."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,3 +1,5 @@
+"""The console's first page, with its search."""
+
 import json
 from decimal import Decimal
 from typing import Any

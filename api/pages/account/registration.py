@@ -25,7 +25,7 @@ from api.auth.second_factors import (
     read_factor,
 )
 from api.bodies.page_forms import FormFields, FormOf
-from api.browsers import client_address
+from api.client_details import client_address
 from api.errors import STATUS_OF
 from api.html.frame import page, see_other
 from api.limits.bulkheads import PASSWORDS, RECORDS
@@ -178,7 +178,7 @@ async def _request_mail(
     require_form_csrf(request, state, form)
     typed = form.get("email", "").strip()
     try:
-        email = email_addresses.normalise(typed)
+        email = email_addresses.normalise_address(typed)
         # No account is looked up before the challenge is passed, so that the response and its
         # duration don't reveal whether the address has an account.
         provider = state.challenges.for_accounts

@@ -15,7 +15,8 @@ from api.auth.page_sessions import find_form_session, find_page_session
 from api.auth.redirects import read_local_path, redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormFields, FormOf
-from api.browsers import FIRST_STEP, FORM, SESSION, browser_name
+from api.client_details import browser_name
+from api.cookies import FIRST_STEP, FORM, SESSION
 from api.limits.bulkheads import RECORDS
 from api.response_timing import pad_duration
 from api.route_classes import ThreadedRoute

@@ -13,7 +13,8 @@ from api.auth.csrf import require_form_csrf
 from api.auth.form_pages import render_anonymous_page
 from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormOf
-from api.browsers import VISIT, client_address
+from api.client_details import client_address
+from api.cookies import VISIT
 from api.html.frame import list_page, page, redirect
 from api.html.problems import reader_language
 from api.pages.preferences.visits import (
@@ -71,7 +72,7 @@ async def request_link(
         else:
             mailing_list = await state.in_unit_of_work(find_list, list_name, archived=True)
             try:
-                email = email_addresses.normalise(form.get("email", ""))
+                email = email_addresses.normalise_address(form.get("email", ""))
             except DomainError:
                 look = await state.in_unit_of_work(branding.read_look, mailing_list)
                 return _render_request(request, look, mailing_list, form.get("email", ""))
@@ -88,7 +89,7 @@ async def request_link(
 def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
     """Return the list and the address of a trace id; raises ``trace.invalid``."""
     trace = traces.read_trace_id(uow.settings.keyring, trace_id)
-    mailing_list = lists.get(uow, trace.list_id, archived=True)
+    mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
     if person is None or traces.is_revoked(mailing_list, trace.delivery):
         raise mailing.TRACE_INVALID()

@@ -59,7 +59,7 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
     """Unsubscribe from a list, stop its mail, or undo either of them."""
     require_visit_form(request, state, form)
     action = form.get("action", "")
-    list_id = lists.id_of(form.get("list", "")) or 0
+    list_id = lists.parse_list_id(form.get("list", "")) or 0
 
     def opt_out() -> None:
         with state.resources.unit_of_work() as uow:
@@ -73,7 +73,7 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
         visit = find_visit(uow, request, state)
         own_lists.find_list(uow, visit, list_id)
         # A person can leave an archived list, but not join it.
-        mailing_list = lists.get(uow, list_id)
+        mailing_list = lists.get_list(uow, list_id)
         RETURNS[action](uow, mailing_list, visit.person, _build_actor(request, visit))
 
     if action in OPT_OUTS:

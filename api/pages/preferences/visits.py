@@ -6,7 +6,7 @@ from fastapi import Request, Response
 
 from api.auth.csrf import CSRF_FIELD
 from api.bodies.page_forms import FormFields
-from api.browsers import VISIT
+from api.cookies import VISIT
 from api.html.frame import page, redirect
 from api.html.problems import reader_language
 from api.state import State

@@ -15,7 +15,8 @@ from api.auth.csrf import obtain_form_cookie, require_form_csrf
 from api.auth.requirements import BY_LINK, PUBLIC
 from api.bodies.form_or_json import FormOrJsonBodyOf
 from api.bodies.page_forms import FormOf
-from api.browsers import FORM, client_address
+from api.client_details import client_address
+from api.cookies import FORM
 from api.html.frame import list_page, see_other
 from api.html.problems import reader_language
 from api.limits.bulkheads import LEAVING
@@ -36,7 +37,7 @@ def show_report(
     request: Request, state: StateOf, uow: Transaction, submission: FormOrJsonBodyOf
 ) -> Response:
     trace = require_trace(state, submission)
-    mailing_list = lists.get(uow, trace.list_id, archived=True)
+    mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.get(uow, trace.user_id)
     address = members.read_own_subscription(uow, mailing_list, person).email
     return list_page(
@@ -55,7 +56,7 @@ def report_list(request: Request, state: StateOf, submission: FormOrJsonBodyOf) 
     trace = require_trace(state, submission)
     principal = Principal(trace.user_id, Via.PAGE, trace)
     with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, trace.list_id, archived=True)
+        mailing_list = lists.get_list(uow, trace.list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = actors.actor_of_principal(request, principal)

@@ -43,7 +43,7 @@ def show_subscription(
 ) -> Response:
     trace = require_trace(state, submission)
     language = reader_language(request)
-    mailing_list = lists.get(uow, trace.list_id, archived=True)
+    mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.find(uow, trace.user_id)
     subscription = members.read_own_subscription(uow, mailing_list, person)
     is_revoked = traces.is_revoked(mailing_list, trace.delivery)
@@ -102,7 +102,7 @@ def _unsubscribe(
 ) -> None:
     principal = Principal(trace.user_id, via, trace)
     with state.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, trace.list_id, archived=True)
+        mailing_list = lists.get_list(uow, trace.list_id, archived=True)
         person = principal.find_person(uow, mailing_list)
     if person is not None:
         actor = replace(actors.actor_of_principal(request, principal), reason=reason)
@@ -114,6 +114,6 @@ def _subscribe_again(request: Request, state: State, trace: traces.Trace, action
     actor = actors.actor_of_principal(request, principal)
     with state.resources.unit_of_work() as uow:
         # A person can leave an archived list, but not join it.
-        mailing_list = lists.get(uow, trace.list_id)
+        mailing_list = lists.get_list(uow, trace.list_id)
         person = principal.get_person(uow, mailing_list)
         RETURNS[action](uow, mailing_list, person, actor)

@@ -1,3 +1,5 @@
+"""The endpoints that change many members of a list."""
+
 from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
@@ -224,7 +226,7 @@ async def change_members(
 def _selected(
     uow: UnitOfWork, caller: Caller, list_id: int, body: NewBulkAction
 ) -> tuple[MailingList, dict[str, Any]]:
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     kept = segments.choose_filter(uow, mailing_list, body.segment_id, body.filter)
     if kept is None:
         raise mailing.SELECTION_UNCLEAR()

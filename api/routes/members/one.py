@@ -52,7 +52,8 @@ def transfer_member(
     If the other list has the member already, the records merge: the higher tier, the later expiry,
     and the opt-outs of both.
     """
-    source, target = lists.owned(uow, caller, list_id), lists.owned(uow, caller, dst_list_id)
+    source = lists.get_own_list(uow, caller, list_id)
+    target = lists.get_own_list(uow, caller, dst_list_id)
     actor = actors.owner_actor(request, caller)
     moved = members.transfer_member(uow, source, target, user_id, actor=actor)
     return envelope(moved)
@@ -64,7 +65,7 @@ def remove_member(
     request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathId
 ) -> Envelope[int]:
     """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.owner_actor(request, caller)
     return envelope(members.remove_member(uow, mailing_list, user_id, actor))
 
@@ -83,7 +84,7 @@ def set_member_email_enabled(
     body: schemas.EmailSetting,
 ) -> Envelope[int]:
     """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.owner_actor(request, caller)
     return envelope(members.set_email(uow, mailing_list, user_id, actor, enabled=body.enabled))
 
@@ -100,7 +101,7 @@ def list_member_subscriptions(
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
     """The member's records on all lists of this list's owner, newest first."""
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     found = members.subscriptions_to_owner(uow, mailing_list, user_id, paging)
     person = accounts.get(uow, user_id)
     channels = describe_lists(uow, state, [each for _, each in found.rows])
@@ -120,7 +121,7 @@ def read_member(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
     """Return one member of the list, in any status, by the user id or the address."""
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     return envelope(_shown(uow, mailing_list, members.get_member(uow, mailing_list, user_id)))
 
 
@@ -138,7 +139,7 @@ def change_member(
 
     What is not named stays, of `fields` too. Tags are made as they are used.
     """
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.owner_actor(request, caller)
     member = members.update_member(uow, mailing_list, user_id, body.edit(), actor)
     return envelope(_shown(uow, mailing_list, member))
@@ -169,7 +170,7 @@ def put_member(
     ours; adding one needs the paid plan. A pending member stays pending. For a person who opted out
     the answer is 409, and nothing changes.
     """
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.owner_actor(request, caller)
     member = members.upsert_member(uow, mailing_list, user_id, body.edit(), actor)
     return envelope(_shown(uow, mailing_list, member))
@@ -191,7 +192,7 @@ def read_member_history(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[schemas.HistoryEntry]]:
     """The events of a member's subscription: who caused each, when and from where; newest first."""
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     entry = schemas.HistoryEntry.model_validate
     read = partial(members.list_history, uow, mailing_list, user_id)
     return envelope(page(paging, read, lambda rows: [*map(entry, rows)]))
@@ -209,7 +210,7 @@ def read_member_consent(
     No call changes or deletes an entry. An undo takes back what its import claims, and the erasure
     of the person takes all.
     """
-    mailing_list = lists.owned(uow, caller, list_id)
+    mailing_list = lists.get_own_list(uow, caller, list_id)
     member = members.get_member(uow, mailing_list, user_id)
     read = partial(evidence.list_evidence, uow, member)
 

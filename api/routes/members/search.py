@@ -131,7 +131,7 @@ def _found(
     segment_id: int | None = None,
 ) -> Response:
     with state.resources.unit_of_work() as uow:
-        mailing_list = lists.owned(uow, caller, list_id)
+        mailing_list = lists.get_own_list(uow, caller, list_id)
         if segment_id is None:
             wanted = member_filter.read(uow, mailing_list, written)
         else:

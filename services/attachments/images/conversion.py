@@ -51,7 +51,7 @@ def convert(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
     """
     if not data:
         raise outcome.refused(IMAGE_EMPTY)
-    kind = outcome.sniff(data)
+    kind = outcome.sniff_image_type(data)
     if kind is None:
         raise outcome.refused(IMAGE_UNSUPPORTED_TYPE)
     try:

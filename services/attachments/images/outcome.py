@@ -126,7 +126,7 @@ _SIGNATURES = (
 )
 
 
-def sniff(data: bytes) -> ImageType | None:
+def sniff_image_type(data: bytes) -> ImageType | None:
     """Return the type by the first bytes, of which 16 are enough; None for a type not ours."""
     if data[:4] == b"RIFF" and data[8:15] == b"WEBPVP8":
         return ImageType.WEBP

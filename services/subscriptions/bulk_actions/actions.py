@@ -83,8 +83,8 @@ def begin_bulk_action(
     if order.action is BulkActionKind.REMOVE:
         require_recent_login(uow, caller)
     owner_id = mailing_list.user_id
-    quotas.require(uow, owner_id, PlanQuota.UNFINISHED_JOBS)
-    quotas.require(uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(stored_filter))
+    quotas.require_quota(uow, owner_id, PlanQuota.UNFINISHED_JOBS)
+    quotas.require_quota(uow, owner_id, PlanQuota.STORAGE_MB, more=quotas.row_bytes(stored_filter))
     bulk = BulkAction(
         list_id=mailing_list.id, user_id=owner_id, filter=dict(stored_filter), action=order.action
     )
@@ -166,7 +166,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     bulk = uow.session.get(BulkAction, lease.subject_id)
     if bulk is None:
         raise JobCancelled
-    members = member_filter.read_begun(uow, lists.get(uow, bulk.list_id), bulk.filter)
+    members = member_filter.read_begun(uow, lists.get_list(uow, bulk.list_id), bulk.filter)
     if bulk.action == BulkActionKind.TAG:
         tags.get_tag(uow, bulk.list_id, bulk.tag_id or 0)
     locks.lock_list(uow, bulk.list_id)

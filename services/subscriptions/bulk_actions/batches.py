@@ -27,12 +27,13 @@ from models import (
     BulkActionKind,
     BulkChange,
     MemberTag,
+    OptOutKind,
     Subscription,
     SubscriptionStatus,
     Tier,
 )
 from services.subscriptions import deny_lists
-from services.subscriptions.members import opt_outs
+from services.subscriptions.members import opt_out_checks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
@@ -76,11 +77,9 @@ _FORGET_TYPE = """, later AS (
     ) AS found
     WHERE l.ctid = found.place
 )"""
-_NO_MATCHING_OPT_OUT = """NOT EXISTS (
-        SELECT FROM opt_outs AS o WHERE o.list_id = m.list_id AND o.user_id = m.user_id"""
 # A person who left gets no mail, even if they had not disabled it.
-_NO_OPT_OUT = f"{_NO_MATCHING_OPT_OUT})"
-_HAS_NOT_LEFT = f"{_NO_MATCHING_OPT_OUT} AND o.kind = 'list')"
+_NO_OPT_OUT = opt_out_checks.build_no_opt_out_condition("m")
+_HAS_NOT_LEFT = opt_out_checks.build_no_opt_out_condition("m", OptOutKind.LIST)
 
 
 @dataclass(frozen=True)
@@ -303,7 +302,7 @@ def _store_changes(
     ]
     if batch.status is SubscriptionStatus.PENDING:
         # Skip people who opted out after they signed up.
-        conditions.append(not_(opt_outs.HAS_LEFT))
+        conditions.append(not_(opt_out_checks.HAS_LEFT))
     if batch.status is SubscriptionStatus.REMOVED and bulk.action == BulkActionKind.REMOVE:
         # The members whom this action removed have this status now; skip them.
         is_changed = change.c.bulk_id == bulk.id, change.c.subscription_id == member.id

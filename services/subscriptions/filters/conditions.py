@@ -154,7 +154,7 @@ def _of_address(comparison: Comparison, members: Members) -> Condition:
 def _address(value: str) -> str:
     # Text that is no address is the address of no member.
     with suppress(DomainError):
-        return email_addresses.normalise(value)
+        return email_addresses.normalise_address(value)
     return value.lower()
 
 

@@ -91,8 +91,6 @@ def read(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberF
     return MemberFilter(node, own, tag_ids)
 
 
-# The cost of a search grows with the owner's lists, and not with their members.
-
 MIN_SOUGHT_CHARACTERS = 2
 MAX_SOUGHT_CHARACTERS = 200
 MAX_FOUND_OF_EACH = 10
@@ -114,8 +112,11 @@ class Found:
 
 
 def find(uow: UnitOfWork, caller: Caller, sought: str) -> Found:
-    """The caller's lists whose title or slug has these words, and active members whose address
-    begins so. Nothing for fewer than ``MIN_SOUGHT_CHARACTERS``."""
+    """Find the caller's lists by title or slug, and active members by the start of their address.
+
+    Finds nothing for fewer than ``MIN_SOUGHT_CHARACTERS``. The cost grows with the number of the
+    owner's lists, not with the number of their members.
+    """
     words = unicodedata.normalize("NFC", strip_unseen(sought)).lower()
     if not MIN_SOUGHT_CHARACTERS <= len(words) <= MAX_SOUGHT_CHARACTERS:
         return Found([], [])
@@ -139,9 +140,6 @@ WHERE l.user_id = :owner_id AND l.archived_at IS NULL ORDER BY m.email, l.id LIM
 """)
 
 
-# A stored filter means the same members when a field or a tag gets another name, and when another
-# one gets the name that it had.
-
 # Far more than a person writes. An owner may have thousands of filters, which are listed and kept.
 MAX_FILTER_BYTES = 16_384
 _OF_ONE = frozenset({Operator.IS, Operator.IS_NOT})
@@ -151,6 +149,9 @@ def keep(
     uow: UnitOfWork, mailing_list: MailingList, written: Any, *, make_tags: bool = False
 ) -> dict[str, Any]:
     """A caller's filter as it is stored. Its tags can't be deleted until the transaction ends.
+
+    The filter is stored with the ids of fields and tags. The filter therefore matches the same
+    members after a field or a tag is renamed, even if another one gets the old name.
 
     ``make_tags``: whether tags are made that the list has not. Otherwise they keep their names, and
     are on no member for good. Raises ``filter.invalid``, ``filter.too_large`` and ``list.busy``,

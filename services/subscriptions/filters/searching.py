@@ -152,9 +152,9 @@ class _Search:
         return self.wanted.condition(rows, asked=self.statuses)
 
     def _by_index(self, before: int | None) -> list[int] | None:
-        """The same of all members, by the indexes of what is compared.
+        """Return the ids of the newest matching members, found by indexes on the compared values.
 
-        ``None`` if there are none, or if they find too many.
+        Returns ``None`` without such indexes, or if Postgres needs too long.
         """
         indexed = self.wanted.indexed()
         if indexed is None:
@@ -163,8 +163,8 @@ class _Search:
         query = query.where(self._condition(_TABLE))
         if before is not None:
             query = query.where(_record.id < before)
-        # OFFSET 0 has Postgres find all of them and sort them, and not look for them in the order
-        # of their ids.
+        # OFFSET 0 makes Postgres find and sort all matching members. Otherwise it might test every
+        # member of the list, newest first.
         found = query.offset(literal_column("0")).subquery()
         newest = select(found.c.id).order_by(found.c.id.desc()).limit(self.limit + 1)
         try:
@@ -177,9 +177,7 @@ class _Search:
             return None
 
 
-# All searches have these in common. To build one takes SQLAlchemy a millisecond.
-
-
+# SQLAlchemy needs a millisecond to build the subquery, so all searches share one.
 @cache
 def newest(
     statuses: tuple[SubscriptionStatus, ...],

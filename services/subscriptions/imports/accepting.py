@@ -34,7 +34,7 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
-        quotas.require(uow, caller.user_id, quota)
+        quotas.require_quota(uow, caller.user_id, quota)
 
 
 def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool = False) -> None:
@@ -42,7 +42,7 @@ def check_owner(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool 
 
     Raises ``list.not_found``, ``list.not_owner`` and, except for a dry run, ``plan.required``.
     """
-    lists.owned(uow, caller, list_id)
+    lists.get_own_list(uow, caller, list_id)
     if not dry_run and accounts.get(uow, caller.user_id).plan != Plan.PAID:
         raise PLAN_REQUIRED()
 
@@ -55,7 +55,7 @@ def create_file(resources: Resources) -> NewFile:
 def discard_file(resources: Resources, prefix: str) -> None:
     """Remove the stored file of an import that wasn't accepted."""
     with resources.unit_of_work() as uow:
-        removals.forget(uow, f"{prefix}/")
+        removals.forget_objects(uow, f"{prefix}/")
 
 
 def accept_members(
@@ -124,7 +124,7 @@ def _accept(
 
     def store_import(uow: UnitOfWork) -> Job:
         for quota, more in usage.items():
-            quotas.require(uow, values["user_id"], quota, more=more)
+            quotas.require_quota(uow, values["user_id"], quota, more=more)
         task = MemberImport(**values)
         file.assign_to(task)
         uow.session.add(task)

@@ -49,7 +49,7 @@ from services.subscriptions.imports.verdicts import (
     OVER_QUOTA,
     VERDICTS,
 )
-from services.subscriptions.members import locks
+from services.subscriptions.members import locks, opt_out_checks
 from storage.encryption import seal
 from storage.expected_errors import get_constraint
 from storage.resources import Resources
@@ -120,7 +120,7 @@ def commit_chunk(
         with resources.unit_of_work() as uow:
             task = uow.session.get_one(MemberImport, import_id)
             try:
-                lists.get(uow, task.list_id)
+                lists.get_list(uow, task.list_id)
             except DomainError as error:
                 # The list existed when the caller named it. Therefore the error means that the
                 # import is invalid, and doesn't mean that the list is missing.
@@ -157,7 +157,7 @@ def apply_chunk(
     # Each row's verdict. Rows that change something are in the table JUDGED too.
     verdicts = list(chunk.verdicts)
     parameters = _parameters_of(task)
-    parameters["has_opt_outs"] = _count(uow, judge_statements.HAS_OPT_OUTS, parameters) > 0
+    parameters["has_opt_outs"] = opt_out_checks.has_opt_outs(uow, task.list_id)
     staging.copy_digests(uow, chunk.rows, all_rows=parameters["has_opt_outs"])
     if chunk.has_extras:
         chunk_extras.copy_extras(uow, chunk.rows, tag_ids)

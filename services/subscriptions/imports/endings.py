@@ -86,7 +86,7 @@ def _finish(
         _remove_older_dry_runs(uow, task)
         if task.status != "cancelled":
             keep_for = max(keep_for, DRY_RUN_FILE_KEPT)
-    removals.forget(uow, f"{task.object_prefix}/", after=keep_for)
+    removals.forget_objects(uow, f"{task.object_prefix}/", after=keep_for)
 
 
 def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
@@ -101,8 +101,8 @@ def _remove_older_dry_runs(uow: UnitOfWork, task: MemberImport) -> None:
     for dry_run in dry_runs[MAX_DRY_RUN_FILES - 1 :][:MAX_DRY_RUN_FILES]:
         key = f"{dry_run.object_prefix}/"
         # Schedule the removal for now. A later removal would mean that the file can still be used.
-        if removals.keep(uow, key):
-            removals.forget(uow, key)
+        if removals.keep_object(uow, key):
+            removals.forget_objects(uow, key)
 
 
 def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
@@ -113,7 +113,7 @@ def restart_with_job(uow: UnitOfWork, job: Job) -> bool:
     task = _lock_unless_being_undone(uow, job.subject_id)
     if task is None or task.files_removed_at is not None or task.undone_at is not None:
         return False
-    if not removals.keep(uow, f"{task.object_prefix}/"):
+    if not removals.keep_object(uow, f"{task.object_prefix}/"):
         return False
     task.status = "running"
     task.error = None

@@ -198,7 +198,7 @@ def _record_progress(
         task = uow.session.get_one(MemberImport, task.id)
         new_bytes = max(0, stored.size - task.chunk_bytes)
         if not task.by_operator:
-            quotas.require(uow, task.user_id, PlanQuota.STORAGE_MB, more=new_bytes)
+            quotas.require_quota(uow, task.user_id, PlanQuota.STORAGE_MB, more=new_bytes)
         task.chunk_bytes += new_bytes
         task.received = rows.received if is_split else max(task.received, rows.received)
         task.chunks = stored.count if is_split else 0

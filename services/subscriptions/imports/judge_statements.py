@@ -11,14 +11,8 @@ from services.subscriptions.imports.staging import (
     STAGED_DIGESTS,
     STAGED_EXTRAS,
 )
+from services.subscriptions.members.opt_out_checks import build_opt_out_query
 
-# ORDER BY makes Postgres use an index. Otherwise, if most opt-outs belong to another list,
-# Postgres would search the whole table for an opt-out of this list.
-HAS_OPT_OUTS = """
-SELECT count(*) FROM (
-    SELECT 1 FROM opt_outs WHERE list_id = :list_id ORDER BY user_id LIMIT 1
-) AS o
-"""
 # The subquery hides the list's id from the planner. Otherwise the planner estimates the members of
 # the list by statistics. For a new list it expects none, and would read all members for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
@@ -44,15 +38,11 @@ _OF_WHOM = "WHERE k.has_left OR k.is_updated OR k.is_again OR NOT k.is_active OR
 # The opt-outs of the people in the rows, found by person and by the digests of their addresses.
 _SAID_NO = f"""
     SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
-    CROSS JOIN LATERAL (
-        SELECT kind FROM opt_outs WHERE list_id = l.list_id AND user_id = k.user_id OFFSET 0
-    ) AS o
+    CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "user_id = k.user_id")}) AS o
     WHERE :has_opt_outs
     UNION
     SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d CROSS JOIN {_LIST} AS l
-    CROSS JOIN LATERAL (
-        SELECT kind FROM opt_outs WHERE list_id = l.list_id AND address_hmac = d.digest OFFSET 0
-    ) AS o
+    CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "address_hmac = d.digest")}) AS o
 """  # noqa: S608
 _VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
 # An active member who only gets fields and tags keeps their name and tier.

@@ -84,14 +84,14 @@ def read_again(uow: UnitOfWork, caller: Caller, import_id: int, options: ImportO
     """
     task = get_import(uow, caller, import_id)
     check_upload(uow, caller, task.list_id, dry_run=options.dry_run)
-    quotas.require(uow, caller.user_id, PlanQuota.STORAGE_MB, more=task.size)
+    quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=task.size)
     task = get_import(uow, caller, import_id, lock=True)
     if task.status == "running":
         raise errors.IMPORT_RUNNING()
     # A job that failed by an internal error can be retried. A second job must not do its work too.
     can_be_retried = task.error is not None and task.error["code"].startswith("job.")
     has_file = task.dry_run and not can_be_retried and task.undo_job_id is None
-    if not has_file or not removals.keep(uow, f"{task.object_prefix}/"):
+    if not has_file or not removals.keep_object(uow, f"{task.object_prefix}/"):
         raise errors.IMPORT_FILE_GONE()
     for model in (ImportChunk, NamedMember):
         uow.session.execute(delete(model).where(model.import_id == task.id))

@@ -13,7 +13,7 @@ from core import ids
 from core.errors import TransientError
 from core.telemetry.statement_spans import statement_span
 from services.subscriptions.imports.judged_rows import CLEARED, JudgedRow
-from services.subscriptions.members import opt_outs
+from services.subscriptions.members import opt_out_checks
 from storage.unit_of_work import UnitOfWork
 
 NULL = "\\N"
@@ -93,7 +93,7 @@ def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) 
 
     Without ``all_rows``, only rows with opt-outs are copied, because their opt-outs are stored.
     """
-    digests_of = opt_outs.address_digester(uow.settings.keyring)
+    digests_of = opt_out_checks.create_address_digester(uow.settings.keyring)
     lines = (
         f"{number}\t\\\\x{digest.hex()}\t{'f' if older else 't'}\n"
         for number, row in enumerate(rows)

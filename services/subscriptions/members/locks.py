@@ -132,9 +132,9 @@ def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
 
 
 def share_lists(uow: UnitOfWork, *list_ids: int) -> None:
-    """As ``lock_list_shared``, for several lists and for a job, which waits as long as it may.
+    """Lock several lists for a job, so that no bulk action changes them during the transaction.
 
-    Raises ``TransientError`` when it gets none in time.
+    A job waits as long as its statements may take. Raises ``TransientError`` after that.
     """
     with _unless_busy():
         for list_id in sorted(list_ids):

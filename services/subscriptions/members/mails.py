@@ -15,7 +15,7 @@ from core.settings import Settings
 from integrations.mail.port import Mail, Mailer
 from models import MailingList, Subscription, SubscriptionEvent, SubscriptionStatus, User
 from services.accounts import mailed_tokens, unsolicited_mail
-from services.accounts.account_mails import mail_kind, render
+from services.accounts.account_mails import mail_kind, render_mail
 from services.accounts.mailed_tokens import TOKEN_LIFETIMES, Purpose
 from services.jobs.kinds import JobKind
 from services.jobs.lease import Lease
@@ -23,7 +23,7 @@ from services.jobs.maintenance import register_maintenance
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists, list_reports
-from services.subscriptions.members import locks, opt_outs, traces
+from services.subscriptions.members import locks, opt_out_checks, traces
 from services.subscriptions.members.traces import Trace
 from services.subscriptions.page_urls import confirm_url, report_url, unsubscribe_url
 from storage.resources import Resources
@@ -62,10 +62,10 @@ def _decide(resources: Resources, record_id: int, due_at: datetime) -> bool:
                 assert request is not None
                 email = uow.session.get_one(User, record.user_id).email
                 source = unsolicited_mail.source_digest(resources.keyring, request.ip)
-                bounds = unsolicited_mail.of_reminder(
+                bounds = unsolicited_mail.choose_reminder_bounds(
                     uow.settings, source, email=email, list_id=record.list_id
                 )
-                is_ordered = unsolicited_mail.admit(uow, bounds)
+                is_ordered = unsolicited_mail.admit_mail(uow, bounds)
                 if not is_ordered:
                     assert record.confirmation_asked_at is not None
                     lifetime = TOKEN_LIFETIMES[Purpose.CONFIRM_SUBSCRIPTION]
@@ -90,7 +90,7 @@ def is_wanted(uow: UnitOfWork, resources: Resources, record: Subscription) -> bo
     owner_id = mailing_list.user_id
     return not (
         _request_of(uow, record) is None
-        or opt_outs.find_opt_outs(uow, mailing_list.id, person)
+        or opt_out_checks.find_opt_outs(uow, mailing_list.id, person)
         or list_reports.is_reported(uow, mailing_list, person)
         or deny_lists.find_denied(uow, owner_id, [person.email])
     )
@@ -167,7 +167,7 @@ def _send_token(resources: Resources, lease: Lease, mailer: Mailer, *, is_remind
         member = _member(uow, lease, SubscriptionStatus.PENDING)
         if member and not (is_reminder and not is_wanted(uow, resources, member[0])):
             record, mailing_list, person = member
-            secret = mailed_tokens.make(
+            secret = mailed_tokens.create_token(
                 uow,
                 Purpose.CONFIRM_SUBSCRIPTION,
                 user_id=person.id,
@@ -203,7 +203,7 @@ def confirmation_mail(
     """The mail as the owner of the list sees it beforehand, and a subscriber gets it."""
     # A stranger may have it sent, so the owner's words are marked as such.
     words = mailing_list.confirmation_text
-    return render(
+    return render_mail(
         "confirm_subscription",
         to=to,
         key=key,
@@ -227,7 +227,7 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     if member and member[0].email_enabled:
         record, mailing_list, person = member
         trace_id = _trace_id(resources, lease, record)
-        mail = render(
+        mail = render_mail(
             "welcome",
             to=person.email,
             key=f"job-{lease.job_id}",

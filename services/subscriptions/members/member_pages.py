@@ -186,7 +186,7 @@ def _query_kind(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any]]:
         return replace(kind, email=_BEGINNING), {"email": pattern}
     # Text that is no address stays as it is, and matches no record.
     with suppress(DomainError):
-        email = email_addresses.normalise(email)
+        email = email_addresses.normalise_address(email)
     return replace(kind, email=_ADDRESS), {"email": email}
 
 

@@ -29,7 +29,7 @@ from services.subscriptions import deny_lists, member_attributes, sign_up
 from services.subscriptions.consent.history import copy_history
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
 from services.subscriptions.member_attributes import GivenAttributes
-from services.subscriptions.members import changes, locks, opt_outs
+from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.locks import LockedSubscription
 from storage.unit_of_work import UnitOfWork
@@ -65,7 +65,7 @@ def set_email(
     """Switch the member's mail off or on; raises ``subscription.opted_out`` after an opt-out."""
     member = _hold(uow, mailing_list, user_id)
     person = accounts.get(uow, user_id)
-    if enabled and opt_outs.find_opt_outs(uow, mailing_list.id, person):
+    if enabled and opt_out_checks.find_opt_outs(uow, mailing_list.id, person):
         raise errors.SUBSCRIPTION_OPTED_OUT()
     return int(changes.switch_mail(uow, member, actor, enabled=enabled))
 
@@ -109,7 +109,7 @@ def upsert_member(
     """
     locked = _lock_named(uow, mailing_list, named)
     record = locked.record
-    refused = opt_outs.find_opt_outs(uow, mailing_list.id, locked.person)
+    refused = opt_out_checks.find_opt_outs(uow, mailing_list.id, locked.person)
     has_left = record is not None and record.status == SubscriptionStatus.UNSUBSCRIBED
     if has_left or OptOutKind.LIST in refused:
         raise errors.SUBSCRIPTION_OPTED_OUT()
@@ -124,7 +124,7 @@ def upsert_member(
     quota = mailing_list.user_id, PlanQuota.MEMBERS
     with locks.waiting_briefly(uow):
         if not quotas.share(uow, *quota, most=ROWS_PER_CHUNK):
-            quotas.require(uow, *quota)
+            quotas.require_quota(uow, *quota)
     has_mail = OptOutKind.EMAIL not in refused and (record is None or record.email_enabled)
     columns |= {"status": SubscriptionStatus.ACTIVE, "email_enabled": has_mail}
     if record is not None:
@@ -239,9 +239,9 @@ def transfer_member(
     if there is None or there.status != SubscriptionStatus.ACTIVE:
         addresses = locks.addresses_of(person, leaving) | locks.addresses_of(person, there)
         deny_lists.require_allowed(uow, target.user_id, addresses)
-    for kind in sorted(opt_outs.find_opt_outs(uow, source.id, person)):
+    for kind in sorted(opt_out_checks.find_opt_outs(uow, source.id, person)):
         opt_outs.record_opt_out(uow, target.id, person, kind=kind, source="transfer")
-    merged = merge_records(leaving, there, opt_outs.find_opt_outs(uow, target.id, person))
+    merged = merge_records(leaving, there, opt_out_checks.find_opt_outs(uow, target.id, person))
     merged |= member_attributes.merged(uow, leaving, there, target.id)
     there = _arrive(uow, leaving, there, actor, {"list_id": target.id, **merged})
     removed = SubscriptionStatus.REMOVED
@@ -332,7 +332,7 @@ def read_own_subscription(
     if person is None:
         return OwnSubscription(OwnSubscriptionState.ABSENT, None)
     record = changes.find_record(uow, mailing_list.id, person.id)
-    refused = opt_outs.find_opt_outs(uow, mailing_list.id, person)
+    refused = opt_out_checks.find_opt_outs(uow, mailing_list.id, person)
     if record is not None:
         _show_settled(uow, record)
     status = None if record is None else record.status
@@ -368,7 +368,7 @@ def get_own(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
 
 def _show_settled(uow: UnitOfWork, record: Subscription) -> None:
     """Show the person what they decided, though the record itself is not settled yet."""
-    values = opt_outs.list_unsettled(uow, record)
+    values = opt_out_checks.find_unsettled_values(uow, record)
     # Nothing may write this back.
     uow.session.expunge(record)
     for name, value in values.items():
@@ -380,7 +380,7 @@ def list_of(
 ) -> PageOfRows[tuple[Subscription, MailingList]]:
     """The person's active and pending subscriptions, newest first. Raises ``cursor.invalid``."""
     own = Subscription.user_id == user_id, Subscription.status.in_(_CURRENT)
-    return find_with_lists(uow, wanted, *own, not_(opt_outs.HAS_LEFT))
+    return find_with_lists(uow, wanted, *own, not_(opt_out_checks.HAS_LEFT))
 
 
 def find_with_lists(

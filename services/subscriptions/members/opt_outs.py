@@ -1,8 +1,6 @@
-"""Opt-outs: a person refuses a list, or mail from it. Only that person can lift an opt-out.
+"""Changes of opt-outs: a person refuses a list, or mail from it. Only that person can lift them.
 
-Code that adds one person to a list, or enables their mail, calls ``find_opt_outs`` first. Imports
-and bulk actions check opt-outs in their own SQL (``imports.judge_statements``,
-``bulk_actions.batches``).
+``opt_out_checks`` finds opt-outs before a person becomes a member or gets mail.
 
 An opt-out refers to the person, and to an HMAC of their address. The HMAC remains after the person
 was erased. If an owner adds the address again, the opt-out therefore still applies. An opt-out is
@@ -12,9 +10,8 @@ An opt-out applies as soon as its transaction commits, and needs no lock. While 
 the lock of the list, the person's subscription is updated later.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -32,37 +29,31 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
-from core.keyring import Keyring
-from models import FormerAddress, OptOut, OptOutKind, Subscription, SubscriptionStatus, User
+from models import FormerAddress, OptOut, OptOutKind, Subscription, User
 from services.subscriptions.members import changes
 from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.opt_out_checks import (
+    address_digest,
+    address_digests,
+    find_unsettled_values,
+)
 from storage.unit_of_work import UnitOfWork
 
-# A key must stay in the ring for as long as opt-outs of erased people are to be recognised.
-_PURPOSE = "opt-out"
 # A person who moves more often writes no more rows for an opt-out.
 _MAX_FORMER_ADDRESSES = 50
-
-
-def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind]:
-    """Return the person's opt-outs on this list. The caller decides whether they matter."""
-    digests = address_digests(uow.settings.keyring, person.email)
-    query = select(OptOut.kind).where(
-        OptOut.list_id == list_id,
-        or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests)),
-    )
-    return {OptOutKind(kind) for kind in uow.session.scalars(query)}
 
 
 def record_opt_out(
     uow: UnitOfWork, list_id: int, person: User, *, kind: OptOutKind, source: str
 ) -> None:
     """Store the person's opt-out; nothing changes if it is stored already."""
-    digest = _digest(uow.settings.keyring, person.email)
+    digest = address_digest(uow.settings.keyring, person.email)
     _make_way(uow, list_id, person.id, address_digests(uow.settings.keyring, person.email))
     values = {"list_id": list_id, "kind": kind, "source": source}
     for each in _former_addresses(uow, person):
-        also = insert(OptOut).values(address_hmac=_digest(uow.settings.keyring, each), **values)
+        also = insert(OptOut).values(
+            address_hmac=address_digest(uow.settings.keyring, each), **values
+        )
         uow.session.execute(also.on_conflict_do_nothing())
     values |= {"user_id": person.id}
     statement = insert(OptOut).values(address_hmac=digest, **values).on_conflict_do_nothing()
@@ -122,39 +113,9 @@ def record_past(
     return True
 
 
-def _of_record(kind: OptOutKind, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    return exists().where(
-        OptOut.list_id == Subscription.list_id,
-        OptOut.user_id == Subscription.user_id,
-        OptOut.kind == kind,
-        *conditions,
-    )
-
-
-# Subscriptions whose person has left the list, though the status does not say so yet. An active
-# person has no opt-out; one who has asked to come back is pending, since after the opt-out.
-HAS_LEFT = or_(
-    and_(Subscription.status == SubscriptionStatus.ACTIVE, _of_record(OptOutKind.LIST)),
-    and_(
-        Subscription.status == SubscriptionStatus.PENDING,
-        _of_record(OptOutKind.LIST, OptOut.created_at > Subscription.updated_at),
-    ),
-)
-# Members with mail whose person has switched it off.
-HAS_NO_MAIL = and_(Subscription.email_enabled, _of_record(OptOutKind.EMAIL))
-
-
-def list_unsettled(uow: UnitOfWork, record: Subscription) -> dict[str, Any]:
-    """The values that the record should have by its person's opt-outs, and has not yet."""
-    query = select(HAS_LEFT, HAS_NO_MAIL).where(Subscription.id == record.id)
-    has_left, has_no_mail = uow.session.execute(query).one()
-    status = {"status": SubscriptionStatus.UNSUBSCRIBED} if has_left else {}
-    return status | ({"email_enabled": False} if has_no_mail else {})
-
-
 def settle_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
     """Bring the record up to its person's opt-outs; call it under the pair's lock."""
-    values = list_unsettled(uow, record)
+    values = find_unsettled_values(uow, record)
     if values:
         actor = actor or Actor(ActorKind.USER, Via.TRACE, record.user_id)
         action = "unsubscribed" if "status" in values else "email_disabled"
@@ -192,7 +153,7 @@ def _make_way(uow: UnitOfWork, list_id: int, user_id: int, digests: Collection[b
     for each in others:
         # No address: each opt-out of a list has one digest to itself.
         theirs = update(OptOut).where(*of_others, OptOut.user_id == each)
-        _write(uow, theirs.values(address_hmac=_digest(uow.settings.keyring, str(each))))
+        _write(uow, theirs.values(address_hmac=address_digest(uow.settings.keyring, str(each))))
 
 
 def hand_over(uow: UnitOfWork, *, of: User, to: User) -> None:
@@ -235,26 +196,11 @@ def keep_for_erasure(uow: UnitOfWork, person: User, address: str) -> int:
 
 def _keep_under(uow: UnitOfWork, address: str, *of: ColumnElement[bool]) -> None:
     """Keep these opt-outs under the address as well, without their person."""
-    digest = literal(_digest(uow.settings.keyring, address))
+    digest = literal(address_digest(uow.settings.keyring, address))
     kept = select(OptOut.list_id, digest, OptOut.kind, OptOut.source, OptOut.created_at).where(*of)
     columns = ["list_id", "address_hmac", "kind", "source", "created_at"]
     statement = insert(OptOut).from_select(columns, kept)
     uow.session.execute(statement.on_conflict_do_nothing())
-
-
-def address_digests(keyring: Keyring, address: str) -> list[bytes]:
-    """The digests under which an opt-out of this address may be stored: one for each key."""
-    return address_digester(keyring)(address)
-
-
-def address_digester(keyring: Keyring) -> Callable[[str], list[bytes]]:
-    """A function that makes ``address_digests``: an import may need them a million times."""
-    signer = keyring.signer(_PURPOSE)
-    return lambda address: signer.digests(address.encode())
-
-
-def _digest(keyring: Keyring, address: str) -> bytes:
-    return keyring.signer(_PURPOSE).digest(address.encode())
 
 
 def _former_addresses(uow: UnitOfWork, person: User) -> Sequence[str]:

@@ -27,7 +27,7 @@ from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists
-from services.subscriptions.members import changes, locks, opt_outs
+from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -61,7 +61,7 @@ def opt_out(
 
 def follow_all(uow: UnitOfWork, user_id: int) -> None:
     """Have a job settle each record that is behind its person's opt-outs."""
-    behind = or_(opt_outs.HAS_LEFT, opt_outs.HAS_NO_MAIL)
+    behind = or_(opt_out_checks.HAS_LEFT, opt_out_checks.HAS_NO_MAIL)
     query = select(Subscription.list_id).where(Subscription.user_id == user_id, behind)
     list_ids = uow.session.scalars(query).all()
     of_lists = OptOut.user_id == user_id, OptOut.list_id.in_(list_ids)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import exists, or_, select
+from sqlalchemy import exists, select
 
 from core import clock
 from models import DeniedEntry, ListReport, MailingList, OptOut, Subscription, SubscriptionEvent
@@ -11,7 +11,7 @@ from services.paging import PageRequest
 from services.subscriptions import member_attributes
 from services.subscriptions.consent import evidence
 from services.subscriptions.member_attributes import ShownAttributes
-from services.subscriptions.members import opt_outs
+from services.subscriptions.members import opt_out_checks
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
@@ -53,9 +53,8 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> Known:
             DeniedEntry.user_id == visit.owner_id, DeniedEntry.entry == visit.person.email
         )
     )
-    digests = opt_outs.address_digests(uow.settings.keyring, visit.person.email)
     # Opt-outs also count without a record on the list, and if they precede an erasure.
-    is_of_person = or_(OptOut.user_id == visit.person.id, OptOut.address_hmac.in_(digests))
+    is_of_person = opt_out_checks.is_opt_out_of(uow.settings.keyring, visit.person)
     opt_out_rows = uow.session.execute(
         select(OptOut, MailingList.title)
         .join(MailingList, MailingList.id == OptOut.list_id)

@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 from integrations.mail.port import Mailer
 from models import AccountMail, MailingList, Subscription, User
 from services.accounts import account_mails, mailed_tokens, unsolicited_mail
-from services.accounts.account_mails import MailKind, mail_kind, render
+from services.accounts.account_mails import MailKind, mail_kind, render_mail
 from services.accounts.mailed_tokens import Purpose
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
@@ -59,14 +59,14 @@ def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
         request = uow.session.get(AccountMail, lease.subject_id)
         recipient = None if request is None else _find_recipient(uow, request)
         if request and recipient and account_mails.admit(uow, request, request.email):
-            secret = mailed_tokens.make(
+            secret = mailed_tokens.create_token(
                 uow,
                 Purpose.OPEN_PREFERENCES,
                 user_id=recipient.person.id,
                 list_id=recipient.mailing_list.id,
                 email=recipient.person.email,
             )
-            mail = render(
+            mail = render_mail(
                 "preferences",
                 language=recipient.language or request.language,
                 to=recipient.person.email,

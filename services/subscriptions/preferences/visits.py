@@ -38,7 +38,7 @@ def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
 
     Raises ``preferences_link.invalid``, ``preferences_link.used``.
     """
-    link = mailed_tokens.read(
+    link = mailed_tokens.read_token(
         uow, Purpose.OPEN_PREFERENCES, secret, invalid=PREFERENCES_LINK_INVALID
     )
     if link.used_at is not None:
@@ -54,8 +54,8 @@ def begin_visit(uow: UnitOfWork, secret: str) -> str:
     Raises the errors of ``read_link``.
     """
     link = read_link(uow, secret)
-    mailed_tokens.use(uow, link, used=PREFERENCES_LINK_USED)
-    return mailed_tokens.make(
+    mailed_tokens.use_token(uow, link, used=PREFERENCES_LINK_USED)
+    return mailed_tokens.create_token(
         uow,
         Purpose.VISIT_PREFERENCES,
         user_id=link.user_id,
@@ -71,7 +71,7 @@ def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
     person = _find_person(uow, link)
     if person is None:
         raise VISIT_OVER()
-    return Visit(person, lists.get(uow, link.list_id, archived=True))
+    return Visit(person, lists.get_list(uow, link.list_id, archived=True))
 
 
 def end_visit(uow: UnitOfWork, secret: str | None) -> None:
@@ -91,7 +91,7 @@ def _read_visit_link(uow: UnitOfWork, secret: str | None) -> MailedLink:
     """Return the stored secret of the visit; raises ``visit.over``."""
     if not secret:
         raise VISIT_OVER()
-    link = mailed_tokens.read(uow, Purpose.VISIT_PREFERENCES, secret, invalid=VISIT_OVER)
+    link = mailed_tokens.read_token(uow, Purpose.VISIT_PREFERENCES, secret, invalid=VISIT_OVER)
     if link.used_at is not None:
         raise VISIT_OVER()
     return link

@@ -20,7 +20,8 @@ SECONDS, CAPACITY = 5, 20
 
 
 @pytest.fixture(scope="module")
-def busy(make_stack: Callable[[str], Stack]) -> Stack:
+def busy_stack(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack with an API and two workers that run the probe calls."""
     stack = make_stack("overload")
     port = stack.api_port
     impatient = {"PROBE_MAX_LINE_SECONDS": "1"}
@@ -42,13 +43,13 @@ def busy(make_stack: Callable[[str], Stack]) -> Stack:
 
 
 def test_accepted_calls_are_answered_and_the_rest_refused_with_when_to_come_back(
-    busy: Stack,
+    busy_stack: Stack,
 ) -> None:
-    keys = [busy.new_owner().key for _ in range(3)]
+    keys = [busy_stack.new_owner().key for _ in range(3)]
 
     def ask(number: int) -> httpx2.Response:
         time.sleep(number * SECONDS / (5 * CAPACITY))
-        with busy.client(keys[number % len(keys)]) as client:
+        with busy_stack.client(keys[number % len(keys)]) as client:
             return client.post("/ask", params={"sleep": WORK_SECONDS, "text": str(number)})
 
     with ThreadPoolExecutor(5 * CAPACITY) as pool:
@@ -62,7 +63,7 @@ def test_accepted_calls_are_answered_and_the_rest_refused_with_when_to_come_back
             assert 1 <= int(reply.headers["Retry-After"]) <= 30
 
     def is_served() -> bool:
-        with busy.client(keys[0]) as client:
+        with busy_stack.client(keys[0]) as client:
             return client.post("/ask").status_code == 200
 
     eventually(is_served, what="the recovery")

@@ -14,8 +14,8 @@ CANARIES = "pressroom:canaries"
 
 
 @pytest.fixture(scope="module")
-def idle(make_stack: Callable[[str], Stack]) -> Stack:
-    """Without workers: what a test says of the queues stays."""
+def idle_stack(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack without workers, so that the queue ages that a test sets stay unchanged."""
     stack = make_stack("queue-ages")
     stack.start_sandbox()
     stack.start_api()
@@ -23,10 +23,11 @@ def idle(make_stack: Callable[[str], Stack]) -> Stack:
 
 
 @pytest.fixture
-def caller(idle: Stack) -> Iterator[httpx2.Client]:
-    with idle.client(idle.new_owner().key) as client:
+def queue_client(idle_stack: Stack) -> Iterator[httpx2.Client]:
+    """A client of a new owner. The canaries of the queues are deleted after the test."""
+    with idle_stack.client(idle_stack.new_owner().key) as client:
         yield client
-    idle.resources.redis.delete(CANARIES)
+    idle_stack.resources.redis.delete(CANARIES)
 
 
 def make_older(stack: Stack, queue: str, seconds: float) -> None:
@@ -36,8 +37,8 @@ def make_older(stack: Stack, queue: str, seconds: float) -> None:
     redis.hset(CANARIES, f"{queue}:waiting", str(now - seconds))
 
 
-def upload(caller: httpx2.Client, prefer: str) -> httpx2.Response:
-    return caller.post(
+def upload(queue_client: httpx2.Client, prefer: str) -> httpx2.Response:
+    return queue_client.post(
         "/attachments", files={"file": ("a.jpg", photo())}, headers={"Prefer": prefer}
     )
 
@@ -52,24 +53,30 @@ def is_error(send: Callable[[], httpx2.Response]) -> bool:
 
 
 def test_upload_that_would_wait_too_long_is_refused_and_leaves_nothing(
-    idle: Stack, caller: httpx2.Client
+    idle_stack: Stack, queue_client: httpx2.Client
 ) -> None:
-    make_older(idle, "media", 40)
-    eventually(lambda: is_error(lambda: upload(caller, "wait=1")), what="an error")
-    before = idle.query("SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)")
-    assert is_error(lambda: upload(caller, "wait=1"))
-    after = idle.query("SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)")
+    make_older(idle_stack, "media", 40)
+    eventually(lambda: is_error(lambda: upload(queue_client, "wait=1")), what="an error")
+    before = idle_stack.query(
+        "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)"
+    )
+    assert is_error(lambda: upload(queue_client, "wait=1"))
+    after = idle_stack.query(
+        "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)"
+    )
     assert after == before
     # Who does not wait may be served late, and another queue is not the fault of this one.
-    assert upload(caller, "respond-async").status_code == 202
-    list_id = new_list(caller)["id"]
+    assert upload(queue_client, "respond-async").status_code == 202
+    list_id = new_list(queue_client)["id"]
     path = f"/auxilia/subscriptions/{list_id}/members/add"
-    assert caller.post(path, json=[], headers={"Prefer": "wait=1"}).status_code != 503
+    assert queue_client.post(path, json=[], headers={"Prefer": "wait=1"}).status_code != 503
 
 
-def test_queue_that_stands_still_takes_nothing(idle: Stack, caller: httpx2.Client) -> None:
-    make_older(idle, "media", 700)
-    eventually(lambda: is_error(lambda: upload(caller, "respond-async")), what="an error")
+def test_queue_that_stands_still_takes_nothing(
+    idle_stack: Stack, queue_client: httpx2.Client
+) -> None:
+    make_older(idle_stack, "media", 700)
+    eventually(lambda: is_error(lambda: upload(queue_client, "respond-async")), what="an error")
 
 
 @pytest.mark.parametrize(
@@ -85,14 +92,14 @@ def test_queue_that_stands_still_takes_nothing(idle: Stack, caller: httpx2.Clien
     ],
 )
 def test_every_call_that_waits_in_a_queue_asks_how_old_it_is(
-    idle: Stack, caller: httpx2.Client, queue: str, path: str, body: object
+    idle_stack: Stack, queue_client: httpx2.Client, queue: str, path: str, body: object
 ) -> None:
-    path = path.format(list_id=new_list(caller)["id"])
-    make_older(idle, queue, 40)
+    path = path.format(list_id=new_list(queue_client)["id"])
+    make_older(idle_stack, queue, 40)
 
     def send() -> httpx2.Response:
-        return caller.post(path, json=body, headers={"Prefer": "wait=1"})
+        return queue_client.post(path, json=body, headers={"Prefer": "wait=1"})
 
     eventually(lambda: is_error(send), what="an error")
-    idle.resources.redis.delete(CANARIES)
+    idle_stack.resources.redis.delete(CANARIES)
     eventually(lambda: not is_error(send), what="the end of the errors")

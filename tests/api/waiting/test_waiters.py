@@ -153,8 +153,8 @@ ANNA, BERT = "192.0.2.1", "192.0.2.2"
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> SlowDownloads:
-    """Where each reader counts as slow after its first piece."""
+def slow_reads(monkeypatch: pytest.MonkeyPatch) -> SlowDownloads:
+    """Slow downloads, with every download counted as slow after its first piece."""
     monkeypatch.setattr(slow_downloads, "MAX_SLOW_DOWNLOADS_OF_A_CALLER", 2)
     monkeypatch.setattr(slow_downloads, "MAX_QUICK_SECONDS", 0.0)
     return SlowDownloads()
@@ -166,20 +166,20 @@ async def pieces() -> AsyncIterator[bytes]:
         yield b"piece"
 
 
-async def test_a_caller_reads_few_files_slowly_at_a_time(slow: SlowDownloads) -> None:
-    held = [slow.limit(ANNA, pieces()) for _ in range(2)]
+async def test_a_caller_reads_few_files_slowly_at_a_time(slow_reads: SlowDownloads) -> None:
+    held = [slow_reads.limit(ANNA, pieces()) for _ in range(2)]
     for each in held:
         await anext(each)
     with pytest.raises(CallerDisconnected):
-        await anext(slow.limit(ANNA, pieces()))
-    await anext(slow.limit(BERT, pieces()))
+        await anext(slow_reads.limit(ANNA, pieces()))
+    await anext(slow_reads.limit(BERT, pieces()))
     await held[0].aclose()
-    assert [each async for each in slow.limit(ANNA, pieces())] == [b"piece"] * 3
+    assert [each async for each in slow_reads.limit(ANNA, pieces())] == [b"piece"] * 3
 
 
 async def test_quick_readers_are_not_counted(
-    slow: SlowDownloads, monkeypatch: pytest.MonkeyPatch
+    slow_reads: SlowDownloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slow_downloads, "MAX_QUICK_SECONDS", 60.0)
-    held = [slow.limit(ANNA, pieces()) for _ in range(20)]
+    held = [slow_reads.limit(ANNA, pieces()) for _ in range(20)]
     assert [await anext(each) for each in held] == [b"piece"] * 20

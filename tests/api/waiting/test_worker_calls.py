@@ -29,7 +29,8 @@ Params = dict[str, str | int | float | bool | None]
 
 
 @pytest.fixture(scope="module")
-def asking(make_stack: Callable[[str], Stack]) -> Stack:
+def probe_stack(make_stack: Callable[[str], Stack]) -> Stack:
+    """A stack with an API for probe calls, but without workers."""
     stack = make_stack("asking")
     port = stack.api_port
     stack.start(
@@ -64,19 +65,20 @@ class Shift:
 
 
 @pytest.fixture(scope="module")
-def shift(asking: Stack) -> Shift:
-    return Shift(asking)
+def shared_worker(probe_stack: Stack) -> Shift:
+    return Shift(probe_stack)
 
 
 @pytest.fixture
-def worker(shift: Shift) -> Running:
-    return shift.begin()
+def worker(shared_worker: Shift) -> Running:
+    return shared_worker.begin()
 
 
 @pytest.fixture
-def caller(asking: Stack) -> Iterator[httpx2.Client]:
-    asking.resources.redis.flushdb()
-    with asking.client(asking.new_owner().key) as client:
+def probe_client(probe_stack: Stack) -> Iterator[httpx2.Client]:
+    """A client of a new owner, with an empty Redis database."""
+    probe_stack.resources.redis.flushdb()
+    with probe_stack.client(probe_stack.new_owner().key) as client:
         client.timeout = httpx2.Timeout(PATIENCE_SECONDS + 20)
         yield client
 
@@ -91,10 +93,10 @@ def inputs(stack: Stack) -> list[bytes]:
 
 
 def test_many_ask_at_once_and_each_hears_its_own_answer(
-    worker: Running, caller: httpx2.Client
+    worker: Running, probe_client: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(20) as pool:
-        replies = pool.map(lambda n: caller.post("/ask", params={"text": str(n)}), range(60))
+        replies = pool.map(lambda n: probe_client.post("/ask", params={"text": str(n)}), range(60))
     assert [reply.json()["data"]["echo"] for reply in replies] == [str(n) for n in range(60)]
 
 
@@ -107,56 +109,58 @@ def test_many_ask_at_once_and_each_hears_its_own_answer(
     ],
 )
 def test_an_error_in_the_worker_is_the_callers(
-    worker: Running, caller: httpx2.Client, end: str, error: tuple[int, str, str | None]
+    worker: Running, probe_client: httpx2.Client, end: str, error: tuple[int, str, str | None]
 ) -> None:
-    reply = caller.post("/ask", params={"end": end})
+    reply = probe_client.post("/ask", params={"end": end})
     found = (reply.status_code, reply.json()["code"], reply.headers.get("retry-after"))
     assert found == error
     assert "ZeroDivision" not in reply.text
 
 
-def test_an_answer_that_comes_too_late_is_504(worker: Running, caller: httpx2.Client) -> None:
-    reply = caller.post("/ask", params={"sleep": 3, "seconds": 0.5})
+def test_an_answer_that_comes_too_late_is_504(worker: Running, probe_client: httpx2.Client) -> None:
+    reply = probe_client.post("/ask", params={"sleep": 3, "seconds": 0.5})
     assert (reply.status_code, reply.json()["code"]) == (504, "request.too_slow")
 
 
 def test_nobody_works_for_a_caller_who_has_left(
-    asking: Stack, shift: Shift, caller: httpx2.Client
+    probe_stack: Stack, shared_worker: Shift, probe_client: httpx2.Client
 ) -> None:
     # Without a worker yet, so that the question waits while its caller hangs up.
-    shift.end()
+    shared_worker.end()
     with pytest.raises(httpx2.ReadTimeout):
-        caller.post("/ask", params={"seconds": 600}, timeout=httpx2.Timeout(10, read=0.3))
+        probe_client.post("/ask", params={"seconds": 600}, timeout=httpx2.Timeout(10, read=0.3))
     # Much sooner than it would have expired.
-    assert eventually(lambda: not inputs(asking), what="the end")
-    assert caller.post("/ask", params={"seconds": 0.5}).status_code == 504
-    shift.begin()
-    assert caller.post("/ask", params={"text": "still there"}).status_code == 200
-    assert taken(asking) == 1
+    assert eventually(lambda: not inputs(probe_stack), what="the end")
+    assert probe_client.post("/ask", params={"seconds": 0.5}).status_code == 504
+    shared_worker.begin()
+    assert probe_client.post("/ask", params={"text": "still there"}).status_code == 200
+    assert taken(probe_stack) == 1
 
 
 def test_a_caller_who_leaves_while_asking_is_not_waited_for(
-    asking: Stack, shift: Shift, caller: httpx2.Client
+    probe_stack: Stack, shared_worker: Shift, probe_client: httpx2.Client
 ) -> None:
-    shift.end()
+    shared_worker.end()
 
     def ask(number: int) -> None:
         with contextlib.suppress(httpx2.ReadTimeout):
             read = 0.02 + 0.005 * (number % 30)
-            caller.post("/ask", params={"seconds": 600}, timeout=httpx2.Timeout(10, read=read))
+            probe_client.post(
+                "/ask", params={"seconds": 600}, timeout=httpx2.Timeout(10, read=read)
+            )
 
     # More at once than the API has threads, so that some leave while they wait for one.
     with ThreadPoolExecutor(80) as pool:
         list(pool.map(ask, range(240)))
-    redis = asking.resources.redis
+    redis = probe_stack.resources.redis
     # Much sooner than their patience would have ended.
     eventually(lambda: not list(redis.scan_iter("pressroom:*:*")), what="the end")
 
 
-def assert_nothing_stays(asking: Stack) -> None:
+def assert_nothing_stays(probe_stack: Stack) -> None:
     # The API clears up when it has answered: the caller need not wait for that.
     # Canaries come and go by themselves.
-    redis, canaries = asking.resources.redis, {b"pressroom:canaries"}
+    redis, canaries = probe_stack.resources.redis, {b"pressroom:canaries"}
     eventually(lambda: set(redis.scan_iter("pressroom:*")) <= canaries, what="no keys")
 
 
@@ -166,22 +170,23 @@ WAITING, RUNNING = KEYS[0], KEYS[2]
 
 
 def asked_at_once(
-    caller: httpx2.Client, callers: int, **params: str | float
+    probe_client: httpx2.Client, callers: int, **params: str | float
 ) -> list[httpx2.Response]:
     with ThreadPoolExecutor(callers) as pool:
         asked = [
-            pool.submit(caller.post, "/ask", params={**SAME, **params}) for _ in range(callers)
+            pool.submit(probe_client.post, "/ask", params={**SAME, **params})
+            for _ in range(callers)
         ]
         return [each.result() for each in asked]
 
 
 @contextmanager
-def under_way(stack: Stack, caller: httpx2.Client, **params: str | float) -> Iterator[None]:
+def under_way(stack: Stack, probe_client: httpx2.Client, **params: str | float) -> Iterator[None]:
     """Ask on a connection that is closed at the block's end; a worker has begun before the block.
 
     Without a timeout: the test says when the caller hangs up, however slow the machine is.
     """
-    request = caller.build_request("POST", f"/ask?{urlencode({**SAME, **params})}")
+    request = probe_client.build_request("POST", f"/ask?{urlencode({**SAME, **params})}")
     head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
     with socket.create_connection((LOOPBACK, stack.api_port)) as connection:
         target = request.url.raw_path.decode()
@@ -191,98 +196,100 @@ def under_way(stack: Stack, caller: httpx2.Client, **params: str | float) -> Ite
 
 
 def test_equal_questions_at_once_are_answered_by_one_run(
-    asking: Stack, worker: Running, caller: httpx2.Client
+    probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
-    replies = asked_at_once(caller, 12, sleep=1)
+    replies = asked_at_once(probe_client, 12, sleep=1)
     assert [reply.json()["data"] for reply in replies] == [{"echo": "shared"}] * 12
-    assert taken(asking) == 1
-    assert_nothing_stays(asking)
+    assert taken(probe_stack) == 1
+    assert_nothing_stays(probe_stack)
 
 
 def test_equal_questions_share_an_error_and_the_next_one_is_asked_anew(
-    asking: Stack, worker: Running, caller: httpx2.Client
+    probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
-    replies = asked_at_once(caller, 5, sleep=1, end="refuse")
+    replies = asked_at_once(probe_client, 5, sleep=1, end="refuse")
     assert {reply.status_code for reply in replies} == {503}
-    assert taken(asking) == 1
-    assert caller.post("/ask", params=SAME).status_code == 200
-    assert taken(asking) == 2
+    assert taken(probe_stack) == 1
+    assert probe_client.post("/ask", params=SAME).status_code == 200
+    assert taken(probe_stack) == 2
 
 
 def test_work_goes_on_for_the_second_when_the_first_has_left(
-    asking: Stack, worker: Running, caller: httpx2.Client
+    probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
-    redis = asking.resources.redis
+    redis = probe_stack.resources.redis
     with ThreadPoolExecutor(1) as pool:
-        with under_way(asking, caller, sleep=0.5, steps=4):
-            second = pool.submit(caller.post, "/ask", params={**SAME, "sleep": 0.5, "steps": 4})
+        with under_way(probe_stack, probe_client, sleep=0.5, steps=4):
+            second = pool.submit(
+                probe_client.post, "/ask", params={**SAME, "sleep": 0.5, "steps": 4}
+            )
             eventually(lambda: redis.zcard(WAITING) == 2, what="the second caller")
         assert second.result().json()["data"] == {"echo": "shared"}
-    assert (taken(asking), taken(asking, STEPS)) == (1, 4)
+    assert (taken(probe_stack), taken(probe_stack, STEPS)) == (1, 4)
 
 
 def test_work_under_way_ends_at_its_next_step_when_the_last_one_has_left(
-    asking: Stack, worker: Running, caller: httpx2.Client
+    probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
-    redis = asking.resources.redis
+    redis = probe_stack.resources.redis
     # Far more steps, and far more patience, than this test waits for.
-    with under_way(asking, caller, sleep=0.1, steps=10_000, seconds=600):
+    with under_way(probe_stack, probe_client, sleep=0.1, steps=10_000, seconds=600):
         assert redis.exists(RUNNING)
     eventually(lambda: not redis.exists(WAITING), what="no caller")
-    steps = taken(asking, STEPS)
+    steps = taken(probe_stack, STEPS)
     eventually(lambda: not redis.exists(RUNNING), what="the end of the run")
     # The step that had begun when the caller left.
-    assert taken(asking, STEPS) <= steps + 1
+    assert taken(probe_stack, STEPS) <= steps + 1
     # Who asks now is not kept waiting by what was given up.
-    assert caller.post("/ask", params=SAME).status_code == 200
+    assert probe_client.post("/ask", params=SAME).status_code == 200
 
 
 @pytest.mark.tier("faults")
 def test_a_killed_workers_run_does_not_hold_up_the_next_one_for_long(
-    asking: Stack, shift: Shift, worker: Running, caller: httpx2.Client
+    probe_stack: Stack, shared_worker: Shift, worker: Running, probe_client: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         # Another worker may do either of the two first, so neither takes long.
         params: Params = {**SAME, "sleep": 1, "steps": 3, "seconds": PATIENCE_SECONDS}
-        lost = pool.submit(caller.post, "/ask", params=params)
-        eventually(lambda: taken(asking), what="the run")
+        lost = pool.submit(probe_client.post, "/ask", params=params)
+        eventually(lambda: taken(probe_stack), what="the run")
         worker.kill()
-        redis = asking.resources.redis
+        redis = probe_stack.resources.redis
         assert redis.exists(RUNNING)
-        shift.begin()
+        shared_worker.begin()
         eventually(lambda: not redis.exists(RUNNING), what="the end of its lease")
-        assert caller.post("/ask", params=SAME).status_code == 200
+        assert probe_client.post("/ask", params=SAME).status_code == 200
         # It still waits, so it is answered too.
         assert lost.result().status_code == 200
 
 
 def test_what_a_stopping_worker_gives_back_another_does_at_once(
-    asking: Stack, shift: Shift, worker: Running, caller: httpx2.Client
+    probe_stack: Stack, shared_worker: Shift, worker: Running, probe_client: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
         # Too long for the grace of the first worker.
         params: Params = {"text": "on", "sleep": 3, "seconds": PATIENCE_SECONDS}
-        waiting = pool.submit(caller.post, "/ask", params=params)
-        eventually(lambda: taken(asking), what="the run")
+        waiting = pool.submit(probe_client.post, "/ask", params=params)
+        eventually(lambda: taken(probe_stack), what="the run")
         worker.ask_to_end()
         worker.process.wait(20)
         # No lease stands in the way of the next worker.
-        assert not list(asking.resources.redis.scan_iter("pressroom:running:*"))
-        assert inputs(asking)
-        shift.begin()
+        assert not list(probe_stack.resources.redis.scan_iter("pressroom:running:*"))
+        assert inputs(probe_stack)
+        shared_worker.begin()
         assert waiting.result().json()["data"] == {"echo": "on"}
-    assert taken(asking) == 2
+    assert taken(probe_stack) == 2
 
 
 def test_what_redis_loses_while_its_caller_waits_is_only_late(
-    asking: Stack, worker: Running, caller: httpx2.Client
+    probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
     os.kill(worker.pid, signal.SIGSTOP)
     try:
         with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(caller.post, "/ask", params={"text": "lost", "seconds": 40})
-            eventually(lambda: inputs(asking), what="the call")
-            asking.resources.redis.flushdb()
+            waiting = pool.submit(probe_client.post, "/ask", params={"text": "lost", "seconds": 40})
+            eventually(lambda: inputs(probe_stack), what="the call")
+            probe_stack.resources.redis.flushdb()
             os.kill(worker.pid, signal.SIGCONT)
             assert waiting.result().json()["data"] == {"echo": "lost"}
     finally:
@@ -290,16 +297,16 @@ def test_what_redis_loses_while_its_caller_waits_is_only_late(
 
 
 def test_the_wait_of_one_says_nothing_about_the_wait_of_another(
-    asking: Stack, worker: Running, caller: httpx2.Client
+    probe_stack: Stack, worker: Running, probe_client: httpx2.Client
 ) -> None:
     with ThreadPoolExecutor(2) as pool:
-        patient = pool.submit(caller.post, "/ask", params={**SAME, "sleep": 1.5})
-        eventually(lambda: taken(asking), what="the run")
-        hasty = pool.submit(caller.post, "/ask", params={**SAME, "seconds": 0.2})
+        patient = pool.submit(probe_client.post, "/ask", params={**SAME, "sleep": 1.5})
+        eventually(lambda: taken(probe_stack), what="the run")
+        hasty = pool.submit(probe_client.post, "/ask", params={**SAME, "seconds": 0.2})
         assert hasty.result().status_code == 504
         assert patient.result().status_code == 200
 
 
-def test_a_large_answer_reaches_its_caller(worker: Running, caller: httpx2.Client) -> None:
+def test_a_large_answer_reaches_its_caller(worker: Running, probe_client: httpx2.Client) -> None:
     text = "long answer " * 2_000
-    assert caller.post("/ask", params={"text": text}).json()["data"] == {"echo": text}
+    assert probe_client.post("/ask", params={"text": text}).json()["data"] == {"echo": text}

@@ -72,8 +72,8 @@ def read(path: Path) -> Catalog:
 
 
 @pytest.fixture(scope="module")
-def marked(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    """The texts that templates and modules mark, as `make messages` finds them."""
+def marked_texts(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """The texts that `make messages` extracts from templates and modules."""
     found = tmp_path_factory.mktemp("messages") / "messages.pot"
     words = ["extract", "-F", "pyproject.toml", "-k", "marked", "-o", str(found)]
     program = Path(sys.executable).with_name("pybabel")
@@ -82,10 +82,10 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 @each_catalogue
-def test_every_text_is_translated_and_looked_at(path: Path, marked: Catalog) -> None:
+def test_every_text_is_translated_and_looked_at(path: Path, marked_texts: Catalog) -> None:
     catalogue = read(path)
     found = {message.id: message for message in catalogue if message.id}
-    assert set(found) == {each.id for each in marked if each.id}, "run `make messages`"
+    assert set(found) == {each.id for each in marked_texts if each.id}, "run `make messages`"
     assert [each.id for each in found.values() if not each.string] == []
     assert [each.id for each in found.values() if each.fuzzy] == []
     assert not catalogue.obsolete

@@ -10,7 +10,7 @@ SENTINELS = "sentinel://u:p@one:1/2?master_name=main;sentinel://two"
 
 
 @pytest.fixture(autouse=True)
-def _none_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def _unset_urls(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("REDIS", "BROKER", "CACHE"):
         monkeypatch.delenv(f"PRESSROOM_{name}_URL", raising=False)
 

@@ -21,7 +21,7 @@ NO_BUCKETS = [
 
 
 @pytest.fixture(autouse=True)
-def endpoint(no_settings: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _set_endpoint(no_settings: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRESSROOM_S3_ENDPOINT", "http://127.0.0.1:9000")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from api.health import MAX_CLOSE_SECONDS
+from api.drain import MAX_CLOSE_SECONDS
 from cli.processes import API_GRACE_SECONDS
 from core.queues import Queue
 from core.settings import Settings

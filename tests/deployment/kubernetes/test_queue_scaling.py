@@ -84,8 +84,10 @@ def test_a_process_is_not_added_before_the_others_have_all_that_they_do_at_once(
 
 
 @pytest.fixture(scope="module")
-def scaler(make_stack: Callable[[str], Stack]) -> Iterator[psycopg2.extensions.connection]:
-    """A connection of the role that docs/kubernetes.md makes, to a database of its own."""
+def scaler_connection(
+    make_stack: Callable[[str], Stack],
+) -> Iterator[psycopg2.extensions.connection]:
+    """A connection with the database role from docs/kubernetes.md."""
     stack = make_stack("scaling")
     page = (files.ROOT / "docs/kubernetes.md").read_text()
     [role] = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
@@ -104,10 +106,10 @@ def scaler(make_stack: Callable[[str], Stack]) -> Iterator[psycopg2.extensions.c
 
 @pytest.mark.parametrize("queue", triggers("postgresql"))
 def test_the_question_counts_what_the_queue_has_to_do_now(
-    scaler: psycopg2.extensions.connection, queue: Queue
+    scaler_connection: psycopg2.extensions.connection, queue: Queue
 ) -> None:
     query = triggers("postgresql")[queue]["metadata"]["query"]
-    with scaler.cursor() as cursor:
+    with scaler_connection.cursor() as cursor:
         cursor.execute(query)
         assert cursor.fetchall() == [(WORK,)]
         # Of a small table all would be read at once: what matters is which plan there is at all.
@@ -124,8 +126,11 @@ def test_the_question_counts_what_the_queue_has_to_do_now(
 
 
 def test_the_role_of_the_autoscaler_may_read_nothing_else(
-    scaler: psycopg2.extensions.connection,
+    scaler_connection: psycopg2.extensions.connection,
 ) -> None:
     for statement in ("SELECT result FROM jobs", "SELECT 1 FROM users", "DELETE FROM jobs"):
-        with scaler.cursor() as cursor, pytest.raises(psycopg2.errors.InsufficientPrivilege):
+        with (
+            scaler_connection.cursor() as cursor,
+            pytest.raises(psycopg2.errors.InsufficientPrivilege),
+        ):
             cursor.execute(statement)

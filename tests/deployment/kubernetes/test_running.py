@@ -167,8 +167,8 @@ Starts = Callable[[str], Container]
 
 
 @pytest.fixture
-def empty(services: Services, home: Path) -> Iterator[Stack]:
-    """A stack that nothing has migrated, and that no process of ours uses."""
+def unmigrated_stack(services: Services, home: Path) -> Iterator[Stack]:
+    """A stack without tables and without processes."""
     port = free_port()
     with open_stack(
         services, home, "pods", DATABASES - 2, port, migrated=False, programs=TEST_PROGRAMS
@@ -177,10 +177,10 @@ def empty(services: Services, home: Path) -> Iterator[Stack]:
 
 
 @pytest.fixture
-def start(empty: Stack, tmp_path: Path) -> Iterator[Starts]:
+def start_pod_container(unmigrated_stack: Stack, tmp_path: Path) -> Iterator[Starts]:
     settings = {
-        **empty.environment,
-        "PRESSROOM_MIGRATION_DATABASE_URL": empty.owner_url,
+        **unmigrated_stack.environment,
+        "PRESSROOM_MIGRATION_DATABASE_URL": unmigrated_stack.owner_url,
         "PRESSROOM_ALIVE_FILE": "/tmp/alive",
     }
     known = {str(each): each for each in pods.processes()}
@@ -188,7 +188,7 @@ def start(empty: Stack, tmp_path: Path) -> Iterator[Starts]:
 
         def run(name: str) -> Container:
             folder = tmp_path / name.replace("/", "-")
-            made = start_container(known[name], folder, settings, empty.api_port)
+            made = start_container(known[name], folder, settings, unmigrated_stack.api_port)
             started.callback(made.main.wait, 60)
             started.callback(made.ask_to_end)
             return made
@@ -196,18 +196,25 @@ def start(empty: Stack, tmp_path: Path) -> Iterator[Starts]:
         yield run
 
 
-def test_the_pods_do_an_upload_and_a_composer_call(empty: Stack, start: Starts) -> None:
-    waits = start("pressroom-api/wait-until-migrated")
+def test_the_pods_do_an_upload_and_a_composer_call(
+    unmigrated_stack: Stack, start_pod_container: Starts
+) -> None:
+    waits = start_pod_container("pressroom-api/wait-until-migrated")
     said = "migrate.waits_for_the_database"
     eventually(lambda: said in waits.log.read_text(), what="the first container of the API's pod")
-    for job in (start("pressroom-migrate/migrate"), start("pressroom-bucket/bucket")):
+    for job in (
+        start_pod_container("pressroom-migrate/migrate"),
+        start_pod_container("pressroom-bucket/bucket"),
+    ):
         assert job.main.wait(60) == 0, job.log.read_text()
     assert waits.main.wait(30) == 0
 
-    api = start("pressroom-api/api")
-    workers = [start(f"pressroom-worker-{kind}/worker") for kind in ("waiting", "media")]
+    api = start_pod_container("pressroom-api/api")
+    workers = [
+        start_pod_container(f"pressroom-worker-{kind}/worker") for kind in ("waiting", "media")
+    ]
     path = api.process.container["readinessProbe"]["httpGet"]["path"]
-    eventually(lambda: answers(empty.api_port, path), within=60, what="the API")
+    eventually(lambda: answers(unmigrated_stack.api_port, path), within=60, what="the API")
     for worker in workers:
         assert worker.succeeds(
             worker.process.container["lifecycle"]["postStart"]["exec"]["command"]
@@ -217,7 +224,7 @@ def test_the_pods_do_an_upload_and_a_composer_call(empty: Stack, start: Starts) 
         assert worker.asks("livenessProbe")
 
     wait = {"Prefer": "wait=30"}
-    with empty.client(empty.new_owner().key) as client:
+    with unmigrated_stack.client(unmigrated_stack.new_owner().key) as client:
         upload = client.post("/attachments", files={"file": ("a.jpg", photo())}, headers=wait)
         post = {"title": "A garden in May", "content": "The tulips are out."}
         written = client.post("/composer/metadata", json=post, headers=wait)

@@ -6,7 +6,7 @@ from fastapi import FastAPI, HTTPException
 
 from devstack.sandbox import mailbox as mailbox_module
 from devstack.sandbox.mailbox import MAX_MAILS, Mailbox, router
-from tests.devstack.sandbox.test_sandbox import call
+from tests.support.sandbox.in_process import call_app
 
 
 def written(subject: str = "Hello", text: str = "Text", html: str | None = "<p>Html") -> bytes:
@@ -24,7 +24,7 @@ def written(subject: str = "Hello", text: str = "Text", html: str | None = "<p>H
 def look(mailbox: Mailbox, path: str = "", **query: str) -> httpx2.Response:
     app = FastAPI()
     app.include_router(router(mailbox), prefix="/mail")
-    return call(app, "GET", f"/mail{path}", params=query)
+    return call_app(app, "GET", f"/mail{path}", params=query)
 
 
 @pytest.fixture

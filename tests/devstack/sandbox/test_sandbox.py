@@ -1,4 +1,3 @@
-import asyncio
 import json
 from datetime import UTC, datetime
 
@@ -10,6 +9,7 @@ from devstack.sandbox import hooks
 from devstack.sandbox.app import SandboxProvider, create_app
 from devstack.sandbox.hooks import HookBox
 from services.webhooks.signing import sign_message
+from tests.support.sandbox.in_process import call_app, fetch_page
 
 KEY = b"k" * 32
 SECRET = "whsec_a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s="
@@ -21,38 +21,29 @@ def app() -> FastAPI:
     return create_app((SandboxProvider("Webhooks", "/hooks", "Receives.", router, "/hooks"),))
 
 
-def call(app: FastAPI, method: str, path: str, **content: object) -> httpx2.Response:
-    async def send() -> httpx2.Response:
-        transport = httpx2.ASGITransport(app=app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await client.request(method, path, **content)  # type: ignore[arg-type]
-
-    return asyncio.run(send())
-
-
 def post(app: FastAPI, path: str, message_id: str = "evt_1", key: bytes = KEY) -> httpx2.Response:
     body = json.dumps({"type": "subscription.created"}).encode()
     headers = sign_message([key], message_id, datetime.now(UTC), body)
-    return call(app, "POST", f"/hooks/to/{path}", content=body, headers=headers)
+    return call_app(app, "POST", f"/hooks/to/{path}", content=body, headers=headers)
 
 
 def verdicts(app: FastAPI) -> list[str]:
-    return [each["signature"] for each in call(app, "GET", "/hooks/messages").json()]
+    return [each["signature"] for each in call_app(app, "GET", "/hooks/messages").json()]
 
 
 def test_what_came_is_shown_and_its_signature_checked(app: FastAPI) -> None:
     assert post(app, "mine").status_code == 200
-    call(app, "POST", "/hooks/secrets", data={"name": "mine", "secret": SECRET})
+    call_app(app, "POST", "/hooks/secrets", data={"name": "mine", "secret": SECRET})
     post(app, "mine", "evt_2")
     post(app, "mine", "evt_3", key=b"x" * 32)
     newest, right, unknown = verdicts(app)
     assert newest.startswith("wrong")
     assert (right, unknown) == ("right", "no secret")
-    page = call(app, "GET", "/hooks", params={"name": "mine"}).text
+    page = call_app(app, "GET", "/hooks", params={"name": "mine"}).text
     assert "evt_2" in page
     assert "subscription.created" in page
-    assert "evt_2" not in call(app, "GET", "/hooks", params={"name": "other"}).text
-    assert call(app, "DELETE", "/hooks/messages").json() == {"removed": 3}
+    assert "evt_2" not in call_app(app, "GET", "/hooks", params={"name": "other"}).text
+    assert call_app(app, "DELETE", "/hooks/messages").json() == {"removed": 3}
     assert verdicts(app) == []
 
 
@@ -66,15 +57,11 @@ def test_it_fails_as_often_as_it_is_told_for_each_event(app: FastAPI) -> None:
 
 
 def test_a_webhook_to_the_wrong_path_is_told_the_right_one(app: FastAPI) -> None:
-    reply = call(app, "POST", "/hooks/mine", content=b"{}")
+    reply = call_app(app, "POST", "/hooks/mine", content=b"{}")
     assert (reply.status_code, reply.json()["detail"]) == (
         404,
         "Webhooks are received at /hooks/to/mine.",
     )
-
-
-def fetch(path: str, *providers: SandboxProvider, host: str = "localhost") -> httpx2.Response:
-    return call(create_app(providers), "GET", f"http://{host}{path}")
 
 
 def mailbox() -> SandboxProvider:
@@ -88,16 +75,16 @@ def mailbox() -> SandboxProvider:
 
 
 def test_a_provider_that_moves_in_is_listed_and_mounted() -> None:
-    page = fetch("/", mailbox()).text
+    page = fetch_page("/", mailbox()).text
     assert '<a href="/mail/inbox">Mail &amp; more</a>' in page
     assert "Speaks &lt;SMTP&gt;." in page
     assert "No provider has moved in yet" not in page
-    assert fetch("/mail/inbox", mailbox()).json() == ["a letter"]
+    assert fetch_page("/mail/inbox", mailbox()).json() == ["a letter"]
 
 
 @pytest.mark.parametrize("host", ["rebind.evil.example", "localhost.evil.example", "10.0.0.1"])
 def test_a_foreign_page_reads_no_mail_by_giving_its_name_our_address(host: str) -> None:
-    refused = fetch("/mail/inbox", mailbox(), host=host)
+    refused = fetch_page("/mail/inbox", mailbox(), host=host)
     assert refused.status_code == 400
     assert "letter" not in refused.text
-    assert fetch("/mail/inbox", mailbox(), host="127.0.0.1:8002").status_code == 200
+    assert fetch_page("/mail/inbox", mailbox(), host="127.0.0.1:8002").status_code == 200

@@ -3,9 +3,9 @@ import asyncio
 import pytest
 
 from devstack.sandbox.status import FIGURES, Figure, MetricsSource, Reading, StatusFigures
-from tests.devstack.sandbox.test_sandbox import fetch
 from tests.support.http.servers import QuietHandler, http_server, running
 from tests.support.observability.alert_rules import series
+from tests.support.sandbox.in_process import fetch_page
 
 TOKEN = "a-token-of-the-test"
 
@@ -33,5 +33,5 @@ def test_each_figure_is_of_a_metric_that_there_is(figure: Figure) -> None:
 
 
 def test_a_sandbox_by_itself_says_that_there_is_nothing_to_see() -> None:
-    assert "no stack to look at" in fetch("/status").text
-    assert '<a href="/status">' in fetch("/").text
+    assert "no stack to look at" in fetch_page("/status").text
+    assert '<a href="/status">' in fetch_page("/").text

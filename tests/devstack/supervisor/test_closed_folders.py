@@ -19,18 +19,18 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 
 @pytest.fixture
-def closed() -> Iterator[Path]:
+def closed_folder() -> Iterator[Path]:
     """A folder of root's below /tmp, which no other user can enter."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         yield Path(directory)
 
 
-def test_the_topmost_folder_closed_to_a_user_is_found(closed: Path) -> None:
-    below = closed / "open" / "closed too"
+def test_the_topmost_folder_closed_to_a_user_is_found(closed_folder: Path) -> None:
+    below = closed_folder / "open" / "closed too"
     below.mkdir(parents=True)
     below.chmod(0o700)
-    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == closed
-    closed.chmod(0o711)
+    assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == closed_folder
+    closed_folder.chmod(0o711)
     assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) == below
     shutil.chown(below, ORDINARY_ID)
     assert postgres.topmost(below, ORDINARY_ID, ORDINARY_ID) is None
@@ -41,12 +41,14 @@ def test_the_topmost_folder_closed_to_a_user_is_found(closed: Path) -> None:
 
 
 def test_root_is_told_which_folder_postgres_cannot_enter_as_nobody(
-    closed: Path, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+    closed_folder: Path, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.syspath_prepend(checkout.packages)
-    home = closed / "home"
-    with pytest.raises(StackError, match=f"user nobody, who cannot enter {closed} ") as caught:
+    home = closed_folder / "home"
+    with pytest.raises(
+        StackError, match=f"user nobody, who cannot enter {closed_folder} "
+    ) as caught:
         embedded_services(home).__enter__()
     assert str(home) in str(caught.value)
     assert not (home / "postgres").exists()
@@ -54,15 +56,15 @@ def test_root_is_told_which_folder_postgres_cannot_enter_as_nobody(
 
 @pytest.mark.parametrize("target", ["run", "check"])
 def test_make_names_the_folder_and_the_user_who_cannot_enter_it(
-    closed: Path, ordinary_user: OrdinaryUser, target: str
+    closed_folder: Path, ordinary_user: OrdinaryUser, target: str
 ) -> None:
     if shutil.which("make") is None:
         pass_over("the Makefile needs make")
-    here = closed / "pressroom"
+    here = closed_folder / "pressroom"
     here.mkdir()
     here.chmod(0o755)
     shutil.copyfile(MAKEFILE, here / "Makefile")
     refused = ordinary_user.run_in(here, "make", target)
     assert refused.returncode == 2
-    assert f"User nobody cannot enter {closed}," in refused.stdout
+    assert f"User nobody cannot enter {closed_folder}," in refused.stdout
     assert str(here) in refused.stdout

@@ -16,7 +16,7 @@ from devstack.supervisor.home_folder import (
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def new_home(tmp_path: Path) -> Home:
     home = Home(tmp_path / "home")
     home.create()
     return home
@@ -26,36 +26,36 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_home_and_secrets_are_their_owners_alone(home: Home) -> None:
-    home_folder.load_or_create_secrets(home)
-    assert mode(home.path) == 0o700
-    assert mode(home.logs) == 0o700
-    assert mode(home.secrets_file) == 0o600
+def test_home_and_secrets_are_their_owners_alone(new_home: Home) -> None:
+    home_folder.load_or_create_secrets(new_home)
+    assert mode(new_home.path) == 0o700
+    assert mode(new_home.logs) == 0o700
+    assert mode(new_home.secrets_file) == 0o600
 
 
-def test_secrets_stay_the_same_and_a_newer_releases_ones_are_kept(home: Home) -> None:
-    first = home_folder.load_or_create_secrets(home)
-    assert home_folder.load_or_create_secrets(home) == first
-    home.secrets_file.write_text('{"valkey_password": "old", "of_a_newer_release": "x"}')
-    second = home_folder.load_or_create_secrets(home)
+def test_secrets_stay_the_same_and_a_newer_releases_ones_are_kept(new_home: Home) -> None:
+    first = home_folder.load_or_create_secrets(new_home)
+    assert home_folder.load_or_create_secrets(new_home) == first
+    new_home.secrets_file.write_text('{"valkey_password": "old", "of_a_newer_release": "x"}')
+    second = home_folder.load_or_create_secrets(new_home)
     assert second.valkey_password == "old"
     assert second.postgres_password
-    assert "of_a_newer_release" in home.secrets_file.read_text()
+    assert "of_a_newer_release" in new_home.secrets_file.read_text()
 
 
-def test_damaged_secrets_are_never_replaced_silently(home: Home) -> None:
-    home.secrets_file.write_text('{"encryption_keys": "k1:')
+def test_damaged_secrets_are_never_replaced_silently(new_home: Home) -> None:
+    new_home.secrets_file.write_text('{"encryption_keys": "k1:')
     with pytest.raises(StackError, match="damaged"):
-        home_folder.load_or_create_secrets(home)
-    assert home.secrets_file.read_text() == '{"encryption_keys": "k1:'
+        home_folder.load_or_create_secrets(new_home)
+    assert new_home.secrets_file.read_text() == '{"encryption_keys": "k1:'
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(home: Home) -> None:
-    write_private_json(home.run_file, {"a": 1})
+def test_a_failed_write_leaves_the_old_file_and_no_litter(new_home: Home) -> None:
+    write_private_json(new_home.run_file, {"a": 1})
     with pytest.raises(UnicodeEncodeError):
-        write_private(home.run_file, "\udcff")
-    assert home.run_file.read_text() == '{\n  "a": 1\n}\n'
-    assert {path.name for path in home.path.iterdir()} == {"logs", "work", "run.json"}
+        write_private(new_home.run_file, "\udcff")
+    assert new_home.run_file.read_text() == '{\n  "a": 1\n}\n'
+    assert {path.name for path in new_home.path.iterdir()} == {"logs", "work", "run.json"}
 
 
 def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -65,16 +65,16 @@ def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_the_lock_tells_who_runs_and_a_stale_file_tells_nothing(home: Home) -> None:
-    assert supervisor_pid(home) is None
-    lock = Lock(home.supervisor_lock)
+def test_the_lock_tells_who_runs_and_a_stale_file_tells_nothing(new_home: Home) -> None:
+    assert supervisor_pid(new_home) is None
+    lock = Lock(new_home.supervisor_lock)
     assert lock.acquire()
     lock.note("4711")
-    assert supervisor_pid(home) == 4711
-    assert not Lock(home.supervisor_lock).acquire()
+    assert supervisor_pid(new_home) == 4711
+    assert not Lock(new_home.supervisor_lock).acquire()
     lock.close()
-    assert home.supervisor_lock.read_text() == "4711"
-    assert supervisor_pid(home) is None
+    assert new_home.supervisor_lock.read_text() == "4711"
+    assert supervisor_pid(new_home) is None
 
 
 def test_settings_of_the_users_own_win_and_those_in_files_count_as_such(

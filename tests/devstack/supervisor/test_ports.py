@@ -12,19 +12,19 @@ from devstack.supervisor.ports import PortPicker, is_free, listens, port_from_se
 
 
 @pytest.fixture
-def taken() -> Iterator[int]:
+def taken_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 def test_a_taken_port_names_itself_its_setting_and_its_holder(
-    taken: int, monkeypatch: pytest.MonkeyPatch
+    taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PORT", str(taken))
+    monkeypatch.setenv("PORT", str(taken_port))
     with pytest.raises(StackError) as caught:
         port_from_setting("PORT", 8000)
     assert caught.value.exit_code == 2
-    assert f"Port {taken} is taken" in str(caught.value)
+    assert f"Port {taken_port} is taken" in str(caught.value)
     assert f"pid {os.getpid()}" in str(caught.value)
     assert "PORT=" in str(caught.value)
 
@@ -59,8 +59,8 @@ def test_no_port_is_given_twice(tmp_path: Path) -> None:
     assert len({picker.pick(str(n)) for n in range(50)}) == 50
 
 
-def test_only_who_listens_on_a_port_does(taken: int) -> None:
-    assert listens(os.getpid(), taken)
+def test_only_who_listens_on_a_port_does(taken_port: int) -> None:
+    assert listens(os.getpid(), taken_port)
     server = "import socket, sys\nwith socket.create_server(('127.0.0.1', 0)) as server:\n"
     tells = f"{server}    print(server.getsockname()[1], flush=True)\n    sys.stdin.read()"
     with subprocess.Popen(
@@ -69,5 +69,5 @@ def test_only_who_listens_on_a_port_does(taken: int) -> None:
         assert other.stdout
         port = int(other.stdout.readline())
         assert listens(other.pid, port)
-        assert not listens(other.pid, taken)
+        assert not listens(other.pid, taken_port)
     assert not listens(other.pid, port)

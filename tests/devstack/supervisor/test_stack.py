@@ -35,15 +35,15 @@ pytestmark = pytest.mark.stack
 
 
 @pytest.fixture(scope="module")
-def home() -> Iterator[Path]:
+def deep_home() -> Iterator[Path]:
     # Deep, because socket names have a limit that a deep home must not run into.
     with tempfile.TemporaryDirectory() as directory:
         yield Path(directory) / ("a-rather-long-name/" * 5) / "home"
 
 
 @pytest.fixture(scope="module")
-def services(home: Path) -> Iterator[Services]:
-    running = embedded_services(home)
+def own_services(deep_home: Path) -> Iterator[Services]:
+    running = embedded_services(deep_home)
     with pytest.MonkeyPatch.context() as patch:
         # What a developer's shell may well hold, and what must not reach the servers.
         patch.setenv("AWS_ACCESS_KEY_ID", "strangers-key")
@@ -57,23 +57,23 @@ def services(home: Path) -> Iterator[Services]:
         running.__exit__(None, None, None)
 
 
-def query(services: Services, statement: str) -> list[tuple[object, ...]]:
-    url = services.environment["PRESSROOM_MIGRATION_DATABASE_URL"]
+def query(own_services: Services, statement: str) -> list[tuple[object, ...]]:
+    url = own_services.environment["PRESSROOM_MIGRATION_DATABASE_URL"]
     with closing(psycopg2.connect(url)) as session, session, session.cursor() as cursor:
         cursor.execute(statement)
         return cursor.fetchall() if cursor.description else []
 
 
-def valkey(services: Services, *lines: str, password: str | None = None) -> bytes:
-    url = urllib3.util.parse_url(services.environment["PRESSROOM_REDIS_URL"])
-    login = password or services.secrets.valkey_admin_password
+def valkey(own_services: Services, *lines: str, password: str | None = None) -> bytes:
+    url = urllib3.util.parse_url(own_services.environment["PRESSROOM_REDIS_URL"])
+    login = password or own_services.secrets.valkey_admin_password
     with socket.create_connection((url.host or "", url.port or 0), timeout=5) as connected:
         connected.sendall("\r\n".join([f"AUTH {login}", *lines, "QUIT", ""]).encode())
         return connected.makefile("rb").read()
 
 
-def s3(services: Services, access_key: str | None = None, secret: str | None = None) -> Minio:
-    settings = services.environment
+def s3(own_services: Services, access_key: str | None = None, secret: str | None = None) -> Minio:
+    settings = own_services.environment
     return Minio(
         settings["PRESSROOM_S3_ENDPOINT"].removeprefix("http://"),
         access_key=access_key or settings["PRESSROOM_S3_ACCESS_KEY"],
@@ -84,79 +84,79 @@ def s3(services: Services, access_key: str | None = None, secret: str | None = N
     )
 
 
-def test_what_was_acknowledged_outlives_a_kill_of_each_server(services: Services) -> None:
-    query(services, "CREATE TABLE kept (word text)")
-    query(services, "INSERT INTO kept VALUES ('ß é å')")
-    assert valkey(services, "SET kept 1").endswith(b"+OK\r\n+OK\r\n")
-    bucket = services.environment["PRESSROOM_S3_BUCKET"]
-    s3(services).put_object(bucket, "kept", BytesIO(b"picture"), 7)
+def test_what_was_acknowledged_outlives_a_kill_of_each_server(own_services: Services) -> None:
+    query(own_services, "CREATE TABLE kept (word text)")
+    query(own_services, "INSERT INTO kept VALUES ('ß é å')")
+    assert valkey(own_services, "SET kept 1").endswith(b"+OK\r\n+OK\r\n")
+    bucket = own_services.environment["PRESSROOM_S3_BUCKET"]
+    s3(own_services).put_object(bucket, "kept", BytesIO(b"picture"), 7)
     for name in ("postgres", "valkey", "s3"):
-        before = services.pids[name]
-        services.restart(name)
-        assert services.pids[name] != before
+        before = own_services.pids[name]
+        own_services.restart(name)
+        assert own_services.pids[name] != before
         assert not runs(before)
-    assert query(services, "SELECT upper(word) FROM kept") == [("ß É Å",)]
-    assert b"$1\r\n1\r\n" in valkey(services, "GET kept")
-    with s3(services).get_object(bucket, "kept") as reply:
+    assert query(own_services, "SELECT upper(word) FROM kept") == [("ß É Å",)]
+    assert b"$1\r\n1\r\n" in valkey(own_services, "GET kept")
+    with s3(own_services).get_object(bucket, "kept") as reply:
         assert reply.data == b"picture"
 
 
-def test_the_queue_is_durable_and_only_expiring_keys_may_be_evicted(services: Services) -> None:
-    assert b"always" in valkey(services, "CONFIG GET appendfsync")
-    assert b"volatile-lru" in valkey(services, "CONFIG GET maxmemory-policy")
+def test_the_queue_is_durable_and_only_expiring_keys_may_be_evicted(own_services: Services) -> None:
+    assert b"always" in valkey(own_services, "CONFIG GET appendfsync")
+    assert b"volatile-lru" in valkey(own_services, "CONFIG GET maxmemory-policy")
 
 
-def test_no_server_opens_without_its_login(services: Services) -> None:
-    assert b"WRONGPASS" in valkey(services, "PING", password="wrong")
+def test_no_server_opens_without_its_login(own_services: Services) -> None:
+    assert b"WRONGPASS" in valkey(own_services, "PING", password="wrong")
     for name in ("PRESSROOM_DATABASE_URL", "PRESSROOM_MIGRATION_DATABASE_URL"):
         with pytest.raises(psycopg2.OperationalError, match="password"):
-            psycopg2.connect(services.environment[name], password="wrong")
+            psycopg2.connect(own_services.environment[name], password="wrong")
     for access_key, secret in [("strangers-key", "strangers-secret"), ("x" * 20, "y" * 20)]:
         with pytest.raises(S3Error, match="InvalidAccessKeyId"):
-            s3(services, access_key, secret).list_buckets()
+            s3(own_services, access_key, secret).list_buckets()
 
 
 def test_the_servers_inner_ports_serve_no_object_without_a_login(
-    services: Services, home: Path
+    own_services: Services, deep_home: Path
 ) -> None:
-    bucket = services.environment["PRESSROOM_S3_BUCKET"]
-    s3(services).put_object(bucket, "private", BytesIO(b"secret"), 6)
-    assert s3(services).stat_object(bucket, "private").size == 6
-    filer = json.loads((home / "ports.json").read_text())["s3.filer"]
+    bucket = own_services.environment["PRESSROOM_S3_BUCKET"]
+    s3(own_services).put_object(bucket, "private", BytesIO(b"secret"), 6)
+    assert s3(own_services).stat_object(bucket, "private").size == 6
+    filer = json.loads((deep_home / "ports.json").read_text())["s3.filer"]
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"http://127.0.0.1:{filer}/buckets/{bucket}/private", timeout=5)
     assert caught.value.code == 401
 
 
 def test_no_secret_is_in_the_process_list_or_readable_by_others(
-    services: Services, home: Path
+    own_services: Services, deep_home: Path
 ) -> None:
     secrets = [
         value
-        for name, value in services.environment.items()
+        for name, value in own_services.environment.items()
         if name.endswith(("_KEY", "_KEYS", "_TOKEN", "_PASSWORD"))
     ]
-    seen = "\n".join(users_of(home))
+    seen = "\n".join(users_of(deep_home))
     assert "weed" in seen
     assert not [secret for secret in secrets if secret in seen]
-    for file in home.iterdir():
+    for file in deep_home.iterdir():
         if file.is_file():
             assert file.stat().st_mode & 0o077 == 0, file.name
 
 
-def test_every_listener_is_on_the_loopback_address(services: Services) -> None:
-    for pid in services.pids.values():
+def test_every_listener_is_on_the_loopback_address(own_services: Services) -> None:
+    for pid in own_services.pids.values():
         for connection in psutil.Process(pid).net_connections("inet"):
             if connection.status == psutil.CONN_LISTEN:
                 assert connection.laddr.ip == "127.0.0.1"
 
 
 @pytest.mark.tier("processes")
-def test_two_stacks_run_side_by_side(services: Services, tmp_path: Path) -> None:
+def test_two_stacks_run_side_by_side(own_services: Services, tmp_path: Path) -> None:
     with embedded_services(tmp_path) as other:
-        assert not set(other.pids.values()) & set(services.pids.values())
+        assert not set(other.pids.values()) & set(own_services.pids.values())
         assert query(other, "SELECT to_regclass('kept')") == [(None,)]
-        assert query(services, "SELECT 1") == [(1,)]
+        assert query(own_services, "SELECT 1") == [(1,)]
 
 
 @pytest.mark.tier("processes")

@@ -77,13 +77,13 @@ def stack_at(home: Path) -> Stack:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stack_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stack") / "home"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let the commands below share compiled modules where the environment forbids to keep any."""
+def _share_compiled_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Share compiled modules between the commands, if the environment forbids to write any."""
     with pytest.MonkeyPatch.context() as patch:
         if sys.dont_write_bytecode:
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
@@ -92,31 +92,31 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def place(home: Path) -> Iterator[Stack]:
-    stack = stack_at(home)
+def local_stack(stack_home: Path) -> Iterator[Stack]:
+    stack = stack_at(stack_home)
     try:
         yield stack
     finally:
         stopped = stack.command("down")
     assert stopped.returncode == 0
-    assert users_of(home) == []
+    assert users_of(stack_home) == []
 
 
 @pytest.fixture
-def stack(place: Stack) -> Stack:
-    """A running stack, the same one until a test ends it."""
-    if not (place.home / "run.json").exists():
-        started = place.command("up", "--detach", "--json")
+def running_stack(local_stack: Stack) -> Stack:
+    """A running stack. The tests share the stack until one of the tests stops it."""
+    if not (local_stack.home / "run.json").exists():
+        started = local_stack.command("up", "--detach", "--json")
         assert started.returncode == 0, started.stderr
-        assert json.loads(started.stdout) == place.run
-    return place
+        assert json.loads(started.stdout) == local_stack.run
+    return local_stack
 
 
-def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
-    run = stack.run
+def test_run_json_says_all_that_scripts_need(running_stack: Stack) -> None:
+    run = running_stack.run
     assert set(run["pids"]) == PROCESSES
     assert all(map(runs, run["pids"].values()))
-    assert stat.S_IMODE((stack.home / "run.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((running_stack.home / "run.json").stat().st_mode) == 0o600
     assert httpx2.get(run["api_url"] + "/readyz").status_code == 200
     assert httpx2.get(run["sandbox_url"] + "/healthz").status_code == 200
     assert httpx2.get(run["mailbox_url"]).status_code == 200
@@ -128,7 +128,9 @@ def test_run_json_says_all_that_scripts_need(stack: Stack) -> None:
 
 
 @pytest.mark.tier("processes")
-def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stack: Stack) -> None:
+def test_each_process_has_its_own_settings_in_its_environment_and_no_others(
+    running_stack: Stack,
+) -> None:
     own = {"PRESSROOM_READY_FILE", "PRESSROOM_ALIVE_FILE", "PRESSROOM_WORKER_METRICS_ADDRESS"}
     needs = {
         "api": settings_of("serve"),
@@ -136,20 +138,20 @@ def test_each_process_has_its_own_settings_in_its_environment_and_no_others(stac
         **{name: settings_of("worker", queues) for name, queues in WORKERS.items()},
     }
     for name, needed in needs.items():
-        process = psutil.Process(stack.run["pids"][name])
-        expected = set(map(variable_of, needed)) & (set(stack.run["settings"]) | own)
+        process = psutil.Process(running_stack.run["pids"][name])
+        expected = set(map(variable_of, needed)) & (set(running_stack.run["settings"]) | own)
         for each in (process, *process.children(recursive=True)):
             given = {word for word in each.environ() if word.startswith("PRESSROOM_")}
             assert given == expected, each
 
 
 @pytest.mark.tier("processes")
-def test_every_queue_does_its_work_with_its_own_settings(stack: Stack) -> None:
-    demo, url = stack.run["demo"], stack.run["api_url"]
+def test_every_queue_does_its_work_with_its_own_settings(running_stack: Stack) -> None:
+    demo, url = running_stack.run["demo"], running_stack.run["api_url"]
     waits = {"X-API-Key": demo["api_key"], "Prefer": "wait=30"}
     with httpx2.Client(base_url=url, headers=waits, timeout=60.0) as client:
         lists = f"/lists/{demo['list_id']}"
-        photo = (stack.home / "sample.jpg").read_bytes()
+        photo = (running_stack.home / "sample.jpg").read_bytes()
         calls = {
             "media": client.post("/attachments", files={"file": ("p.jpg", photo)}),
             "bulk": client.post(f"{lists}/imports", files={"file": ("m.csv", b"a@example.com\n")}),
@@ -167,41 +169,45 @@ def test_every_queue_does_its_work_with_its_own_settings(stack: Stack) -> None:
         for queue in ("bulk", "export"):
             assert calls[queue].json()["data"]["status"] == "succeeded"
         assert client.get(calls["export"].json()["data"]["result"]["url"]).status_code == 200
-        assert calls["money"].json()["data"]["payment_url"].startswith(stack.run["sandbox_url"])
-        mailbox = f"{stack.run['mailbox_url']}/messages"
+        assert (
+            calls["money"]
+            .json()["data"]["payment_url"]
+            .startswith(running_stack.run["sandbox_url"])
+        )
+        mailbox = f"{running_stack.run['mailbox_url']}/messages"
         eventually(lambda: client.get(mailbox, params={"to": demo["email"]}).json())
 
 
-def test_the_api_checks_challenges_in_the_sandbox(stack: Stack) -> None:
-    api = Path(f"/proc/{stack.run['pids']['api']}/environ").read_text().split("\0")
+def test_the_api_checks_challenges_in_the_sandbox(running_stack: Stack) -> None:
+    api = Path(f"/proc/{running_stack.run['pids']['api']}/environ").read_text().split("\0")
     given = dict(each.split("=", 1) for each in api if each.startswith("PRESSROOM_"))
     assert given["PRESSROOM_CHALLENGE_HOSTNAMES"] == "localhost"
     for provider in ("TURNSTILE", "HCAPTCHA", "RECAPTCHA"):
         url = given[f"PRESSROOM_{provider}_URL"]
-        assert url.startswith(stack.run["sandbox_url"])
+        assert url.startswith(running_stack.run["sandbox_url"])
         form = {"secret": given[f"PRESSROOM_{provider}_SECRET"], "response": "pass-supervised"}
         assert httpx2.post(url, data=form).json()["success"] is True
 
 
-def test_the_api_is_told_of_payments_in_the_sandbox(stack: Stack) -> None:
-    given = psutil.Process(stack.run["pids"]["api"]).environ()
+def test_the_api_is_told_of_payments_in_the_sandbox(running_stack: Stack) -> None:
+    given = psutil.Process(running_stack.run["pids"]["api"]).environ()
     url = given["PRESSROOM_PAYMENTS_SANDBOX_URL"]
-    assert url.startswith(stack.run["sandbox_url"])
+    assert url.startswith(running_stack.run["sandbox_url"])
     headers = {"Authorization": f"Bearer {given['PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY']}"}
     # With another key it is 401.
     assert httpx2.get(f"{url}/v1/payment_intents/pi_none", headers=headers).status_code == 404
-    sandbox = psutil.Process(stack.run["pids"]["sandbox"])
+    sandbox = psutil.Process(running_stack.run["pids"]["sandbox"])
     secret = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"
     assert sandbox.environ()[secret] == given[secret]
-    assert f"{stack.run['api_url']}/webhooks/stripe" in sandbox.cmdline()
+    assert f"{running_stack.run['api_url']}/webhooks/stripe" in sandbox.cmdline()
     assert not [each for each in sandbox.cmdline() if given[secret] in each]
 
 
-def test_the_demo_owner_pays_and_has_the_list(stack: Stack) -> None:
-    demo = stack.run["demo"]
+def test_the_demo_owner_pays_and_has_the_list(running_stack: Stack) -> None:
+    demo = running_stack.run["demo"]
     assert demo["email"] == "demo@pressroom.example"
     assert demo["list_slug"] == "the-daily-demo"
-    with psycopg2.connect(stack.run["database_url"]) as session, session.cursor() as cursor:
+    with psycopg2.connect(running_stack.run["database_url"]) as session, session.cursor() as cursor:
         cursor.execute(
             "SELECT users.plan, lists.slug FROM users JOIN lists ON lists.user_id = users.id "
             "WHERE users.id = %s AND lists.id = %s",
@@ -211,40 +217,45 @@ def test_the_demo_owner_pays_and_has_the_list(stack: Stack) -> None:
 
 
 @pytest.mark.tier("fast", "processes")
-def test_the_first_charge_of_the_demo_owner_works(stack: Stack) -> None:
-    with demo_client(stack) as client:
+def test_the_first_charge_of_the_demo_owner_works(running_stack: Stack) -> None:
+    with demo_client(running_stack) as client:
         charge = {"amount_credit": 0.25, "source_id": "post-17"}
         reply = client.post("/auxilia/credits/consume", json=charge)
         assert reply.status_code == 200, reply.text
         assert reply.json()["data"]["balance_after"] == 99.75
 
 
-def demo_client(stack: Stack) -> httpx2.Client:
-    key = {"X-API-Key": stack.run["demo"]["api_key"]}
-    return httpx2.Client(base_url=stack.run["api_url"], headers=key, timeout=60.0)
+def demo_client(running_stack: Stack) -> httpx2.Client:
+    key = {"X-API-Key": running_stack.run["demo"]["api_key"]}
+    return httpx2.Client(base_url=running_stack.run["api_url"], headers=key, timeout=60.0)
 
 
 @pytest.mark.tier("processes")
-def test_commands_mean_the_running_stack_unless_settings_name_another(stack: Stack) -> None:
-    listed = stack.command("users", "list", "--json")
+def test_commands_mean_the_running_stack_unless_settings_name_another(running_stack: Stack) -> None:
+    listed = running_stack.command("users", "list", "--json")
     assert listed.returncode == 0, listed.stderr
     assert "demo@pressroom.example" in {user["email"] for user in json.loads(listed.stdout)}
-    made = stack.command("keys", "create", "demo@pressroom.example", "--name", "cli", "--json")
+    made = running_stack.command(
+        "keys", "create", "demo@pressroom.example", "--name", "cli", "--json"
+    )
     key = json.loads(made.stdout)["key"]
-    me = httpx2.get(f"{stack.run['api_url']}/users/me", headers={"X-API-Key": key})
+    me = httpx2.get(f"{running_stack.run['api_url']}/users/me", headers={"X-API-Key": key})
     assert me.json()["data"]["email"] == "demo@pressroom.example"
-    elsewhere = {**stack.variables, "PRESSROOM_DATABASE_URL": "postgresql://x@127.0.0.1:1/x"}
-    refused = Stack(stack.home, elsewhere).command("users", "list")
+    elsewhere = {
+        **running_stack.variables,
+        "PRESSROOM_DATABASE_URL": "postgresql://x@127.0.0.1:1/x",
+    }
+    refused = Stack(running_stack.home, elsewhere).command("users", "list")
     assert refused.returncode == 2
     assert "PRESSROOM_REDIS_URL" in refused.stderr
 
 
 @pytest.mark.tier("processes")
-def test_worker_beside_the_stack_works_for_it(stack: Stack, tmp_path: Path) -> None:
+def test_worker_beside_the_stack_works_for_it(running_stack: Stack, tmp_path: Path) -> None:
     mark = tmp_path / "ready"
     worker = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "worker", "--queue", "mail", "--queue", "request"],
-        env={**os.environ, **stack.variables, "PRESSROOM_READY_FILE": str(mark)},
+        env={**os.environ, **running_stack.variables, "PRESSROOM_READY_FILE": str(mark)},
     )
     try:
         eventually(mark.exists)
@@ -257,31 +268,31 @@ def test_worker_beside_the_stack_works_for_it(stack: Stack, tmp_path: Path) -> N
 
 
 @pytest.mark.tier("processes")
-def test_the_printed_curl_line_uploads_as_it_is(stack: Stack) -> None:
-    shown = stack.command("up").stdout
+def test_the_printed_curl_line_uploads_as_it_is(running_stack: Stack) -> None:
+    shown = running_stack.command("up").stdout
     line = next(line for line in shown.splitlines() if line.startswith("curl "))
     words = [*shlex.split(line), "-o", os.devnull, "-w", "%{http_code}"]
     done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout in {"200", "201", "202"}
 
 
-def test_a_second_up_says_that_it_runs_and_changes_nothing(stack: Stack) -> None:
-    before = stack.run
-    second = stack.command("up")
+def test_a_second_up_says_that_it_runs_and_changes_nothing(running_stack: Stack) -> None:
+    before = running_stack.run
+    second = running_stack.command("up")
     assert second.returncode == 0
     assert "already running" in second.stdout
     assert before["api_url"] in second.stdout
-    assert stack.run == before
+    assert running_stack.run == before
 
 
-def test_status_shows_each_process(stack: Stack) -> None:
-    shown = stack.command("status", "--json")
+def test_status_shows_each_process(running_stack: Stack) -> None:
+    shown = running_stack.command("status", "--json")
     assert shown.returncode == 0
     status = json.loads(shown.stdout)
     assert set(status["processes"]) == PROCESSES
     assert {each["state"] for each in status["processes"].values()} == {"running"}
     assert all(each["uptime_seconds"] > 0 for each in status["processes"].values())
-    assert "worker-computing" in stack.command("status").stdout
+    assert "worker-computing" in running_stack.command("status").stdout
 
 
 @pytest.mark.tier("processes")
@@ -295,37 +306,39 @@ def test_status_shows_each_process(stack: Stack) -> None:
         pytest.param("api", marks=pytest.mark.tier("fast")),
     ],
 )
-def test_a_killed_process_comes_back(stack: Stack, name: str) -> None:
-    before = stack.run["pids"][name]
+def test_a_killed_process_comes_back(running_stack: Stack, name: str) -> None:
+    before = running_stack.run["pids"][name]
     os.kill(before, signal.SIGKILL)
-    eventually(lambda: stack.run["pids"].get(name, before) != before)
-    log = stack.home / "logs" / "supervisor.log"
-    eventually(lambda: f"{name} is back (pid {stack.run['pids'][name]})" in log.read_text())
+    eventually(lambda: running_stack.run["pids"].get(name, before) != before)
+    log = running_stack.home / "logs" / "supervisor.log"
+    eventually(lambda: f"{name} is back (pid {running_stack.run['pids'][name]})" in log.read_text())
     assert f"{name} was killed by SIGKILL" in log.read_text()
-    eventually(lambda: answers(int(stack.variables["PORT"]), "/readyz"))
+    eventually(lambda: answers(int(running_stack.variables["PORT"]), "/readyz"))
 
 
 @pytest.mark.tier("processes")
-def test_a_killed_stack_leaves_nothing_starts_again_and_ends_with_ctrl_c(stack: Stack) -> None:
-    first = stack.run
+def test_a_killed_stack_leaves_nothing_starts_again_and_ends_with_ctrl_c(
+    running_stack: Stack,
+) -> None:
+    first = running_stack.run
     os.kill(first["pids"]["supervisor"], signal.SIGKILL)
-    eventually(lambda: users_of(stack.home) == [])
-    assert stack.command("status").returncode == 3
+    eventually(lambda: users_of(running_stack.home) == [])
+    assert running_stack.command("status").returncode == 3
 
-    process = stack.start()
-    eventually(lambda: stack.is_ready_under(process.pid), within=60)
+    process = running_stack.start()
+    eventually(lambda: running_stack.is_ready_under(process.pid), within=60)
     # Demo data and keys are those of the first time, and the credits were given once.
-    assert stack.run["demo"] == first["demo"]
-    with demo_client(stack) as client:
+    assert running_stack.run["demo"] == first["demo"]
+    with demo_client(running_stack) as client:
         entries = client.get("/auxilia/credits/ledger").json()["data"]["items"]
         assert [each["action"] for each in entries] == ["consume", "grant"]
-    assert stack.run["database_url"] == first["database_url"]
+    assert running_stack.run["database_url"] == first["database_url"]
 
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=40)
     assert process.returncode == 0, output
-    assert not (stack.home / "run.json").exists()
-    assert users_of(stack.home) == []
+    assert not (running_stack.home / "run.json").exists()
+    assert users_of(running_stack.home) == []
 
 
 # What a busy machine makes of the end of a process.

@@ -12,7 +12,7 @@ from tests.support.lists.people_on_lists import new_list
 from tests.support.stack.backups import BACKUP_KEYS
 from tests.support.stack.proxied_dependencies import proxy_each_dependency
 
-# The queues of each worker, with how much of each it does at once.
+# Maps the queues of each worker to its number of threads or processes.
 _WORKERS = {
     ("media",): 2,
     ("mail",): 2,
@@ -20,13 +20,8 @@ _WORKERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _left_as_found() -> None:
-    """These tests have a stack of their own, which each leaves as it found it."""
-
-
 @pytest.fixture(scope="module")
-def site(
+def watched_stack(
     make_stack: Callable[[str], Stack], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     stack = make_stack("watched")

@@ -17,13 +17,13 @@ SHORT = ("Postgres away", "mail server refuses")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TROUBLES if FULL else SHORT)
-def test_a_fault_fires_its_alert_which_clears_afterwards(site: Site, name: str) -> None:
+def test_a_fault_fires_its_alert_which_clears_afterwards(watched_stack: Site, name: str) -> None:
     trouble = TROUBLES[name]
-    site.watch.await_silence(trouble.alert, trouble.labels)
-    with called(site, trouble.calls, trouble.callers):
-        with trouble.begin(site):
-            site.watch.await_alert(trouble.alert, trouble.labels)
-        site.watch.await_silence(trouble.alert, trouble.labels)
+    watched_stack.watch.await_silence(trouble.alert, trouble.labels)
+    with called(watched_stack, trouble.calls, trouble.callers):
+        with trouble.begin(watched_stack):
+            watched_stack.watch.await_alert(trouble.alert, trouble.labels)
+        watched_stack.watch.await_silence(trouble.alert, trouble.labels)
 
 
 def test_each_alert_has_a_trouble() -> None:

@@ -11,43 +11,38 @@ from tests.support.fault_matrix.run import QUIET_SECONDS, Observed, Samples, obs
 from tests.support.sizes import FULL
 
 
-@pytest.fixture(autouse=True)
-def _left_as_found() -> None:
-    """The matrix has a stack of its own, which each fault leaves as it found it."""
-
-
 @pytest.fixture(scope="session")
-def rig(make_lasting_stack: Callable[[str], Stack]) -> Iterator[Rig]:
+def matrix_stack(make_lasting_stack: Callable[[str], Stack]) -> Iterator[Rig]:
     with open_rig(make_lasting_stack("matrix")) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
-def quiet(rig: Rig) -> Samples:
-    """The calls while nothing is wrong: the full form compares with them."""
+def undisturbed_calls(matrix_stack: Rig) -> Samples:
+    """The measured calls without a fault. With SIZE=full, each fault is compared to these calls."""
     if not FULL:
         return {}
-    rig.refill(LEAVING)
-    sample(rig, CALLS, QUIET_SECONDS)
-    rig.refill(LEAVING)
-    return sample(rig, CALLS, QUIET_SECONDS)
+    matrix_stack.refill(LEAVING)
+    sample(matrix_stack, CALLS, QUIET_SECONDS)
+    matrix_stack.refill(LEAVING)
+    return sample(matrix_stack, CALLS, QUIET_SECONDS)
 
 
 @pytest.fixture(scope="session")
-def report(quiet: Samples) -> Iterator[Report]:
-    opened = Report(quiet)
+def report(undisturbed_calls: Samples) -> Iterator[Report]:
+    opened = Report(undisturbed_calls)
     yield opened
     if FULL:
         opened.write()
 
 
 @pytest.fixture(scope="session")
-def observed(rig: Rig, report: Report) -> Callable[[str, list[str]], Observed]:
-    """What these calls met during the fault, which happens once for all of its cells."""
+def observe_fault(matrix_stack: Rig, report: Report) -> Callable[[str, list[str]], Observed]:
+    """A function that returns the results of calls during a fault. Each fault happens once."""
 
-    def of(fault: str, calls: list[str]) -> Observed:
+    def observe_once(fault: str, calls: list[str]) -> Observed:
         if fault not in report.observed:
-            report.observed[fault] = observe(rig, FAULTS[fault], calls)
+            report.observed[fault] = observe(matrix_stack, FAULTS[fault], calls)
         return report.observed[fault]
 
-    return of
+    return observe_once

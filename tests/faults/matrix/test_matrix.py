@@ -21,9 +21,12 @@ CELLS = [(fault, call) for fault in FAULTS for call in CALLS if FULL or TELLING[
 
 @pytest.mark.parametrize(("fault", "call"), CELLS, ids=[" x ".join(each) for each in CELLS])
 def test_a_fault_harms_no_more_than_promised(
-    fault: str, call: str, observed: Callable[[str, list[str]], Observed], quiet: Samples
+    fault: str,
+    call: str,
+    observe_fault: Callable[[str, list[str]], Observed],
+    undisturbed_calls: Samples,
 ) -> None:
-    found = observed(fault, [each for of, each in CELLS if of == fault])
+    found = observe_fault(fault, [each for of, each in CELLS if of == fault])
     promise = PROMISES[fault, call]
     during = found.during[call]
     broken = [each for each in during if each.outcome not in ALLOWED[promise.worst]]
@@ -31,8 +34,8 @@ def test_a_fault_harms_no_more_than_promised(
     assert call not in found.stuck
     assert not found.lost
     if FULL and promise.worst is Worst.UNTOUCHED:
-        assert slowdown(call, quiet, found) <= MAX_RATIO
+        assert slowdown(call, undisturbed_calls, found) <= MAX_RATIO
     if FULL:
         slowest = max(during, key=lambda each: each.seconds)
         assert slowest.seconds <= promise.within_seconds, slowest
-        assert p50(found.after[call]) <= MAX_RATIO * p50(quiet[call])
+        assert p50(found.after[call]) <= MAX_RATIO * p50(undisturbed_calls[call])

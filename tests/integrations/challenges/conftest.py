@@ -6,7 +6,7 @@ from tests.support.challenges.server import Server, serving
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    """A provider that says what the test tells it to."""
+def challenge_server() -> Iterator[Server]:
+    """A challenge provider whose replies the test sets."""
     with serving() as running:
         yield running

@@ -31,19 +31,19 @@ def test_a_connection_that_is_not_taken_is_given_up_before_a_slow_reply() -> Non
 
 
 def test_a_provider_that_hangs_costs_few_callers_a_timeout(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    challenge_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient = HttpBounds(max_seconds=0.2, max_connect_seconds=0.2, max_reply_bytes=1000)
     monkeypatch.setattr(registry, "BOUNDS", impatient)
-    server.drips = True
-    server.body = b" " * 1000
-    assert check_repeatedly(of_server(server.url), 20) == ["challenge.unavailable"] * 20
-    assert len(server.asked) < 10
+    challenge_server.drips = True
+    challenge_server.body = b" " * 1000
+    assert check_repeatedly(of_server(challenge_server.url), 20) == ["challenge.unavailable"] * 20
+    assert len(challenge_server.asked) < 10
 
 
-def test_token_after_token_that_is_refused_is_no_outage(server: Server) -> None:
-    server.says({"success": False, "error-codes": ["invalid-input-response"]})
-    assert check_repeatedly(of_server(server.url), 20) == ["challenge.failed"] * 20
+def test_token_after_token_that_is_refused_is_no_outage(challenge_server: Server) -> None:
+    challenge_server.says({"success": False, "error-codes": ["invalid-input-response"]})
+    assert check_repeatedly(of_server(challenge_server.url), 20) == ["challenge.failed"] * 20
 
 
 @pytest.mark.parametrize("provider", ChallengeProviderName)
@@ -64,10 +64,12 @@ def test_a_certificate_that_nobody_vouches_for_is_an_outage(tmp_path: Path) -> N
 
 
 def test_a_proxy_of_the_environment_gets_nothing(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    challenge_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving() as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url)
-        assert check(of_server(server.url), ChallengeProviderName.HCAPTCHA, "t") == "passed"
+        assert (
+            check(of_server(challenge_server.url), ChallengeProviderName.HCAPTCHA, "t") == "passed"
+        )
         assert proxy.asked == []

@@ -26,13 +26,13 @@ UNAVAILABLE = ["challenge.unavailable"] * 3
 
 @each_provider
 def test_it_posts_a_form_of_secret_token_and_address(
-    server: Server, provider: ChallengeProviderName
+    challenge_server: Server, provider: ChallengeProviderName
 ) -> None:
-    server.says(PASS)
-    given = of_server(server.url)
+    challenge_server.says(PASS)
+    given = of_server(challenge_server.url)
     assert check(given, provider, "a b&c=d", remote_ip="2001:db8::1") == "passed"
     assert check(given, provider, "t") == "passed"
-    with_address, without = server.asked
+    with_address, without = challenge_server.asked
     assert with_address.headers["Content-Type"] == "application/x-www-form-urlencoded"
     own = (
         {"sitekey": challenge_site_key(provider)}
@@ -45,9 +45,9 @@ def test_it_posts_a_form_of_secret_token_and_address(
 
 
 @pytest.mark.parametrize("bad", ["", "  \t ", "ümlaut", "line\nbreak", "nul\0", "\ud800"])
-def test_what_no_provider_makes_fails_without_a_call(server: Server, bad: str) -> None:
-    assert check_everywhere(of_server(server.url), bad) == FAILED
-    assert server.asked == []
+def test_what_no_provider_makes_fails_without_a_call(challenge_server: Server, bad: str) -> None:
+    assert check_everywhere(of_server(challenge_server.url), bad) == FAILED
+    assert challenge_server.asked == []
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_what_no_provider_makes_fails_without_a_call(server: Server, bad: str) -
     ],
 )
 def test_longer_tokens_than_a_provider_makes_fail_without_a_call(
-    server: Server, provider: ChallengeProviderName, longest: int
+    challenge_server: Server, provider: ChallengeProviderName, longest: int
 ) -> None:
-    server.says(PASS)
-    given = of_server(server.url)
+    challenge_server.says(PASS)
+    given = of_server(challenge_server.url)
     assert check(given, provider, "t" * (longest + 1)) == "challenge.failed"
-    assert server.asked == []
+    assert challenge_server.asked == []
     assert check(given, provider, "t" * longest) == "passed"
 
 
@@ -79,10 +79,10 @@ def test_longer_tokens_than_a_provider_makes_fail_without_a_call(
         "timeout-or-duplicate",
     ],
 )
-def test_codes_about_the_token_are_a_failed_challenge(server: Server, code: str) -> None:
-    given = of_server(server.url)
+def test_codes_about_the_token_are_a_failed_challenge(challenge_server: Server, code: str) -> None:
+    given = of_server(challenge_server.url)
     for status in (200, 400):
-        server.says({"success": False, "error-codes": [code]}, status)
+        challenge_server.says({"success": False, "error-codes": [code]}, status)
         assert check_everywhere(given, "t") == FAILED
 
 
@@ -103,15 +103,15 @@ def test_codes_about_the_token_are_a_failed_challenge(server: Server, code: str)
         {"invalid-input-response": 1},
     ],
 )
-def test_codes_about_us_or_them_are_an_outage(server: Server, codes: object) -> None:
-    server.says({"success": False, "error-codes": codes})
-    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+def test_codes_about_us_or_them_are_an_outage(challenge_server: Server, codes: object) -> None:
+    challenge_server.says({"success": False, "error-codes": codes})
+    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
 
 
 @pytest.mark.parametrize("success", ["true", 1, [True], {"true": True}, None, "false", 0])
-def test_only_true_itself_is_success(server: Server, success: object) -> None:
-    server.says({**PASS, "success": success})
-    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+def test_only_true_itself_is_success(challenge_server: Server, success: object) -> None:
+    challenge_server.says({**PASS, "success": success})
+    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -129,20 +129,20 @@ def test_only_true_itself_is_success(server: Server, success: object) -> None:
         b"[" * 60_000,
     ],
 )
-def test_what_is_no_verdict_is_an_outage(server: Server, body: bytes) -> None:
-    server.body = body
-    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+def test_what_is_no_verdict_is_an_outage(challenge_server: Server, body: bytes) -> None:
+    challenge_server.body = body
+    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
 
 
 @pytest.mark.parametrize("status", [201, 204, 302, 307, 400, 401, 403, 404, 429, 500, 502, 503])
 def test_success_counts_with_status_200_alone_and_a_no_with_400_too(
-    server: Server, status: int
+    challenge_server: Server, status: int
 ) -> None:
-    server.says(PASS, status)
-    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+    challenge_server.says(PASS, status)
+    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
     if status != 400:
-        server.says({"success": False, "error-codes": ["invalid-input-response"]}, status)
-        assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+        challenge_server.says({"success": False, "error-codes": ["invalid-input-response"]}, status)
+        assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -162,30 +162,33 @@ def test_success_counts_with_status_200_alone_and_a_no_with_400_too(
     ],
 )
 def test_recaptcha_3_needs_its_score_and_the_action(
-    server: Server, reply: object, expected: str
+    challenge_server: Server, reply: object, expected: str
 ) -> None:
-    server.says(reply)
-    assert check(of_server(server.url), ChallengeProviderName.RECAPTCHA, "t") == expected
+    challenge_server.says(reply)
+    assert check(of_server(challenge_server.url), ChallengeProviderName.RECAPTCHA, "t") == expected
 
 
-def test_the_risk_score_of_hcaptcha_is_no_score_of_ours(server: Server) -> None:
-    server.says({"success": True, "score": 0.1})
-    assert check(of_server(server.url), ChallengeProviderName.HCAPTCHA, "t") == "passed"
+def test_the_risk_score_of_hcaptcha_is_no_score_of_ours(challenge_server: Server) -> None:
+    challenge_server.says({"success": True, "score": 0.1})
+    assert check(of_server(challenge_server.url), ChallengeProviderName.HCAPTCHA, "t") == "passed"
 
 
 @pytest.mark.parametrize(
     "reply", [{"success": False, "error-codes": []}, {"success": True, "action": "login"}]
 )
 def test_a_no_without_a_reason_and_a_pass_for_another_action_fail(
-    server: Server, reply: object
+    challenge_server: Server, reply: object
 ) -> None:
-    server.says(reply)
-    assert check_everywhere(of_server(server.url), "t") == FAILED
+    challenge_server.says(reply)
+    assert check_everywhere(of_server(challenge_server.url), "t") == FAILED
 
 
-def test_turnstile_without_a_word_of_the_action_fails(server: Server) -> None:
-    server.says({"success": True})
-    assert check(of_server(server.url), ChallengeProviderName.TURNSTILE, "t") == "challenge.failed"
+def test_turnstile_without_a_word_of_the_action_fails(challenge_server: Server) -> None:
+    challenge_server.says({"success": True})
+    assert (
+        check(of_server(challenge_server.url), ChallengeProviderName.TURNSTILE, "t")
+        == "challenge.failed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,51 +204,51 @@ def test_turnstile_without_a_word_of_the_action_fails(server: Server) -> None:
     ],
 )
 def test_a_reported_host_name_must_be_one_of_ours(
-    server: Server, hostname: str | None, expected: str
+    challenge_server: Server, hostname: str | None, expected: str
 ) -> None:
-    server.says({**PASS, "hostname": hostname})
-    given = of_server(server.url, challenge_hostnames="www.example.com")
+    challenge_server.says({**PASS, "hostname": hostname})
+    given = of_server(challenge_server.url, challenge_hostnames="www.example.com")
     assert check_everywhere(given, "t") == [expected] * 3
 
 
-def test_a_reply_of_more_than_64_kb_is_an_outage(server: Server) -> None:
+def test_a_reply_of_more_than_64_kb_is_an_outage(challenge_server: Server) -> None:
     small = json.dumps(PASS).encode()
-    server.body = small.ljust(64 * 1024)
-    assert check_everywhere(of_server(server.url), "t") == ["passed"] * 3
-    server.body = small.ljust(64 * 1024 + 1)
-    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
+    challenge_server.body = small.ljust(64 * 1024)
+    assert check_everywhere(of_server(challenge_server.url), "t") == ["passed"] * 3
+    challenge_server.body = small.ljust(64 * 1024 + 1)
+    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
 
 
-def test_a_compressed_reply_is_not_unpacked(server: Server) -> None:
-    server.body = gzip.compress(json.dumps(PASS).encode())
-    server.headers = {"Content-Encoding": "gzip"}
-    assert check_everywhere(of_server(server.url), "t") == UNAVAILABLE
-    assert server.asked[0].headers["Accept-Encoding"] == "identity"
+def test_a_compressed_reply_is_not_unpacked(challenge_server: Server) -> None:
+    challenge_server.body = gzip.compress(json.dumps(PASS).encode())
+    challenge_server.headers = {"Content-Encoding": "gzip"}
+    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
+    assert challenge_server.asked[0].headers["Accept-Encoding"] == "identity"
 
 
-def test_a_redirect_is_not_followed(server: Server, sandbox: str) -> None:
+def test_a_redirect_is_not_followed(challenge_server: Server, sandbox: str) -> None:
     good = token("pass-")
-    server.status = 307
-    server.headers = {"Location": f"{sandbox}/challenges/turnstile/v0/siteverify"}
-    assert check_everywhere(of_server(server.url), good) == UNAVAILABLE
+    challenge_server.status = 307
+    challenge_server.headers = {"Location": f"{sandbox}/challenges/turnstile/v0/siteverify"}
+    assert check_everywhere(of_server(challenge_server.url), good) == UNAVAILABLE
     # Nobody has asked the other place about it.
     assert check(of_sandbox(sandbox), ChallengeProviderName.TURNSTILE, good) == "passed"
 
 
-def test_cookies_are_not_kept(server: Server) -> None:
-    server.headers = {"Set-Cookie": "visitor=1; Path=/"}
-    server.says(PASS)
-    assert check_repeatedly(of_server(server.url), 2) == ["passed", "passed"]
-    assert "Cookie" not in server.asked[1].headers
+def test_cookies_are_not_kept(challenge_server: Server) -> None:
+    challenge_server.headers = {"Set-Cookie": "visitor=1; Path=/"}
+    challenge_server.says(PASS)
+    assert check_repeatedly(of_server(challenge_server.url), 2) == ["passed", "passed"]
+    assert "Cookie" not in challenge_server.asked[1].headers
 
 
-def test_the_log_has_the_reason_and_no_token_secret_or_address(server: Server) -> None:
+def test_the_log_has_the_reason_and_no_token_secret_or_address(challenge_server: Server) -> None:
     codes = ["invalid-input-secret", "canary-token", "canary-secret"]
-    server.says({"success": False, "error-codes": codes})
-    given = of_server(server.url, turnstile_secret="canary-secret")
+    challenge_server.says({"success": False, "error-codes": codes})
+    given = of_server(challenge_server.url, turnstile_secret="canary-secret")
     with capture_logs() as lines:
         check(given, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
-        server.says({"success": True, "action": "canary-action"})
+        challenge_server.says({"success": True, "action": "canary-action"})
         check(given, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
     assert [line["reason"] for line in lines] == [
         "invalid-input-secret, an unknown code",

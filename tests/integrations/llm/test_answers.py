@@ -58,13 +58,13 @@ QUICK = ["", "refuses", "cut", "huge", "echo", "400", "401", "429-long", "no-jso
 @pytest.mark.slow
 @pytest.mark.parametrize("behaviour", QUICK)
 def test_neither_key_nor_post_nor_answer_is_in_errors_or_logs(
-    run: Run, behaviour: str, caplog: pytest.LogCaptureFixture
+    model_run: Run, behaviour: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = ""
     with capture_logs() as ours, caplog.at_level(logging.DEBUG):
         # The sandbox runs in this process, and isn't what is watched here.
         try:
-            run.model(behaviour).ask(question(2.0))
+            model_run.model(behaviour).ask(question(2.0))
         except DomainError as error:
             told = "".join(traceback.format_exception(error)) + repr(vars(error))
     assert ours
@@ -73,22 +73,22 @@ def test_neither_key_nor_post_nor_answer_is_in_errors_or_logs(
             assert secret not in text
 
 
-def test_the_log_says_why_it_failed(run: Run) -> None:
+def test_the_log_says_why_it_failed(model_run: Run) -> None:
     with capture_logs() as ours, pytest.raises(DomainError):
-        run.model("401").ask(question())
+        model_run.model("401").ask(question())
     assert [each["reason"] for each in ours] == ["status 401"]
 
 
 SCHEMA_FORM, OBJECT_FORM, PROMPT_FORM = "json_schema", "json_object", "prompt"
 
 
-def ask(run: Run, behaviour: str = "") -> str:
-    return answered(run.model(behaviour).ask(question()).text)
+def ask(model_run: Run, behaviour: str = "") -> str:
+    return answered(model_run.model(behaviour).ask(question()).text)
 
 
-def test_a_schema_is_asked_for_first_and_strictly(run: Run) -> None:
-    ask(run)
-    given = run.requests[0]["response_format"]
+def test_a_schema_is_asked_for_first_and_strictly(model_run: Run) -> None:
+    ask(model_run)
+    given = model_run.requests[0]["response_format"]
     assert given["type"] == SCHEMA_FORM
     assert given["json_schema"] == {"name": "summary", "strict": True, "schema": SCHEMA}
 
@@ -101,45 +101,45 @@ def test_a_schema_is_asked_for_first_and_strictly(run: Run) -> None:
     ],
 )
 def test_simpler_forms_are_next_and_the_one_that_a_server_took_is_remembered(
-    run: Run, behaviour: str, forms: list[str]
+    model_run: Run, behaviour: str, forms: list[str]
 ) -> None:
-    assert "Bees live" in ask(run, behaviour)
-    assert run.forms == forms
+    assert "Bees live" in ask(model_run, behaviour)
+    assert model_run.forms == forms
     # Where no schema is taken, it stands in the prompt.
-    assert '"additionalProperties":false' in run.requests[1]["messages"][0]["content"]
-    ask(run, behaviour)
-    assert run.forms == [*forms, forms[-1]]
+    assert '"additionalProperties":false' in model_run.requests[1]["messages"][0]["content"]
+    ask(model_run, behaviour)
+    assert model_run.forms == [*forms, forms[-1]]
 
 
-def test_the_newer_name_of_the_limit_is_found_and_remembered(run: Run) -> None:
-    ask(run, "new-limit")
-    ask(run, "new-limit")
-    limits = ["max_tokens" in each for each in run.requests]
+def test_the_newer_name_of_the_limit_is_found_and_remembered(model_run: Run) -> None:
+    ask(model_run, "new-limit")
+    ask(model_run, "new-limit")
+    limits = ["max_tokens" in each for each in model_run.requests]
     assert limits == [True, False, False]
-    assert run.requests[2]["max_completion_tokens"] > run.requests[0]["max_tokens"]
-    assert run.forms == [SCHEMA_FORM] * 3
+    assert model_run.requests[2]["max_completion_tokens"] > model_run.requests[0]["max_tokens"]
+    assert model_run.forms == [SCHEMA_FORM] * 3
 
 
-def test_a_server_that_takes_no_form_is_not_remembered_for_the_last(run: Run) -> None:
-    run.steer("400")
+def test_a_server_that_takes_no_form_is_not_remembered_for_the_last(model_run: Run) -> None:
+    model_run.steer("400")
     with pytest.raises(DomainError):
-        ask(run)
-    run.steer(None)
-    ask(run)
-    assert run.forms[-1] == SCHEMA_FORM
+        ask(model_run)
+    model_run.steer(None)
+    ask(model_run)
+    assert model_run.forms[-1] == SCHEMA_FORM
 
 
-def test_a_question_that_is_too_long_is_not_asked_in_other_forms(run: Run) -> None:
+def test_a_question_that_is_too_long_is_not_asked_in_other_forms(model_run: Run) -> None:
     with pytest.raises(DomainError) as raised:
-        ask(run, "too-much")
+        ask(model_run, "too-much")
     assert raised.value.code == "llm.failed"
-    assert run.calls == 1
+    assert model_run.calls == 1
 
 
-def test_the_post_is_in_no_message_but_the_users(run: Run) -> None:
+def test_the_post_is_in_no_message_but_the_users(model_run: Run) -> None:
     for behaviour in ("", "no-json-mode"):
-        ask(run, behaviour)
-    for request in run.requests:
+        ask(model_run, behaviour)
+    for request in model_run.requests:
         roles = [each["role"] for each in request["messages"]]
         assert roles == ["system", "user"]
         assert "Bees" not in request["messages"][0]["content"]
@@ -149,36 +149,36 @@ def test_the_post_is_in_no_message_but_the_users(run: Run) -> None:
 HANGING = 50.0
 
 
-def error_of(run: Run, behaviour: str, seconds: float = 20.0) -> DomainError:
+def error_of(model_run: Run, behaviour: str, seconds: float = 20.0) -> DomainError:
     with pytest.raises(DomainError) as raised:
-        run.model(behaviour).ask(question(seconds))
+        model_run.model(behaviour).ask(question(seconds))
     return raised.value
 
 
-def test_the_key_is_sent_and_nothing_in_its_place_when_there_is_none(run: Run) -> None:
-    run.model().ask(question())
-    run.model(key=None).ask(question())
-    first, second = run.requests
+def test_the_key_is_sent_and_nothing_in_its_place_when_there_is_none(model_run: Run) -> None:
+    model_run.model().ask(question())
+    model_run.model(key=None).ask(question())
+    first, second = model_run.requests
     assert first["_headers"]["authorization"] == f"Bearer {KEY}"
     assert "authorization" not in second["_headers"]
 
 
 def test_variables_for_other_programs_change_nothing(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    model_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "of-somebody-else")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    run.model(key=None).ask(question())
-    assert "of-somebody-else" not in str(run.requests)
+    model_run.model(key=None).ask(question())
+    assert "of-somebody-else" not in str(model_run.requests)
 
 
 @pytest.mark.parametrize(
     "behaviour", ["refuses", "empty", "length", "filtered", "cut", "broken", "page", "400", "401"]
 )
-def test_what_is_no_answer_fails_at_once(run: Run, behaviour: str) -> None:
-    error = error_of(run, behaviour)
+def test_what_is_no_answer_fails_at_once(model_run: Run, behaviour: str) -> None:
+    error = error_of(model_run, behaviour)
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "llm.failed")
 
 
@@ -198,13 +198,13 @@ def test_only_text_parts_are_the_answer(content: list[object], text: str) -> Non
 
 
 @pytest.mark.parametrize("behaviour", ["slow", "trickle"])
-def test_a_call_ends_in_its_time_and_hangs_up(run: Run, behaviour: str) -> None:
+def test_a_call_ends_in_its_time_and_hangs_up(model_run: Run, behaviour: str) -> None:
     began = time.monotonic()
-    error = error_of(run, behaviour, seconds=0.5)
+    error = error_of(model_run, behaviour, seconds=0.5)
     assert time.monotonic() - began < HANGING
     assert (error.kind, error.code) == (Kind.TOO_SLOW, "llm.too_slow")
     if behaviour == "slow":
-        eventually(lambda: run.left == 1, what="the caller's leaving")
+        eventually(lambda: model_run.left == 1, what="the caller's leaving")
 
 
 def test_a_server_that_is_away_is_unavailable() -> None:
@@ -219,37 +219,37 @@ def test_a_server_that_is_away_is_unavailable() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("behaviour", ["429-once", "429-date-once", "500-once", "502-once"])
-def test_what_may_pass_is_tried_once_more(run: Run, behaviour: str) -> None:
-    assert "Bees live" in answered(run.model(behaviour).ask(question()).text)
-    assert run.calls == 2
+def test_what_may_pass_is_tried_once_more(model_run: Run, behaviour: str) -> None:
+    assert "Bees live" in answered(model_run.model(behaviour).ask(question()).text)
+    assert model_run.calls == 2
 
 
 @pytest.mark.parametrize(
     ("behaviour", "kind"), [("500", Kind.PROVIDER_FAILED), ("503", Kind.UNAVAILABLE)]
 )
-def test_there_is_no_third_try(run: Run, behaviour: str, kind: Kind) -> None:
-    assert error_of(run, behaviour).kind is kind
-    assert run.calls == 2
+def test_there_is_no_third_try(model_run: Run, behaviour: str, kind: Kind) -> None:
+    assert error_of(model_run, behaviour).kind is kind
+    assert model_run.calls == 2
 
 
-def test_the_second_try_waits_as_long_as_the_server_asks_for(run: Run) -> None:
+def test_the_second_try_waits_as_long_as_the_server_asks_for(model_run: Run) -> None:
     began = time.monotonic()
-    run.model("429-once").ask(question())
+    model_run.model("429-once").ask(question())
     assert time.monotonic() - began >= 1.0
 
 
-def test_a_wait_that_does_not_fit_is_handed_on(run: Run) -> None:
-    error = error_of(run, "429-long")
+def test_a_wait_that_does_not_fit_is_handed_on(model_run: Run) -> None:
+    error = error_of(model_run, "429-long")
     assert (error.kind, error.code) == (Kind.UNAVAILABLE, "llm.unavailable")
     assert error.retry_after == 120
-    assert run.calls == 1
+    assert model_run.calls == 1
 
 
-def test_tokens_are_reported_whether_or_not_the_answer_is_of_use(run: Run) -> None:
-    reply = run.model().ask(question())
-    error_of(run, "refuses")
-    error_of(run, "401")
-    useful, useless, failed = run.usages
+def test_tokens_are_reported_whether_or_not_the_answer_is_of_use(model_run: Run) -> None:
+    reply = model_run.model().ask(question())
+    error_of(model_run, "refuses")
+    error_of(model_run, "401")
+    useful, useless, failed = model_run.usages
     assert (useful.outcome, useless.outcome, failed.outcome) == ("answered", "failed", "failed")
     assert (useful.tokens_in, useful.tokens_out) == (reply.tokens_in, reply.tokens_out)
     assert useless.tokens_in > 0
@@ -257,15 +257,15 @@ def test_tokens_are_reported_whether_or_not_the_answer_is_of_use(run: Run) -> No
 
 
 @pytest.mark.tier("timing")
-def test_calls_do_not_take_turns(run: Run) -> None:
+def test_calls_do_not_take_turns(model_run: Run) -> None:
     def ask() -> None:
         with pytest.raises(DomainError):
-            run.model("slow").ask(question(5.0))
+            model_run.model("slow").ask(question(5.0))
 
-    run.server = LlmServerState(openai_protocol.breaker(tolerated=99))
+    model_run.server = LlmServerState(openai_protocol.breaker(tolerated=99))
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
-    eventually(lambda: run.calls == 8, within=4.9, what="eight calls at the same time")
+    eventually(lambda: model_run.calls == 8, within=4.9, what="eight calls at the same time")
     for thread in threads:
         thread.join()

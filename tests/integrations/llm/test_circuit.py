@@ -25,55 +25,59 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def failing(run: Run, clock: Clock) -> Run:
-    """A run whose server broke three times, which opened the circuit for 30 seconds."""
-    run.server = LlmServerState(openai_protocol.breaker(tolerated=2))
-    run.steer("broken")
+def run_with_open_circuit(model_run: Run, clock: Clock) -> Run:
+    """A run with an open circuit: three calls failed, so the next 30 seconds have no call."""
+    model_run.server = LlmServerState(openai_protocol.breaker(tolerated=2))
+    model_run.steer("broken")
     for _ in range(3):
-        assert error_of(run).code == "llm.failed"
-    return run
+        assert error_of(model_run).code == "llm.failed"
+    return model_run
 
 
-def error_of(run: Run) -> DomainError:
+def error_of(model_run: Run) -> DomainError:
     with pytest.raises(DomainError) as raised:
-        run.model().ask(question())
+        model_run.model().ask(question())
     return raised.value
 
 
-def test_a_server_that_keeps_failing_is_left_alone(failing: Run) -> None:
-    error = error_of(failing)
+def test_a_server_that_keeps_failing_is_left_alone(run_with_open_circuit: Run) -> None:
+    error = error_of(run_with_open_circuit)
     assert (error.kind, error.code, error.retry_after) == (Kind.UNAVAILABLE, "llm.unavailable", 30)
-    assert failing.calls == 3
+    assert run_with_open_circuit.calls == 3
 
 
-def test_answers_between_failures_keep_it_closed(run: Run) -> None:
-    run.server = LlmServerState(openai_protocol.breaker(tolerated=1))
+def test_answers_between_failures_keep_it_closed(model_run: Run) -> None:
+    model_run.server = LlmServerState(openai_protocol.breaker(tolerated=1))
     for behaviour in ("broken", None, "broken", None, "broken"):
-        run.steer(behaviour)
+        model_run.steer(behaviour)
         if behaviour is None:
-            run.model().ask(question())
+            model_run.model().ask(question())
         else:
-            assert error_of(run).code == "llm.failed"
+            assert error_of(model_run).code == "llm.failed"
 
 
 @pytest.mark.parametrize("behaviour", ["refuses", "empty", "too-much"])
-def test_a_model_that_does_not_want_to_is_no_server_that_fails(run: Run, behaviour: str) -> None:
-    run.server = LlmServerState(openai_protocol.breaker(tolerated=0))
+def test_a_model_that_does_not_want_to_is_no_server_that_fails(
+    model_run: Run, behaviour: str
+) -> None:
+    model_run.server = LlmServerState(openai_protocol.breaker(tolerated=0))
     for _ in range(2):
         with pytest.raises(DomainError) as raised:
-            run.model(behaviour).ask(question())
+            model_run.model(behaviour).ask(question())
         assert raised.value.code == "llm.failed"
-    assert run.calls == 2
+    assert model_run.calls == 2
 
 
-def test_a_try_that_told_nothing_lets_the_next_one_try(failing: Run, clock: Clock) -> None:
+def test_a_try_that_told_nothing_lets_the_next_one_try(
+    run_with_open_circuit: Run, clock: Clock
+) -> None:
     clock.now += 31.0
 
     def leave() -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        failing.model().ask(replace(question(), before_sending=leave))
-    assert error_of(failing).code == "llm.failed"
-    assert error_of(failing).code == "llm.unavailable"
-    assert failing.calls == 4
+        run_with_open_circuit.model().ask(replace(question(), before_sending=leave))
+    assert error_of(run_with_open_circuit).code == "llm.failed"
+    assert error_of(run_with_open_circuit).code == "llm.unavailable"
+    assert run_with_open_circuit.calls == 4

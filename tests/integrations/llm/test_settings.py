@@ -21,13 +21,13 @@ def test_the_offline_writer_is_the_default_and_asks_nobody() -> None:
     assert language_model(settings(llm_model="gpt", llm_api_key=KEY), ignore_usage) is None
 
 
-def test_all_threads_of_a_process_share_what_was_learnt(run: Run) -> None:
-    given = openai(llm_base_url=run.base_url, llm_model="sandbox-no-schema")
+def test_all_threads_of_a_process_share_what_was_learnt(model_run: Run) -> None:
+    given = openai(llm_base_url=model_run.base_url, llm_model="sandbox-no-schema")
     for _ in range(2):
         model = language_model(given, ignore_usage)
         assert model is not None
         model.ask(question())
-    assert run.forms == ["json_schema", "json_object", "json_object"]
+    assert model_run.forms == ["json_schema", "json_object", "json_object"]
 
 
 @pytest.mark.parametrize(

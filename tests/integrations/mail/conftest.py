@@ -6,14 +6,14 @@ from tests.support.mail.server import Sandbox, Talker, running_sandbox, running_
 
 
 @pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    """The sandbox's SMTP server, with a mailbox of its own."""
+def mail_sandbox() -> Iterator[Sandbox]:
+    """The SMTP server of the sandbox, with an empty mailbox."""
     with running_sandbox() as running:
         yield running
 
 
 @pytest.fixture
-def talker() -> Iterator[Talker]:
-    """A server that says what the test tells it to."""
+def scripted_server() -> Iterator[Talker]:
+    """An SMTP server whose replies the test sets."""
     with running_talker(Talker()) as running:
         yield running

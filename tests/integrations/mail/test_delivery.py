@@ -39,72 +39,74 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def context(certificate: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    return context
+def tls_context(certificate: Path) -> ssl.SSLContext:
+    tls_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls_context.load_cert_chain(certificate)
+    return tls_context
 
 
 @pytest.fixture
-def vouched_for(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The certificate's maker is one of the system's authorities."""
+def trusted_certificate(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make this process trust the self-signed certificate."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
 
 
-@pytest.mark.usefixtures("vouched_for")
-def test_mail_goes_over_tls_from_the_first_byte(context: ssl.SSLContext) -> None:
-    with running_talker(Talker(), context) as talker:
-        mailer(f"smtps://localhost:{talker.port}").send(letter())
-        assert len(talker.messages) == 1
+@pytest.mark.usefixtures("trusted_certificate")
+def test_mail_goes_over_tls_from_the_first_byte(tls_context: ssl.SSLContext) -> None:
+    with running_talker(Talker(), tls_context) as scripted_server:
+        mailer(f"smtps://localhost:{scripted_server.port}").send(letter())
+        assert len(scripted_server.messages) == 1
 
 
-@pytest.mark.usefixtures("vouched_for")
-def test_mail_and_login_go_after_starttls_alone(context: ssl.SSLContext) -> None:
-    talker = Talker(extensions=("STARTTLS", "AUTH PLAIN"), context=context)
-    talker.answers["AUTH"] = "235 welcome"
-    with running_talker(talker):
-        mailer(f"smtp+starttls://u:p@localhost:{talker.port}").send(letter())
-    verbs = [heard.split()[0] for heard in talker.heard]
+@pytest.mark.usefixtures("trusted_certificate")
+def test_mail_and_login_go_after_starttls_alone(tls_context: ssl.SSLContext) -> None:
+    scripted_server = Talker(extensions=("STARTTLS", "AUTH PLAIN"), context=tls_context)
+    scripted_server.answers["AUTH"] = "235 welcome"
+    with running_talker(scripted_server):
+        mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(letter())
+    verbs = [heard.split()[0] for heard in scripted_server.heard]
     assert verbs[:4] == ["EHLO", "STARTTLS", "EHLO", "AUTH"]
-    assert len(talker.messages) == 1
+    assert len(scripted_server.messages) == 1
 
 
 @pytest.mark.parametrize("scheme", ["smtps", "smtp+starttls"])
 def test_a_certificate_that_nobody_vouches_for_gets_neither_login_nor_mail(
-    context: ssl.SSLContext, scheme: str
+    tls_context: ssl.SSLContext, scheme: str
 ) -> None:
-    talker = Talker(extensions=("STARTTLS", "AUTH PLAIN"), context=context)
-    with running_talker(talker, context if scheme == "smtps" else None):
+    scripted_server = Talker(extensions=("STARTTLS", "AUTH PLAIN"), context=tls_context)
+    with running_talker(scripted_server, tls_context if scheme == "smtps" else None):
         with pytest.raises(TransientError):
-            mailer(f"{scheme}://u:p@localhost:{talker.port}").send(letter())
-        assert not any(heard.startswith(("AUTH", "MAIL")) for heard in talker.heard)
+            mailer(f"{scheme}://u:p@localhost:{scripted_server.port}").send(letter())
+        assert not any(heard.startswith(("AUTH", "MAIL")) for heard in scripted_server.heard)
 
 
-@pytest.mark.usefixtures("vouched_for")
-def test_a_certificate_for_another_host_is_refused(context: ssl.SSLContext) -> None:
-    with running_talker(Talker(), context) as talker:
+@pytest.mark.usefixtures("trusted_certificate")
+def test_a_certificate_for_another_host_is_refused(tls_context: ssl.SSLContext) -> None:
+    with running_talker(Talker(), tls_context) as scripted_server:
         with pytest.raises(TransientError):
-            mailer(f"smtps://127.0.0.1:{talker.port}").send(letter())
-        assert talker.heard == []
+            mailer(f"smtps://127.0.0.1:{scripted_server.port}").send(letter())
+        assert scripted_server.heard == []
 
 
 def test_a_server_that_offers_no_starttls_gets_neither_login_nor_mail() -> None:
-    talker = Talker(extensions=("AUTH PLAIN",))
-    with running_talker(talker), pytest.raises(TransientError, match="STARTTLS"):
-        mailer(f"smtp+starttls://u:p@localhost:{talker.port}").send(letter())
-    assert [heard.split()[0] for heard in talker.heard] == ["EHLO"]
+    scripted_server = Talker(extensions=("AUTH PLAIN",))
+    with running_talker(scripted_server), pytest.raises(TransientError, match="STARTTLS"):
+        mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(letter())
+    assert [heard.split()[0] for heard in scripted_server.heard] == ["EHLO"]
 
 
-def deliver(sandbox: Sandbox, mail: Mail) -> StoredMail:
-    mailer(sandbox.url).send(mail)
-    [kept] = sandbox.mailbox.newest_first(mail.to)
+def deliver(mail_sandbox: Sandbox, mail: Mail) -> StoredMail:
+    mailer(mail_sandbox.url).send(mail)
+    [kept] = mail_sandbox.mailbox.newest_first(mail.to)
     return kept
 
 
-def test_it_arrives_as_text_and_html_with_every_header_that_mail_needs(sandbox: Sandbox) -> None:
+def test_it_arrives_as_text_and_html_with_every_header_that_mail_needs(
+    mail_sandbox: Sandbox,
+) -> None:
     before = clock.now().replace(microsecond=0)
     mail = letter(text="Hello\n\n.\n..\nFrom ünï\n", html="<p>ünï &amp; <b>bold</b></p>\n")
-    arrived = deliver(sandbox, mail)
+    arrived = deliver(mail_sandbox, mail)
     message = parse(arrived.raw)
     assert message.get_content_type() == "multipart/alternative"
     parts = [part.get_content_type() for part in message.iter_parts()]
@@ -132,9 +134,9 @@ def test_it_arrives_as_text_and_html_with_every_header_that_mail_needs(sandbox: 
     ],
 )
 def test_a_subject_of_any_script_and_length_arrives_as_it_was(
-    sandbox: Sandbox, subject: str
+    mail_sandbox: Sandbox, subject: str
 ) -> None:
-    arrived = deliver(sandbox, letter(subject=subject))
+    arrived = deliver(mail_sandbox, letter(subject=subject))
     assert arrived.subject == subject.strip()
     head = arrived.raw.partition(b"\r\n\r\n")[0]
     assert head.isascii()
@@ -142,30 +144,30 @@ def test_a_subject_of_any_script_and_length_arrives_as_it_was(
     assert all(len(line) <= 78 for line in encoded)
 
 
-def test_a_long_link_in_a_header_stays_a_link(sandbox: Sandbox) -> None:
+def test_a_long_link_in_a_header_stays_a_link(mail_sandbox: Sandbox) -> None:
     link = f"<https://pressroom.example/unsubscribe?trace_id={'x' * 600}>"
     one_click = "List-Unsubscribe=One-Click"
     headers = {"List-Unsubscribe": link, "List-Unsubscribe-Post": one_click}
-    arrived = deliver(sandbox, letter(headers=headers))
+    arrived = deliver(mail_sandbox, letter(headers=headers))
     assert f"List-Unsubscribe: {link}\r\n".encode() in arrived.raw
     assert f"List-Unsubscribe-Post: {one_click}\r\n".encode() in arrived.raw
 
 
-def test_a_header_that_is_not_ascii_arrives(sandbox: Sandbox) -> None:
-    headers = dict(deliver(sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers)
+def test_a_header_that_is_not_ascii_arrives(mail_sandbox: Sandbox) -> None:
+    headers = dict(deliver(mail_sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers)
     assert headers["List-Id"] == "Zeitung für alle"
 
 
-def test_an_internationalised_domain_is_written_for_the_wire(sandbox: Sandbox) -> None:
-    mailer(sandbox.url).send(letter("reader@straße.example.com"))
-    [arrived] = sandbox.mailbox.newest_first("reader@xn--strae-oqa.example.com")
+def test_an_internationalised_domain_is_written_for_the_wire(mail_sandbox: Sandbox) -> None:
+    mailer(mail_sandbox.url).send(letter("reader@straße.example.com"))
+    [arrived] = mail_sandbox.mailbox.newest_first("reader@xn--strae-oqa.example.com")
     assert parse(arrived.raw)["To"] == "reader@xn--strae-oqa.example.com"
 
 
 def test_a_name_before_the_at_of_any_script_arrives_where_the_server_takes_it(
-    sandbox: Sandbox,
+    mail_sandbox: Sandbox,
 ) -> None:
     mail = letter(address("δοκιμή"))
-    arrived = deliver(sandbox, mail)
+    arrived = deliver(mail_sandbox, mail)
     assert dict(arrived.headers)["To"] == mail.to
     assert arrived.text == "Hello\n"

@@ -74,21 +74,21 @@ def test_text_that_utf_8_has_no_bytes_for_is_refused(mail: Mail) -> None:
         "",
     ],
 )
-def test_what_is_no_address_reaches_no_server(talker: Talker, to: str) -> None:
+def test_what_is_no_address_reaches_no_server(scripted_server: Talker, to: str) -> None:
     with pytest.raises(DomainError) as caught:
-        mailer(f"smtp://127.0.0.1:{talker.port}").send(letter(to or " "))
+        mailer(f"smtp://127.0.0.1:{scripted_server.port}").send(letter(to or " "))
     assert caught.value.code == "mail.refused"
     assert to.strip() == "" or to not in str(caught.value)
-    assert talker.heard == []
+    assert scripted_server.heard == []
 
 
 @pytest.mark.parametrize(
     "name", ["Plain", "A, B", 'say "hi"', "Zeitung für alle", "=?utf-8?q?x?=", "a@b.example"]
 )
-def test_the_senders_name_is_a_name_and_nothing_else(talker: Talker, name: str) -> None:
-    server = MailServer.parse(f"smtp://127.0.0.1:{talker.port}")
+def test_the_senders_name_is_a_name_and_nothing_else(scripted_server: Talker, name: str) -> None:
+    server = MailServer.parse(f"smtp://127.0.0.1:{scripted_server.port}")
     SmtpMailer(server, MailSender(name, "news@pressroom.example")).send(letter())
-    [sent] = talker.messages
+    [sent] = scripted_server.messages
     [address] = parse(sent)["From"].addresses
     assert address.addr_spec == "news@pressroom.example"
-    assert "MAIL FROM:<news@pressroom.example>" in talker.heard
+    assert "MAIL FROM:<news@pressroom.example>" in scripted_server.heard

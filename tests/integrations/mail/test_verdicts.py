@@ -13,8 +13,8 @@ PRIVATE = "private-person@example.com"
 PASSWORD = "open-sesame"
 
 
-def url(talker: Talker, login: str = "") -> str:
-    return f"smtp://{login}{LOOPBACK}:{talker.port}"
+def url(scripted_server: Talker, login: str = "") -> str:
+    return f"smtp://{login}{LOOPBACK}:{scripted_server.port}"
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,11 @@ def url(talker: Talker, login: str = "") -> str:
     ],
 )
 def test_a_permanent_error_of_recipient_or_message_gives_it_up(
-    talker: Talker, verb: str, answer: str
+    scripted_server: Talker, verb: str, answer: str
 ) -> None:
-    talker.answers[verb] = answer
+    scripted_server.answers[verb] = answer
     with pytest.raises(DomainError) as caught:
-        mailer(url(talker)).send(letter(PRIVATE))
+        mailer(url(scripted_server)).send(letter(PRIVATE))
     assert caught.value.code == "mail.refused"
     assert answer[:3] in str(caught.value)
     assert PRIVATE not in "".join(traceback.format_exception(caught.value))
@@ -57,37 +57,39 @@ def test_a_permanent_error_of_recipient_or_message_gives_it_up(
     ],
 )
 def test_what_may_pass_or_an_operator_can_mend_is_tried_again(
-    talker: Talker, verb: str, answer: str | None
+    scripted_server: Talker, verb: str, answer: str | None
 ) -> None:
-    talker.answers[verb] = answer
+    scripted_server.answers[verb] = answer
     with pytest.raises(TransientError) as failed:
-        mailer(url(talker)).send(letter(PRIVATE))
+        mailer(url(scripted_server)).send(letter(PRIVATE))
     assert PRIVATE not in "".join(traceback.format_exception(failed.value))
 
 
 @pytest.mark.parametrize("greeting", ["554 not you", "421 too busy", None, "hello"])
 def test_a_server_that_does_not_welcome_us_is_tried_again(
-    talker: Talker, greeting: str | None
+    scripted_server: Talker, greeting: str | None
 ) -> None:
-    talker.greeting = greeting
+    scripted_server.greeting = greeting
     with pytest.raises(TransientError):
-        mailer(url(talker)).send(letter())
+        mailer(url(scripted_server)).send(letter())
 
 
 @pytest.mark.parametrize("silent_after", ["EHLO", "RCPT", "DATA"])
-def test_a_server_that_falls_silent_is_tried_again(talker: Talker, silent_after: str) -> None:
-    talker.silent_after = silent_after
+def test_a_server_that_falls_silent_is_tried_again(
+    scripted_server: Talker, silent_after: str
+) -> None:
+    scripted_server.silent_after = silent_after
     with pytest.raises(TransientError):
-        mailer(url(talker), timeout=0.1).send(letter())
+        mailer(url(scripted_server), timeout=0.1).send(letter())
 
 
 @pytest.mark.parametrize("farewell", ["500 no", None, "what?"])
 def test_a_mail_that_was_taken_is_sent_whatever_comes_after(
-    talker: Talker, farewell: str | None
+    scripted_server: Talker, farewell: str | None
 ) -> None:
-    talker.answers["QUIT"] = farewell
-    mailer(url(talker)).send(letter())
-    assert len(talker.messages) == 1
+    scripted_server.answers["QUIT"] = farewell
+    mailer(url(scripted_server)).send(letter())
+    assert len(scripted_server.messages) == 1
 
 
 def test_nobody_there_is_tried_again() -> None:
@@ -99,12 +101,12 @@ def test_nobody_there_is_tried_again() -> None:
         mailer("smtp://nowhere.invalid").send(letter())
 
 
-def test_a_login_is_given_where_the_url_has_one(talker: Talker) -> None:
-    talker.extensions = ("AUTH PLAIN",)
-    talker.answers["AUTH"] = "235 welcome"
-    mailer(url(talker, "us%40example.com:p%2Fw@")).send(letter())
+def test_a_login_is_given_where_the_url_has_one(scripted_server: Talker) -> None:
+    scripted_server.extensions = ("AUTH PLAIN",)
+    scripted_server.answers["AUTH"] = "235 welcome"
+    mailer(url(scripted_server, "us%40example.com:p%2Fw@")).send(letter())
     # base64 of NUL us@example.com NUL p/w
-    assert "AUTH PLAIN AHVzQGV4YW1wbGUuY29tAHAvdw==" in talker.heard
+    assert "AUTH PLAIN AHVzQGV4YW1wbGUuY29tAHAvdw==" in scripted_server.heard
 
 
 @pytest.mark.parametrize(
@@ -117,26 +119,28 @@ def test_a_login_is_given_where_the_url_has_one(talker: Talker) -> None:
     ],
 )
 def test_a_login_that_fails_loses_no_mail_and_tells_no_password(
-    talker: Talker, extension: str, answer: str
+    scripted_server: Talker, extension: str, answer: str
 ) -> None:
-    talker.extensions = (extension,)
-    talker.answers["AUTH"] = answer
+    scripted_server.extensions = (extension,)
+    scripted_server.answers["AUTH"] = answer
     with pytest.raises(TransientError) as failed:
-        mailer(url(talker, f"pressroom:{PASSWORD}@")).send(letter())
+        mailer(url(scripted_server, f"pressroom:{PASSWORD}@")).send(letter())
     assert PASSWORD not in "".join(traceback.format_exception(failed.value))
-    assert talker.messages == []
+    assert scripted_server.messages == []
 
 
-def test_a_name_before_the_at_that_the_server_can_not_take_gives_it_up(talker: Talker) -> None:
+def test_a_name_before_the_at_that_the_server_can_not_take_gives_it_up(
+    scripted_server: Talker,
+) -> None:
     with pytest.raises(DomainError) as caught:
-        mailer(url(talker)).send(letter(address("δοκιμή")))
+        mailer(url(scripted_server)).send(letter(address("δοκιμή")))
     assert caught.value.code == "mail.refused"
-    assert not any(heard.startswith("MAIL") for heard in talker.heard)
+    assert not any(heard.startswith("MAIL") for heard in scripted_server.heard)
 
 
-def test_it_introduces_itself_by_the_senders_domain(talker: Talker) -> None:
-    mailer(url(talker)).send(letter())
-    assert talker.heard[0].lower() == "ehlo pressroom.example"
+def test_it_introduces_itself_by_the_senders_domain(scripted_server: Talker) -> None:
+    mailer(url(scripted_server)).send(letter())
+    assert scripted_server.heard[0].lower() == "ehlo pressroom.example"
 
 
 def test_without_a_server_mail_waits_and_the_reason_names_the_setting() -> None:
@@ -144,8 +148,8 @@ def test_without_a_server_mail_waits_and_the_reason_names_the_setting() -> None:
         mailer_of(settings()).send(letter())
 
 
-def test_the_settings_pick_server_and_sender(talker: Talker) -> None:
-    chosen = settings(mail_url=url(talker), mail_from="Us <us@example.org>")
+def test_the_settings_pick_server_and_sender(scripted_server: Talker) -> None:
+    chosen = settings(mail_url=url(scripted_server), mail_from="Us <us@example.org>")
     mailer_of(chosen).send(letter())
-    assert "MAIL FROM:<us@example.org>" in talker.heard
-    assert b"From: Us <us@example.org>\r\n" in talker.messages[0]
+    assert "MAIL FROM:<us@example.org>" in scripted_server.heard
+    assert b"From: Us <us@example.org>\r\n" in scripted_server.messages[0]

@@ -11,25 +11,25 @@ from tests.support.http.webhook_receiver import HookReceiver, hooked
 
 
 @pytest.fixture(scope="package")
-def keys() -> StripeKeys:
+def stripe_keys() -> StripeKeys:
     return StripeKeys()
 
 
 @pytest.fixture(scope="package")
-def receiver(keys: StripeKeys) -> Iterator[HookReceiver]:
+def stripe_receiver(stripe_keys: StripeKeys) -> Iterator[HookReceiver]:
     with hooked() as running:
-        keys.webhook_url = running.url
+        stripe_keys.webhook_url = running.url
         yield running
 
 
 @pytest.fixture(scope="package")
-def sandbox_url(keys: StripeKeys, receiver: HookReceiver) -> Iterator[str]:
-    with serving(keys) as url:
+def sandbox_url(stripe_keys: StripeKeys, stripe_receiver: HookReceiver) -> Iterator[str]:
+    with serving(stripe_keys) as url:
         yield url
 
 
 @pytest.fixture
-def sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
+def payment_sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
     running = SandboxPayments(sandbox_url)
     yield running
     running.mode()
@@ -38,15 +38,17 @@ def sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
 
 
 @pytest.fixture
-def account(sandbox_url: str, keys: StripeKeys) -> StripeCheckout:
-    return account_at(f"{sandbox_url}/stripe", keys)
+def account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
+    return account_at(f"{sandbox_url}/stripe", stripe_keys)
 
 
 @pytest.fixture
-def opened(account: StripeCheckout) -> OpenedCheckout:
+def opened_checkout(account: StripeCheckout) -> OpenedCheckout:
     return account.open(an_order())
 
 
 @pytest.fixture
-def read(receiver: HookReceiver, account: StripeCheckout, sandbox: SandboxPayments) -> Reader:
-    return Reader(receiver, account, sandbox)
+def read_event(
+    stripe_receiver: HookReceiver, account: StripeCheckout, payment_sandbox: SandboxPayments
+) -> Reader:
+    return Reader(stripe_receiver, account, payment_sandbox)

@@ -15,35 +15,37 @@ from tests.support.stack.given_settings import settings
 STRIPE = {"stripe_secret_key": "sk_test_real", "stripe_webhook_secret": "whsec_real"}
 
 
-def of_sandbox(keys: StripeKeys, url: str = "http://127.0.0.1:9/stripe") -> dict[str, str]:
+def of_sandbox(stripe_keys: StripeKeys, url: str = "http://127.0.0.1:9/stripe") -> dict[str, str]:
     return {
         "payments_sandbox_url": url,
-        "payments_sandbox_secret_key": keys.secret_key,
-        "payments_sandbox_webhook_secret": keys.webhook_secret,
+        "payments_sandbox_secret_key": stripe_keys.secret_key,
+        "payments_sandbox_webhook_secret": stripe_keys.webhook_secret,
     }
 
 
-def test_a_channel_is_there_once_it_has_its_keys(keys: StripeKeys) -> None:
+def test_a_channel_is_there_once_it_has_its_keys(stripe_keys: StripeKeys) -> None:
     assert PaymentChannels(settings()).configured == ()
     assert PaymentChannels(settings(**STRIPE)).configured == (PaymentChannel.STRIPE,)
-    assert PaymentChannels(settings(**of_sandbox(keys))).configured == (PaymentChannel.SANDBOX,)
+    assert PaymentChannels(settings(**of_sandbox(stripe_keys))).configured == (
+        PaymentChannel.SANDBOX,
+    )
 
 
-def test_real_money_goes_before_the_sandbox(keys: StripeKeys) -> None:
-    assert PaymentChannels(settings(**of_sandbox(keys))).default is PaymentChannel.SANDBOX
-    both = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
+def test_real_money_goes_before_the_sandbox(stripe_keys: StripeKeys) -> None:
+    assert PaymentChannels(settings(**of_sandbox(stripe_keys))).default is PaymentChannel.SANDBOX
+    both = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     assert both.configured == (PaymentChannel.STRIPE, PaymentChannel.SANDBOX)
     assert both.default is PaymentChannel.STRIPE
     assert [both.channel(each).channel for each in PaymentChannel] == list(PaymentChannel)
 
 
-def test_a_channel_that_is_not_there_says_whose_mistake_it_is(keys: StripeKeys) -> None:
+def test_a_channel_that_is_not_there_says_whose_mistake_it_is(stripe_keys: StripeKeys) -> None:
     none, real = PaymentChannels(settings()), PaymentChannels(settings(**STRIPE))
-    sandbox = PaymentChannels(settings(**of_sandbox(keys)))
+    sandbox_channels = PaymentChannels(settings(**of_sandbox(stripe_keys)))
     expected = [
         (none, none.default, Kind.UNAVAILABLE),
         (real, PaymentChannel.SANDBOX, Kind.INVALID),
-        (sandbox, PaymentChannel.STRIPE, Kind.UNAVAILABLE),
+        (sandbox_channels, PaymentChannel.STRIPE, Kind.UNAVAILABLE),
     ]
     for channels, channel, kind in expected:
         with pytest.raises(DomainError) as caught:
@@ -51,26 +53,26 @@ def test_a_channel_that_is_not_there_says_whose_mistake_it_is(keys: StripeKeys) 
         assert (caught.value.code, caught.value.kind) == ("topup.channel_unavailable", kind)
 
 
-def test_an_event_belongs_to_the_account_that_signed_it(keys: StripeKeys) -> None:
-    channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
+def test_an_event_belongs_to_the_account_that_signed_it(stripe_keys: StripeKeys) -> None:
+    channels = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
-    for signer, channel in ((keys, PaymentChannel.SANDBOX), (real, PaymentChannel.STRIPE)):
+    for signer, channel in ((stripe_keys, PaymentChannel.SANDBOX), (real, PaymentChannel.STRIPE)):
         account, event = channels.event(*signed(signer, a_paid_session()))
         assert account.channel is channel
         assert event.evidence is not None
 
 
-def test_a_signed_body_of_no_event_is_not_offered_to_others(keys: StripeKeys) -> None:
-    channels = PaymentChannels(settings(**STRIPE, **of_sandbox(keys)))
+def test_a_signed_body_of_no_event_is_not_offered_to_others(stripe_keys: StripeKeys) -> None:
+    channels = PaymentChannels(settings(**STRIPE, **of_sandbox(stripe_keys)))
     real = StripeKeys(webhook_secret=STRIPE["stripe_webhook_secret"])
     with pytest.raises(DomainError) as caught:
         channels.event(*signed(real, b"{}"))
     assert caught.value.code == "webhook.unreadable"
 
 
-def test_without_any_account_events_wait(keys: StripeKeys) -> None:
+def test_without_any_account_events_wait(stripe_keys: StripeKeys) -> None:
     with pytest.raises(DomainError) as caught:
-        PaymentChannels(settings()).event(*signed(keys, a_paid_session()))
+        PaymentChannels(settings()).event(*signed(stripe_keys, a_paid_session()))
     assert caught.value.kind is Kind.UNAVAILABLE
 
 
@@ -94,9 +96,9 @@ def test_the_settings_of_a_channel_go_together(all_of: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("host", ["sandbox.example.com", "10.0.0.1", "127.0.0.1.example.com"])
-def test_a_sandbox_elsewhere_is_refused(keys: StripeKeys, host: str) -> None:
+def test_a_sandbox_elsewhere_is_refused(stripe_keys: StripeKeys, host: str) -> None:
     with pytest.raises(ValueError, match="must be on this machine"):
-        settings(**of_sandbox(keys, f"http://{host}/stripe"))
+        settings(**of_sandbox(stripe_keys, f"http://{host}/stripe"))
 
 
 def test_the_stack_draws_keys_anew_and_leaves_alone_what_the_user_set() -> None:

@@ -15,14 +15,18 @@ from tests.support.credits.payments import Json, SandboxPayments, an_order
 
 
 def test_while_a_secret_is_rolled_one_good_signature_is_enough(
-    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+    payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
 ) -> None:
-    sandbox.hold()
-    sandbox.expire(opened.session_id)
-    [event] = sandbox.events(opened.session_id)
-    sandbox.deliver(event, signature="rolled")
-    found = read.evidence("checkout.session.expired", opened)
-    assert (found.session_id, found.expired, found.paid) == (opened.session_id, True, False)
+    payment_sandbox.hold()
+    payment_sandbox.expire(opened_checkout.session_id)
+    [event] = payment_sandbox.events(opened_checkout.session_id)
+    payment_sandbox.deliver(event, signature="rolled")
+    found = read_event.evidence("checkout.session.expired", opened_checkout)
+    assert (found.session_id, found.expired, found.paid) == (
+        opened_checkout.session_id,
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,27 +62,27 @@ def test_headers_and_bodies_of_any_shape_are_refused_in_one_way(
     ids=range(9),
 )
 def test_a_signed_body_of_no_event_is_unreadable(
-    account: StripeCheckout, keys: StripeKeys, body: bytes
+    account: StripeCheckout, stripe_keys: StripeKeys, body: bytes
 ) -> None:
     with pytest.raises(DomainError) as caught:
-        account.event(*signed(keys, body))
+        account.event(*signed(stripe_keys, body))
     assert (caught.value.code, caught.value.kind) == ("webhook.unreadable", Kind.MALFORMED)
 
 
 def test_a_payment_is_told_with_its_order_amount_and_currency(
-    account: StripeCheckout, sandbox: SandboxPayments, read: Reader
+    account: StripeCheckout, payment_sandbox: SandboxPayments, read_event: Reader
 ) -> None:
     order = an_order(500, "JPY")
-    opened = account.open(order)
-    sandbox.pay(opened.payment_url)
-    event = read.event("checkout.session.completed", opened)
-    [kept] = sandbox.events(opened.session_id)
+    opened_checkout = account.open(order)
+    payment_sandbox.pay(opened_checkout.payment_url)
+    event = read_event.event("checkout.session.completed", opened_checkout)
+    [kept] = payment_sandbox.events(opened_checkout.session_id)
     assert (event.id, event.type) == (kept["id"], "checkout.session.completed")
     assert abs(event.created_at - clock.now()) < timedelta(minutes=1)
     assert event.evidence == Evidence(
         order_id=order.order_id,
-        session_id=opened.session_id,
-        payment_id=sandbox.session(opened.session_id)["payment"],
+        session_id=opened_checkout.session_id,
+        payment_id=payment_sandbox.session(opened_checkout.session_id)["payment"],
         amount_minor=500,
         currency="JPY",
         paid=True,
@@ -86,63 +90,67 @@ def test_a_payment_is_told_with_its_order_amount_and_currency(
 
 
 def test_a_declined_card_is_of_no_concern(
-    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+    payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
 ) -> None:
-    sandbox.decline(opened.session_id)
-    assert read.event("payment_intent.payment_failed", opened).evidence is None
+    payment_sandbox.decline(opened_checkout.session_id)
+    assert read_event.event("payment_intent.payment_failed", opened_checkout).evidence is None
 
 
 def test_refunds_are_told_as_their_sum_with_what_was_paid(
-    account: StripeCheckout, sandbox: SandboxPayments, read: Reader
+    account: StripeCheckout, payment_sandbox: SandboxPayments, read_event: Reader
 ) -> None:
     order = an_order()
-    opened = account.open(order)
-    sandbox.pay(opened.session_id)
-    sandbox.refund(opened.session_id, 34)
+    opened_checkout = account.open(order)
+    payment_sandbox.pay(opened_checkout.session_id)
+    payment_sandbox.refund(opened_checkout.session_id, 34)
     expected = Evidence(
         order_id=order.order_id,
-        payment_id=sandbox.session(opened.session_id)["payment"],
+        payment_id=payment_sandbox.session(opened_checkout.session_id)["payment"],
         amount_minor=1234,
         currency="USD",
         paid=True,
         refunded_minor=34,
     )
-    assert read.evidence("charge.refunded", opened) == expected
-    sandbox.refund(opened.session_id)
-    assert read.evidence("charge.refunded", opened).refunded_minor == 1234
+    assert read_event.evidence("charge.refunded", opened_checkout) == expected
+    payment_sandbox.refund(opened_checkout.session_id)
+    assert read_event.evidence("charge.refunded", opened_checkout).refunded_minor == 1234
 
 
 @pytest.mark.parametrize(("ending", "lost"), [("win", 0), ("lose", 1000)])
 def test_a_dispute_is_told_by_its_payment(
-    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader, ending: str, lost: int
+    payment_sandbox: SandboxPayments,
+    opened_checkout: OpenedCheckout,
+    read_event: Reader,
+    ending: str,
+    lost: int,
 ) -> None:
-    sandbox.pay(opened.session_id)
-    payment_id = sandbox.session(opened.session_id)["payment"]
-    sandbox.dispute(opened.session_id, 1000)
+    payment_sandbox.pay(opened_checkout.session_id)
+    payment_id = payment_sandbox.session(opened_checkout.session_id)["payment"]
+    payment_sandbox.dispute(opened_checkout.session_id, 1000)
     told = Evidence(
         payment_id=payment_id, disputes_minor=1000, disputes_ended_minor=0, disputes_lost_minor=0
     )
-    assert read.evidence("charge.dispute.created", opened) == told
-    assert read.evidence("charge.dispute.funds_withdrawn", opened) == told
-    getattr(sandbox, ending)(opened.session_id)
+    assert read_event.evidence("charge.dispute.created", opened_checkout) == told
+    assert read_event.evidence("charge.dispute.funds_withdrawn", opened_checkout) == told
+    getattr(payment_sandbox, ending)(opened_checkout.session_id)
     closed = replace(told, disputes_ended_minor=1000, disputes_lost_minor=lost)
-    assert read.evidence("charge.dispute.closed", opened) == closed
+    assert read_event.evidence("charge.dispute.closed", opened_checkout) == closed
 
 
 def test_an_inquiry_is_of_no_concern_though_it_is_called_a_dispute(
-    sandbox: SandboxPayments, opened: OpenedCheckout, read: Reader
+    payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout, read_event: Reader
 ) -> None:
-    sandbox.pay(opened.session_id)
-    sandbox.inquire(opened.session_id)
-    assert read.event("charge.dispute.created", opened).evidence is None
-    sandbox.lose(opened.session_id)
-    assert read.event("charge.dispute.closed", opened).evidence is None
+    payment_sandbox.pay(opened_checkout.session_id)
+    payment_sandbox.inquire(opened_checkout.session_id)
+    assert read_event.event("charge.dispute.created", opened_checkout).evidence is None
+    payment_sandbox.lose(opened_checkout.session_id)
+    assert read_event.event("charge.dispute.closed", opened_checkout).evidence is None
 
 
 def test_another_shop_on_the_same_account_is_of_no_concern(
-    account: StripeCheckout, keys: StripeKeys
+    account: StripeCheckout, stripe_keys: StripeKeys
 ) -> None:
-    assert account.event(*signed(keys, a_paid_session())).evidence is not None
+    assert account.event(*signed(stripe_keys, a_paid_session())).evidence is not None
     metadata: tuple[Json | None, ...] = (
         {},
         None,
@@ -153,7 +161,7 @@ def test_another_shop_on_the_same_account_is_of_no_concern(
     )
     for each in metadata:
         body = a_paid_session(metadata=each)
-        assert account.event(*signed(keys, body)).evidence is None
+        assert account.event(*signed(stripe_keys, body)).evidence is None
 
 
 @pytest.mark.parametrize(
@@ -167,13 +175,13 @@ def test_another_shop_on_the_same_account_is_of_no_concern(
     ],
 )
 def test_test_payments_count_for_nothing_where_real_ones_do(
-    keys: StripeKeys, key: str, is_live_event: bool, counts: bool
+    stripe_keys: StripeKeys, key: str, is_live_event: bool, counts: bool
 ) -> None:
     account = StripeCheckout(
         PaymentChannel.STRIPE,
         base_url="http://127.0.0.1:9",
         secret_key=SecretStr(key),
-        webhook_secret=SecretStr(keys.webhook_secret),
+        webhook_secret=SecretStr(stripe_keys.webhook_secret),
     )
-    event = account.event(*signed(keys, a_paid_session(livemode=is_live_event)))
+    event = account.event(*signed(stripe_keys, a_paid_session(livemode=is_live_event)))
     assert (event.evidence is not None) == counts

@@ -17,20 +17,23 @@ MANY = 101
 
 def test_an_open_checkout_says_what_it_is_for_and_nothing_else(account: StripeCheckout) -> None:
     order = an_order()
-    opened = account.open(order)
-    assert account.evidence(opened.session_id) == Evidence(
-        order_id=order.order_id, session_id=opened.session_id, amount_minor=1234, currency="USD"
+    opened_checkout = account.open(order)
+    assert account.evidence(opened_checkout.session_id) == Evidence(
+        order_id=order.order_id,
+        session_id=opened_checkout.session_id,
+        amount_minor=1234,
+        currency="USD",
     )
-    assert abs(opened.expires_at - order.expires_at) < timedelta(seconds=1)
+    assert abs(opened_checkout.expires_at - order.expires_at) < timedelta(seconds=1)
 
 
 def test_a_paid_checkout_is_paid_and_its_payment_leads_back_to_the_order(
-    account: StripeCheckout, sandbox: SandboxPayments
+    account: StripeCheckout, payment_sandbox: SandboxPayments
 ) -> None:
     order = an_order()
-    opened = account.open(order)
-    assert sandbox.pay(opened.payment_url) == RETURN_URL
-    found = account.evidence(opened.session_id)
+    opened_checkout = account.open(order)
+    assert payment_sandbox.pay(opened_checkout.payment_url) == RETURN_URL
+    found = account.evidence(opened_checkout.session_id)
     assert found.paid
     assert not found.failed
     assert found.payment_id
@@ -39,40 +42,40 @@ def test_a_paid_checkout_is_paid_and_its_payment_leads_back_to_the_order(
 
 
 def test_neither_a_declined_card_nor_a_cancelled_checkout_ends_anything(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+    account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
-    sandbox.decline(opened.session_id)
-    declined = account.evidence(opened.session_id)
-    assert sandbox.cancel(opened.payment_url) == RETURN_URL
-    for found in (declined, account.evidence(opened.session_id)):
+    payment_sandbox.decline(opened_checkout.session_id)
+    declined = account.evidence(opened_checkout.session_id)
+    assert payment_sandbox.cancel(opened_checkout.payment_url) == RETURN_URL
+    for found in (declined, account.evidence(opened_checkout.session_id)):
         assert (found.paid, found.failed, found.expired) == (False, False, False)
-    sandbox.pay(opened.session_id)
-    assert account.evidence(opened.session_id).paid
+    payment_sandbox.pay(opened_checkout.session_id)
+    assert account.evidence(opened_checkout.session_id).paid
 
 
 def test_refunds_add_up(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+    account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
-    sandbox.pay(opened.session_id)
-    sandbox.refund(opened.session_id, 234)
-    found = account.evidence(opened.session_id)
+    payment_sandbox.pay(opened_checkout.session_id)
+    payment_sandbox.refund(opened_checkout.session_id, 234)
+    found = account.evidence(opened_checkout.session_id)
     assert (found.paid, found.refunded_minor) == (True, 234)
-    sandbox.refund(opened.session_id)
-    assert account.evidence(opened.session_id).refunded_minor == 1234
+    payment_sandbox.refund(opened_checkout.session_id)
+    assert account.evidence(opened_checkout.session_id).refunded_minor == 1234
 
 
 def test_refunds_are_all_counted_however_many(
     account: StripeCheckout,
-    sandbox: SandboxPayments,
-    opened: OpenedCheckout,
+    payment_sandbox: SandboxPayments,
+    opened_checkout: OpenedCheckout,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sandbox.pay(opened.session_id)
+    payment_sandbox.pay(opened_checkout.session_id)
     for _ in range(MANY):
-        sandbox.refund(opened.session_id, 2)
+        payment_sandbox.refund(opened_checkout.session_id, 2)
     # The oldest ones come last.
-    sandbox.fail_refund(opened.session_id)
-    payment_id = account.evidence(opened.session_id).payment_id
+    payment_sandbox.fail_refund(opened_checkout.session_id)
+    payment_id = account.evidence(opened_checkout.session_id).payment_id
     assert payment_id
     found = account.refunds(payment_id)
     assert (found.refunded_minor, found.refunds_failed_minor) == (2 * MANY, 2)
@@ -87,15 +90,15 @@ def disputes_in(found: Evidence) -> tuple[int | None, int | None, int | None]:
 
 
 def test_several_disputes_add_up(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+    account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
-    sandbox.pay(opened.session_id)
+    payment_sandbox.pay(opened_checkout.session_id)
     for amount in (200, 300, 34, 500):
-        sandbox.dispute(opened.session_id, amount)
-    sandbox.lose(opened.session_id, 300)
-    sandbox.win(opened.session_id)
-    sandbox.lose(opened.session_id, 34)
-    found = account.evidence(opened.session_id)
+        payment_sandbox.dispute(opened_checkout.session_id, amount)
+    payment_sandbox.lose(opened_checkout.session_id, 300)
+    payment_sandbox.win(opened_checkout.session_id)
+    payment_sandbox.lose(opened_checkout.session_id, 34)
+    found = account.evidence(opened_checkout.session_id)
     assert disputes_in(found) == (1034, 534, 334)
     assert found.payment_id
     assert disputes_in(account.disputes(found.payment_id)) == (1034, 534, 334)
@@ -103,16 +106,16 @@ def test_several_disputes_add_up(
 
 def test_disputes_are_all_counted_however_many(
     account: StripeCheckout,
-    sandbox: SandboxPayments,
-    opened: OpenedCheckout,
+    payment_sandbox: SandboxPayments,
+    opened_checkout: OpenedCheckout,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sandbox.pay(opened.session_id)
+    payment_sandbox.pay(opened_checkout.session_id)
     for _ in range(MANY):
-        sandbox.dispute(opened.session_id, 2)
+        payment_sandbox.dispute(opened_checkout.session_id, 2)
     # The oldest ones come last.
-    sandbox.lose(opened.session_id)
-    payment_id = sandbox.session(opened.session_id)["payment"]
+    payment_sandbox.lose(opened_checkout.session_id)
+    payment_id = payment_sandbox.session(opened_checkout.session_id)["payment"]
     assert disputes_in(account.disputes(payment_id)) == (2 * MANY, 2, 2)
     monkeypatch.setattr(stripe, "_MAX_LISTED", MANY - 1)
     with pytest.raises(DomainError, match="more than 100"):
@@ -120,21 +123,21 @@ def test_disputes_are_all_counted_however_many(
 
 
 def test_a_banks_inquiry_is_no_dispute(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+    account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
-    sandbox.pay(opened.session_id)
-    sandbox.inquire(opened.session_id)
-    assert not account.evidence(opened.session_id).disputes_minor
-    payment_id = sandbox.session(opened.session_id)["payment"]
+    payment_sandbox.pay(opened_checkout.session_id)
+    payment_sandbox.inquire(opened_checkout.session_id)
+    assert not account.evidence(opened_checkout.session_id).disputes_minor
+    payment_id = payment_sandbox.session(opened_checkout.session_id)["payment"]
     assert disputes_in(account.disputes(payment_id)) == (0, 0, 0)
 
 
 def test_closing_again_or_after_the_payment_changes_nothing(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+    account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
-    sandbox.pay(opened.session_id)
-    account.close(opened.session_id)
-    found = account.evidence(opened.session_id)
+    payment_sandbox.pay(opened_checkout.session_id)
+    account.close(opened_checkout.session_id)
+    found = account.evidence(opened_checkout.session_id)
     assert (found.paid, found.expired) == (True, False)
     other = account.open(an_order())
     account.close(other.session_id)
@@ -160,8 +163,8 @@ def test_one_order_is_never_opened_at_two_prices(account: StripeCheckout) -> Non
 def test_an_end_that_stripe_does_not_allow_is_moved_to_the_nearest(
     account: StripeCheckout, lasting: timedelta, real: timedelta
 ) -> None:
-    opened = account.open(an_order(lasting=lasting))
-    assert abs(opened.expires_at - clock.now() - real) < timedelta(seconds=30)
+    opened_checkout = account.open(an_order(lasting=lasting))
+    assert abs(opened_checkout.expires_at - clock.now() - real) < timedelta(seconds=30)
 
 
 def test_a_payment_that_is_not_ours_leads_nowhere(account: StripeCheckout) -> None:
@@ -175,8 +178,8 @@ def test_a_checkout_that_nobody_knows_is_refused(account: StripeCheckout) -> Non
         assert (caught.value.code, caught.value.kind) == ("payments.refused", Kind.PROVIDER_FAILED)
 
 
-def test_an_error_shows_no_key(sandbox_url: str, keys: StripeKeys) -> None:
-    other = StripeKeys(webhook_secret=keys.webhook_secret)
+def test_an_error_shows_no_key(sandbox_url: str, stripe_keys: StripeKeys) -> None:
+    other = StripeKeys(webhook_secret=stripe_keys.webhook_secret)
     with pytest.raises(DomainError) as caught:
         account_at(f"{sandbox_url}/stripe", other).open(an_order())
     assert caught.value.code == "payments.refused"
@@ -185,10 +188,10 @@ def test_an_error_shows_no_key(sandbox_url: str, keys: StripeKeys) -> None:
 
 
 def test_what_the_provider_answers_is_logged_at_no_level(
-    account: StripeCheckout, opened: OpenedCheckout, caplog: pytest.LogCaptureFixture
+    account: StripeCheckout, opened_checkout: OpenedCheckout, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        account.evidence(opened.session_id)
+        account.evidence(opened_checkout.session_id)
         assert "amount_total" not in caplog.text
         # It would be seen here.
         assert "httpx2" in {each.name for each in caplog.records}

@@ -22,51 +22,54 @@ HANGING = 50.0
 
 
 @pytest.fixture
-def hasty(sandbox_url: str, keys: StripeKeys) -> StripeCheckout:
-    """The same account, which gives up sooner."""
-    return account_at(f"{sandbox_url}/stripe", keys, attempt_seconds=ATTEMPT)
+def impatient_account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
+    """The account of `account`, but with a short timeout for each attempt."""
+    return account_at(f"{sandbox_url}/stripe", stripe_keys, attempt_seconds=ATTEMPT)
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 409, 429])
 def test_trouble_that_lasts_may_pass_later(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout, status: int
+    account: StripeCheckout,
+    payment_sandbox: SandboxPayments,
+    opened_checkout: OpenedCheckout,
+    status: int,
 ) -> None:
-    sandbox.trouble(status=status, count=2)
+    payment_sandbox.trouble(status=status, count=2)
     with pytest.raises(TransientError, match=str(status)):
-        account.evidence(opened.session_id)
-    sandbox.no_trouble()
-    assert account.evidence(opened.session_id).session_id == opened.session_id
+        account.evidence(opened_checkout.session_id)
+    payment_sandbox.no_trouble()
+    assert account.evidence(opened_checkout.session_id).session_id == opened_checkout.session_id
 
 
 def test_a_call_is_tried_twice_and_no_more(
-    account: StripeCheckout, sandbox: SandboxPayments, opened: OpenedCheckout
+    account: StripeCheckout, payment_sandbox: SandboxPayments, opened_checkout: OpenedCheckout
 ) -> None:
-    sandbox.trouble(status=500, count=3)
+    payment_sandbox.trouble(status=500, count=3)
     with pytest.raises(TransientError):
-        account.close(opened.session_id)
-    account.close(opened.session_id)
-    assert sandbox.session(opened.session_id)["status"] == "expired"
+        account.close(opened_checkout.session_id)
+    account.close(opened_checkout.session_id)
+    assert payment_sandbox.session(opened_checkout.session_id)["status"] == "expired"
 
 
 @pytest.mark.parametrize("status", [500, None], ids=["broken", "slow"])
 def test_a_checkout_whose_answer_was_lost_is_opened_once(
-    hasty: StripeCheckout, sandbox: SandboxPayments, status: int | None
+    impatient_account: StripeCheckout, payment_sandbox: SandboxPayments, status: int | None
 ) -> None:
     order = an_order()
     seconds = 0.0 if status else 60.0
-    sandbox.trouble(status=status, seconds=seconds, count=2, when="after")
+    payment_sandbox.trouble(status=status, seconds=seconds, count=2, when="after")
     with pytest.raises(TransientError):
-        hasty.open(order)
-    sandbox.no_trouble()
-    opened = hasty.open(order)
-    known = [each for each in sandbox.sessions() if each["order_id"] == str(order.order_id)]
-    assert [each["id"] for each in known] == [opened.session_id]
+        impatient_account.open(order)
+    payment_sandbox.no_trouble()
+    opened_checkout = impatient_account.open(order)
+    known = [each for each in payment_sandbox.sessions() if each["order_id"] == str(order.order_id)]
+    assert [each["id"] for each in known] == [opened_checkout.session_id]
 
 
-def test_a_provider_that_is_not_there_may_be_later(keys: StripeKeys) -> None:
+def test_a_provider_that_is_not_there_may_be_later(stripe_keys: StripeKeys) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
-        account = account_at(f"http://127.0.0.1:{reserved.getsockname()[1]}", keys)
+        account = account_at(f"http://127.0.0.1:{reserved.getsockname()[1]}", stripe_keys)
         for ask in (account.evidence, account.close, account.order_of):
             with pytest.raises(TransientError, match="APIConnectionError"):
                 ask("cs_test_1")
@@ -81,18 +84,18 @@ _OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
     ids=["body", "head"],
 )
 def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(
-    head: bytes, drip: bytes, keys: StripeKeys
+    head: bytes, drip: bytes, stripe_keys: StripeKeys
 ) -> None:
     started = time.monotonic()
     with trickling(head, drip) as url, pytest.raises(TransientError):
-        account_at(url, keys, attempt_seconds=ATTEMPT).evidence("cs_test_1")
+        account_at(url, stripe_keys, attempt_seconds=ATTEMPT).evidence("cs_test_1")
     assert time.monotonic() - started < HANGING
 
 
 @contextmanager
-def answering(answer: bytes, keys: StripeKeys) -> Iterator[StripeCheckout]:
+def answering(answer: bytes, stripe_keys: StripeKeys) -> Iterator[StripeCheckout]:
     with Listener(answer=answer).listening() as server:
-        yield account_at(f"http://{server.address}:{server.port}", keys)
+        yield account_at(f"http://{server.address}:{server.port}", stripe_keys)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +109,10 @@ def answering(answer: bytes, keys: StripeKeys) -> Iterator[StripeCheckout]:
     ],
     ids=["page", "503", "nothing", "nonsense", "endless"],
 )
-def test_what_is_no_answer_of_stripe_may_be_one_later(answer: bytes, keys: StripeKeys) -> None:
-    with answering(answer, keys) as account, pytest.raises(TransientError):
+def test_what_is_no_answer_of_stripe_may_be_one_later(
+    answer: bytes, stripe_keys: StripeKeys
+) -> None:
+    with answering(answer, stripe_keys) as account, pytest.raises(TransientError):
         account.evidence("cs_test_1")
 
 
@@ -120,15 +125,17 @@ def test_what_is_no_answer_of_stripe_may_be_one_later(answer: bytes, keys: Strip
     ids=["redirect", "404"],
 )
 def test_a_server_that_sends_elsewhere_or_knows_nothing_is_an_error(
-    answer: bytes, keys: StripeKeys
+    answer: bytes, stripe_keys: StripeKeys
 ) -> None:
-    with answering(answer, keys) as account, pytest.raises(DomainError) as caught:
+    with answering(answer, stripe_keys) as account, pytest.raises(DomainError) as caught:
         account.evidence("cs_test_1")
     assert caught.value.code == "payments.refused"
 
 
-def test_threads_share_an_account(account: StripeCheckout, sandbox: SandboxPayments) -> None:
+def test_threads_share_an_account(
+    account: StripeCheckout, payment_sandbox: SandboxPayments
+) -> None:
     with ThreadPoolExecutor(16) as threads:
-        opened = set(threads.map(lambda _: account.open(an_order()).session_id, range(16)))
-    assert len(opened) == 16
-    assert opened <= {each["id"] for each in sandbox.sessions()}
+        opened_checkout = set(threads.map(lambda _: account.open(an_order()).session_id, range(16)))
+    assert len(opened_checkout) == 16
+    assert opened_checkout <= {each["id"] for each in payment_sandbox.sessions()}

@@ -23,17 +23,17 @@ ORDER = {
 
 
 @pytest.fixture
-def http(sandbox_url: str, keys: StripeKeys) -> Iterator[httpx2.Client]:
-    headers = {"Authorization": f"Bearer {keys.secret_key}"}
+def stripe_client(sandbox_url: str, stripe_keys: StripeKeys) -> Iterator[httpx2.Client]:
+    headers = {"Authorization": f"Bearer {stripe_keys.secret_key}"}
     with plain_client(base_url=f"{sandbox_url}/stripe/v1", headers=headers) as client:
         yield client
 
 
 @pytest.fixture
-def paid(account: StripeCheckout, sandbox: SandboxPayments) -> dict[str, Any]:
-    opened = account.open(an_order())
-    sandbox.pay(opened.payment_url)
-    return sandbox.session(opened.session_id)
+def paid_session(account: StripeCheckout, payment_sandbox: SandboxPayments) -> dict[str, Any]:
+    opened_checkout = account.open(an_order())
+    payment_sandbox.pay(opened_checkout.payment_url)
+    return payment_sandbox.session(opened_checkout.session_id)
 
 
 def rejection(reply: httpx2.Response, status: int = 400) -> dict[str, Any]:
@@ -62,28 +62,30 @@ def rejection(reply: httpx2.Response, status: int = 400) -> dict[str, Any]:
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
 def test_a_checkout_that_stripe_would_refuse_is_refused(
-    http: httpx2.Client, changed: dict[str, str], param: str
+    stripe_client: httpx2.Client, changed: dict[str, str], param: str
 ) -> None:
     form = {name: v for name, v in ORDER.items() if name.partition("[")[0] not in changed}
-    error = rejection(http.post("/checkout/sessions", data=form | changed))
+    error = rejection(stripe_client.post("/checkout/sessions", data=form | changed))
     assert (error["type"], error["param"]) == ("invalid_request_error", param)
 
 
 def test_every_field_that_is_served_is_one_that_stripe_has(
-    http: httpx2.Client, paid: dict[str, Any], sandbox: SandboxPayments
+    stripe_client: httpx2.Client, paid_session: dict[str, Any], payment_sandbox: SandboxPayments
 ) -> None:
-    sandbox.dispute(paid["id"])
-    sandbox.refund(paid["id"], 1)
-    of_payment = {"payment_intent": paid["payment"]}
-    path = f"/checkout/sessions/{paid['id']}"
-    whole = http.get(path, params={"expand[0]": "payment_intent.latest_charge"}).json()
+    payment_sandbox.dispute(paid_session["id"])
+    payment_sandbox.refund(paid_session["id"], 1)
+    of_payment = {"payment_intent": paid_session["payment"]}
+    path = f"/checkout/sessions/{paid_session['id']}"
+    whole = stripe_client.get(path, params={"expand[0]": "payment_intent.latest_charge"}).json()
     shown: dict[Any, dict[str, Any]] = {
-        stripe.checkout.Session: http.get(path).json(),
-        stripe.PaymentIntent: http.get(f"/payment_intents/{paid['payment']}").json(),
+        stripe.checkout.Session: stripe_client.get(path).json(),
+        stripe.PaymentIntent: stripe_client.get(
+            f"/payment_intents/{paid_session['payment']}"
+        ).json(),
         stripe.Charge: whole["payment_intent"]["latest_charge"],
-        stripe.Dispute: http.get("/disputes", params=of_payment).json()["data"][0],
-        stripe.Refund: http.get("/refunds", params=of_payment).json()["data"][0],
-        stripe.Event: sandbox.events(paid["id"])[0]["event"],
+        stripe.Dispute: stripe_client.get("/disputes", params=of_payment).json()["data"][0],
+        stripe.Refund: stripe_client.get("/refunds", params=of_payment).json()["data"][0],
+        stripe.Event: payment_sandbox.events(paid_session["id"])[0]["event"],
     }
     for kind, fields in shown.items():
         known = {name for each in kind.__mro__ for name in getattr(each, "__annotations__", {})}

@@ -64,7 +64,7 @@ class Provider:
 
 
 @pytest.fixture
-def provider() -> Iterator[Provider]:
+def photo_provider() -> Iterator[Provider]:
     played = Provider()
     with running(played.server):
         yield played
@@ -88,14 +88,14 @@ SPENT = {"X-Ratelimit-Limit": "50", "X-Ratelimit-Remaining": "0"}
     ],
 )
 def test_a_spent_quota_says_when_to_come_back(
-    provider: Provider, header: str | None, least: int, most: int
+    photo_provider: Provider, header: str | None, least: int, most: int
 ) -> None:
     # The date is of when the test runs: each process that runs tests collects them at its own time.
     if header == "in a minute":
         header = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     headers = {} if header is None else {"Retry-After": header.encode().decode("latin-1")}
-    provider.script = Script(429, headers)
-    error = provider.error()
+    photo_provider.script = Script(429, headers)
+    error = photo_provider.error()
     assert (error.kind, error.code) == (Kind.UNAVAILABLE, "stockphoto.limit_reached")
     assert error.retry_after is not None
     assert least <= error.retry_after <= most
@@ -117,41 +117,43 @@ def test_a_spent_quota_says_when_to_come_back(
     ],
 )
 def test_each_error_is_told_as_what_it_is(
-    provider: Provider, status: int, headers: dict[str, str], code: str
+    photo_provider: Provider, status: int, headers: dict[str, str], code: str
 ) -> None:
-    provider.script = Script(status, headers)
-    assert provider.error().code == code
-    assert len(provider.script.asked) == 1
+    photo_provider.script = Script(status, headers)
+    assert photo_provider.error().code == code
+    assert len(photo_provider.script.asked) == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"7", b'{"a": ', b"\xff\xfe", b"null"])
-def test_a_reply_that_is_no_object_is_a_failure(provider: Provider, body: bytes) -> None:
-    provider.script = Script(pieces=(body,))
-    assert provider.error().code == "stockphoto.failed"
+def test_a_reply_that_is_no_object_is_a_failure(photo_provider: Provider, body: bytes) -> None:
+    photo_provider.script = Script(pieces=(body,))
+    assert photo_provider.error().code == "stockphoto.failed"
 
 
 @pytest.mark.parametrize("url", ["", "ftp://x/y", "javascript:alert(1)", "/x", "https://", "x y"])
-def test_a_download_without_a_web_address_is_a_failure(provider: Provider, url: str) -> None:
-    provider.script = Script(pieces=(f'{{"url": "{url}"}}'.encode(),))
+def test_a_download_without_a_web_address_is_a_failure(photo_provider: Provider, url: str) -> None:
+    photo_provider.script = Script(pieces=(f'{{"url": "{url}"}}'.encode(),))
     with pytest.raises(DomainError) as caught:
-        provider.adapter.download_url(Photo("a"))
+        photo_provider.adapter.download_url(Photo("a"))
     assert caught.value.code == "stockphoto.failed"
 
 
-def test_a_photos_mark_goes_with_it_and_nothing_where_there_is_none(provider: Provider) -> None:
-    provider.script = Script(pieces=(b'{"url": "https://images.example/a.jpg"}',))
-    provider.adapter.download_url(Photo("a", "M3w"))
-    provider.adapter.download_url(Photo("b"))
-    assert provider.script.asked == ["/photos/a/download?ixid=M3w", "/photos/b/download"]
+def test_a_photos_mark_goes_with_it_and_nothing_where_there_is_none(
+    photo_provider: Provider,
+) -> None:
+    photo_provider.script = Script(pieces=(b'{"url": "https://images.example/a.jpg"}',))
+    photo_provider.adapter.download_url(Photo("a", "M3w"))
+    photo_provider.adapter.download_url(Photo("b"))
+    assert photo_provider.script.asked == ["/photos/a/download?ixid=M3w", "/photos/b/download"]
 
 
 def test_a_reply_that_trickles_is_given_up(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
+    photo_provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "_MAX_CALL_SECONDS", 0.5)
-    provider.script = Script(pieces=(b" ",) * 600, pause=0.1)
+    photo_provider.script = Script(pieces=(b" ",) * 600, pause=0.1)
     began = time.monotonic()
-    assert provider.error().code == "stockphoto.too_slow"
+    assert photo_provider.error().code == "stockphoto.too_slow"
     assert time.monotonic() - began < 50
 
 
@@ -163,12 +165,12 @@ def test_a_provider_that_is_away_is_unavailable() -> None:
     assert caught.value.retry_after
 
 
-def test_quotas_are_reported_of_errors_too(provider: Provider) -> None:
-    provider.script = Script(403, SPENT)
-    provider.error()
-    provider.script = Script(
+def test_quotas_are_reported_of_errors_too(photo_provider: Provider) -> None:
+    photo_provider.script = Script(403, SPENT)
+    photo_provider.error()
+    photo_provider.script = Script(
         headers={"X-RateLimit-Limit": "nonsense", "X-RateLimit-Remaining": "1"}
     )
-    provider.search()
-    assert provider.seen == [(Quota("hour", 50, 0),), ()]
-    assert provider.adapter.name is PhotoProviderName.UNSPLASH
+    photo_provider.search()
+    assert photo_provider.seen == [(Quota("hour", 50, 0),), ()]
+    assert photo_provider.adapter.name is PhotoProviderName.UNSPLASH

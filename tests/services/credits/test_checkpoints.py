@@ -20,10 +20,10 @@ from tests.support.stack.load import repeated
 
 
 @pytest.fixture
-def falsifiable_stack(bare: Stack) -> Iterator[Stack]:
+def falsifiable_stack(empty_stack: Stack) -> Iterator[Stack]:
     """A stack whose ledger the test may falsify. The ledger is empty after each test."""
-    yield bare
-    falsify_tables(bare, f"TRUNCATE {LEDGER_TABLES}")
+    yield empty_stack
+    falsify_tables(empty_stack, f"TRUNCATE {LEDGER_TABLES}")
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def member_ids(stack_without_processes: Stack, feed_owner: Owner) -> list[int]:
     for address in new_addresses(MEMBERS):
         with stack_without_processes.resources.unit_of_work() as uow:
             person = accounts.create_user(uow, email=address, name="Ada")
-            sign_up.subscribe_person(uow, lists.get(uow, list_id), person, READER)
+            sign_up.subscribe_person(uow, lists.get_list(uow, list_id), person, READER)
             people.append(person.id)
     return people
 

@@ -17,14 +17,14 @@ from tests.support.probe.tending import TEND
 
 
 @pytest.fixture
-def maintenance_resources(bare: Stack) -> Iterator[Resources]:
+def maintenance_resources(empty_stack: Stack) -> Iterator[Resources]:
     """Resources of a stack in which all maintenance is due and no message is queued."""
-    maintenance.send_due(bare.resources)
-    bare.query("UPDATE maintenance SET send_after = now()")
-    forget_messages(bare.resources)
-    yield bare.resources
-    bare.query("TRUNCATE maintenance")
-    bare.resources.redis.flushdb()
+    maintenance.send_due(empty_stack.resources)
+    empty_stack.query("UPDATE maintenance SET send_after = now()")
+    forget_messages(empty_stack.resources)
+    yield empty_stack.resources
+    empty_stack.query("TRUNCATE maintenance")
+    empty_stack.resources.redis.flushdb()
 
 
 def forget_messages(maintenance_resources: Resources) -> int:
@@ -39,8 +39,8 @@ def row(maintenance_resources: Resources) -> Maintenance:
         return uow.session.get_one(Maintenance, TEND.name)
 
 
-def change(bare: Stack, assignments: str) -> None:
-    bare.query(f"UPDATE maintenance SET {assignments} WHERE name = %s", TEND.name)
+def change(empty_stack: Stack, assignments: str) -> None:
+    empty_stack.query(f"UPDATE maintenance SET {assignments} WHERE name = %s", TEND.name)
 
 
 def count_runs(maintenance_resources: Resources) -> list[datetime]:
@@ -50,29 +50,29 @@ def count_runs(maintenance_resources: Resources) -> list[datetime]:
 
 
 def test_what_is_due_is_sent_once_and_again_when_no_worker_takes_it(
-    bare: Stack, maintenance_resources: Resources
+    empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     maintenance.send_due(maintenance_resources)
     maintenance.send_due(maintenance_resources)
     assert forget_messages(maintenance_resources) == 1
-    change(bare, "send_after = now()")
+    change(empty_stack, "send_after = now()")
     maintenance.send_due(maintenance_resources)
     assert forget_messages(maintenance_resources) == 1
 
 
 def test_a_queue_without_workers_gets_fewer_and_fewer_messages(
-    bare: Stack, maintenance_resources: Resources
+    empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
-    change(bare, "due_at = now() - interval '1 day'")
+    change(empty_stack, "due_at = now() - interval '1 day'")
     maintenance.send_due(maintenance_resources)
-    pause = bare.query(
+    pause = empty_stack.query(
         "SELECT send_after - now() > '50 s' FROM maintenance WHERE name = %s", TEND.name
     )
     assert pause == [(True,)]
 
 
 def test_a_run_is_due_again_after_the_interval_and_a_second_message_does_nothing(
-    bare: Stack, maintenance_resources: Resources
+    empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     assert len(count_runs(maintenance_resources)) == 1
     assert count_runs(maintenance_resources) == []
@@ -82,12 +82,14 @@ def test_a_run_is_due_again_after_the_interval_and_a_second_message_does_nothing
     assert (ended.lease_expires_at, ended.last_error) == (None, None)
     maintenance.send_due(maintenance_resources)
     assert forget_messages(maintenance_resources) == 0
-    change(bare, "due_at = now()")
+    change(empty_stack, "due_at = now()")
     assert len(count_runs(maintenance_resources)) == 1
 
 
-def test_missed_rounds_are_not_made_up_for(bare: Stack, maintenance_resources: Resources) -> None:
-    change(bare, "due_at = now() - interval '1 day'")
+def test_missed_rounds_are_not_made_up_for(
+    empty_stack: Stack, maintenance_resources: Resources
+) -> None:
+    change(empty_stack, "due_at = now() - interval '1 day'")
     assert len(count_runs(maintenance_resources)) == 1
     assert count_runs(maintenance_resources) == []
 
@@ -117,10 +119,10 @@ def test_what_runs_is_neither_sent_nor_run_a_second_time(maintenance_resources: 
 
 
 def test_a_run_whose_lease_is_over_is_done_again_and_changes_nothing_itself(
-    bare: Stack, maintenance_resources: Resources
+    empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     def lose(_: datetime) -> int:
-        change(bare, "lease_expires_at = now() - interval '1 second'")
+        change(empty_stack, "lease_expires_at = now() - interval '1 second'")
         maintenance.run_due(maintenance_resources, TEND, lambda _: 2)
         return 1
 
@@ -131,12 +133,12 @@ def test_a_run_whose_lease_is_over_is_done_again_and_changes_nothing_itself(
 
 
 def test_a_lost_run_is_sent_again_as_soon_as_its_lease_is_over(
-    bare: Stack, maintenance_resources: Resources
+    empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
-    change(bare, "lease_expires_at = now() + interval '5 seconds', send_after = now()")
+    change(empty_stack, "lease_expires_at = now() + interval '5 seconds', send_after = now()")
     maintenance.send_due(maintenance_resources)
     assert forget_messages(maintenance_resources) == 0
-    change(bare, "lease_expires_at = now() - interval '1 second'")
+    change(empty_stack, "lease_expires_at = now() - interval '1 second'")
     maintenance.send_due(maintenance_resources)
     assert forget_messages(maintenance_resources) == 1
 
@@ -154,14 +156,14 @@ def test_a_run_that_takes_too_long_loses_its_lease(maintenance_resources: Resour
 
 
 def test_a_failure_stands_in_the_row_and_is_tried_again_soon(
-    bare: Stack, maintenance_resources: Resources
+    empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     def fail(_: datetime) -> int:
         raise ValueError("no such thing")
 
     count_runs(maintenance_resources)
     for every, pause in ((TEND.every, TEND.every), (timedelta(hours=1), timedelta(minutes=1))):
-        change(bare, "due_at = now()")
+        change(empty_stack, "due_at = now()")
         kind = replace(TEND, every=every)
         with pytest.raises(ValueError, match="no such thing"):
             maintenance.run_due(maintenance_resources, kind, fail)
@@ -171,17 +173,17 @@ def test_a_failure_stands_in_the_row_and_is_tried_again_soon(
         assert failed.last_error == "ValueError: no such thing"
         # What the last run that ended well did.
         assert failed.last_result == {"done": None}
-    change(bare, "due_at = now()")
+    change(empty_stack, "due_at = now()")
     count_runs(maintenance_resources)
     assert row(maintenance_resources).last_error is None
 
 
 def test_a_shorter_interval_of_a_new_release_holds_at_once(
-    bare: Stack, maintenance_resources: Resources
+    empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
-    change(bare, "every_seconds = 86400, due_at = now() + interval '1 day'")
+    change(empty_stack, "every_seconds = 86400, due_at = now() + interval '1 day'")
     maintenance.send_due(maintenance_resources)
-    after = bare.query(
+    after = empty_stack.query(
         "SELECT every_seconds, due_at < now() + interval '3 s' FROM maintenance WHERE name = %s",
         TEND.name,
     )
@@ -189,10 +191,10 @@ def test_a_shorter_interval_of_a_new_release_holds_at_once(
 
 
 def test_what_another_release_does_is_left_to_it(
-    bare: Stack, maintenance_resources: Resources
+    empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
-    bare.query("INSERT INTO maintenance (name, every_seconds) VALUES ('later.tend', 1)")
+    empty_stack.query("INSERT INTO maintenance (name, every_seconds) VALUES ('later.tend', 1)")
     assert maintenance.send_due(maintenance_resources) == len(maintenance.list_kinds())
-    assert bare.query("SELECT send_after <= now() FROM maintenance WHERE name = 'later.tend'") == [
-        (True,)
-    ]
+    assert empty_stack.query(
+        "SELECT send_after <= now() FROM maintenance WHERE name = 'later.tend'"
+    ) == [(True,)]

@@ -59,7 +59,7 @@ def owned_list_id(imports_without_workers: Importing, list_owner: Owner) -> int:
 
 def join(imports_without_workers: Importing, list_id: int, user_id: int) -> None:
     with imports_without_workers.resources.unit_of_work() as uow:
-        person, of = uow.session.get_one(User, user_id), lists.get(uow, list_id)
+        person, of = uow.session.get_one(User, user_id), lists.get_list(uow, list_id)
         sign_up.subscribe_person(uow, of, person, READER)
 
 
@@ -164,13 +164,15 @@ def test_before_any_batch_the_person_can_do_nothing_and_their_files_are_not_show
         Owner(erased_user_id, erased_address, ""), own, csv_of([["nobody", ""]])
     )
     with imports_without_workers.resources.unit_of_work() as uow:
-        job = exports.enqueue_export(uow, erased_user_id, lists.get(uow, own), ExportKind.MEMBERS)
+        job = exports.enqueue_export(
+            uow, erased_user_id, lists.get_list(uow, own), ExportKind.MEMBERS
+        )
         export_id = job.subject_id
     imports_without_workers.stack.query(
         "UPDATE exports SET size = 1, finished_at = now() WHERE id = %s", export_id
     )
     with imports_without_workers.resources.unit_of_work() as uow:
-        lists.archive_list(uow, lists.get(uow, own))
+        lists.archive_list(uow, lists.get_list(uow, own))
     fill(
         imports_without_workers.stack,
         list_id=owned_list_id,
@@ -220,7 +222,7 @@ def test_an_owner_who_puts_the_address_meanwhile_makes_another_person(
 
     def put(named: int | str) -> int:
         with imports_without_workers.resources.unit_of_work() as uow:
-            of = lists.get(uow, owned_list_id)
+            of = lists.get_list(uow, owned_list_id)
             return members.upsert_member(uow, of, named, edit, OWNER).user_id
 
     with pytest.raises(DomainError, match="no such member"):
@@ -240,7 +242,7 @@ def test_no_mail_of_a_list_is_sent_to_a_person_who_is_being_erased(
 ) -> None:
     asking = Actor(ActorKind.STRANGER, Via.CHALLENGE)
     with imports_without_workers.resources.unit_of_work() as uow:
-        of = lists.get(uow, owned_list_id)
+        of = lists.get_list(uow, owned_list_id)
         of.confirm_required = True
         sign_up.request_subscription(uow, of, erased_address, asking)
     erasure.begin_erasure(imports_without_workers.resources, erased_address)
@@ -263,7 +265,7 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
 ) -> None:
     join(imports_without_workers, owned_list_id, erased_user_id)
     with imports_without_workers.resources.unit_of_work() as uow:
-        person, of = uow.session.get_one(User, erased_user_id), lists.get(uow, owned_list_id)
+        person, of = uow.session.get_one(User, erased_user_id), lists.get_list(uow, owned_list_id)
         unsubscribe.unsubscribe_member(uow, of, person, READER)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     task = imports_without_workers.bring(list_owner, owned_list_id, csv_of([[erased_address, ""]]))
@@ -272,7 +274,7 @@ def test_a_no_holds_at_the_moment_in_which_the_address_is_free(
     with imports_without_workers.resources.unit_of_work() as uow:
         again, of = (
             accounts.find_or_create_person(uow, erased_address),
-            lists.get(uow, owned_list_id),
+            lists.get_list(uow, owned_list_id),
         )
         unsubscribe.unsubscribe_member(uow, of, again, READER)
     finish(imports_without_workers.resources, job_id)

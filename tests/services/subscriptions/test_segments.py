@@ -39,7 +39,7 @@ def counted(
 ) -> MemberCount:
     stack, list_id = large
     with stack.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id)
+        mailing_list = lists.get_list(uow, list_id)
         wanted = member_filter.read(uow, mailing_list, written)
     return member_counts.count_members(stack.resources, mailing_list, wanted, within=within)
 
@@ -100,7 +100,7 @@ def test_a_page_tells_a_number_at_once_and_how_to_get_the_exact_one(
     monkeypatch.setattr(forms, "AT_ONCE", BRIEFLY)
     stack, list_id = large_list
     with stack.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id)
+        mailing_list = lists.get_list(uow, list_id)
         wanted = member_filter.read(uow, mailing_list, A_FIFTH)
     chosen = {"q": "a fifth"}
     at_once = forms.shown_count(stack.resources, mailing_list, wanted, "", chosen)

@@ -10,54 +10,60 @@ MEMBERS = 12
 
 
 @pytest.fixture
-def tagged_list_id(bare: Stack) -> int:
-    list_id = Importing(bare).new_list(bare.new_owner())
-    fill(bare, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBERS)])
+def tagged_list_id(empty_stack: Stack) -> int:
+    list_id = Importing(empty_stack).new_list(empty_stack.new_owner())
+    fill(empty_stack, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBERS)])
     return list_id
 
 
 @pytest.fixture
-def tag_ids(bare: Stack, tagged_list_id: int) -> list[int]:
+def tag_ids(empty_stack: Stack, tagged_list_id: int) -> list[int]:
     """The ids of three tags that all members have."""
-    with bare.resources.unit_of_work() as uow:
+    with empty_stack.resources.unit_of_work() as uow:
         ids_by_name = tags.find_tag_ids(uow, tagged_list_id, ["a", "b", "c"], make=True)
     ids = sorted(ids_by_name.values())
-    bare.query("UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", ids, tagged_list_id)
+    empty_stack.query(
+        "UPDATE subscriptions SET tag_ids = %s WHERE list_id = %s", ids, tagged_list_id
+    )
     return ids
 
 
-def records(bare: Stack, list_id: int) -> list[tuple[object, ...]]:
+def records(empty_stack: Stack, list_id: int) -> list[tuple[object, ...]]:
     query = "SELECT updated_at, tag_ids FROM subscriptions WHERE list_id = %s ORDER BY id"
-    return bare.query(query, list_id)
+    return empty_stack.query(query, list_id)
 
 
 def test_members_lose_deleted_tags_in_batches_and_nothing_else(
-    bare: Stack, tagged_list_id: int, tag_ids: list[int], monkeypatch: pytest.MonkeyPatch
+    empty_stack: Stack, tagged_list_id: int, tag_ids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deleted_tags, "MAX_BATCH_MEMBERS", 5)
     first, second, third = tag_ids
-    before = records(bare, tagged_list_id)
-    assert deleted_tags.remove_deleted_tags(bare.resources) == 0
-    with bare.resources.unit_of_work() as uow:
+    before = records(empty_stack, tagged_list_id)
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == 0
+    with empty_stack.resources.unit_of_work() as uow:
         for tag_id in (first, third):
             tags.delete_tag(uow, tagged_list_id, tag_id)
-    assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS
-    assert records(bare, tagged_list_id) == [(updated_at, [second]) for updated_at, _ in before]
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBERS
+    assert records(empty_stack, tagged_list_id) == [
+        (updated_at, [second]) for updated_at, _ in before
+    ]
     # An import had looked the tag up before, and gives it to a member now.
-    bare.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
-    assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS
-    assert records(bare, tagged_list_id) == [(updated_at, [second]) for updated_at, _ in before]
-    bare.query("UPDATE deleted_tags SET created_at = now() - interval '61 minutes'")
-    assert deleted_tags.remove_deleted_tags(bare.resources) == 0
-    assert bare.query("SELECT * FROM deleted_tags") == []
+    empty_stack.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBERS
+    assert records(empty_stack, tagged_list_id) == [
+        (updated_at, [second]) for updated_at, _ in before
+    ]
+    empty_stack.query("UPDATE deleted_tags SET created_at = now() - interval '61 minutes'")
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == 0
+    assert empty_stack.query("SELECT * FROM deleted_tags") == []
 
 
 def test_a_list_that_is_busy_is_left_to_the_next_run(
-    bare: Stack, tagged_list_id: int, tag_ids: list[int]
+    empty_stack: Stack, tagged_list_id: int, tag_ids: list[int]
 ) -> None:
-    with bare.resources.unit_of_work() as uow:
+    with empty_stack.resources.unit_of_work() as uow:
         tags.delete_tag(uow, tagged_list_id, tag_ids[0])
-    with bare.resources.unit_of_work() as uow:
+    with empty_stack.resources.unit_of_work() as uow:
         locks.lock_list(uow, tagged_list_id)
-        assert deleted_tags.remove_deleted_tags(bare.resources) == 0
-    assert deleted_tags.remove_deleted_tags(bare.resources) == MEMBERS
+        assert deleted_tags.remove_deleted_tags(empty_stack.resources) == 0
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBERS

@@ -63,15 +63,15 @@ class DeliveryAttempts:
 
 
 @pytest.fixture
-def attempts(bare: Stack) -> DeliveryAttempts:
-    owner = bare.new_owner()
-    [(endpoint_id,)] = bare.query(
+def attempts(empty_stack: Stack) -> DeliveryAttempts:
+    owner = empty_stack.new_owner()
+    [(endpoint_id,)] = empty_stack.query(
         "INSERT INTO webhook_endpoints (user_id, url, types, place, event_id)"
         " VALUES (%s, %s, '{subscription.created}', 0, 0) RETURNING id",
         *(owner.user_id, URL),
     )
     assert isinstance(endpoint_id, int)
-    return DeliveryAttempts(bare, endpoint_id)
+    return DeliveryAttempts(empty_stack, endpoint_id)
 
 
 def test_endpoint_is_paused_by_the_last_try_of_the_only_event_that_it_got(

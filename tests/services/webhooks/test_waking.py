@@ -20,103 +20,105 @@ JOBS = "SELECT status FROM jobs WHERE kind = 'webhook.send' AND subject_id = %s"
 
 
 @pytest.fixture
-def idle_endpoint(bare: Stack) -> Iterator[tuple[Owner, int]]:
+def idle_endpoint(empty_stack: Stack) -> Iterator[tuple[Owner, int]]:
     """An owner, and the id of an endpoint of theirs that has nothing to send."""
-    owner = bare.new_owner()
-    [(endpoint_id,)] = bare.query(MAKE, owner.user_id, [CREATED.value])
+    owner = empty_stack.new_owner()
+    [(endpoint_id,)] = empty_stack.query(MAKE, owner.user_id, [CREATED.value])
     assert isinstance(endpoint_id, int)
     yield owner, endpoint_id
-    bare.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
+    empty_stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
 
 
 def test_event_starts_one_job_however_many_look(
-    bare: Stack, idle_endpoint: tuple[Owner, int]
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
     wakers = [EndpointWaker() for _ in range(4)]
-    happen(bare, owner, LEFT)
-    assert [each.wake_due(bare.resources) for each in wakers] == [0] * 4
-    happen(bare, owner, CREATED)
+    happen(empty_stack, owner, LEFT)
+    assert [each.wake_due(empty_stack.resources) for each in wakers] == [0] * 4
+    happen(empty_stack, owner, CREATED)
     with ThreadPoolExecutor(4) as pool:
-        woken = list(pool.map(lambda each: each.wake_due(bare.resources), wakers))
+        woken = list(pool.map(lambda each: each.wake_due(empty_stack.resources), wakers))
     assert sum(woken) == 1
-    assert bare.query(JOBS, endpoint_id) == [("queued",)]
+    assert empty_stack.query(JOBS, endpoint_id) == [("queued",)]
     # The job is started again once it has ended, and is no second row.
     end = "UPDATE jobs SET status = 'succeeded', finished_at = now() WHERE subject_id = %s"
-    bare.query(end, endpoint_id)
-    assert wakers[0].wake_due(bare.resources) == 1
-    assert bare.query(JOBS, endpoint_id) == [("queued",)]
+    empty_stack.query(end, endpoint_id)
+    assert wakers[0].wake_due(empty_stack.resources) == 1
+    assert empty_stack.query(JOBS, endpoint_id) == [("queued",)]
 
 
 def test_endpoint_that_is_held_is_woken_by_its_time_alone(
-    bare: Stack, idle_endpoint: tuple[Owner, int]
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
     waker = EndpointWaker()
-    bare.query("UPDATE webhook_endpoints SET is_held = true WHERE id = %s", endpoint_id)
-    happen(bare, owner, CREATED)
-    assert waker.wake_due(bare.resources) == 0
-    bare.query("UPDATE webhook_endpoints SET due_at = now() WHERE id = %s", endpoint_id)
-    assert waker.wake_due(bare.resources) == 1
+    empty_stack.query("UPDATE webhook_endpoints SET is_held = true WHERE id = %s", endpoint_id)
+    happen(empty_stack, owner, CREATED)
+    assert waker.wake_due(empty_stack.resources) == 0
+    empty_stack.query("UPDATE webhook_endpoints SET due_at = now() WHERE id = %s", endpoint_id)
+    assert waker.wake_due(empty_stack.resources) == 1
 
 
-def test_paused_endpoint_is_not_woken(bare: Stack, idle_endpoint: tuple[Owner, int]) -> None:
+def test_paused_endpoint_is_not_woken(empty_stack: Stack, idle_endpoint: tuple[Owner, int]) -> None:
     owner, endpoint_id = idle_endpoint
-    bare.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
-    happen(bare, owner, CREATED)
-    assert EndpointWaker().wake_due(bare.resources) == 0
+    empty_stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE id = %s", endpoint_id)
+    happen(empty_stack, owner, CREATED)
+    assert EndpointWaker().wake_due(empty_stack.resources) == 0
 
 
 def test_lag_is_the_time_that_events_wait_for_a_worker(
-    bare: Stack, idle_endpoint: tuple[Owner, int]
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
-    happen(bare, owner, CREATED)
-    EndpointWaker().wake_due(bare.resources)
+    happen(empty_stack, owner, CREATED)
+    EndpointWaker().wake_due(empty_stack.resources)
     wait = "UPDATE jobs SET run_at = now() - interval '10 minutes' WHERE subject_id = %s"
-    bare.query(wait, endpoint_id)
-    assert 600 <= deployment_figures.read(bare.resources.database).webhooks.late_seconds < 700
+    empty_stack.query(wait, endpoint_id)
+    assert (
+        600 <= deployment_figures.read(empty_stack.resources.database).webhooks.late_seconds < 700
+    )
     end = "UPDATE jobs SET status = 'succeeded', finished_at = now() WHERE subject_id = %s"
-    bare.query(end, endpoint_id)
-    assert deployment_figures.read(bare.resources.database).webhooks.late_seconds < 60
+    empty_stack.query(end, endpoint_id)
+    assert deployment_figures.read(empty_stack.resources.database).webhooks.late_seconds < 60
 
 
 def test_job_that_failed_rests_before_it_is_started_again(
-    bare: Stack, idle_endpoint: tuple[Owner, int]
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     owner, endpoint_id = idle_endpoint
-    happen(bare, owner, CREATED)
-    assert EndpointWaker().wake_due(bare.resources) == 1
+    happen(empty_stack, owner, CREATED)
+    assert EndpointWaker().wake_due(empty_stack.resources) == 1
     fail = (
         "UPDATE jobs SET status = 'failed', finished_at = now() - CAST(%s AS interval)"
         " WHERE subject_id = %s"
     )
-    bare.query(fail, "0 seconds", endpoint_id)
+    empty_stack.query(fail, "0 seconds", endpoint_id)
     # A look at all endpoints, as the first one of a process is.
-    assert EndpointWaker().wake_due(bare.resources) == 0
-    bare.query(fail, "2 minutes", endpoint_id)
-    assert EndpointWaker().wake_due(bare.resources) == 1
+    assert EndpointWaker().wake_due(empty_stack.resources) == 0
+    empty_stack.query(fail, "2 minutes", endpoint_id)
+    assert EndpointWaker().wake_due(empty_stack.resources) == 1
 
 
-def test_look_of_each_second_asks_only_for_owners_with_new_events(bare: Stack) -> None:
-    owners = [bare.new_owner().user_id for _ in range(20)]
-    bare.query(
+def test_look_of_each_second_asks_only_for_owners_with_new_events(empty_stack: Stack) -> None:
+    owners = [empty_stack.new_owner().user_id for _ in range(20)]
+    empty_stack.query(
         "INSERT INTO feed_events (place, user_id, type)"
         " SELECT 1 + n / 100, (%s::bigint[])[1 + n %% 20], 'subscription.created'"
         " FROM generate_series(1, %s) AS n",
         *(owners, OLD_EVENTS),
     )
-    [(newest,)] = bare.query("SELECT max(id) FROM feed_events")
-    bare.query(
+    [(newest,)] = empty_stack.query("SELECT max(id) FROM feed_events")
+    empty_stack.query(
         "INSERT INTO webhook_endpoints (user_id, url, types, place, event_id)"
         " SELECT (%s::bigint[])[1 + n %% 20], 'https://example.com/', '{subscription.created}',"
         " 1000000, %s FROM generate_series(1, %s) AS n",
         *(owners, newest, ENDPOINTS),
     )
-    bare.query("ANALYZE feed_events, webhook_endpoints")
-    assert _looks_into_the_feed(bare, since=newest, whole=False) <= 20
-    assert _looks_into_the_feed(bare, since=newest, whole=True) >= ENDPOINTS
-    bare.query("DELETE FROM webhook_endpoints WHERE user_id = ANY(%s)", owners)
+    empty_stack.query("ANALYZE feed_events, webhook_endpoints")
+    assert _looks_into_the_feed(empty_stack, since=newest, whole=False) <= 20
+    assert _looks_into_the_feed(empty_stack, since=newest, whole=True) >= ENDPOINTS
+    empty_stack.query("DELETE FROM webhook_endpoints WHERE user_id = ANY(%s)", owners)
 
 
 def _looks_into_the_feed(stack: Stack, **values: object) -> int:
@@ -124,15 +126,15 @@ def _looks_into_the_feed(stack: Stack, **values: object) -> int:
 
 
 def test_workers_of_other_queues_start_jobs_too(
-    bare: Stack, idle_endpoint: tuple[Owner, int]
+    empty_stack: Stack, idle_endpoint: tuple[Owner, int]
 ) -> None:
     """So that it is seen that they wait, where no worker of the queue is left."""
     owner, endpoint_id = idle_endpoint
-    worker = bare.start_worker("media")
+    worker = empty_stack.start_worker("media")
     try:
-        happen(bare, owner, CREATED)
+        happen(empty_stack, owner, CREATED)
         eventually(
-            lambda: bare.query(JOBS, endpoint_id) == [("queued",)], within=60, what="its job"
+            lambda: empty_stack.query(JOBS, endpoint_id) == [("queued",)], within=60, what="its job"
         )
     finally:
         worker.stop()

@@ -38,7 +38,8 @@ def bucket_url(stack: Stack, prefix: str) -> str:
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def place(request: pytest.FixtureRequest, stack: Stack, tmp_path: Path) -> BackupPlace:
+def backup_place(request: pytest.FixtureRequest, stack: Stack, tmp_path: Path) -> BackupPlace:
+    """An empty place for backups: a folder on disk, then a prefix of a bucket."""
     urls = {
         "folder": lambda: f"file://{quote(str(tmp_path / 'back ups'))}",
         "bucket": lambda: bucket_url(stack, f"places/{tmp_path.name}"),
@@ -46,18 +47,18 @@ def place(request: pytest.FixtureRequest, stack: Stack, tmp_path: Path) -> Backu
     return open_place(at(stack, urls[request.param]()))
 
 
-def test_what_was_put_is_listed_in_order_read_and_removed(place: BackupPlace) -> None:
+def test_what_was_put_is_listed_in_order_read_and_removed(backup_place: BackupPlace) -> None:
     for name in reversed(NAMES):
-        place.put(name, name.encode(), BYTES)
-    assert [each.key for each in place.stored()] == NAMES
-    assert [each.key for each in place.stored("a/")] == ["a/b/c", "a/b/d", "a/c"]
-    assert list(place.stored("none/")) == []
-    place.put("b", b"again", BYTES)
-    assert place.get("b") == b"again"
-    place.remove("a/b/c", "missing/too", "a0")
-    assert [each.key for each in place.stored()] == ["a/b/d", "a/c", "b"]
+        backup_place.put(name, name.encode(), BYTES)
+    assert [each.key for each in backup_place.stored()] == NAMES
+    assert [each.key for each in backup_place.stored("a/")] == ["a/b/c", "a/b/d", "a/c"]
+    assert list(backup_place.stored("none/")) == []
+    backup_place.put("b", b"again", BYTES)
+    assert backup_place.get("b") == b"again"
+    backup_place.remove("a/b/c", "missing/too", "a0")
+    assert [each.key for each in backup_place.stored()] == ["a/b/d", "a/c", "b"]
     with pytest.raises(ObjectMissing):
-        place.get("a/b/c")
+        backup_place.get("a/b/c")
 
 
 def test_a_folder_lists_in_the_order_of_bytes_in_which_its_slash_counts(tmp_path: Path) -> None:
@@ -68,19 +69,19 @@ def test_a_folder_lists_in_the_order_of_bytes_in_which_its_slash_counts(tmp_path
 
 
 def test_what_a_kill_left_half_written_is_not_listed(tmp_path: Path) -> None:
-    place = FolderPlace(tmp_path)
-    place.put("a/b", b"whole", BYTES)
+    backup_place = FolderPlace(tmp_path)
+    backup_place.put("a/b", b"whole", BYTES)
     (tmp_path / "a" / ".b.half").write_bytes(b"ha")
-    assert [each.key for each in place.stored()] == ["a/b"]
+    assert [each.key for each in backup_place.stored()] == ["a/b"]
 
 
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "/etc/passwd", "a//b", ".hidden"])
 def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
-    place = FolderPlace(tmp_path / "backups")
+    backup_place = FolderPlace(tmp_path / "backups")
     with pytest.raises(TransientError):
-        place.put(name, b"x", BYTES)
+        backup_place.put(name, b"x", BYTES)
     with pytest.raises(TransientError):
-        place.remove(name)
+        backup_place.remove(name)
     assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == []
 
 
@@ -89,11 +90,11 @@ def test_a_file_is_no_place_and_no_call_waits_for_it_to_become_one(
     tmp_path: Path, below: str
 ) -> None:
     (tmp_path / "file").write_text("no folder")
-    place = SealedPlace(FolderPlace(tmp_path / below), Keyring.parse(f"b1:{'A' * 43}"))
+    backup_place = SealedPlace(FolderPlace(tmp_path / below), Keyring.parse(f"b1:{'A' * 43}"))
     calls: list[Callable[[], object]] = [
-        lambda: place.put("a/b", b"x"),
-        lambda: place.get("a/b"),
-        lambda: list(place.stored("a/")),
+        lambda: backup_place.put("a/b", b"x"),
+        lambda: backup_place.get("a/b"),
+        lambda: list(backup_place.stored("a/")),
     ]
     for call in calls:
         with pytest.raises(DomainError, match="Not a directory") as raised:
@@ -141,9 +142,9 @@ def test_the_command_names_the_folder_without_a_traceback(
 
 
 def test_a_bucket_that_does_not_answer_fails_for_a_time(stack: Stack) -> None:
-    place = open_place(at(stack, f"http://key:secret@127.0.0.1:{free_port()}/bucket"))
+    backup_place = open_place(at(stack, f"http://key:secret@127.0.0.1:{free_port()}/bucket"))
     with pytest.raises(TransientError):
-        place.put("a", b"x", BYTES)
+        backup_place.put("a", b"x", BYTES)
 
 
 def test_the_bucket_itself_is_no_place_for_its_backups(stack: Stack) -> None:

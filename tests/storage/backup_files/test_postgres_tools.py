@@ -11,15 +11,11 @@ from sqlalchemy import make_url
 
 from devstack.harness.embedded_services import Services
 from devstack.harness.stack import Stack
-from devstack.supervisor.environment import path_of_programs
 from storage.backup_files import postgres_tools
 from storage.backup_files.postgres_tools import PostgresToolFailed
-from tests.deployment.test_pooler import running_pooler
+from tests.support.deployment.pooler import running_pooler
 
-
-@pytest.fixture(autouse=True)
-def _with_the_programs_of_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", path_of_programs())
+pytestmark = pytest.mark.usefixtures("postgres_tools_on_path")
 
 
 def test_the_applications_role_may_dump_everything(stack: Stack) -> None:

@@ -21,8 +21,8 @@ NONE = RequestKind("probe.none", Queue.REQUEST)
 
 
 @contextmanager
-def _listening(bare: Stack) -> Iterator[PubSub]:
-    heard = PubSub(bare.resources.redis.connection_pool, ignore_subscribe_messages=True)
+def _listening(empty_stack: Stack) -> Iterator[PubSub]:
+    heard = PubSub(empty_stack.resources.redis.connection_pool, ignore_subscribe_messages=True)
     heard.psubscribe(f"{CHANNEL}*")
     assert heard.get_message(timeout=5) is None  # the confirmation
     yield heard
@@ -44,9 +44,9 @@ def _channels(heard: PubSub, expected: int) -> list[str]:
     return sorted(found)
 
 
-async def _join(bare: Stack, callers: list[tuple[str, str]]) -> None:
+async def _join(empty_stack: Stack, callers: list[tuple[str, str]]) -> None:
     """Each caller by the name of its process and its own."""
-    client = open_async_redis(bare.settings())
+    client = open_async_redis(empty_stack.settings())
     for waiter, caller in callers:
         calls = RequestCalls(client, waiter)
         looping = asyncio.ensure_future(calls.run())
@@ -64,23 +64,23 @@ async def _join(bare: Stack, callers: list[tuple[str, str]]) -> None:
     ],
 )
 def test_each_process_whose_callers_wait_is_told_once(
-    bare: Stack, callers: list[tuple[str, str]], channels: list[str]
+    empty_stack: Stack, callers: list[tuple[str, str]], channels: list[str]
 ) -> None:
-    asyncio.run(_join(bare, callers))
-    work = RequestWork(bare.resources.redis)
+    asyncio.run(_join(empty_stack, callers))
+    work = RequestWork(empty_stack.resources.redis)
     assert work.take("shared", "worker") is not None
-    with _listening(bare) as heard:
+    with _listening(empty_stack) as heard:
         work.finish("shared", "worker", {"result": {}})
         assert _channels(heard, len(channels)) == channels
     left = ("pressroom.request", "pressroom:told:shared", "pressroom:result:shared")
-    bare.resources.redis.delete(*left)
+    empty_stack.resources.redis.delete(*left)
 
 
-def test_steps_taken_at_the_same_time_keep_their_order(bare: Stack) -> None:
+def test_steps_taken_at_the_same_time_keep_their_order(empty_stack: Stack) -> None:
     """A caller that leaves at once leaves nothing, however large what others send before it."""
 
     async def ask() -> None:
-        client = open_async_redis(bare.settings())
+        client = open_async_redis(empty_stack.settings())
         calls = RequestCalls(client, "here")
         joining = []
         for number in range(20):
@@ -95,7 +95,7 @@ def test_steps_taken_at_the_same_time_keep_their_order(bare: Stack) -> None:
         await client.aclose()
 
     asyncio.run(ask())
-    redis = bare.resources.redis
+    redis = empty_stack.resources.redis
     assert not list(redis.scan_iter("pressroom:*:order-*"))
     assert redis.llen("pressroom.request") == 20
     redis.delete("pressroom.request")

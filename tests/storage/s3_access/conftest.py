@@ -17,17 +17,19 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.s3 import S3, S3Identity, pick_ports
 from devstack.supervisor.home_folder import Home
 from devstack.supervisor.supervision import Group
-from tests.support.http.regional_server import RegionalServer, regional_server
+from tests.support.http.regional_server import (
+    BUCKET,
+    DOMAIN,
+    RegionalServer,
+    open_regional_server,
+)
 
-# Each bucket is a host below this name.
-DOMAIN = "s3.test"
-BUCKET = "elsewhere"
 _ADMIN = S3Identity("admin", "administrator", "administrators-secret")
 
 
 @pytest.fixture(scope="session")
-def regional_upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """SeaweedFS beside that of the stack; its host and port."""
+def seaweedfs_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The host and port of a second SeaweedFS, next to the one of the stack."""
     home = Home(tmp_path_factory.mktemp("elsewhere"))
     home.create()
     own = S3(home, pick_ports(PICKER), _ADMIN, S3Identity("other", "other", "others"), "k", BUCKET)
@@ -47,17 +49,17 @@ def regional_upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 @pytest.fixture
-def regional(regional_upstream: str) -> Iterator[RegionalServer]:
-    with regional_server(regional_upstream, _ADMIN.access_key, _ADMIN.secret_key) as running:
+def regional_server(seaweedfs_address: str) -> Iterator[RegionalServer]:
+    with open_regional_server(seaweedfs_address, _ADMIN.access_key, _ADMIN.secret_key) as running:
         yield running
 
 
 @pytest.fixture
-def regional_settings(stack: Stack, regional: RegionalServer) -> Settings:
-    """Its endpoint, keys and bucket; no region."""
+def regional_settings(stack: Stack, regional_server: RegionalServer) -> Settings:
+    """Settings with the endpoint, keys and bucket of the regional server, but without a region."""
     return stack.settings().model_copy(
         update={
-            "s3_endpoint": AnyHttpUrl(regional.url),
+            "s3_endpoint": AnyHttpUrl(regional_server.url),
             "s3_access_key": _ADMIN.access_key,
             "s3_secret_key": SecretStr(_ADMIN.secret_key),
             "s3_bucket": BUCKET,
@@ -66,8 +68,8 @@ def regional_settings(stack: Stack, regional: RegionalServer) -> Settings:
 
 
 @pytest.fixture
-def hosts_of_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every host below the domain is this machine."""
+def local_bucket_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resolve each host name of a bucket to this machine."""
     real = socket.getaddrinfo
 
     def find(host: Any, *arguments: Any, **options: Any) -> Any:

@@ -9,8 +9,7 @@ from core.settings.store_settings import ObjectStorageSettings
 from devstack.harness.stack import Stack
 from storage.buckets import make_bucket
 from storage.objects import ObjectMissing, ObjectStore
-from tests.storage.s3_access.conftest import BUCKET, DOMAIN
-from tests.support.http.regional_server import REGION, RegionalServer
+from tests.support.http.regional_server import BUCKET, DOMAIN, REGION, RegionalServer
 
 
 def store(settings: Settings, **more: object) -> ObjectStore:
@@ -83,13 +82,13 @@ def test_the_bucket_is_made_in_its_region(regional_settings: Settings) -> None:
 
 
 def test_the_command_that_makes_the_bucket_names_the_wrong_setting(
-    stack: Stack, regional: RegionalServer
+    stack: Stack, regional_server: RegionalServer
 ) -> None:
     """It runs before everything else, so that a wrong setting is seen at the first start."""
     environment = {
-        "PRESSROOM_S3_ENDPOINT": regional.url,
-        "PRESSROOM_S3_ACCESS_KEY": regional.known.access_key,
-        "PRESSROOM_S3_SECRET_KEY": regional.known.secret_key,
+        "PRESSROOM_S3_ENDPOINT": regional_server.url,
+        "PRESSROOM_S3_ACCESS_KEY": regional_server.known.access_key,
+        "PRESSROOM_S3_SECRET_KEY": regional_server.known.secret_key,
         "PRESSROOM_S3_BUCKET": "made-by-the-command-elsewhere",
     }
     refused = stack.start("bucket-elsewhere", "bucket", environment=environment)
@@ -100,19 +99,21 @@ def test_the_command_that_makes_the_bucket_names_the_wrong_setting(
     assert made.process.wait(30) == 0
 
 
-@pytest.mark.usefixtures("hosts_of_buckets")
+@pytest.mark.usefixtures("local_bucket_hosts")
 def test_the_style_of_urls_is_as_it_is_set(
-    regional: RegionalServer, regional_settings: Settings
+    regional_server: RegionalServer, regional_settings: Settings
 ) -> None:
-    endpoint = AnyHttpUrl(regional.url.replace("127.0.0.1", DOMAIN))
+    endpoint = AnyHttpUrl(regional_server.url.replace("127.0.0.1", DOMAIN))
     for style, host in (("auto", ""), ("path", ""), ("virtual", f"{BUCKET}.")):
-        regional.seen.clear()
+        regional_server.seen.clear()
         use(
             store(regional_settings, s3_endpoint=endpoint, s3_addressing=style, s3_region=REGION),
             style,
         )
-        assert {each.host for each in regional.seen} == {f"{host}{DOMAIN}:{regional.server_port}"}
-        in_path = {each.path.startswith(f"/{BUCKET}") for each in regional.seen}
+        assert {each.host for each in regional_server.seen} == {
+            f"{host}{DOMAIN}:{regional_server.server_port}"
+        }
+        in_path = {each.path.startswith(f"/{BUCKET}") for each in regional_server.seen}
         assert in_path == {style != "virtual"}
 
 
@@ -143,7 +144,7 @@ def test_a_host_of_aws_that_can_not_be_is_named_with_its_setting() -> None:
 
 
 def test_each_object_is_encrypted_as_it_is_set(
-    regional: RegionalServer, regional_settings: Settings
+    regional_server: RegionalServer, regional_settings: Settings
 ) -> None:
     """The server says of each object how it is encrypted."""
     key = "our-objects"
@@ -157,5 +158,5 @@ def test_each_object_is_encrypted_as_it_is_set(
         for data in (b"x" * 100, large):
             objects.put("encrypted", data, "text/plain")
             assert objects.get("encrypted") == data
-            said = regional.encryption
+            said = regional_server.encryption
             assert {end: said[end] for end in said if end != "-context"} == expected

@@ -14,106 +14,115 @@ from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Stack, plain_client
 from storage.objects import ObjectStore
-from tests.storage.s3_access.conftest import BUCKET
-from tests.support.http.regional_server import IDENTITY_TOKEN, REGION, ROLE, RegionalServer
+from tests.support.http.regional_server import (
+    BUCKET,
+    IDENTITY_TOKEN,
+    REGION,
+    ROLE,
+    RegionalServer,
+)
 from tests.support.http.servers import silent_server
 
 
 @pytest.fixture(autouse=True)
-def no_other_role(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of the machine on which the tests run."""
+def _remove_aws_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the AWS variables of this machine, which could name another role."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
 
 
 @pytest.fixture
-def settings(regional: RegionalServer, regional_settings: Settings) -> Settings:
+def role_settings(regional_server: RegionalServer, regional_settings: Settings) -> Settings:
+    """Settings without keys. The product must fetch temporary keys from the server."""
     return regional_settings.model_copy(
         update={
             "s3_region": REGION,
             "s3_access_key": None,
             "s3_secret_key": None,
-            "s3_keys_url": AnyHttpUrl(regional.url),
+            "s3_keys_url": AnyHttpUrl(regional_server.url),
         }
     )
 
 
 @pytest.fixture
-def identity(tmp_path: Path) -> dict[str, str]:
-    """What Kubernetes gives a process that has a web identity."""
+def web_identity(tmp_path: Path) -> dict[str, str]:
+    """The variables that Kubernetes sets for a process with a web identity."""
     token = tmp_path / "token"
     token.write_text(IDENTITY_TOKEN)
     return {"AWS_WEB_IDENTITY_TOKEN_FILE": str(token), "AWS_ROLE_ARN": ROLE}
 
 
 @pytest.fixture
-def identified(identity: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in identity.items():
+def web_identity_variables(web_identity: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the variables of the web identity in this process."""
+    for name, value in web_identity.items():
         monkeypatch.setenv(name, value)
 
 
-@pytest.mark.usefixtures("identified")
+@pytest.mark.usefixtures("web_identity_variables")
 def test_keys_of_a_web_identity_are_used_until_they_expire(
-    regional: RegionalServer, settings: Settings
+    regional_server: RegionalServer, role_settings: Settings
 ) -> None:
-    objects = ObjectStore(settings, connections=1)
+    objects = ObjectStore(role_settings, connections=1)
     for number in range(3):
         objects.put(f"by-role/{number}", b"bytes", "text/plain")
-    assert len(regional.role.handed_out) == 1
+    assert len(regional_server.role.handed_out) == 1
     # The client takes new ones ten seconds before the end.
-    regional.role.lifetime = timedelta(seconds=9)
-    objects = ObjectStore(settings, connections=1)
+    regional_server.role.lifetime = timedelta(seconds=9)
+    objects = ObjectStore(role_settings, connections=1)
     assert objects.get("by-role/0") == b"bytes"
     objects.remove("by-role/0", "by-role/1", "by-role/2")
     assert not list(objects.stored("by-role/"))
-    assert len(regional.role.handed_out) == 4
+    assert len(regional_server.role.handed_out) == 4
 
 
-def test_keys_of_an_instance_are_used(regional: RegionalServer, settings: Settings) -> None:
-    assert ObjectStore(settings, connections=1).ready()
-    assert len(regional.role.handed_out) == 1
-
-
-@pytest.mark.usefixtures("identified")
-def test_a_role_that_is_refused_is_told_without_the_token(
-    regional: RegionalServer, settings: Settings
+def test_keys_of_an_instance_are_used(
+    regional_server: RegionalServer, role_settings: Settings
 ) -> None:
-    regional.role.is_closed = True
-    objects = ObjectStore(settings, connections=1)
+    assert ObjectStore(role_settings, connections=1).ready()
+    assert len(regional_server.role.handed_out) == 1
+
+
+@pytest.mark.usefixtures("web_identity_variables")
+def test_a_role_that_is_refused_is_told_without_the_token(
+    regional_server: RegionalServer, role_settings: Settings
+) -> None:
+    regional_server.role.is_closed = True
+    objects = ObjectStore(role_settings, connections=1)
     with pytest.raises(TransientError, match="PRESSROOM_S3_ACCESS_KEY is not set") as caught:
         objects.ready()
     assert "HTTP status code 403" in str(caught.value)
     assert IDENTITY_TOKEN not in str(caught.getrepr(chain=True))
-    regional.role.is_closed = False
+    regional_server.role.is_closed = False
     assert objects.ready()
 
 
-@pytest.mark.usefixtures("identified")
-def test_a_missing_token_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("web_identity_variables")
+def test_a_missing_token_is_told(role_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/not/there")
     with pytest.raises(TransientError, match="error in reading file /not/there"):
-        ObjectStore(settings, connections=1).ready()
+        ObjectStore(role_settings, connections=1).ready()
 
 
-@pytest.mark.usefixtures("identified")
+@pytest.mark.usefixtures("web_identity_variables")
 def test_a_server_of_keys_that_hangs_or_is_away_is_a_failure_of_the_storage(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    role_settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("storage.objects.MAX_CALL_SECONDS", 0.5)
     with silent_server() as hanging:
         for url in (f"http://{hanging}", f"http://{LOOPBACK}:1"):
-            own = settings.model_copy(update={"s3_keys_url": AnyHttpUrl(url)})
+            own = role_settings.model_copy(update={"s3_keys_url": AnyHttpUrl(url)})
             with pytest.raises(ServerFailed, match="temporary keys") as failed:
                 ObjectStore(own, connections=1).ready()
             assert IDENTITY_TOKEN not in str(failed.getrepr(chain=True)) + caplog.text
 
 
-def start_api(stack: Stack, regional: RegionalServer, **more: str) -> tuple[Running, str]:
+def start_api(stack: Stack, regional_server: RegionalServer, **more: str) -> tuple[Running, str]:
     """A second API process of the stack, whose objects are elsewhere; and its URL."""
     port = free_port()
     environment = {
-        "PRESSROOM_S3_ENDPOINT": regional.url,
-        "PRESSROOM_S3_KEYS_URL": regional.url,
+        "PRESSROOM_S3_ENDPOINT": regional_server.url,
+        "PRESSROOM_S3_KEYS_URL": regional_server.url,
         "PRESSROOM_S3_ACCESS_KEY": "",
         "PRESSROOM_S3_SECRET_KEY": "",
         "PRESSROOM_S3_BUCKET": BUCKET,
@@ -129,10 +138,10 @@ def bucket_of(client: httpx2.Client) -> tuple[int, str]:
 
 @pytest.mark.tier("processes")
 def test_the_api_works_by_its_role_and_logs_no_token(
-    stack: Stack, regional: RegionalServer, identity: dict[str, str]
+    stack: Stack, regional_server: RegionalServer, web_identity: dict[str, str]
 ) -> None:
     """At the level of the log that tells most."""
-    api, url = start_api(stack, regional, PRESSROOM_S3_REGION=REGION, **identity)
+    api, url = start_api(stack, regional_server, PRESSROOM_S3_REGION=REGION, **web_identity)
     with plain_client(base_url=url) as client:
         eventually(lambda: bucket_of(client)[1] == "ok", what="the bucket")
     api.stop()
@@ -142,10 +151,10 @@ def test_the_api_works_by_its_role_and_logs_no_token(
 
 @pytest.mark.tier("processes")
 def test_the_api_says_at_its_start_which_setting_is_wrong(
-    stack: Stack, regional: RegionalServer, identity: dict[str, str]
+    stack: Stack, regional_server: RegionalServer, web_identity: dict[str, str]
 ) -> None:
     """Nothing is asked of it; and it starts, since most calls work without the bucket."""
-    api, url = start_api(stack, regional, **identity)
+    api, url = start_api(stack, regional_server, **web_identity)
     said = f"set PRESSROOM_S3_REGION to {REGION}"
     eventually(lambda: said in api.log.read_text(), what="the reason")
     with plain_client(base_url=url) as client:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
-from tests.faults.conftest import children_of
 from tests.support.alerts.trouble import Trouble, called, without_table
 from tests.support.alerts.watched_site import Site
 from tests.support.http.replies import data, send
 from tests.support.stack.maintenance import run_maintenance
+from tests.support.stack.signals import list_children
 
 # The one that does maintenance, too.
 _OTHERS = "request"
@@ -74,7 +74,7 @@ def _converters_killed(site: Site) -> Iterator[None]:
 
     def kill(site: Site, client: object) -> None:
         for process in site.workers["media"].started.children():
-            for pid in children_of(process):
+            for pid in list_children(process):
                 if _CONVERTER in _command(pid):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)

@@ -11,8 +11,8 @@ import httpx2
 from devstack.harness.proxy import Proxy
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
-from tests.faults.conftest import kill_all, pause, resume
 from tests.support.alerts.watching import Watch
+from tests.support.stack.signals import kill_with_children, pause_process, resume_process
 
 SEARCH = "/composer/unsplash/photos/search"
 
@@ -29,7 +29,7 @@ class Restartable:
         self.running = self.begin()
 
     def kill(self) -> None:
-        kill_all(self.started)
+        kill_with_children(self.started)
         self.stack.processes.remove(self.started)
         self.running = None
 
@@ -49,11 +49,11 @@ class Restartable:
 
     @contextmanager
     def hung(self) -> Iterator[None]:
-        pause(self.started)
+        pause_process(self.started)
         try:
             yield
         finally:
-            resume(self.started)
+            resume_process(self.started)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ from devstack import LOOPBACK
 from tests.support.http.servers import QuietHandler, running
 
 REGION = "eu-west-3"
+# With virtual-hosted addressing, the host name of a bucket is a subdomain of this domain.
+DOMAIN = "s3.test"
+BUCKET = "elsewhere"
 # What a test says of the token of a web identity; it must be in no log.
 IDENTITY_TOKEN = "token-of-a-web-identity"
 ROLE = "arn:aws:iam::123456789012:role/pressroom"
@@ -70,7 +73,9 @@ class RegionalServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def regional_server(upstream: str, access_key: str, secret_key: str) -> Iterator[RegionalServer]:
+def open_regional_server(
+    upstream: str, access_key: str, secret_key: str
+) -> Iterator[RegionalServer]:
     server = RegionalServer(upstream, Credentials(access_key, secret_key))
     with running(server):
         yield server

@@ -105,7 +105,7 @@ class Importing:
         """One transaction, with the list and the person who has this address."""
         with self.resources.unit_of_work() as uow:
             person = uow.session.query(User).where(User.email == address).one()
-            yield uow, lists.get(uow, list_id), person
+            yield uow, lists.get_list(uow, list_id), person
 
     def remove(self, list_id: int, address: str) -> None:
         """As the list's owner does."""

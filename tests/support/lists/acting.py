@@ -88,7 +88,7 @@ class Acting:
     def undo_leave(self, list_id: int, user_id: int) -> None:
         reader = Actor(ActorKind.USER, Via.PAGE, user_id)
         with self.resources.unit_of_work() as uow:
-            of = lists.get(uow, list_id, archived=True)
+            of = lists.get_list(uow, list_id, archived=True)
             person = accounts.get(uow, user_id)
             unsubscribe.undo_leave(uow, of, person, reader)
 
@@ -110,7 +110,7 @@ class Acting:
         """As the job does that mails it."""
         purpose = Purpose.CONFIRM_SUBSCRIPTION
         with self.resources.unit_of_work() as uow:
-            return mailed_tokens.make(uow, purpose, user_id=user_id, list_id=list_id)
+            return mailed_tokens.create_token(uow, purpose, user_id=user_id, list_id=list_id)
 
     def confirm(self, secret: str) -> str | None:
         """The code of an error."""

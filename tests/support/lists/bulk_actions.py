@@ -45,7 +45,7 @@ class BulkActions:
         """The job of a new bulk action."""
         order = actions.check_order(BulkOrder(action, value))
         with self.resources.unit_of_work() as uow:
-            mailing_list = lists.get(uow, self.list_id)
+            mailing_list = lists.get_list(uow, self.list_id)
             kept = member_filter.keep(uow, mailing_list, written)
             caller = self.importing.caller(self.owner)
             job = actions.begin_bulk_action(uow, mailing_list, kept, order, caller=caller)

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from core.clock import iso
 from models import OptOut, Subscription, SubscriptionEvent
 from services.subscriptions import subscriber_counts
-from services.subscriptions.members import opt_outs
+from services.subscriptions.members import opt_out_checks
 from storage.resources import Resources
 from tests.support.lists.acting import Person
 from tests.support.lists.model import ACTIVE, EMAIL, LIST, Model
@@ -64,7 +64,7 @@ def _by_address(
     by_digest = {
         digest: address
         for address in people.addresses
-        for digest in opt_outs.address_digests(keyring, address)
+        for digest in opt_out_checks.address_digests(keyring, address)
     }
     noes: dict[tuple[int, str], set[str]] = {}
     for each in found:

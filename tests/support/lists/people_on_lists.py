@@ -35,7 +35,7 @@ class Subscriber:
 
     def mailed_token(self, purpose: Purpose = Purpose.CONFIRM_SUBSCRIPTION) -> str:
         with self.stack.resources.unit_of_work() as uow:
-            return mailed_tokens.make(
+            return mailed_tokens.create_token(
                 uow, purpose, user_id=self.user_id, list_id=self.list_id, email=self.email
             )
 
@@ -81,6 +81,6 @@ def subscribe(stack: Stack, list_id: int) -> Subscriber:
     email = new_address()
     # Without HTTP, which takes its time lest it tell who subscribes.
     with stack.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, list_id)
+        mailing_list = lists.get_list(uow, list_id)
         sign_up.request_subscription(uow, mailing_list, email, _STRANGER)
         return Subscriber(stack, list_id, accounts.get_by_email(uow, email).id, email)

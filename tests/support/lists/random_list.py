@@ -35,7 +35,7 @@ class RandomList:
     members: list[PlainMember]
 
     def load(self, uow: UnitOfWork) -> MailingList:
-        return lists.get(uow, self.list_id)
+        return lists.get_list(uow, self.list_id)
 
 
 def make_random_list(stack: Stack) -> RandomList:

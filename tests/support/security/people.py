@@ -23,7 +23,7 @@ class Person:
     def __init__(self, uow: UnitOfWork, list_id: int, email: str) -> None:
         self.uow = uow
         self.email = email
-        self.list: MailingList = lists.get(uow, list_id)
+        self.list: MailingList = lists.get_list(uow, list_id)
 
     def subscribes(self) -> User:
         actor = Actor(ActorKind.USER, Via.LOGIN)

@@ -14,7 +14,7 @@ from services.subscriptions import tags
 from services.subscriptions.bulk_actions import actions
 from services.subscriptions.bulk_actions import batches as batches_module
 from services.subscriptions.bulk_actions.undo import BULK_UNDO
-from services.subscriptions.members import opt_outs
+from services.subscriptions.members import opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.lists.bulk_actions import IN_ANY_STATUS, BulkActions
 
@@ -105,7 +105,7 @@ def test_a_member_who_left_while_the_list_was_held_counts_as_gone(
     assert (result["matched"], result["changed"]) == (1, 1)
     with bulk_actions.resources.unit_of_work() as uow:
         found = uow.session.query(Subscription).filter_by(user_id=person.id).one()
-        assert opt_outs.list_unsettled(uow, found)["status"] == "unsubscribed"
+        assert opt_out_checks.find_unsettled_values(uow, found)["status"] == "unsubscribed"
 
 
 def test_a_member_has_a_hundred_tags_at_most(bulk_actions: BulkActions) -> None:

@@ -76,11 +76,11 @@ def begin_segment(
 ) -> tuple[int, int]:
     """A new segment, and the job of a bulk action on its members."""
     with bulk.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, bulk.list_id)
+        mailing_list = lists.get_list(uow, bulk.list_id)
         segment_id = segments.create_segment(uow, mailing_list, "A segment", written).id
     with bulk.resources.unit_of_work() as uow:
-        kept = segments.choose_filter(uow, lists.get(uow, bulk.list_id), segment_id, None)
-        [shown] = member_filter.shown(uow, lists.get(uow, bulk.list_id), kept or {})
+        kept = segments.choose_filter(uow, lists.get_list(uow, bulk.list_id), segment_id, None)
+        [shown] = member_filter.shown(uow, lists.get_list(uow, bulk.list_id), kept or {})
     return segment_id, bulk.begin(action, value, shown)
 
 
@@ -105,7 +105,7 @@ def test_a_bulk_action_keeps_its_meaning_and_its_tag_to_its_end(
         fields.retire_field(uow, bulk_actions.owner.user_id, town)
     new_town(bulk_actions)
     with bulk_actions.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, bulk_actions.list_id)
+        mailing_list = lists.get_list(uow, bulk_actions.list_id)
         segments.change_segment(uow, mailing_list, segment_id, {"filter": VIP})
         segments.delete_segment(uow, mailing_list, segment_id)
     for tag_id in (vip, greeted):
@@ -143,7 +143,7 @@ def test_a_bulk_action_that_failed_does_not_go_on_without_its_tags(
 def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk_actions: BulkActions) -> None:
     vip = give(bulk_actions, bulk_actions.add(1), "vip")
     with bulk_actions.resources.unit_of_work() as uow:
-        mailing_list = lists.get(uow, bulk_actions.list_id)
+        mailing_list = lists.get_list(uow, bulk_actions.list_id)
         kept = member_filter.keep(uow, mailing_list, {"field": "tag", "in": ["other", "VIP"]})
         exports.enqueue_export(
             uow, bulk_actions.owner.user_id, mailing_list, ExportKind.MEMBERS, filter=kept
@@ -156,14 +156,16 @@ def test_a_tag_that_an_unfinished_export_names_is_in_use(bulk_actions: BulkActio
     delete(bulk_actions, vip)
     # It is still shown, under no name that the list could have.
     with bulk_actions.resources.unit_of_work() as uow:
-        [shown] = member_filter.shown(uow, lists.get(uow, bulk_actions.list_id), kept)
+        [shown] = member_filter.shown(uow, lists.get_list(uow, bulk_actions.list_id), kept)
     assert shown == {"field": "tag", "in": ["other", f"deleted tag {vip}"]}
 
 
 def test_nobody_deletes_a_tag_while_another_begins_to_use_it(bulk_actions: BulkActions) -> None:
     vip = give(bulk_actions, bulk_actions.add(1), "vip")
     with bulk_actions.resources.unit_of_work() as uow:
-        segments.create_segment(uow, lists.get(uow, bulk_actions.list_id), "VIPs", {"any": [VIP]})
+        segments.create_segment(
+            uow, lists.get_list(uow, bulk_actions.list_id), "VIPs", {"any": [VIP]}
+        )
         with pytest.raises(DomainError) as caught:
             delete(bulk_actions, vip)
         assert caught.value.code == "list.busy"
@@ -178,7 +180,7 @@ def test_nobody_begins_to_use_a_tag_while_another_deletes_it(bulk_actions: BulkA
     def make() -> None:
         with bulk_actions.resources.unit_of_work() as uow:
             kept = segments.create_segment(
-                uow, lists.get(uow, bulk_actions.list_id), "VIPs", VIP
+                uow, lists.get_list(uow, bulk_actions.list_id), "VIPs", VIP
             ).filter
             made.append(kept["is"])
 

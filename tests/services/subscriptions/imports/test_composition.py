@@ -48,7 +48,7 @@ def test_composition_makes_no_difference_to_an_update_or_a_filter(
         begins = {"field": "name", "begins": name[:-4]}
         with importing.resources.unit_of_work() as uow:
             found = member_filter.read(
-                uow, lists.get(uow, list_id), {"all": [by_name, by_city, begins]}
+                uow, lists.get_list(uow, list_id), {"all": [by_name, by_city, begins]}
             )
             query = select(Subscription.email).where(
                 Subscription.list_id == list_id, found.condition()

@@ -196,7 +196,7 @@ def test_a_claim_goes_with_a_transfer_and_back_with_the_undo(
     task, other = bring(importing, importer, list_id, claimants[:1]), importing.new_list(importer)
     claim(importing, task.id, ClaimedConsent(claimants[0], ConsentHow.FORM, THEN))
     with importing.person(list_id, claimants[0]) as (uow, of, person):
-        target = lists.get(uow, other)
+        target = lists.get_list(uow, other)
         members.transfer_member(uow, of, target, person.id, actor=OWNER)
     there = consent_of(importing, other, claimants[0])
     assert [(each.how, each.claimed_by, each.list_id) for each in there] == [

@@ -44,7 +44,7 @@ def test_wordings_that_are_set_at_once_get_a_version_each(
         while True:
             try:
                 with importing.resources.unit_of_work() as uow:
-                    lists.change_list(uow, lists.get(uow, list_id), wording, ())
+                    lists.change_list(uow, lists.get_list(uow, list_id), wording, ())
             except DomainError as error:
                 # As a caller does who is told to try again.
                 if error.code != "list.busy":
@@ -72,7 +72,7 @@ def test_an_entry_has_the_wording_that_held_when_it_was_written(
         uow.session.flush()
         with importing.resources.unit_of_work() as other:
             wording = lists.validate_values(other.settings, {"consent_wording": "New"})
-            lists.change_list(other, lists.get(other, list_id), wording, ())
+            lists.change_list(other, lists.get_list(other, list_id), wording, ())
         person = uow.session.get_one(User, user_id)
         actor = Actor(ActorKind.USER, Via.LOGIN, ip="unix:")
         sign_up.subscribe_person(uow, of, person, actor)

@@ -153,7 +153,7 @@ def _erase(importing: Importing, _: int, address: str) -> None:
 
 def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
-        of = lists.get(uow, list_id)
+        of = lists.get_list(uow, list_id)
         sign_up.request_subscription(uow, of, address, OWNER)
     importing.remove(list_id, address)
 
@@ -252,7 +252,7 @@ def test_a_list_that_is_archived_meanwhile_gets_nobody(
 ) -> None:
     job_id = importing.begin(importer, list_id, csv_of([["a@example.com", ""]]))
     with importing.resources.unit_of_work() as uow:
-        lists.archive_list(uow, lists.get(uow, list_id))
+        lists.archive_list(uow, lists.get_list(uow, list_id))
     job = importing.work(job_id)
     assert (job.status, (job.error or {}).get("code")) == ("failed", "list.not_found")
     assert importing.of_job(job_id).status == "failed"

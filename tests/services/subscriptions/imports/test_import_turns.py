@@ -139,7 +139,7 @@ def test_erasing_an_owner_ends_their_imports_and_removes_the_files(
     prefix = f"{task.object_prefix}/"
     assert importing.stack.stored(prefix)
     with importing.resources.unit_of_work() as uow:
-        lists.archive_list(uow, lists.get(uow, list_id))
+        lists.archive_list(uow, lists.get_list(uow, list_id))
     erase(importing.resources, importer.email)
     ended = importing.stack.query(
         "SELECT status, filename, wrapped_key, finished_at IS NOT NULL,"

@@ -15,7 +15,7 @@ from devstack.harness.stack import Owner
 from models import OptOut, Subscription, User
 from services.subscriptions import fields, tags
 from services.subscriptions.imports import chunks
-from services.subscriptions.members import opt_outs
+from services.subscriptions.members import opt_out_checks
 from tests.support.imports.importing import Importing, Rows, counts_of, csv_of
 from tests.support.imports.oracle import HEADER, PASSED, STATUSES, Line, Member, Whole
 from tests.support.lists.observed import expiry_of
@@ -185,7 +185,7 @@ def _opt_outs(
     importing: Importing, list_id: int, user_id: int | None, address: str, before: Before
 ) -> list[OptOut]:
     keyring = importing.resources.keyring
-    digest = opt_outs.address_digests(keyring, address)[int(before.older_key)]
+    digest = opt_out_checks.address_digests(keyring, address)[int(before.older_key)]
     same = {"list_id": list_id, "user_id": user_id, "address_hmac": digest, "source": "login"}
     return [OptOut(kind=kind, **same) for kind in sorted(before.noes)]
 

@@ -57,7 +57,7 @@ def test_whom_somebody_touched_since_stays_and_is_counted(
         with importing.person(list_id, silent) as (uow, of, person):
             unsubscribe.set_email(uow, of, person, READER, enabled=False)
         with importing.person(list_id, moved) as (uow, of, person):
-            target = lists.get(uow, elsewhere)
+            target = lists.get_list(uow, elsewhere)
             members.transfer_member(uow, of, target, person.id, actor=OWNER)
         erase(importing.resources, erased)
     result = importing.take_back(importer, task.id)

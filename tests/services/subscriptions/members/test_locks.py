@@ -24,14 +24,14 @@ HELD = """
 """
 
 
-def test_waits_that_end_in_vain_leave_no_lock_behind(bare: Stack) -> None:
+def test_waits_that_end_in_vain_leave_no_lock_behind(empty_stack: Stack) -> None:
     """Also where Postgres grants the lock at the very moment at which the wait ends."""
 
     def come_and_go(lock: Callable[[UnitOfWork, int], None]) -> int:
         chance = random.Random(TIMES)
         done = 0
         for _ in range(TIMES):
-            with suppress(TransientError), bare.resources.unit_of_work() as uow:
+            with suppress(TransientError), empty_stack.resources.unit_of_work() as uow:
                 uow.session.execute(text("SET LOCAL lock_timeout = '2ms'"))
                 lock(uow, LIST)
                 time.sleep(chance.uniform(0, 0.003))
@@ -41,28 +41,28 @@ def test_waits_that_end_in_vain_leave_no_lock_behind(bare: Stack) -> None:
     locks: list[Callable[[UnitOfWork, int], None]] = [share_lists, lock_list_as_chunk] * 2
     with ThreadPoolExecutor(len(locks)) as pool:
         done = list(pool.map(come_and_go, locks))
-    assert bare.query(HELD) == []
+    assert empty_stack.query(HELD) == []
     # Some came in, and some waited in vain.
     assert all(count > 0 for count in done)
     assert sum(done) < TIMES * len(locks)
 
 
-def test_actions_come_in_between_two_chunks_of_an_import(bare: Stack) -> None:
+def test_actions_come_in_between_two_chunks_of_an_import(empty_stack: Stack) -> None:
     """Chunks follow one another without a pause, two at a time: nobody is refused for that."""
     done = threading.Event()
 
     def apply_chunks() -> None:
         while not done.is_set():
-            with bare.resources.unit_of_work() as uow:
+            with empty_stack.resources.unit_of_work() as uow:
                 lock_list_as_chunk(uow, LIST)
                 done.wait(CHUNK_SECONDS)
 
     with ThreadPoolExecutor(2) as pool:
         importing = [pool.submit(apply_chunks) for _ in range(2)]
         try:
-            eventually(lambda: bare.query(HELD) != [], what="the first chunk")
+            eventually(lambda: empty_stack.query(HELD) != [], what="the first chunk")
             for _ in range(ACTIONS):
-                with bare.resources.unit_of_work() as uow:
+                with empty_stack.resources.unit_of_work() as uow:
                     lock_list_shared(uow, LIST)
         finally:
             done.set()

@@ -9,9 +9,10 @@ from devstack.harness.embedded_services import Services
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
-from tests.faults.conftest import Fleet, pause, resume
 from tests.support.images.uploads import await_jobs, ready, upload
 from tests.support.probe.bench import PROBE_WORKER, Bench
+from tests.support.stack.fleet import Fleet
+from tests.support.stack.signals import pause_process, resume_process
 
 _FAILING = "SELECT last_reason FROM jobs WHERE status = 'queued' AND failing_since IS NOT NULL"
 
@@ -30,21 +31,21 @@ def away(services: Services, fault: str) -> Iterator[None]:
             services.restart("s3")
 
 
-def accepted(stack: Stack, media: Running, owner: Owner, count: int) -> None:
+def accepted(stack: Stack, media_worker: Running, owner: Owner, count: int) -> None:
     """Uploads that were answered 202, and whose worker is paused."""
-    pause(media)
+    pause_process(media_worker)
     replies = [upload(stack, owner, wait=0) for _ in range(count)]
     assert {reply.status_code for reply in replies} == {202}
 
 
 @pytest.mark.parametrize("fault", ["hangs", "refuses"])
 def test_accepted_uploads_end_well_after_the_storage_was_away_for_an_hour(
-    bench: Bench, api: Running, media: Running, services: Services, fault: str
+    probes: Bench, api: Running, media_worker: Running, services: Services, fault: str
 ) -> None:
-    stack = bench.stack
-    accepted(stack, media, stack.new_owner(), 3)
+    stack = probes.stack
+    accepted(stack, media_worker, stack.new_owner(), 3)
     with away(services, fault):
-        resume(media)
+        resume_process(media_worker)
         reasons = eventually(
             lambda: (found := stack.query(_FAILING)) and len(found) == 3 and found,
             within=60,
@@ -62,9 +63,9 @@ def test_accepted_uploads_end_well_after_the_storage_was_away_for_an_hour(
 
 
 def test_upload_that_was_given_up_keeps_its_original_and_is_retried(
-    bench: Bench, fleet: Fleet, api: Running, services: Services
+    probes: Bench, fleet: Fleet, api: Running, services: Services
 ) -> None:
-    stack, owner = bench.stack, bench.stack.new_owner()
+    stack, owner = probes.stack, probes.stack.new_owner()
     fleet.end()
     fleet.start_api()
     impatient = stack.start_worker(
@@ -72,7 +73,7 @@ def test_upload_that_was_given_up_keeps_its_original_and_is_retried(
     )
     accepted(stack, impatient, owner, 1)
     with away(services, "hangs"):
-        resume(impatient)
+        resume_process(impatient)
         await_jobs(stack, 1, "failed")
     impatient.kill()
     stack.start_worker("media", concurrency=1, module=PROBE_WORKER)
@@ -93,9 +94,9 @@ def retried(client: httpx2.Client, job_id: object) -> int:
 
 
 def test_what_is_deleted_while_the_storage_hangs_is_gone_once_it_is_back(
-    bench: Bench, api: Running, media: Running, services: Services
+    probes: Bench, api: Running, media_worker: Running, services: Services
 ) -> None:
-    stack, owner = bench.stack, bench.stack.new_owner()
+    stack, owner = probes.stack, probes.stack.new_owner()
     for _ in range(3):
         assert upload(stack, owner).status_code == 200
     hash_ids = [str(row[0]) for row in stack.query("SELECT hash_id FROM attachments")]

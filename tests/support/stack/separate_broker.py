@@ -1,4 +1,4 @@
-"""Our processes with a broker apart from the cache."""
+"""Processes of a stack whose broker is another server than its cache."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ ASKING = "tests.support.probe.asking"
 
 
 @dataclass(frozen=True)
-class Apart:
-    """An API and a worker of the queues ``request`` and ``bulk`` each, and what is between."""
+class SeparateBroker:
+    """An API, a worker for ``request``, a worker for ``bulk`` and a broker of their own."""
 
     bench: Bench
     # With the settings of the processes, so that what is enqueued goes through the same broker.

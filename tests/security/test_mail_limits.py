@@ -95,7 +95,8 @@ def new_domain() -> str:
 
 
 @pytest.fixture(scope="module")
-def mailing(make_stack: Callable[[str], Stack]) -> Iterator[Mailing]:
+def limited_mailing(make_stack: Callable[[str], Stack]) -> Iterator[Mailing]:
+    """Two API processes and a mail worker with low mail limits."""
     stack = make_stack("unasked")
     stack.environment |= {
         "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
@@ -113,13 +114,13 @@ def mailing(make_stack: Callable[[str], Stack]) -> Iterator[Mailing]:
     stack.stop()
 
 
-def test_a_stranger_s_words_lead_nowhere(mailing: Mailing) -> None:
-    list_id, email = mailing.new_list(), f"victim@{new_domain()}"
+def test_a_stranger_s_words_lead_nowhere(limited_mailing: Mailing) -> None:
+    list_id, email = limited_mailing.new_list(), f"victim@{new_domain()}"
     # Past the rules of titles.
-    mailing.stack.query("UPDATE lists SET title = %s WHERE id = %s", PHISHING, list_id)
-    mailing.ask([(list_id, email)])
-    [subject] = mailing.subjects(email)
-    [mail] = mailing.stack.mails(email)
+    limited_mailing.stack.query("UPDATE lists SET title = %s WHERE id = %s", PHISHING, list_id)
+    limited_mailing.ask([(list_id, email)])
+    [subject] = limited_mailing.subjects(email)
+    [mail] = limited_mailing.stack.mails(email)
     links = {word for word in mail["text"].split() if "://" in word}
     for text in (subject, mail["text"], unescape(mail["html"])):
         assert SHOWN in text
@@ -128,70 +129,70 @@ def test_a_stranger_s_words_lead_nowhere(mailing: Mailing) -> None:
         theirs = re.sub("|".join(map(re.escape, (*links, email))), "", text)
         for forbidden in ("evil", "555", "\u202e"):
             assert forbidden not in theirs
-    base = mailing.stack.api_url
+    base = limited_mailing.stack.api_url
     assert all(link.startswith((f"{base}/confirm?", f"{base}/report?")) for link in links)
     assert len(links) == 2
 
 
-def test_one_mailbox_has_many_addresses_and_one_limit(mailing: Mailing) -> None:
+def test_one_mailbox_has_many_addresses_and_one_limit(limited_mailing: Mailing) -> None:
     name = secrets.token_hex(5)
     forms = [f"{name}+{number}@gmail.com" for number in range(10)]
     forms += [f"{name[:4]}.{name[4:]}@gmail.com", f"{name}@googlemail.com"]
-    list_id = mailing.new_list()
-    mailing.ask([(list_id, each) for each in forms])
-    assert mailing.subjects(*forms) == [CONFIRM] * MAX_TO_MAILBOX
+    list_id = limited_mailing.new_list()
+    limited_mailing.ask([(list_id, each) for each in forms])
+    assert limited_mailing.subjects(*forms) == [CONFIRM] * MAX_TO_MAILBOX
     # All wait, and a later request has the mail sent.
-    assert mailing.statuses(*forms) == {"pending"}
-    [missed, *_] = [each for each in forms if not mailing.stack.mails(each)]
-    mailing.stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")
-    mailing.ask([(list_id, missed)])
-    assert mailing.subjects(missed) == [CONFIRM]
+    assert limited_mailing.statuses(*forms) == {"pending"}
+    [missed, *_] = [each for each in forms if not limited_mailing.stack.mails(each)]
+    limited_mailing.stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")
+    limited_mailing.ask([(list_id, missed)])
+    assert limited_mailing.subjects(missed) == [CONFIRM]
 
 
-def test_many_lists_don_t_flood_a_domain(mailing: Mailing) -> None:
+def test_many_lists_don_t_flood_a_domain(limited_mailing: Mailing) -> None:
     domain = new_domain()
-    asked = [(mailing.new_list(), f"reader{number}@{domain}") for number in range(20)]
-    mailing.ask(asked)
+    asked = [(limited_mailing.new_list(), f"reader{number}@{domain}") for number in range(20)]
+    limited_mailing.ask(asked)
     addresses = [email for _, email in asked]
-    assert mailing.subjects(*addresses) == [CONFIRM] * MAX_TO_DOMAIN
-    assert mailing.statuses(*addresses) == {"pending"}
+    assert limited_mailing.subjects(*addresses) == [CONFIRM] * MAX_TO_DOMAIN
+    assert limited_mailing.statuses(*addresses) == {"pending"}
 
 
-def test_a_list_has_so_many_people_asked(mailing: Mailing) -> None:
-    list_id = mailing.new_list()
+def test_a_list_has_so_many_people_asked(limited_mailing: Mailing) -> None:
+    list_id = limited_mailing.new_list()
     addresses = [f"reader@{new_domain()}" for _ in range(20)]
-    mailing.ask([(list_id, each) for each in addresses])
-    assert mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
+    limited_mailing.ask([(list_id, each) for each in addresses])
+    assert limited_mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
 
 
-def test_a_network_is_one_stranger_whatever_it_asks_for(mailing: Mailing) -> None:
+def test_a_network_is_one_stranger_whatever_it_asks_for(limited_mailing: Mailing) -> None:
     network = new_network()
-    asked = [(mailing.new_list(), f"reader@{new_domain()}") for _ in range(20)]
-    mailing.ask(asked, network)
+    asked = [(limited_mailing.new_list(), f"reader@{new_domain()}") for _ in range(20)]
+    limited_mailing.ask(asked, network)
     addresses = [email for _, email in asked]
-    assert mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_SOURCE
-    with mailing.stranger(0, network) as client:
+    assert limited_mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_SOURCE
+    with limited_mailing.stranger(0, network) as client:
         email = f"reader@{new_domain()}"
-        Visitor(mailing.stack, client).fill_in("/register", email=email)
-    assert mailing.subjects(email) == []
+        Visitor(limited_mailing.stack, client).fill_in("/register", email=email)
+    assert limited_mailing.subjects(email) == []
 
 
-def test_the_page_of_a_list_counts_as_a_call_does(mailing: Mailing) -> None:
-    network, list_id = new_network(), mailing.new_list()
+def test_the_page_of_a_list_counts_as_a_call_does(limited_mailing: Mailing) -> None:
+    network, list_id = new_network(), limited_mailing.new_list()
     addresses = [f"reader@{new_domain()}" for _ in range(MAX_OF_LIST + 2)]
-    with mailing.stranger(0, network) as client:
+    with limited_mailing.stranger(0, network) as client:
         # A page of a list is found by its id too.
         replies = [client.post(f"/s/{list_id}", data={"email": each}) for each in addresses]
     assert {(each.status_code, each.headers["location"]) for each in replies} == {
         (303, replies[0].headers["location"])
     }
-    assert mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
+    assert limited_mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
 
 
-def test_asking_for_preferences_floods_no_mailbox(mailing: Mailing) -> None:
-    list_id, domain = mailing.new_list(), new_domain()
+def test_asking_for_preferences_floods_no_mailbox(limited_mailing: Mailing) -> None:
+    list_id, domain = limited_mailing.new_list(), new_domain()
     forms = [f"victim+{number}@{domain}" for number in range(MAX_TO_MAILBOX + 3)]
-    mailing.stack.query(
+    limited_mailing.stack.query(
         "WITH made AS ("
         " INSERT INTO users (id, email) SELECT (random() * 1e15)::bigint, unnest(%s)"
         " RETURNING id, email"
@@ -201,94 +202,94 @@ def test_asking_for_preferences_floods_no_mailbox(mailing: Mailing) -> None:
         list_id,
     )
     for number, email in enumerate((*forms, *forms)):
-        with mailing.stranger(number % 2) as client:
+        with limited_mailing.stranger(number % 2) as client:
             query = {"list": list_id}
             reply = client.post("/preferences/ask", params=query, data={"email": email})
             assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
-    assert mailing.subjects(*forms) == ["The link to your subscriptions"] * MAX_TO_MAILBOX
+    assert limited_mailing.subjects(*forms) == ["The link to your subscriptions"] * MAX_TO_MAILBOX
 
 
-def test_whom_one_limit_stops_takes_nothing_of_the_others(mailing: Mailing) -> None:
-    domain, list_id = new_domain(), mailing.new_list()
-    mailing.ask([(list_id, f"victim+{number}@{domain}") for number in range(20)])
+def test_whom_one_limit_stops_takes_nothing_of_the_others(limited_mailing: Mailing) -> None:
+    domain, list_id = new_domain(), limited_mailing.new_list()
+    limited_mailing.ask([(list_id, f"victim+{number}@{domain}") for number in range(20)])
     others = [f"other{number}@{domain}" for number in range(MAX_TO_DOMAIN - MAX_TO_MAILBOX)]
-    mailing.ask([(list_id, each) for each in others])
-    assert mailing.subjects(*others) == [CONFIRM] * len(others)
+    limited_mailing.ask([(list_id, each) for each in others])
+    assert limited_mailing.subjects(*others) == [CONFIRM] * len(others)
 
 
 @pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
-def test_registering_floods_no_mailbox_either(mailing: Mailing, path: str) -> None:
+def test_registering_floods_no_mailbox_either(limited_mailing: Mailing, path: str) -> None:
     domain = new_domain()
     forms = [f"victim+{number}@{domain}" for number in range(8)]
     if path != "/register":
         # Mail goes only to people who are known already: by a list, say.
-        mailing.stack.query(
+        limited_mailing.stack.query(
             "INSERT INTO users (id, email) SELECT (random() * 1e15)::bigint, unnest(%s)", forms
         )
     for number, email in enumerate(forms):
-        with mailing.stranger(number % 2) as client:
-            reply = Visitor(mailing.stack, client).fill_in(path, email=email)
+        with limited_mailing.stranger(number % 2) as client:
+            reply = Visitor(limited_mailing.stack, client).fill_in(path, email=email)
             assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
-    assert mailing.subjects(*forms) == [FINISH] * MAX_TO_MAILBOX
+    assert limited_mailing.subjects(*forms) == [FINISH] * MAX_TO_MAILBOX
 
 
-def test_no_stranger_keeps_a_person_from_a_new_password(mailing: Mailing) -> None:
-    email = new_account(mailing.stack)
+def test_no_stranger_keeps_a_person_from_a_new_password(limited_mailing: Mailing) -> None:
+    email = new_account(limited_mailing.stack)
     name, _, domain = email.partition("@")
-    lists = [mailing.new_list() for _ in range(MAX_TO_MAILBOX)]
-    mailing.ask([(each, f"{name}+{each}@{domain}") for each in lists])
-    with mailing.stranger(0) as client:
-        Visitor(mailing.stack, client).fill_in("/password/forgotten", email=email)
-    assert mailing.subjects(email) == [RESET]
+    lists = [limited_mailing.new_list() for _ in range(MAX_TO_MAILBOX)]
+    limited_mailing.ask([(each, f"{name}+{each}@{domain}") for each in lists])
+    with limited_mailing.stranger(0) as client:
+        Visitor(limited_mailing.stack, client).fill_in("/password/forgotten", email=email)
+    assert limited_mailing.subjects(email) == [RESET]
 
 
-def test_a_mail_that_is_tried_again_counts_once(mailing: Mailing) -> None:
+def test_a_mail_that_is_tried_again_counts_once(limited_mailing: Mailing) -> None:
     # The sandbox says 451 to the first two attempts for such an address.
     email = f"later+{secrets.token_hex(4)}@{new_domain()}"
-    with mailing.stranger(0) as client:
-        Visitor(mailing.stack, client).fill_in("/register", email=email)
-    assert mailing.subjects(email) == [FINISH]
+    with limited_mailing.stranger(0) as client:
+        Visitor(limited_mailing.stack, client).fill_in("/register", email=email)
+    assert limited_mailing.subjects(email) == [FINISH]
     kind = MailKind.REGISTER.value
     counted = "SELECT admitted_at IS NOT NULL FROM account_mails WHERE kind = %s AND email = %s"
-    assert mailing.stack.query(counted, kind, email) == [(True,)]
+    assert limited_mailing.stack.query(counted, kind, email) == [(True,)]
 
 
-def test_a_reader_leaves_whatever_was_mailed(mailing: Mailing) -> None:
-    list_id, email = mailing.new_list(), f"reader@{new_domain()}"
-    mailing.ask([(list_id, email)])
-    mailing.settle()
+def test_a_reader_leaves_whatever_was_mailed(limited_mailing: Mailing) -> None:
+    list_id, email = limited_mailing.new_list(), f"reader@{new_domain()}"
+    limited_mailing.ask([(list_id, email)])
+    limited_mailing.settle()
     # As if every limit had been reached.
-    mailing.stack.query("UPDATE mail_counts SET mails = 1000000")
-    [mail] = mailing.stack.mails(email)
+    limited_mailing.stack.query("UPDATE mail_counts SET mails = 1000000")
+    [mail] = limited_mailing.stack.mails(email)
     [link] = [word for word in mail["text"].split() if "/report?" in word]
-    with mailing.stranger(1) as client:
+    with limited_mailing.stranger(1) as client:
         assert client.post(httpx2.URL(link).raw_path.decode()).status_code == 303
-    assert mailing.statuses(email) == {"unsubscribed"}
+    assert limited_mailing.statuses(email) == {"unsubscribed"}
 
 
-def test_the_counts_name_nobody(mailing: Mailing) -> None:
+def test_the_counts_name_nobody(limited_mailing: Mailing) -> None:
     email = f"reader.{secrets.token_hex(6)}@{new_domain()}"
-    mailing.ask([(mailing.new_list(), email)])
-    rows = str(mailing.stack.query("SELECT encode(digest, 'escape') FROM mail_counts"))
+    limited_mailing.ask([(limited_mailing.new_list(), email)])
+    rows = str(limited_mailing.stack.query("SELECT encode(digest, 'escape') FROM mail_counts"))
     assert rows != "[]"
     for word in email.split("@"):
         assert word not in rows
 
 
-def test_reminders_count_as_the_mails_before_them(mailing: Mailing) -> None:
-    list_id, network = mailing.new_list(), new_network()
+def test_reminders_count_as_the_mails_before_them(limited_mailing: Mailing) -> None:
+    list_id, network = limited_mailing.new_list(), new_network()
     addresses = [f"reader@{new_domain()}" for _ in range(MAX_OF_LIST)]
-    mailing.ask([(list_id, each) for each in addresses], network)
-    assert mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
+    limited_mailing.ask([(list_id, each) for each in addresses], network)
+    assert limited_mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
     due = "UPDATE subscriptions SET remind_at = now() WHERE list_id = %s"
-    mailing.stack.query(due, list_id)
+    limited_mailing.stack.query(due, list_id)
     # The list has had its mails of the day; then their network has but some.
-    assert pressroom(mailing.stack, "maintenance", "maintenance.remind").returncode == 0
-    assert mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
-    mailing.stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")
+    assert pressroom(limited_mailing.stack, "maintenance", "maintenance.remind").returncode == 0
+    assert limited_mailing.subjects(*addresses) == [CONFIRM] * MAX_OF_LIST
+    limited_mailing.stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")
     others = [f"reader@{new_domain()}" for _ in range(MAX_OF_SOURCE - 2)]
-    mailing.ask([(mailing.new_list(), each) for each in others], network)
-    mailing.stack.query(due, list_id)
-    assert pressroom(mailing.stack, "maintenance", "maintenance.remind").returncode == 0
-    found = mailing.subjects(*addresses)
+    limited_mailing.ask([(limited_mailing.new_list(), each) for each in others], network)
+    limited_mailing.stack.query(due, list_id)
+    assert pressroom(limited_mailing.stack, "maintenance", "maintenance.remind").returncode == 0
+    found = limited_mailing.subjects(*addresses)
     assert sorted(found) == [CONFIRM] * MAX_OF_LIST + [REMINDER] * 2

@@ -1,6 +1,6 @@
 import pytest
 
-from api.browsers import browser_name
+from api.client_details import browser_name
 
 LINUX = "Mozilla/5.0 (X11; Linux x86_64"
 WINDOWS = "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"

@@ -10,28 +10,29 @@ from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
-from tests.faults.conftest import Fleet, pause, resume
 from tests.support.images.uploads import await_jobs, upload
 from tests.support.probe.bench import Bench
 from tests.support.sizes import sized
+from tests.support.stack.fleet import Fleet
+from tests.support.stack.signals import pause_process, resume_process
 
 WAITING = sized(6, 100)
 
 
 def test_requests_waiting_as_the_subscriber_goes_silent_end_soon_after_their_job(
-    bench: Bench, api: Running, media: Running, redis_proxy: Proxy
+    probes: Bench, api: Running, media_worker: Running, redis_proxy: Proxy
 ) -> None:
-    stack = bench.stack
+    stack = probes.stack
     owner = stack.new_owner()
     ended, answered = _timed_upload(stack, owner)
     # A few times what it takes while the subscriber speaks, on this machine.
     most = 5 * (answered - ended) + timedelta(seconds=1)
-    pause(media)
+    pause_process(media_worker)
     with ThreadPoolExecutor(WAITING) as threads:
         replies = [threads.submit(_timed_upload, stack, owner) for _ in range(WAITING)]
         await_jobs(stack, WAITING, "queued")
         eventually(lambda: redis_proxy.stall(having=b"SUBSCRIBE"), what="a subscriber to silence")
-        resume(media)
+        resume_process(media_worker)
     for reply in replies:
         ended, answered = reply.result()
         assert answered - ended <= most
@@ -58,30 +59,30 @@ def test_subscriber_that_went_silent_is_replaced(api: Running, redis_proxy: Prox
 
 
 def test_event_stream_of_another_process_than_was_asked_for_the_job_shows_its_end(
-    bench: Bench, fleet: Fleet, api: Running, media: Running, tmp_path: Path
+    probes: Bench, fleet: Fleet, api: Running, media_worker: Running, tmp_path: Path
 ) -> None:
     """It is not notified, so it looks."""
-    stack = bench.stack
+    stack = probes.stack
     port = free_port()
     stack.start_api(port, **fleet.proxied())
     owner = stack.new_owner()
-    pause(media)
+    pause_process(media_worker)
     upload(stack, owner, wait=0)
     job_id = stack.query("SELECT id FROM jobs")[0][0]
     url = f"http://{LOOPBACK}:{port}/jobs/{job_id}/events"
     with stack.client(owner.key) as client, client.stream("GET", url) as reply:
-        resume(media)
+        resume_process(media_worker)
         text = "".join(reply.iter_text())
     assert text.count("event: job") >= 2
     assert '"status":"succeeded"' in text
 
 
 def test_event_streams_that_are_cut_are_given_back(
-    bench: Bench, api: Running, media: Running
+    probes: Bench, api: Running, media_worker: Running
 ) -> None:
-    stack = bench.stack
+    stack = probes.stack
     owner = stack.new_owner()
-    pause(media)
+    pause_process(media_worker)
     upload(stack, owner, wait=0)
     job_id = stack.query("SELECT id FROM jobs")[0][0]
     for _ in range(sized(2, 100)):

@@ -12,18 +12,20 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.embedded.valkey import DATABASES
 from models import JobStatus
 from storage.resources import open_resources
-from tests.support.stack.broker_apart import Apart, start_processes
+from tests.support.stack.separate_broker import SeparateBroker, start_processes
 
 
 @dataclass(frozen=True)
-class Between(Apart):
-    """With a proxy in front of the broker."""
+class ProxiedBroker(SeparateBroker):
+    """A separate broker behind a proxy, which can refuse connections."""
 
     proxy: Proxy
 
 
 @pytest.fixture(scope="module")
-def apart(services: Services, make_stack: Callable[[str], Stack]) -> Iterator[Between]:
+def proxied_broker(
+    services: Services, make_stack: Callable[[str], Stack]
+) -> Iterator[ProxiedBroker]:
     stack = make_stack("apart")
     shared = services.environment["PRESSROOM_REDIS_URL"]
     # No stack has this database.
@@ -31,32 +33,34 @@ def apart(services: Services, make_stack: Callable[[str], Stack]) -> Iterator[Be
         stack.environment["PRESSROOM_BROKER_URL"] = proxy.url
         settings = stack.settings().model_copy(update={"broker_url": SecretStr(proxy.url)})
         resources = open_resources(settings, concurrency=2, name="apart")
-        yield Between(start_processes(stack), resources, proxy)
+        yield ProxiedBroker(start_processes(stack), resources, proxy)
         stack.stop()
         resources.close()
 
 
 @pytest.fixture(autouse=True)
-def _whole_again(apart: Between) -> Iterator[None]:
+def _resume_broker(proxied_broker: ProxiedBroker) -> Iterator[None]:
     yield
-    apart.proxy.resume()
-    eventually(lambda: set(apart.dependencies().values()) == {"ok"}, what="a whole service")
+    proxied_broker.proxy.resume()
+    eventually(
+        lambda: set(proxied_broker.dependencies().values()) == {"ok"}, what="a whole service"
+    )
 
 
-def test_callers_hear_their_answers_and_jobs_are_done(apart: Between) -> None:
-    jobs = [apart.enqueue() for _ in range(20)]
+def test_callers_hear_their_answers_and_jobs_are_done(proxied_broker: ProxiedBroker) -> None:
+    jobs = [proxied_broker.enqueue() for _ in range(20)]
     for number in range(20):
-        reply = apart.ask(f"number {number}")
+        reply = proxied_broker.ask(f"number {number}")
         assert (reply.status_code, reply.json()["data"]) == (200, {"echo": f"number {number}"})
     for job_id in jobs:
-        assert apart.bench.finished(job_id).status == JobStatus.SUCCEEDED
-        assert apart.bench.effects(job_id) == 1
+        assert proxied_broker.bench.finished(job_id).status == JobStatus.SUCCEEDED
+        assert proxied_broker.bench.effects(job_id) == 1
     # Messages are at the broker alone: these keys are of request-only work, and of its probe.
-    assert {name.partition(":")[0] for name in apart.names()} == {"pressroom", "probe"}
+    assert {name.partition(":")[0] for name in proxied_broker.names()} == {"pressroom", "probe"}
 
 
-def test_the_broker_says_how_much_waits_for_a_queue(apart: Between) -> None:
-    broker, queue = apart.resources.broker, Queue.MEDIA
+def test_the_broker_says_how_much_waits_for_a_queue(proxied_broker: ProxiedBroker) -> None:
+    broker, queue = proxied_broker.resources.broker, Queue.MEDIA
     before = broker.waiting(queue)
     assert before is not None
     for _ in range(3):
@@ -64,23 +68,27 @@ def test_the_broker_says_how_much_waits_for_a_queue(apart: Between) -> None:
     eventually(lambda: broker.waiting(queue) == before + 3, what="three more")
 
 
-def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(apart: Between) -> None:
-    apart.proxy.refuse()
-    reply = apart.ask("refused")
+def test_without_the_broker_a_caller_is_told_so_and_leaves_nothing(
+    proxied_broker: ProxiedBroker,
+) -> None:
+    proxied_broker.proxy.refuse()
+    reply = proxied_broker.ask("refused")
     assert (reply.status_code, reply.json()["code"]) == (503, "queue.unavailable")
     there = {"database": "ok", "redis": "ok", "objects": "ok"}
     expected = there | {"broker": "unavailable"}
-    eventually(lambda: apart.dependencies() == expected, what="the word that it is away")
+    eventually(lambda: proxied_broker.dependencies() == expected, what="the word that it is away")
     left = ("pressroom:waiting:", "pressroom:input:", "pressroom:line:")
     eventually(
-        lambda: not any(name.startswith(left) for name in apart.names()),
+        lambda: not any(name.startswith(left) for name in proxied_broker.names()),
         what="the end of what was asked",
     )
 
 
-def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(apart: Between) -> None:
-    apart.proxy.refuse()
-    jobs = [apart.enqueue() for _ in range(5)]
-    apart.proxy.resume()
+def test_jobs_accepted_without_the_broker_are_done_when_it_is_back(
+    proxied_broker: ProxiedBroker,
+) -> None:
+    proxied_broker.proxy.refuse()
+    jobs = [proxied_broker.enqueue() for _ in range(5)]
+    proxied_broker.proxy.resume()
     for job_id in jobs:
-        assert apart.bench.finished(job_id, within=60).status == JobStatus.SUCCEEDED
+        assert proxied_broker.bench.finished(job_id, within=60).status == JobStatus.SUCCEEDED

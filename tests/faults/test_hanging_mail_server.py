@@ -13,11 +13,11 @@ WAITING_QUEUES = ("request", "photos", "money", "mail", "maintenance")
 
 
 def test_mails_to_a_server_that_hangs_delay_no_call_of_the_composer(
-    make_stack: Callable[[str], Stack], hanging: str
+    make_stack: Callable[[str], Stack], silent_server_url: str
 ) -> None:
     stack = make_stack("rush")
     stack.start_api()
-    stack.start_worker(*WAITING_QUEUES, PRESSROOM_MAIL_URL=f"smtp://{hanging}")
+    stack.start_worker(*WAITING_QUEUES, PRESSROOM_MAIL_URL=f"smtp://{silent_server_url}")
     owner = stack.new_owner()
     with stack.resources.unit_of_work() as uow:
         for _ in range(MAILS):

@@ -21,7 +21,7 @@ class Poisoned:
 
 
 @pytest.fixture(scope="module")
-def poisoned(make_stack: Callable[[str], Stack]) -> Poisoned:
+def poison_jobs(make_stack: Callable[[str], Stack]) -> Poisoned:
     bench = make_bench(make_stack("poison"))
     worker = bench.start_worker(concurrency=2)
     neighbour = bench.enqueue(sleep=12)
@@ -30,16 +30,16 @@ def poisoned(make_stack: Callable[[str], Stack]) -> Poisoned:
     return Poisoned(bench, worker, neighbour, poison)
 
 
-def test_poison_job_is_tried_three_times_and_fails_with_the_reason(poisoned: Poisoned) -> None:
-    for job_id in poisoned.poison:
-        job = poisoned.bench.finished(job_id, within=60 * len(poisoned.poison))
+def test_poison_job_is_tried_three_times_and_fails_with_the_reason(poison_jobs: Poisoned) -> None:
+    for job_id in poison_jobs.poison:
+        job = poison_jobs.bench.finished(job_id, within=60 * len(poison_jobs.poison))
         assert (job.status, job.attempt, job.crashes) == (JobStatus.FAILED, 3, 3)
         assert job.error is not None
         assert job.error["code"] == "job.worker_lost"
-        assert (poisoned.bench.starts(job_id), poisoned.bench.effects(job_id)) == (3, 0)
+        assert (poison_jobs.bench.starts(job_id), poison_jobs.bench.effects(job_id)) == (3, 0)
 
 
-def test_neighbour_of_a_poison_job_is_unharmed(poisoned: Poisoned) -> None:
-    job = poisoned.bench.finished(poisoned.neighbour)
+def test_neighbour_of_a_poison_job_is_unharmed(poison_jobs: Poisoned) -> None:
+    job = poison_jobs.bench.finished(poison_jobs.neighbour)
     assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
-    assert poisoned.worker.process.poll() is None
+    assert poison_jobs.worker.process.poll() is None

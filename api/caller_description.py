@@ -1,0 +1,39 @@
+"""Describes to an operator how the API sees a caller, to check the proxy in front of the API."""
+
+import json
+from ipaddress import ip_address
+
+from fastapi import Request
+
+from core import clock
+from core.settings import Settings
+from core.signed_urls import SEEN_CALLERS
+
+# The key in a request's scope for the address at the other end of the connection.
+PEER = "pressroom.peer"
+
+
+def describe_caller(request: Request, settings: Settings) -> str | None:
+    """Return how the API sees the caller, as JSON; ``None`` without a signature by our keys."""
+    query = request.query_params
+    signature = {name: query.get(name, "") for name in ("expires", "signature")}
+    path = request.url.path
+    if not SEEN_CALLERS.opens(settings.keyring, path, **signature, now=clock.now()):
+        return None
+    peer: tuple[str, int] | None = request.scope.get(PEER)
+    address = peer[0] if peer else None
+    try:
+        peer_address = ip_address(address or "")
+    except ValueError:  # such as the path of a socket
+        is_trusted = False
+    else:
+        is_trusted = any(peer_address in network for network in settings.trusted_proxies or ())
+    return json.dumps(
+        {
+            "address": request.client.host if request.client else None,
+            "scheme": request.url.scheme,
+            "peer": address,
+            "is_forwarded": "x-forwarded-for" in request.headers,
+            "is_trusted": is_trusted,
+        }
+    )

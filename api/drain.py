@@ -1,0 +1,79 @@
+"""Drains the process after SIGTERM, so that no request is lost."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from core.logging import get_logger
+
+log = get_logger(__name__)
+
+# After the last response, the server needs only a moment to close.
+MAX_CLOSE_SECONDS = 5.0
+
+
+class Drain:
+    """The period after SIGTERM in which the server still serves requests.
+
+    A proxy sends requests to this process until ``/readyz`` returns 503. A closed server would lose
+    these requests. During the drain, ``/readyz`` returns 503, and each response closes its
+    connection.
+
+    Args:
+        seconds: the duration of the drain.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.has_begun = False
+
+    @contextmanager
+    def begun_by_sigterm(self, at_end: Callable[[], None]) -> Iterator[None]:
+        """Start the drain at SIGTERM. Then call ``at_end`` and the previous signal handler.
+
+        A second SIGTERM changes nothing. A process manager may signal both a process and its
+        parent, and the parent passes the signal on.
+        """
+        loop = asyncio.get_running_loop()
+        earlier_handler = signal.getsignal(signal.SIGTERM)
+
+        def end(number: int) -> None:
+            at_end()
+            if callable(earlier_handler):
+                earlier_handler(number, None)
+
+        def begin(number: int) -> None:
+            if not self.has_begun:
+                self.has_begun = True
+                loop.call_later(self._seconds, end, number)
+
+        def handle(number: int, _frame: FrameType | None) -> None:
+            loop.call_soon_threadsafe(begin, number)
+
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main:
+            signal.signal(signal.SIGTERM, handle)
+        try:
+            yield
+        finally:
+            if is_main:
+                signal.signal(signal.SIGTERM, earlier_handler)
+
+    def end_in_time(self) -> None:
+        """End a drained process, even if a hanging call keeps the server from closing.
+
+        All requests have their responses by then.
+        """
+
+        def end() -> None:
+            time.sleep(MAX_CLOSE_SECONDS)
+            log.warning("api.ended_at_once")
+            os._exit(0)
+
+        if self.has_begun:
+            threading.Thread(target=end, name="end in time", daemon=True).start()

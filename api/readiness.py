@@ -1,0 +1,117 @@
+"""The readiness of this process to serve requests, by the conditions of its dependencies.
+
+A load balancer sends no requests to a process that is not ready (``/readyz``). Only the database
+counts, with the tables of this release, because every route needs it. All processes share Redis,
+the broker and the object storage, and most routes work without them. If these counted, one outage
+would stop all routes.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from api.limits.bulkheads import READINESS
+from api.limits.questions import Question
+from core.errors import TransientError
+from core.logging import get_logger
+from core.queues import Queue
+from storage.migrations import revisions
+from storage.objects import NO_BUCKET, ObjectStore
+from storage.resources import Resources
+
+log = get_logger(__name__)
+
+_LIFETIME_SECONDS = 1.0
+
+
+class Condition(StrEnum):
+    OK = "ok"
+    UNAVAILABLE = "unavailable"
+    # The database has the tables of an earlier release or of a development version.
+    OUTDATED = "outdated"
+    # A dependency is unavailable that some routes don't need.
+    DEGRADED = "degraded"
+    # The process received SIGTERM, and serves requests for a few more seconds.
+    ENDING = "ending"
+
+
+# A process in one of these conditions gets requests.
+READY = frozenset({Condition.OK, Condition.DEGRADED})
+
+
+class Readiness:
+    """Checks the dependencies, at most once a second. Callers within a second share a result."""
+
+    def __init__(self, resources: Resources) -> None:
+        needed = revisions.newest_revision()
+
+        def database() -> Condition:
+            fits = revisions.fits(resources.database, needed)
+            return Condition.OK if fits else Condition.OUTDATED
+
+        def redis() -> Condition:
+            resources.redis.ping()
+            return Condition.OK
+
+        def broker() -> Condition:
+            responds = resources.broker.waiting(Queue.MAINTENANCE) is not None
+            return Condition.OK if responds else Condition.UNAVAILABLE
+
+        checks: Mapping[str, Callable[[], Condition]] = {
+            "database": database,
+            "redis": redis,
+            "broker": broker,
+            "objects": _Bucket(resources.objects).condition,
+        }
+        self._questions = {name: Question(check, READINESS) for name, check in checks.items()}
+        self._check: asyncio.Task[Mapping[str, Condition]] | None = None
+        self._checked_at = 0.0
+
+    async def dependencies(self) -> Mapping[str, Condition]:
+        now = asyncio.get_running_loop().time()
+        if self._check is None or (
+            self._check.done() and now - self._checked_at >= _LIFETIME_SECONDS
+        ):
+            self._check = asyncio.ensure_future(self._ask_all())
+        # Other callers may wait for the same check, so a cancelled caller must not cancel it.
+        return await asyncio.shield(self._check)
+
+    async def _ask_all(self) -> Mapping[str, Condition]:
+        answers = await asyncio.gather(*(each.answer() for each in self._questions.values()))
+        self._checked_at = asyncio.get_running_loop().time()
+        conditions = [each or Condition.UNAVAILABLE for each in answers]
+        return dict(zip(self._questions, conditions, strict=True))
+
+
+def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> Condition:
+    """Return the condition of the process by the conditions of its dependencies."""
+    if is_ending:
+        return Condition.ENDING
+    if dependencies["database"] is not Condition.OK:
+        return Condition.UNAVAILABLE
+    are_all_ok = all(each is Condition.OK for each in dependencies.values())
+    return Condition.OK if are_all_ok else Condition.DEGRADED
+
+
+class _Bucket:
+    """Checks the bucket, and logs why it can't be used.
+
+    Each reason is logged once until the bucket can be used again.
+    """
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._logged_reasons: set[str] = set()
+
+    def condition(self) -> Condition:
+        try:
+            reason = None if self._objects.ready() else NO_BUCKET
+        except TransientError as error:
+            reason = str(error)
+        if reason is None:
+            self._logged_reasons.clear()
+            return Condition.OK
+        if reason not in self._logged_reasons:
+            self._logged_reasons.add(reason)
+            log.error("objects.unusable", reason=reason)
+        return Condition.UNAVAILABLE

@@ -1,0 +1,214 @@
+"""The public face of a list, in a real browser: its page, preferences, a form on another site."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import httpx2
+import pytest
+from playwright.sync_api import Page, expect
+
+from devstack.harness.stack import Stack
+from tests.support.browser.looks import Open, require_no_violations, shows
+from tests.support.browser.readers import TITLE, WORDING, mailed_link, make_list
+from tests.support.documents import markdown
+from tests.support.http.replies import data
+from tests.support.http.servers import QuietHandler, http_server, running
+from tests.support.lists.people_on_lists import Subscriber, subscribe
+from tests.support.lists.subscribers import known_member
+
+
+@pytest.fixture(
+    params=[False, pytest.param(True, marks=pytest.mark.tier("browser"))],
+    ids=["without scripts", "with scripts"],
+)
+def list_page(request: pytest.FixtureRequest, open_empty_page: Open) -> Page:
+    """An empty page, with or without scripts."""
+    return open_empty_page(scripts=request.param)
+
+
+@dataclass
+class Site:
+    """A site of another origin, which shows its one page everywhere but at /thanks."""
+
+    url: str
+    page: str = ""
+
+
+@pytest.fixture
+def owner_site() -> Iterator[Site]:
+    """A website of the list's owner, whose host is not the host of the API."""
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            thanks = "<!doctype html><html lang=en><title>Thanks</title><h1>Thanks</h1>"
+            page = thanks if self.path.startswith("/thanks") else shown.page
+            self.reply(200, page.encode(), {"Content-Type": "text/html; charset=utf-8"})
+
+    with running(http_server(Handler)) as url:
+        # Another host than the API's, so that the form crosses sites.
+        shown = Site(url.replace("127.0.0.1", "localhost"))
+        yield shown
+
+
+@pytest.fixture
+def german_page(open_empty_page: Open) -> Page:
+    """An empty page of a browser that prefers German."""
+    return open_empty_page(locale="de-DE")
+
+
+def sign_up_url(stack: Stack, client: httpx2.Client, list_id: int) -> str:
+    return f"{stack.api_url}/s/{data(client.get(f'/lists/{list_id}'))['slug']}"
+
+
+def require_heading(page: Page, heading: str) -> None:
+    expect(page.get_by_role("heading", level=1)).to_have_text(heading)
+
+
+def test_a_person_corrects_an_answer_and_is_subscribed(
+    stack: Stack, client: httpx2.Client, list_page: Page
+) -> None:
+    list_id = make_list(client, thanks_text="The next letter comes tomorrow.")
+    list_page.goto(sign_up_url(stack, client, list_id))
+    require_heading(list_page, "Subscribe")
+    expect(list_page.get_by_text(WORDING)).to_be_visible()
+    list_page.get_by_label("E-mail address").fill("ada@example.com")
+    list_page.get_by_label("Name").fill("Ada")
+    list_page.get_by_label("Visits").fill("many")
+    list_page.get_by_label("Born").fill("1990-02-01")
+    list_page.get_by_label("News").check()
+    list_page.get_by_label("Tea").select_option("Black")
+    list_page.get_by_role("button", name="Subscribe").click()
+    require_heading(list_page, "Not subscribed yet")
+    expect(list_page.get_by_label("Visits")).to_be_focused()
+    expect(list_page.get_by_label("Visits")).to_have_accessible_description(
+        "Please write a number."
+    )
+    expect(list_page.get_by_label("Visits")).to_have_value("many")
+    expect(list_page.get_by_label("Name")).to_have_value("Ada")
+    expect(list_page.get_by_label("Born")).to_have_value("1990-02-01")
+    expect(list_page.get_by_label("News")).to_be_checked()
+    expect(list_page.get_by_label("Tea")).to_have_value("Black")
+    list_page.get_by_label("Visits").fill("2")
+    list_page.get_by_role("button", name="Subscribe").click()
+    require_heading(list_page, "Thank you")
+    expect(list_page.get_by_text("The next letter comes tomorrow.")).to_be_visible()
+    found = known_member(client, list_id, "ada@example.com")
+    assert found["name"] == "Ada"
+    assert found["fields"] == {"visits": 2, "born": "1990-02-01", "news": True, "tea": "Black"}
+
+
+@pytest.mark.tier("fast", "browser")
+def test_a_german_reads_german(stack: Stack, client: httpx2.Client, german_page: Page) -> None:
+    list_id = make_list(client)
+    german_page.goto(sign_up_url(stack, client, list_id))
+    shows(german_page, "Anmelden")
+    expect(german_page.locator("html")).to_have_attribute("lang", "de")
+    german_page.get_by_label("E-Mail-Adresse").fill("ada@example")
+    german_page.get_by_role("button", name="Anmelden").click()
+    shows(german_page, "Noch nicht angemeldet")
+    german_page.get_by_label("E-Mail-Adresse").fill("ada@example.com")
+    german_page.get_by_role("button", name="Anmelden").click()
+    shows(german_page, "Vielen Dank")
+
+
+def pasted_form(client: httpx2.Client, list_id: int) -> str:
+    snippet: str = data(client.get(f"/lists/{list_id}/embed"))["html"]
+    back = '<input type="hidden" name="redirect_url" value="https://www.example.com/thanks">'
+    return snippet.replace("</form>", f"{back}</form>")
+
+
+def documented_form(client: httpx2.Client, list_id: int) -> str:
+    """The form of docs/subscribers.md, for this list."""
+    [example] = [
+        block.text
+        for block in markdown.blocks(markdown.ROOT / "docs" / "subscribers.md")
+        if block.language == "html"
+    ]
+    action = "https://pressroom.example.com/subscriptions/4711"
+    assert action in example
+    return example.replace(action, f"{client.base_url}/subscriptions/{list_id}")
+
+
+@pytest.mark.parametrize("form", [pasted_form, documented_form])
+def test_a_form_on_another_site_leads_back_once_a_wrong_address_is_corrected(
+    client: httpx2.Client,
+    owner_site: Site,
+    list_page: Page,
+    form: Callable[[httpx2.Client, int], str],
+) -> None:
+    list_id = make_list(client, redirect_origins=[owner_site.url])
+    shown = form(client, list_id).replace(
+        "https://www.example.com/thanks", f"{owner_site.url}/thanks"
+    )
+    owner_site.page = f"<!doctype html><html lang=en><title>A site</title>{shown}"
+    list_page.goto(owner_site.url)
+    # Browsers take it for an address, and it is none.
+    list_page.get_by_label("E-mail address").fill("ada@example")
+    list_page.get_by_role("button", name="Subscribe").click()
+    # What is to be corrected is corrected on a page of ours, which leads back too.
+    require_heading(list_page, "Not subscribed yet")
+    expect(list_page.get_by_role("alert")).to_be_visible()
+    expect(list_page.get_by_label("E-mail address")).to_have_value("ada@example")
+    list_page.get_by_label("E-mail address").fill("ada@example.com")
+    list_page.get_by_role("button", name="Subscribe").click()
+    require_heading(list_page, "Thanks")
+    assert list_page.url == f"{owner_site.url}/thanks"
+    assert known_member(client, list_id, "ada@example.com")["source"] == "form"
+
+
+def test_a_reader_changes_what_they_get_reads_what_is_known_and_is_erased(
+    stack: Stack, client: httpx2.Client, list_page: Page
+) -> None:
+    reader = subscribe(stack, make_list(client))
+    list_page.goto(reader.unsubscribe_url)
+    list_page.get_by_role("button", name="Mail me the link").click()
+    require_heading(list_page, "Look into your mail")
+    list_page.goto(mailed_link(reader, "/preferences/open"))
+    require_heading(list_page, "Your subscriptions")
+    list_page.get_by_role("button", name="Open my subscriptions").click()
+    expect(list_page.get_by_role("heading", level=2, name=TITLE)).to_be_visible()
+    list_page.get_by_role("button", name="Only stop the e-mails").click()
+    assert_eventually_stands(list_page, reader, "Send me e-mails again", ("active", False))
+    list_page.get_by_role("link", name="Your name and answers").click()
+    require_heading(list_page, "Your name and answers")
+    list_page.get_by_label("Name").fill("Ada")
+    list_page.get_by_label("News").select_option("No")
+    list_page.get_by_role("button", name="Save").click()
+    require_heading(list_page, "Your subscriptions")
+    list_page.get_by_role("link", name="Read it").click()
+    require_heading(list_page, "What is known of you")
+    expect(list_page.get_by_text("Ada", exact=True)).to_be_visible()
+    list_page.get_by_role("link", name="Back to your subscriptions").click()
+    with list_page.expect_download() as download:
+        list_page.get_by_role("link", name="Save it as a file (JSON)").click()
+    assert download.value.suggested_filename == "what-is-known.json"
+    list_page.get_by_role("link", name="Have it erased").click()
+    require_heading(list_page, "Have it erased")
+    list_page.get_by_role("button", name="Erase all of it").click()
+    require_heading(list_page, "You are erased")
+
+
+def assert_eventually_stands(
+    list_page: Page, reader: Subscriber, button: str, stands: tuple[str, bool]
+) -> None:
+    expect(list_page.get_by_role("button", name=button)).to_be_visible()
+    assert reader.stands() == stands
+
+
+@pytest.mark.tier("browser")
+def test_the_mail_looks_as_its_owner_saw_it_beforehand(
+    client: httpx2.Client, open_page: Open
+) -> None:
+    list_id = make_list(client, confirmation_text="Welcome to The Morning Letter!")
+    for language, words in (
+        ("en", "Confirm my subscription"),
+        ("de", "Meine Anmeldung bestätigen"),
+    ):
+        params = {"language": language}
+        shown = data(client.get(f"/lists/{list_id}/previews/confirmation_mail", params=params))
+        page = open_page("about:blank")
+        page.set_content(shown["html"])
+        expect(page.get_by_role("link", name=words)).to_be_visible()
+        expect(page.get_by_text("“Welcome to The Morning Letter!”")).to_be_visible()
+        # A mail has no landmarks; mail programs take its parts into pages of theirs.
+        require_no_violations(page, "color-contrast", "link-name")

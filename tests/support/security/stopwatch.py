@@ -1,0 +1,64 @@
+"""Times pairs of requests, to find out whether their duration tells them apart."""
+
+import http.client
+import json
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import urlencode
+
+from devstack import LOOPBACK
+from devstack.harness.stack import Stack
+from tests.support.security.people import Request
+
+CONNECTIONS = 8
+
+
+class Stopwatch:
+    """Times requests on one connection, which stays open."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._connection = http.client.HTTPConnection(LOOPBACK, stack.api_port, timeout=120)
+        self._origin = stack.api_url
+
+    def seconds(self, method: str, path: str, body: dict[str, Any] | None) -> float:
+        is_json = path.startswith("/subscriptions")
+        sent = None if body is None else (json.dumps(body) if is_json else urlencode(body))
+        kind = "application/json" if is_json else "application/x-www-form-urlencoded"
+        headers = {} if body is None else {"Content-Type": kind, "Origin": self._origin}
+        began = time.perf_counter()
+        self._connection.request(method, path, sent, headers)
+        reply = self._connection.getresponse()
+        reply.read()
+        taken = time.perf_counter() - began
+        assert reply.status < 429, path
+        return taken
+
+    def time_pairs(self, requests: Sequence[tuple[Request, Request]]) -> list[tuple[float, float]]:
+        """Return the seconds of each request. Every other pair is sent in reverse order."""
+        times = []
+        for number, (first, second) in enumerate(requests):
+            if number % 2:
+                late = self.seconds(*second)
+                times.append((self.seconds(*first), late))
+            else:
+                early = self.seconds(*first)
+                times.append((early, self.seconds(*second)))
+        self._connection.close()
+        return times
+
+
+def share_of_slower_first(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return the share of pairs whose first request took longer than the second."""
+    return sum(first > second for first, second in pairs) / len(pairs)
+
+
+def time_requests(
+    stack: Stack, requests: Sequence[tuple[Request, Request]], at_once: int = CONNECTIONS
+) -> list[tuple[float, float]]:
+    """Return the seconds of both requests of each pair, timed on several connections at once."""
+    shares = [requests[start::at_once] for start in range(at_once)]
+    with ThreadPoolExecutor(at_once) as pool:
+        timed = pool.map(lambda share: Stopwatch(stack).time_pairs(share), shares)
+        return [pair for pairs in timed for pair in pairs]

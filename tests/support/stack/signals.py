@@ -1,0 +1,47 @@
+"""Signals to processes of a stack: pause, resume and kill. Also reads processes from /proc."""
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from devstack.harness.running import Running
+
+
+def kill_with_children(running: Running) -> None:
+    """Kill a worker and the processes of its pool with SIGKILL."""
+    children = running.children() if running.process.poll() is None else []
+    running.kill()
+    for pid in children:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def pause_process(running: Running) -> None:
+    """Send SIGSTOP to the process and its pool, as if the machine was suspended."""
+    _send_signal(running, signal.SIGSTOP)
+
+
+def resume_process(running: Running) -> None:
+    """Send SIGCONT to the process and its pool."""
+    _send_signal(running, signal.SIGCONT)
+
+
+def list_children(pid: int) -> list[int]:
+    """Return the ids of the processes that any thread of this process started."""
+    children: list[int] = []
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            children += map(int, (thread / "children").read_text().split())
+    return children
+
+
+def count_descriptors(running: Running) -> int:
+    """Return how many file descriptors the process has open."""
+    return sum(1 for _ in Path(f"/proc/{running.pid}/fd").iterdir())
+
+
+def _send_signal(running: Running, number: signal.Signals) -> None:
+    if running.process.poll() is None:
+        for pid in (running.pid, *running.children()):
+            os.kill(pid, number)
